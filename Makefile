@@ -1,0 +1,83 @@
+# Needs only Python >= 3.11, make and git. `make` alone lists what there is.
+# With another interpreter: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Touched when .venv holds what the lock says; removed by nobody but `make clean`.
+SET_UP := .venv/set-up
+SNAKEFILES := Snakefile workflow/rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint format bench schema lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
+
+# A .venv that works is kept, also where PYTHON is another one; one that is broken is made anew.
+$(SET_UP): envs/requirements.lock pyproject.toml
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -r envs/requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: .venv
+.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "mispair needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+	    "$$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || \
+	  echo "Note: the pins are tested on Python 3.11 to 3.13; on $$($(PYTHON) --version) one package" \
+	    "(immutables) has no wheel and needs a C compiler. Or: make PYTHON=python3.13 ..." >&2
+	$(PYTHON) -m venv --clear .venv || { \
+	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+demo: venv ## Run config.yaml on this machine and say where the report lies
+	$(BIN)/snakemake --cores all
+	@$(BIN)/python -c 'from pathlib import Path; report = Path("reports/index.html").resolve(strict=True); \
+	  print(f"\nThe report: {report}\nIn a browser: {report.as_uri()}")'
+
+test: venv ## Run all tests: first the quick ones side by side, then whole workflows
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit workflow/mispair -n logical --maxprocesses 8
+	$(BIN)/python -m pytest tests --ignore tests/unit
+
+lint: venv ## Check style, types and the workflow; changes nothing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/snakefmt --check $(SNAKEFILES)
+	$(BIN)/mypy
+	$(BIN)/snakemake --lint
+
+format: venv ## Bring the code into the form that lint asks for
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/snakefmt $(SNAKEFILES)
+
+bench: venv ## Measure run times, and print them as a table
+	$(BIN)/python tests/bench/run.py
+
+schema: venv ## Write workflow/schemas/config.schema.json from the settings models
+	@mkdir -p workflow/schemas
+	$(BIN)/mispair schema > workflow/schemas/.config.schema.json.part
+	mv workflow/schemas/.config.schema.json.part workflow/schemas/config.schema.json
+
+# On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
+# torch brings CUDA libraries on Linux only: their lines get a marker.
+lock: ## Pin the newest versions that the ranges of pyproject.toml allow
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --upgrade pip
+	.venv-lock/bin/python -m pip install -e '.[dev,slurm]'
+	.venv-lock/bin/python -m pip check
+	{ sed -n '/^#/p' envs/requirements.lock; \
+	  .venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
+	  | sed -E 's/^((nvidia-|cuda-|triton==).*)$$/\1 ; sys_platform == "linux"/'; } > .venv-lock/requirements.lock
+	mv .venv-lock/requirements.lock envs/requirements.lock
+	rm -rf .venv-lock
+	@echo "Now 'make test': it names the pins of envs/environment.yaml to change."
+
+clean: ## Remove .venv and caches; results, logs and reports stay
+	rm -rf .venv .venv-lock build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find workflow tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf workflow/mispair.egg-info

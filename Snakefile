@@ -1,0 +1,47 @@
+# mispair: how mismatched captions damage CLIP, and how recaptioning repairs it.
+# `snakemake --cores N` runs the studies that config.yaml names and writes reports/index.html.
+import sys
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: workflow.source_path("config.yaml")
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/simulation.smk"
+include: "workflow/rules/shards.smk"
+include: "workflow/rules/captions.smk"
+include: "workflow/rules/features.smk"
+include: "workflow/rules/projection.smk"
+include: "workflow/rules/purity.smk"
+include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "reports/index.html",
+
+
+localrules:
+    all,
+    simulation,
+    image_text,
+
+
+# One target per study: its results without the report.
+rule simulation:
+    input:
+        dag.simulations(),
+
+
+rule image_text:
+    input:
+        [dag.measured(what) for what in ("purity", "zeroshot", "pruning")],

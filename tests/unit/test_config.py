@@ -1,0 +1,84 @@
+"""config.yaml, its schema and its reference page: one source, kept in step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from mispair import config
+from mispair.cli import step_module, step_names
+from mispair.files import UserError
+
+REPOSITORY = Path(__file__).parents[2]
+CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "workflow/configs").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("workflow/schemas/config.schema.json", config.schema_text),
+        ("workflow/schemas/config.md", config.reference_text),
+    ],
+)
+def test_generated_files_are_in_step(path: str, text) -> None:
+    assert (REPOSITORY / path).read_text() == text(), "run `make schema` and commit the result"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_every_config_is_valid_by_model_and_by_schema(path: Path) -> None:
+    content = yaml.safe_load(path.read_text())
+    config.validate(content, path.name)
+    jsonschema.validate(content, json.loads(config.schema_text()))
+
+
+def test_the_embedded_config_says_the_defaults() -> None:
+    """What a newcomer reads in config.yaml is what a missing key would mean."""
+    embedded = config.validate(yaml.safe_load((REPOSITORY / "config.yaml").read_text()), "config.yaml")
+    assert embedded == config.Config()
+
+
+def test_every_key_of_the_embedded_config_is_explained() -> None:
+    lines = (REPOSITORY / "config.yaml").read_text().splitlines()
+    for above, line in zip(lines, lines[1:], strict=False):
+        if line.strip() and not line.lstrip().startswith(("#", "- ")) and not line.endswith(":"):
+            assert "#" in line or above.startswith("#") or "seed:" in line, line
+
+
+def test_every_step_with_settings_is_a_section() -> None:
+    sections = set(config.Config.model_fields) & set(step_names())
+    assert sections == {name for name in step_names() if step_module(name).Settings.model_fields}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"corupt_captions": {}}, ["corupt_captions: there is no such key", "'corrupt_captions'"]),
+        ({"corrupt_captions": {"rate": [0.5]}}, ["corrupt_captions.rate", "Did you mean 'rates'?"]),
+        ({"corrupt_captions": {"rates": [0.5, 2]}}, ["corrupt_captions.rates[1]", "given: 2"]),
+        ({"finetune_projection": {"los": "infonce"}}, ["Did you mean 'loss'?"]),
+        ({"finetune_projection": {"loss": "infonse"}}, ["Did you mean 'infonce'?"]),
+        ({"prune_neurons": {"ks": [0]}}, ["prune_neurons.ks[0]", "given: 0"]),
+        ({"studies": []}, ["studies", "at least 1"]),
+        ({"studies": ["simulation", "simulation"]}, ["simulation is listed twice"]),
+        ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
+        ({"corpus": "../x"}, ["corpus", "pattern"]),
+        ({"make_scenes": 3}, ["make_scenes", "given: 3"]),
+    ],
+)
+def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str]) -> None:
+    with pytest.raises(UserError) as refusal:
+        config.validate(content, "mine.yaml")
+    for word in ["mine.yaml", *words]:
+        assert word in str(refusal.value)
+
+
+def test_all_mistakes_come_at_once() -> None:
+    with pytest.raises(UserError, match="2 mistakes"):
+        config.validate({"studie": [], "corrupt_captions": {"rates": [7]}}, "mine.yaml")
+
+
+def test_an_empty_section_means_the_defaults() -> None:
+    assert config.validate({"corrupt_captions": None}, "mine.yaml") == config.Config()

@@ -1,0 +1,70 @@
+"""Code versions: which edits count, and for which steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mispair import provenance
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Build a package of two steps, one of which imports a module through another."""
+    root = tmp_path / "mispair"
+    (root / "steps").mkdir(parents=True)
+    for folder in (root, root / "steps"):
+        (folder / "__init__.py").write_text('"""x."""\n')
+    (root / "deep.py").write_text("VALUE = 1\n")
+    (root / "shallow.py").write_text("def f():\n    from mispair import deep\n    return deep.VALUE\n")
+    (root / "steps" / "one.py").write_text("from mispair.shallow import f\n")
+    (root / "steps" / "two.py").write_text("import json\n")
+    monkeypatch.setattr(provenance, "PACKAGE", root)
+    yield root
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (provenance._tree, provenance._digest, provenance._imports):
+        cached.cache_clear()
+
+
+def _versions() -> tuple[list[str], list[str]]:
+    _forget()
+    return provenance.code_version("one"), provenance.code_version("two")
+
+
+def test_an_edit_reaches_the_steps_that_import_it_and_no_other(package: Path) -> None:
+    one, two = _versions()
+    assert [entry.split()[0] for entry in one] == [
+        "mispair.deep",
+        "mispair.shallow",
+        "mispair.steps.one",
+    ]
+    (package / "deep.py").write_text("VALUE = 2\n")
+    edited_one, edited_two = _versions()
+    assert edited_one != one
+    assert edited_two == two
+    assert len(set(edited_one) - set(one)) == 1, "only the edited module changes its entry"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# a comment\nVALUE = 1\n", '"""A docstring."""\nVALUE = 1\n', "VALUE   =   1\n\n\n"],
+)
+def test_words_change_nothing(package: Path, text: str) -> None:
+    before = _versions()
+    (package / "deep.py").write_text(text)
+    assert _versions() == before
+
+
+def test_a_string_that_is_no_docstring_counts(package: Path) -> None:
+    before = _versions()
+    (package / "deep.py").write_text('VALUE = "1"\n')
+    assert _versions() != before
+
+
+def test_fingerprints_keep_parts_apart() -> None:
+    assert provenance.fingerprint(["ab", "c"]) != provenance.fingerprint(["a", "bc"])
+    assert provenance.fingerprint(["a", "b"]) != provenance.fingerprint(["b", "a"])

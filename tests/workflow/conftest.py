@@ -1,0 +1,89 @@
+"""A finished run of the smoke configuration, made once, for tests to look at and copy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+CHECKOUT = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
+SMOKE = "workflow/configs/smoke.yaml"
+
+
+@dataclass
+class Checkout:
+    """A copy of the project in a folder of its own, and what Snakemake did in it."""
+
+    folder: Path
+
+    def snakemake(self, *arguments: str, check: bool = True) -> str:
+        """Run Snakemake on the smoke configuration and return all that it printed."""
+        command = [sys.executable, "-m", "snakemake", "--cores", "2"]
+        if "--configfile" not in arguments:
+            command += ["--configfile", SMOKE]
+        done = subprocess.run(
+            [*command, *arguments], cwd=self.folder, text=True, timeout=900,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if check:
+            assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Return how many jobs of each rule a dry run would start."""
+        printed = self.snakemake("--dry-run", "--quiet", "host", *arguments)
+        if "Nothing to be done" in printed:
+            return {}
+        counts = dict(re.findall(r"^(\w+)\s+(\d+)$", printed.split("Job stats:")[1], re.MULTILINE))
+        counts.pop("total")
+        counts.pop("all", None)
+        return {rule: int(count) for rule, count in counts.items()}
+
+    def copy(self, to: Path) -> Checkout:
+        """Return a copy with the same times, as a moved folder has."""
+        shutil.copytree(self.folder, to, symlinks=True)
+        return Checkout(to)
+
+    def results(self) -> dict[str, bytes]:
+        """Return the bytes of every result, by path."""
+        files = sorted(path for path in (self.folder / "results").rglob("*") if path.is_file())
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
+
+
+def new_checkout(folder: Path) -> Checkout:
+    """Copy what git tracks of the project that a run needs."""
+    folder.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__", ".snakemake", "*.egg-info")
+    for name in CHECKOUT:
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=ignore)
+        else:
+            shutil.copy2(source, folder / name)
+    return Checkout(folder)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Run the smoke configuration to the end; tests must not change this folder."""
+    checkout = new_checkout(tmp_path_factory.mktemp("finished") / "mispair")
+    checkout.snakemake()
+    return checkout
+
+
+@pytest.fixture
+def run(finished: Checkout, tmp_path: Path) -> Checkout:
+    """Give a test a finished run of its own."""
+    return finished.copy(tmp_path / "copy")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Checkout:
+    """Give a test a checkout in which nothing has run."""
+    return new_checkout(tmp_path / "empty")

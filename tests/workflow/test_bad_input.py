@@ -1,0 +1,67 @@
+"""Bad input stops before the first job, with one message that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import Checkout
+
+
+def refused(checkout: Checkout, *arguments: str) -> str:
+    printed = checkout.snakemake(*arguments, check=False)
+    assert "Traceback" not in printed
+    assert not (checkout.folder / "results").exists(), "a job ran"
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("shards: nowhere/*.tar", ["nowhere/*.tar matches no file"]),
+        ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, of which 4 do not exist"]),
+        ("towers: nowhere", ["towers: 'nowhere' is neither"]),
+        ("evaluation_sets: [scenes-shap]", ["'scenes-shap' is neither", "Did you mean 'scenes-shape"]),
+        ("corrupt_captions: {rate: [0.1]}", ["corrupt_captions.rate: there is no such key",
+                                             "Did you mean 'rates'?"]),
+        ("corrupt_captions: {rates: [0.1, 1.5]}", ["corrupt_captions.rates[1]", "less than or equal to 1",
+                                                   "given: 1.5"]),
+        ("corrupt_captions: {rates: [0.1, 0.1]}", ["0.1 is listed twice"]),
+        ("finetune_projection: {epochs: 1, warmup_epochs: 2}", ["warmup_epochs: 2 must be fewer"]),
+        ("finetune_projection: {epochs: many}", ["finetune_projection.epochs", "given: 'many'"]),
+        ("simulate: {m: 10}", ["simulate", "m"]),
+        ("corupt_captions: {}", ["Did you mean 'corrupt_captions'?"]),
+        ("studies: [simulatoin]", ["studies", "Did you mean 'simulation'?"]),
+    ],
+)  # fmt: skip
+def test_wrong_settings(empty: Checkout, content: str, words: list[str]) -> None:
+    (empty.folder / "mine.yaml").write_text(content + "\n")
+    printed = refused(empty, "--configfile", "mine.yaml")
+    for word in words:
+        assert word in printed
+
+
+def test_a_config_that_is_no_yaml(empty: Checkout) -> None:
+    (empty.folder / "mine.yaml").write_text("a: [1, 2\nb: }\n")
+    assert "mine.yaml" in refused(empty, "--configfile", "mine.yaml")
+
+
+def test_an_evaluation_set_with_missing_pieces(empty: Checkout) -> None:
+    folder = empty.folder / "wds_mine"
+    (folder / "test").mkdir(parents=True)
+    (folder / "classnames.txt").write_text("a\nb\n")
+    (empty.folder / "mine.yaml").write_text("evaluation_sets: [wds_mine]\n")
+    printed = refused(empty, "--configfile", "mine.yaml")
+    assert "missing zeroshot_classification_templates.txt, test/nshards.txt" in printed
+
+
+def test_a_failing_step_shows_its_message(empty: Checkout) -> None:
+    """A prune size over the number of neurons is known only once the towers are read."""
+    (empty.folder / "mine.yaml").write_text(
+        Path(empty.folder / "workflow/configs/smoke.yaml").read_text()
+        .replace("ks: [16, 128]", "ks: [16, 512]")
+    )  # fmt: skip
+    printed = empty.snakemake("--configfile", "mine.yaml", "image_text", check=False)
+    assert "512" in printed
+    assert "mispair prune-neurons:" in printed

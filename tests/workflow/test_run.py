@@ -1,0 +1,61 @@
+"""Whole runs of the real Snakefile: to the end, on other core counts, after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.workflow.conftest import SMOKE, Checkout, new_checkout
+
+
+def test_the_report_is_there_and_nothing_half_written(finished: Checkout) -> None:
+    page = (finished.folder / "reports/index.html").read_text()
+    assert "</html>" in page
+    left = [path for path in finished.folder.rglob("*.part") if ".snakemake" not in path.parts]
+    assert left == []
+
+
+def test_every_step_leaves_a_log_and_a_benchmark(finished: Checkout) -> None:
+    for folder in ("logs", "benchmarks"):
+        names = {path.relative_to(finished.folder / folder).parts[0].split(".")[0]
+                 for path in (finished.folder / folder).rglob("*") if path.is_file()}  # fmt: skip
+        assert {"make_scenes", "index_shards", "encode_features", "corrupt_captions",
+                "finetune_projection", "measure_purity", "prune_neurons", "evaluate_zeroshot",
+                "simulate", "write_report"} <= names  # fmt: skip
+
+
+def test_killed_half_way_the_next_run_ends_with_the_same_bytes(
+    finished: Checkout, tmp_path: Path
+) -> None:
+    """Kill everything without warning, go on, on one core instead of two: same bytes."""
+    checkout = new_checkout(tmp_path / "killed")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", SMOKE],
+        cwd=checkout.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    features = checkout.folder / "results/features"
+    deadline = time.monotonic() + 300
+    while not list(features.rglob("*.safetensors")) and time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    checkout.snakemake("--unlock")
+    checkout.snakemake("--cores", "1")
+    expected, found = finished.results(), checkout.results()
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
+
+
+def test_snakemake_report_is_complete(run: Checkout) -> None:
+    run.snakemake("--report", "snakemake-report.html")
+    assert (run.folder / "snakemake-report.html").stat().st_size > 100_000
+
+
+def test_lint_is_clean(finished: Checkout) -> None:
+    assert "Congratulations" in finished.snakemake("--lint")

@@ -1,0 +1,151 @@
+"""``mispair <step>``: run one step of the workflow by hand, as Snakemake does.
+
+The options of a step come from two places only: its settings, and the files and wildcards that
+its ``run`` function names as keyword-only parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import logging
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+
+from mispair import __version__, steps
+from mispair.files import UserError
+from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+VERBS_OF_THEIR_OWN = {
+    "schema": "print the JSON schema of config.yaml",
+    "reference": "print the reference page of config.yaml (Markdown)",
+}
+
+
+def step_names() -> list[str]:
+    """Return the names of all steps, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(steps.__path__))
+
+
+def step_module(name: str) -> ModuleType:
+    """Import the module of a step; it defines ``Settings`` and ``run``."""
+    return importlib.import_module(f"mispair.steps.{name}")
+
+
+def job_parameters(run: Any) -> dict[str, Any]:
+    """Return the keyword-only parameters of a step's ``run`` with their types, in order."""
+    hints = get_type_hints(run)
+    parameters = inspect.signature(run).parameters.values()
+    return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def step_parser(name: str) -> argparse.ArgumentParser:
+    """Build the command-line parser of a step."""
+    module = step_module(name)
+    parser = argparse.ArgumentParser(
+        prog=f"mispair {name.replace('_', '-')}",
+        description=(module.__doc__ or "").strip(),
+        allow_abbrev=False,
+    )
+    job = parser.add_argument_group("files and wildcards of the job")
+    for parameter, annotation in job_parameters(module.run).items():
+        if get_origin(annotation) is list:
+            kind, nargs = get_args(annotation)[0], "*"
+        else:
+            kind, nargs = annotation, None
+        job.add_argument(option(parameter), type=kind, nargs=nargs, required=True)
+    group = parser.add_argument_group("settings, as in config.yaml")
+    for key, field in sorted(module.Settings.model_fields.items()):
+        if is_sweep(field):
+            continue
+        details: dict[str, Any] = {
+            "default": argparse.SUPPRESS,
+            "help": f"{field.description} Default: {field.default}.".replace("%", "%%"),
+        }
+        if takes(field.annotation, bool):
+            group.add_argument(option(key), action=argparse.BooleanOptionalAction, **details)
+        elif is_list(field.annotation):
+            group.add_argument(option(key), nargs="*", **details)
+        else:
+            group.add_argument(option(key), **details)
+    return parser
+
+
+def run_step(name: str, arguments: Sequence[str]) -> None:
+    """Parse the options of a step, validate its settings and run it."""
+    module = step_module(name)
+    values = vars(step_parser(name).parse_args(arguments))
+    files_and_wildcards = {key: values.pop(key) for key in job_parameters(module.run)}
+    for key, value in values.items():
+        if value == NONE and is_optional(module.Settings.model_fields[key].annotation):
+            values[key] = None
+    try:
+        settings = module.Settings.model_validate(values)
+    except ValidationError as error:
+        from mispair.config import explain
+
+        raise UserError(explain(error, module.Settings, "the command line")) from error
+    module.run(settings, **files_and_wildcards)
+
+
+def use_one_thread() -> None:
+    """Give every numerical library one thread, so that results do not depend on the core count.
+
+    Parallel sums are added in another order on another number of threads; mispair parallelises
+    over jobs instead, which is also faster for matrices of this size.
+    """
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = "1"
+
+
+def usage() -> str:
+    """Return the list of all verbs with one line each."""
+    lines = [f"mispair {__version__}", "", "usage: mispair STEP [options]", ""]
+    for name in step_names():
+        summary = (step_module(name).__doc__ or "").strip().splitlines()[0]
+        lines.append(f"  {name.replace('_', '-'):<22} {summary}")
+    lines += [f"  {verb:<22} {summary}" for verb, summary in VERBS_OF_THEIR_OWN.items()]
+    return "\n".join([*lines, "", "`mispair STEP --help` lists the options of a step."])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``mispair``; return the exit code (2 when the user can put the cause right)."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(__version__)
+        return 0
+    verb, name = arguments[0], arguments[0].replace("-", "_")
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        if verb in VERBS_OF_THEIR_OWN:
+            from mispair import config
+
+            print(config.schema_text() if verb == "schema" else config.reference_text(), end="")
+        elif name in step_names():
+            use_one_thread()
+            run_step(name, arguments[1:])
+        else:
+            from mispair.config import nearest
+
+            known = [step.replace("_", "-") for step in step_names()] + list(VERBS_OF_THEIR_OWN)
+            raise UserError(f"there is no step {verb!r}.{nearest(verb, known)}\n\n{usage()}")
+    except UserError as error:
+        print(f"\nmispair {verb}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+

@@ -1,0 +1,203 @@
+"""The whole of ``config.yaml``: one section per step, checked before any job runs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+
+from mispair.cli import step_module, step_names
+from mispair.files import UserError
+from mispair.settings import is_sweep
+
+GENERATED = "generated"
+
+
+class _General(BaseModel):
+    """What is run on what: the keys of ``config.yaml`` that belong to no single step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    studies: list[Literal["simulation", "image_text"]] = Field(
+        ["simulation", "image_text"],
+        min_length=1,
+        description="The studies that a plain `snakemake` runs and reports.",
+    )
+    corpus: str = Field(
+        "scenes",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="The name of the corpus in result paths and in the report.",
+    )
+    shards: str | list[str] = Field(
+        GENERATED,
+        description="Where the image-text pairs come from: `generated` (make_scenes), or webdataset "
+        "tar shards as a path, a glob, a brace pattern, a folder, or a list of these.",
+    )
+    towers: str = Field(
+        "shipped",
+        description="The frozen towers: `shipped` (small, pre-trained on scenes), `train` (made "
+        "anew by pretrain_towers), or the folder of a local open_clip model.",
+    )
+    evaluation_sets: list[str] = Field(
+        [
+            "scenes-shape",
+            "scenes-shape-heldout",
+            "scenes-colour",
+            "scenes-digit",
+            "handwritten-digits",
+        ],
+        min_length=1,
+        description="Zero-shot evaluation sets: names of generated sets, or folders in "
+        "CLIP_benchmark's webdataset layout.",
+    )
+
+    @field_validator("studies", "evaluation_sets")
+    @classmethod
+    def _no_repetition(cls, values: list[str]) -> list[str]:
+        repeated = sorted({value for value in values if values.count(value) > 1})
+        if repeated:
+            raise ValueError(f"{', '.join(repeated)} is listed twice")
+        return values
+
+
+def _config_model() -> type[_General]:
+    sections: dict[str, Any] = {}
+    for name in step_names():
+        module = step_module(name)
+        if module.Settings.model_fields:
+            summary = (module.__doc__ or "").strip().splitlines()[0]
+            sections[name] = (module.Settings, Field(module.Settings(), description=summary))
+    return create_model("Config", __base__=_General, __doc__=_General.__doc__, **sections)
+
+
+Config = _config_model()
+"""The pydantic model of ``config.yaml``: general keys, and one section per step."""
+
+
+def validate(content: dict[str, Any], source: str) -> Any:
+    """Check a configuration and fill in the defaults.
+
+    Parameters
+    ----------
+    content : dict
+        What ``config.yaml`` and the command line say, merged.
+    source : str
+        The file's name, for the message.
+
+    Returns
+    -------
+    Config
+        With one attribute per key or section.
+
+    Raises
+    ------
+    UserError
+        Naming each wrong key, its value, what is allowed and the nearest valid name.
+    """
+    content = {key: {} if value is None and key in step_names() else value
+               for key, value in content.items()}
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        raise UserError(explain(error, Config, source)) from error
+
+
+def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
+    """Say in plain words what is wrong with a configuration, one line per fault."""
+    lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
+    for fault in error.errors(include_url=False):
+        path = [part for part in fault["loc"] if isinstance(part, str) and part in _all_keys(model)]
+        unknown = fault["type"] == "extra_forbidden"
+        if unknown:
+            path = [str(part) for part in fault["loc"]]
+        key = ".".join(path)
+        position = next((part for part in fault["loc"] if isinstance(part, int)), None)
+        if unknown:
+            owner = _section(model, path[:-1])
+            hint = nearest(path[-1], owner.model_fields)
+            lines.append(f"  {key}: there is no such key.{hint}")
+            if not hint:
+                lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
+            continue
+        message = fault["msg"].removeprefix("Value error, ")
+        value = fault["input"]
+        shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
+        where = key + (f"[{position}]" if position is not None else "")
+        lines.append(f"  {where + ': ' if where else ''}{message}{shown}")
+        field = _section(model, path[:-1]).model_fields.get(path[-1]) if path else None
+        if field is not None and field.description and not _is_section(field.annotation):
+            lines.append(f"    {key} is: {field.description}")
+        if isinstance(value, str) and fault["type"] == "literal_error":
+            choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            lines[-1] += nearest(value, choices)
+    return "\n".join(lines)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the nearest known name, or an empty text."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.55)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def schema_text() -> str:
+    """Return the JSON schema of ``config.yaml``."""
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def reference_text() -> str:
+    """Return the reference page of ``config.yaml`` as Markdown, one table per section."""
+    lines = [
+        "# Every key of config.yaml",
+        "",
+        "Generated by `make schema` from the models that also check the file: do not edit.",
+        "A *sweep* is a list that is spread over jobs: adding a value reruns nothing else.",
+        "",
+        *_table(Config, sections=False),
+    ]
+    for name, field in Config.model_fields.items():
+        if _is_section(field.annotation):
+            lines += ["", f"## {name}", "", field.description or "", ""]
+            lines += _table(field.annotation)
+    return "\n".join(lines) + "\n"
+
+
+def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
+    lines = ["| key | default | what it is |", "| --- | --- | --- |"]
+    for name, field in model.model_fields.items():
+        if not sections and _is_section(field.annotation):
+            continue
+        text = ("*Sweep.* " if is_sweep(field) else "") + (field.description or "")
+        default = json.dumps(field.default, ensure_ascii=False)
+        lines.append(f"| `{name}` | `{default}` | {text.replace('|', chr(92) + '|')} |")
+    return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _section(model: type[BaseModel], path: list[str]) -> type[BaseModel]:
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is not None and _is_section(field.annotation):
+            model = field.annotation  # type: ignore[assignment]
+    return model
+
+
+def _all_keys(model: type[BaseModel]) -> set[str]:
+    keys = set(model.model_fields)
+    for field in model.model_fields.values():
+        if _is_section(field.annotation):
+            keys |= set(field.annotation.model_fields)  # type: ignore[union-attr]
+    return keys
+
+

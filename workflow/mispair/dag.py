@@ -1,0 +1,233 @@
+"""What the rules ask of the configuration: files, arms, flags and code versions.
+
+The Snakefile and the rules hold no logic; this module holds it, so that it can be tested alone.
+Paths are relative to the folder that Snakemake runs in, so a moved checkout reruns nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from mispair import config as configuration
+from mispair.evaluation.sets import CLASSNAMES, NUMBER_OF_SHARDS, TEMPLATES, files_of
+from mispair.files import UserError
+from mispair.pairs.sources import resolve_shards
+from mispair.provenance import PACKAGE
+from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
+from mispair.settings import command_line
+from mispair.steps.make_evaluation_set import GENERATED_SETS
+
+SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
+SCENES = "results/scenes/shards"
+TOWER_CONFIG = "open_clip_config.json"
+TOWER_FILES = (TOWER_CONFIG, "open_clip_model.safetensors", "bpe.txt.gz", "training.json")
+UNTOUCHED = "untouched"
+
+
+def use_this_python() -> None:
+    """Make ``python -m mispair`` in a rule mean this interpreter and this checkout.
+
+    So neither an activated environment nor an installed package is needed, and
+    ``snakemake --directory`` works.
+    """
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
+
+
+def has_gpu() -> bool:
+    """Tell whether this machine has an NVIDIA GPU, without importing torch."""
+    return Path("/dev/nvidia0").exists()
+
+
+class Dag:
+    """A checked configuration, and what follows from it.
+
+    Parameters
+    ----------
+    content : dict
+        ``config.yaml`` merged with what the command line says.
+    source : str
+        Its name, for messages.
+
+    Raises
+    ------
+    UserError
+        If a key is wrong or a file that it names is missing; nothing has run by then.
+    """
+
+    def __init__(self, content: dict[str, Any], source: str):
+        self.config = configuration.validate(content, source)
+        self.corpus: str = self.config.corpus
+        self.towers: str = {"shipped": SHIPPED_TOWERS.name, "train": "trained"}.get(
+            self.config.towers, Path(self.config.towers).name
+        )
+        self.groups = self._groups() if self.runs("image_text") else {}
+        self.evaluation_sets = self._evaluation_sets() if self.runs("image_text") else {}
+
+    def runs(self, study: str) -> bool:
+        """Tell whether a study is among those that the configuration names."""
+        return study in self.config.studies
+
+    def flags(self, step: str) -> str:
+        """Return a step's settings as one string of command-line flags."""
+        return command_line(getattr(self.config, step))
+
+    def gpus(self, step: str) -> int:
+        """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
+        device = getattr(self.config, step).device
+        return int(device == "cuda" or (device == "auto" and has_gpu()))
+
+    # Inputs ---------------------------------------------------------------------------------
+
+    @property
+    def generated_shards(self) -> list[str]:
+        """The shards that make_scenes writes."""
+        return [f"{SCENES}/{name}.tar" for name in self.generated_shard_names]
+
+    @property
+    def generated_shard_names(self) -> list[str]:
+        """Their names, as img2dataset numbers them."""
+        return [f"{number:05d}" for number in range(self.config.make_scenes.shards)]
+
+    def _groups(self) -> dict[str, list[str]]:
+        if self.config.shards == configuration.GENERATED:
+            shards = self.generated_shards
+        else:
+            shards = [str(shard) for shard in resolve_shards(self.config.shards)]
+        size = self.config.index_shards.shards_per_job
+        chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
+        return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
+
+    def shards_of(self, wildcards: Any) -> list[str]:
+        """Return the shards of a group."""
+        return self.groups[wildcards.group]
+
+    @property
+    def first_shards(self) -> list[str]:
+        """The shards of the first group: the contact sheet shows samples of them."""
+        return next(iter(self.groups.values()), [])
+
+    def _evaluation_sets(self) -> dict[str, list[str]]:
+        sets: dict[str, list[str]] = {}
+        for source in self.config.evaluation_sets:
+            if source in GENERATED_SETS:
+                folder = Path("results/scenes/evaluation") / source
+                names = (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
+                found = [folder / name for name in names]
+            elif Path(source).is_dir():
+                found = files_of(Path(source))
+            else:
+                hint = configuration.nearest(source, GENERATED_SETS)
+                raise UserError(
+                    f"evaluation_sets: {source!r} is neither a generated set "
+                    f"({', '.join(GENERATED_SETS)}) nor a folder.{hint}"
+                )
+            name = found[0].parent.name
+            if name in sets:
+                raise UserError(f"evaluation_sets: two sets are called {name!r}; rename a folder.")
+            sets[name] = [str(path) for path in found]
+        return sets
+
+    def evaluation_files(self, wildcards: Any) -> list[str]:
+        """Return the files of an evaluation set."""
+        return self.evaluation_sets[wildcards.evaluation_set]
+
+    @property
+    def tower_files(self) -> list[str]:
+        """The files of the frozen towers; the configuration comes first."""
+        if self.config.towers == "train":
+            return [f"results/towers/trained/{name}" for name in TOWER_FILES]
+        folder = SHIPPED_TOWERS if self.config.towers == "shipped" else Path(self.config.towers)
+        if not (folder / TOWER_CONFIG).is_file():
+            raise UserError(
+                f"towers: {self.config.towers!r} is neither `shipped` nor `train` nor a folder "
+                f"with an {TOWER_CONFIG} (a local open_clip model) in it."
+            )
+        others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
+        return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]
+
+    # Results --------------------------------------------------------------------------------
+
+    @property
+    def arms(self) -> list[str]:
+        """The untouched projections, and every start fine-tuned at every rate."""
+        return [UNTOUCHED] + [
+            f"{start}_cm~{rate:g}"
+            for start in self.config.finetune_projection.starts
+            for rate in self.config.corrupt_captions.rates
+        ]
+
+    @property
+    def pruned_arms(self) -> list[str]:
+        """The arms whose neurons are pruned."""
+        return [arm for arm in self.arms if arm.split("_")[0] in self.config.prune_neurons.starts]
+
+    def index(self, kind: str = "parquet") -> list[str]:
+        """Return the index of every group, or what was ``rejected.parquet``."""
+        return [f"results/pairs/{self.corpus}/index/{group}.{kind}" for group in self.groups]
+
+    def features(self, kind: str) -> list[str]:
+        """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
+        return [f"results/features/{self.corpus}/{self.towers}/{group}.{kind}"
+                for group in self.groups]
+
+    def pairings(self) -> list[str]:
+        """Return the pairing of every rate."""
+        if not self.runs("image_text"):
+            return []
+        return [f"results/pairs/{self.corpus}/pairing/cm~{rate:g}.parquet"
+                for rate in self.config.corrupt_captions.rates]
+
+    def evaluation_features(self) -> list[str]:
+        """Return the features of every evaluation set."""
+        return [f"results/evaluation/{self.towers}/{name}.safetensors"
+                for name in self.evaluation_sets]
+
+    def measured(self, what: str) -> list[str]:
+        """Return the metrics (``purity``, ``zeroshot``, ``pruning``) of every arm that has them."""
+        if not self.runs("image_text"):
+            return []
+        arms = self.pruned_arms if what == "pruning" else self.arms
+        return [f"results/arms/{self.corpus}/{self.towers}/{arm}/{what}.json" for arm in arms]
+
+    def simulations(self) -> list[str]:
+        """Return the results of every C_s and chunk of trials."""
+        if not self.runs("simulation"):
+            return []
+        settings = self.config.simulate
+        starts = range(0, settings.trials, settings.trials_per_job)
+        chunks = [(first, min(first + settings.trials_per_job, settings.trials) - 1)
+                  for first in starts]
+        return [
+            f"results/simulation/cs~{probability:g}/trials~{first}-{last}.json"
+            for probability in settings.spurious_probabilities
+            for first, last in chunks
+        ]
+
+    @staticmethod
+    def trials_of(wildcards: Any) -> list[int]:
+        """Return the trials of a chunk."""
+        return list(range(int(wildcards.first), int(wildcards.last) + 1))
+
+    # Report ---------------------------------------------------------------------------------
+
+    def tables(self) -> list[str]:
+        """Return the tidy tables of the report."""
+        return [f"reports/tables/{name}" for name in TABLES]
+
+    def figures(self) -> list[str]:
+        """Return the figures of the studies that run, in every form."""
+        return [
+            f"reports/figures/{figure.name}.{form}"
+            for study in self.config.studies
+            for figure in FIGURES[study]
+            for form in FORMS
+        ]
+
+    def contact_sheets(self) -> list[str]:
+        """Return the contact sheet of the corpus, when its study runs."""
+        return ["reports/figures/contact_sheet.html"] if self.runs("image_text") else []

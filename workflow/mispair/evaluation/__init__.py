@@ -1,0 +1,1 @@
+"""Zero-shot evaluation, silhouette, purity and pruning."""

@@ -1,0 +1,1 @@
+"""Image-text pairs: shards, generated scenes, captions and their corruption."""

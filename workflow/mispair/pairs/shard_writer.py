@@ -1,0 +1,118 @@
+"""Writing of image-text shards exactly as img2dataset does, with the same bytes every time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+SHARD_DIGITS = 5
+
+
+def shard_name(shard: int) -> str:
+    """Return the name (without suffix) of the shard with the given number."""
+    return f"{shard:0{SHARD_DIGITS}d}"
+
+
+def key_of(shard: int, sample: int, samples_per_shard: int) -> str:
+    """Return the key that img2dataset gives to a sample: shard number, then sample number.
+
+    Examples
+    --------
+    >>> key_of(3, 42, 1000)
+    '00003042'
+    """
+    digits = len(str(samples_per_shard - 1))
+    return f"{shard:0{SHARD_DIGITS}d}{sample:0{digits}d}"
+
+
+def add_member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file to a tar with a fixed owner, mode and time."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    member.mode = 0o444
+    member.uname = member.gname = "bigdata"  # as webdataset's writer names the owner
+    tar.addfile(member, io.BytesIO(content))
+
+
+def img2dataset_row(
+    key: str, jpg: bytes, caption: str, url: str, width: int, height: int, **extra: Any
+) -> dict[str, Any]:
+    """Return the metadata that img2dataset stores for a picture that it kept.
+
+    Parameters
+    ----------
+    key, caption, url : str
+        Key, text and origin of the picture.
+    jpg : bytes
+        The encoded picture; its SHA-256 is recorded.
+    width, height : int
+        Size in pixels, before and after resizing the same.
+    **extra
+        Further columns, which img2dataset puts first, as it does with columns of a URL list.
+    """
+    return {
+        **extra,
+        "caption": caption,
+        "url": url,
+        "key": key,
+        "status": "success",
+        "error_message": None,
+        "width": width,
+        "height": height,
+        "original_width": width,
+        "original_height": height,
+        "exif": "{}",
+        "sha256": hashlib.sha256(jpg).hexdigest(),
+    }
+
+
+def write_shard(
+    folder: Path, shard: int, samples: Iterable[tuple[bytes, Mapping[str, Any]]]
+) -> None:
+    """Write one shard: ``NAME.tar``, ``NAME.parquet`` and ``NAME_stats.json``.
+
+    The tar holds ``KEY.jpg``, ``KEY.json`` and ``KEY.txt`` of each sample. Times are zero.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to; it exists.
+    shard : int
+        Number of the shard.
+    samples : iterable of (bytes, mapping)
+        JPEG bytes and the metadata row (`img2dataset_row`) of each sample.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = shard_name(shard)
+    rows = []
+    with tarfile.open(folder / f"{name}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for jpg, row in samples:
+            key = row["key"]
+            add_member(tar, f"{key}.jpg", jpg)
+            add_member(tar, f"{key}.json", json.dumps(row, indent=4).encode())
+            add_member(tar, f"{key}.txt", row["caption"].encode())
+            rows.append(row)
+    text, number = pa.string(), pa.int32()
+    fixed = {"error_message": text}
+    fixed |= dict.fromkeys(("width", "height", "original_width", "original_height"), number)
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    schema = pa.schema([(field.name, fixed.get(field.name, field.type)) for field in table.schema])
+    pq.write_table(table.cast(schema), folder / f"{name}.parquet")
+    stats = {
+        "count": len(rows),
+        "successes": len(rows),
+        "failed_to_download": 0,
+        "failed_to_resize": 0,
+        "duration": 0.0,
+        "start_time": 0.0,
+        "end_time": 0.0,
+        "status_dict": {"success": len(rows)},
+    }
+    (folder / f"{name}_stats.json").write_text(json.dumps(stats, indent=4), encoding="utf-8")

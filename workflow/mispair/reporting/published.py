@@ -1,0 +1,37 @@
+"""The published numbers that stand beside measured ones."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from importlib.resources import files
+
+import pandas as pd
+
+
+@cache
+def _text(name: str) -> str:
+    return (files("mispair.reporting") / "published" / f"{name}.csv").read_text(encoding="utf-8")
+
+
+def figure1() -> pd.DataFrame:
+    """Figure 1: spurious_probability, trained_on and its four measures."""
+    return pd.read_csv(io.StringIO(_text("figure1_simulation")))
+
+
+def purity() -> pd.DataFrame:
+    """Mean |cos| of the CC3M model's text neurons under random shuffling, by shuffle_probability."""
+    table = pd.read_csv(io.StringIO(_text("purity_by_shuffling")))
+    return table[table["scheme"] == "random"].reset_index(drop=True)
+
+
+def table4() -> pd.DataFrame:
+    """Table 4: dataset, shuffle_probability, accuracy (a share, not per cent) and silhouette."""
+    table = pd.read_csv(io.StringIO(_text("table4_caption_shuffling")))
+    table["accuracy"] = table.pop("accuracy_percent") / 100
+    return table
+
+
+def pruning() -> pd.DataFrame:
+    """Figure 2, CIFAR-10: strategy, neurons_kept of 512 and accuracy."""
+    return pd.read_csv(io.StringIO(_text("figure2_cifar10_pruning")))

@@ -1,0 +1,38 @@
+"""Colours, fonts and words that all figures share.
+
+Colours are of Okabe and Ito's and Paul Tol's sets, which stay apart for colour-blind readers; lines
+that could still be mixed up differ in dashes or points too.
+"""
+
+from __future__ import annotations
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
+
+ARMS = {"raw": "#c2410c", "filtered": "#0060a8"}
+TOWERS = {"text": "#0b6e4f", "image": "#8e3b8e"}
+STRATEGIES = {
+    "high-purity": "#0060a8",
+    "random": "#6e7781",
+    "low-purity": "#c2410c",
+    "high-variance": "#0b6e4f",
+    "low-variance": "#9a6700",
+}
+STARTS = {"pretrained": "#0060a8", "reinitialised": "#9a6700", "untouched": "#1f2328"}
+PUBLISHED = "#1f2328"
+
+START_WORDS = {
+    "pretrained": "from pre-trained",
+    "reinitialised": "from re-initialised",
+    "untouched": "untouched model",
+}
+MEASURES = {
+    "purified_features": "Purified features (count)",
+    "purified_magnitude": "Mean magnitude of purified features (|cos|)",
+    "accuracy": "Zero-shot accuracy (share of images)",
+    "silhouette": "Silhouette (cosine)",
+}
+"""The four measures of figure 1, in its order, with their units."""
+
+CM = "Shuffle probability C_m (share of pairs)"
+CS = "Spurious probability C_s (share of captions)"

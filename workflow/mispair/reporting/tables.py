@@ -1,0 +1,155 @@
+"""The tidy tables of the report: their columns, and how measured rows become them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+Row = Mapping[str, Any]
+
+TEXT = frozenset(
+    "table start tower metric evaluation_set classname fingerprint strategy ranked_by basis "
+    "preset trained_on reason scheme key text artefact".split()
+)
+"""Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "purity": ("start", "rate", "tower", "metric", "seed", "rotation", "neuron", "bin_low",
+               "bin_high", "value", "n", "low", "high"),
+    "zeroshot": ("start", "rate", "evaluation_set", "metric", "classname", "seed", "value", "n",
+                 "low", "high", "chance", "fingerprint"),
+    "pruning": ("start", "rate", "evaluation_set", "basis", "strategy", "ranked_by", "metric", "seed",
+                "draw", "k", "value", "n", "low", "high"),
+    "simulation": ("preset", "spurious_probability", "trained_on", "metric", "trial", "seed",
+                   "features", "tower", "epoch", "bin_low", "bin_high", "value"),
+    "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
+    "provenance": ("artefact", "start", "rate", "key", "text"),
+}  # fmt: skip
+"""Columns of each table; rows are sorted by them in this order."""
+
+RENAMED = {"from": "bin_low", "to": "bin_high"}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All measurements of a run, one tidy table for each kind."""
+
+    purity: pd.DataFrame
+    zeroshot: pd.DataFrame
+    pruning: pd.DataFrame
+    simulation: pd.DataFrame
+    pairs: pd.DataFrame
+    provenance: pd.DataFrame
+
+    @classmethod
+    def of(cls, frames: Mapping[str, pd.DataFrame]) -> Tables:
+        """Take the tables that are there; the others are empty."""
+        return cls(**{name: frames.get(name, tidy(name, [])) for name in COLUMNS})
+
+    def study(self, key: str) -> bool:
+        """Tell whether anything was measured in a study."""
+        if key == "simulation":
+            return not self.simulation.empty
+        return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
+
+
+def dtypes() -> dict[str, str]:
+    """Return the type of every column, for reading the tables back."""
+    names = {name for columns in COLUMNS.values() for name in columns}
+    return {name: "str" if name in TEXT else "float64" for name in names}
+
+
+def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
+    """Return rows as one of the tables: its columns, its types, sorted.
+
+    Parameters
+    ----------
+    name : str
+        One of `COLUMNS`.
+    rows : iterable of mappings
+        Other keys are left out; missing ones are missing values.
+    """
+    columns = COLUMNS[name]
+    renamed = [{RENAMED.get(key, key): value for key, value in row.items()} for row in rows]
+    table = pd.DataFrame(
+        {
+            column: pd.array(
+                [_cell(row.get(column), column) for row in renamed],
+                dtype="str" if column in TEXT else "float64",
+            )
+            for column in columns
+        }
+    )
+    keys = [column for column in columns if column not in ("value", "n", "low", "high", "chance")]
+    return table.sort_values(keys, kind="stable", ignore_index=True)
+
+
+def _cell(value: Any, column: str) -> Any:
+    missing = value is None or (isinstance(value, float) and value != value)
+    if column in TEXT:
+        return None if missing else str(value)
+    return float("nan") if missing else float(value)
+
+
+def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``start`` and ``rate`` (C_m) of the projections that something was measured on."""
+    origin = provenance.get("projection") or provenance
+    rate = origin.get("rate")
+    return {"start": origin.get("start"), "rate": None if rate in (None, "") else float(rate)}
+
+
+def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Add to the rows of a simulation what its settings say: preset, and features in all (d)."""
+    settings = provenance.get("settings") or {}
+    about = {"preset": settings.get("preset"), "features": settings.get("d")}
+    return [{**about, **row} for row in rows]
+
+
+def origins(artefact: str, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Flatten a provenance to rows of key and text; nested keys are joined with dots."""
+    about = {"artefact": artefact, **arm(provenance)}
+    return [{**about, "key": key, "text": text} for key, text in _flat(provenance)]
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", "" if value is None else str(value)
+
+
+def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
+    """Return what a pairing's metadata says of its shuffle."""
+    rate = float(metadata["nominal"])
+    about = {"scheme": metadata.get("scheme"), "rate": rate, "n": pairs}
+    shares = {name: metadata.get(name) for name in ("swapped_share", "text_changed_share")}
+    return [{"metric": name, "value": value, **about} for name, value in shares.items()]
+
+
+def counts(metadata: Iterable[Mapping[str, str]], reasons: Iterable[str]) -> list[dict[str, Any]]:
+    """Return how many pairs were read, kept and rejected in all, and rejected for which reason."""
+    found = list(metadata)
+    rows: list[dict[str, Any]] = [
+        {"metric": name, "value": sum(int(each[name]) for each in found)}
+        for name in ("read", "kept", "rejected")
+        if found
+    ]
+    tally = pd.Series(list(reasons), dtype="str").value_counts()
+    return rows + [
+        {"metric": "rejected_reason", "reason": reason, "value": count}
+        for reason, count in tally.items()
+    ]
+
+
+def everything(tables: Tables) -> pd.DataFrame:
+    """Return all measurements in one table, with the name of their own in ``table``."""
+    names = [name for name in COLUMNS if name != "provenance"]
+    parts = [getattr(tables, name).assign(table=name) for name in names]
+    columns = list(dict.fromkeys(["table", *(c for name in names for c in COLUMNS[name])]))
+    return pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True).astype(
+        {column: dtypes().get(column, "str") for column in columns}
+    )

@@ -1,0 +1,74 @@
+"""Numbers as a reader sees them."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "not measured"
+
+
+def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
+    """Format a number with a true minus sign; what is missing says so.
+
+    Examples
+    --------
+    >>> number(-0.12345), number(0.5, 1, sign=True), number(None)
+    ('−0.123', '+0.5', 'not measured')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{value:{'+' if sign else ''}.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def interval(low: float, high: float, digits: int = 3, sign: bool = False) -> str:
+    """Format an interval, or say that there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "no interval (one run)"
+    return f"{number(low, digits, sign)} to {number(high, digits, sign)}"
+
+
+def p_value(p: float) -> str:
+    """Format a p value.
+
+    Examples
+    --------
+    >>> p_value(0.0001), p_value(0.034)
+    ('p < 0.001', 'p = 0.034')
+    """
+    if not math.isfinite(p):
+        return "no test"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def count(value: float, noun: str, plural: str | None = None) -> str:
+    """Format a count with its noun.
+
+    Examples
+    --------
+    >>> count(1, "seed"), count(20000, "pair")
+    ('1 seed', '20,000 pairs')
+    """
+    return f"{int(value):,} {noun if value == 1 else plural or noun + 's'}"
+
+
+def listing(items: list[str]) -> str:
+    """Join names with commas and an "and"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Format a run time.
+
+    Examples
+    --------
+    >>> duration(0.4), duration(75), duration(4000)
+    ('0.4 s', '1 min 15 s', '1 h 7 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"

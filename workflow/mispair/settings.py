@@ -1,0 +1,108 @@
+"""What every step's settings share: validation, and their form on the command line.
+
+A step's ``Settings`` model is the one source of its section in ``config.yaml``, of its command-line
+flags, of the JSON schema and of the reference page.
+"""
+
+from __future__ import annotations
+
+import shlex
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+NONE = "none"
+"""How an optional setting without a value is written on the command line."""
+
+
+class Settings(BaseModel):
+    """Base of all settings: unknown keys, booleans for numbers and repeated sweep values fail."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_pydantic_would_bend(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        for name, value in values.items():
+            field = cls.model_fields.get(name)
+            if field is None:
+                continue
+            items = value if isinstance(value, list) else [value]
+            if any(isinstance(item, bool) for item in items) and not takes(field.annotation, bool):
+                raise ValueError(f"{name}: {value} is a truth value, not a number or a name")
+            if is_sweep(field) and isinstance(value, list):
+                repeated = sorted({str(item) for item in value if value.count(item) > 1})
+                if repeated:
+                    raise ValueError(f"{name}: {', '.join(repeated)} is listed twice")
+        return values
+
+
+def sweep(default: Any, **field: Any) -> Any:
+    """Declare a setting that the DAG spreads over jobs; it never reaches a job's command line.
+
+    Adding a value to a sweep therefore leaves the jobs of the other values as they are.
+    """
+    return Field(default, json_schema_extra={"sweep": True}, **field)
+
+
+def is_sweep(field: Any) -> bool:
+    """Tell whether a pydantic field was declared with `sweep`."""
+    return bool((field.json_schema_extra or {}).get("sweep"))
+
+
+def takes(annotation: Any, kind: type) -> bool:
+    """Tell whether an annotation such as ``list[int] | None`` admits values of `kind`."""
+    if annotation is kind:
+        return True
+    if get_origin(annotation) is Literal:
+        return any(type(choice) is kind for choice in get_args(annotation))
+    return any(takes(argument, kind) for argument in get_args(annotation))
+
+
+def is_list(annotation: Any) -> bool:
+    """Tell whether an annotation is a list, or a list or None."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(is_list(argument) for argument in get_args(annotation))
+    return get_origin(annotation) is list
+
+
+def is_optional(annotation: Any) -> bool:
+    """Tell whether an annotation admits None."""
+    return get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation)
+
+
+def option(name: str) -> str:
+    """Return the command-line option of a setting or file: ``batch_size`` is ``--batch-size``."""
+    return "--" + name.replace("_", "-")
+
+
+def command_line(settings: Settings) -> str:
+    """Render the settings of a job as one sorted string of command-line flags.
+
+    One string, because Snakemake compares the values of ``params`` as a set without names:
+    with ``epochs=1, seed=2`` apart, a change to ``epochs=2`` would go unnoticed.
+
+    Examples
+    --------
+    >>> class Example(Settings):
+    ...     epochs: int = 3
+    ...     names: list[str] = ["a", "b c"]
+    ...     shuffle: bool = False
+    >>> command_line(Example())
+    "--epochs 3 --names a 'b c' --no-shuffle"
+    """
+    flags = []
+    for name, field in sorted(type(settings).model_fields.items()):
+        if is_sweep(field):
+            continue
+        value = getattr(settings, name)
+        if isinstance(value, bool):
+            flags.append(option(name if value else f"no_{name}"))
+        elif isinstance(value, list):
+            flags.append(" ".join([option(name), *(shlex.quote(str(item)) for item in value)]))
+        else:
+            flags.append(f"{option(name)} {NONE if value is None else shlex.quote(str(value))}")
+    return " ".join(flags)

@@ -1,0 +1,1 @@
+"""The sparse-coding simulation study (section 5.1 of the paper)."""

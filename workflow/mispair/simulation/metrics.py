@@ -1,0 +1,136 @@
+"""What is measured on trained encoders: figure 1's four numbers and the cosines of figures 3, 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+HISTOGRAM_BINS = 50
+
+
+@dataclass(frozen=True)
+class Purified:
+    """How many features have neurons of their own.
+
+    Attributes
+    ----------
+    features : int
+        Distinct features that some neuron represents alone.
+    magnitude : float
+        Sum of those neurons' cosines divided by `features`. Several neurons of one feature all
+        count in the sum, so that it can exceed 1. 0 where there are none.
+    threshold : float
+        The cosine above which a neuron counted as aligned with a feature.
+    """
+
+    features: int
+    magnitude: float
+    threshold: float
+
+
+def alignments(weights: Tensor, rows: Tensor) -> np.ndarray:
+    """Return the absolute cosines (m, d) of neurons (m, d1) with orthonormal features (d, d1)."""
+    products = (weights @ rows.T).double().abs()
+    return (products / weights.double().norm(dim=1, keepdim=True)).cpu().numpy()
+
+
+def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purified:
+    """Count purified features as the public code does.
+
+    A neuron is purified at a threshold if exactly one of its absolute cosines lies above it. Of
+    the thresholds ``low``, ``low + step``, ... up to ``high`` that one is used which gives the most
+    distinct features, the lowest of these if several do.
+
+    Parameters
+    ----------
+    cosines : ndarray (m, d)
+        Absolute cosines of neurons with features.
+    low, high, step : float
+        The thresholds that are tried.
+
+    Returns
+    -------
+    Purified
+        Count, magnitude and the threshold.
+
+    Examples
+    --------
+    Neuron 0 is mixed at 0.2 and pure at 0.3; neurons 1 and 2 share a feature.
+
+    >>> cosines = np.array([[0.25, 0.6, 0.0], [0.9, 0.0, 0.1], [0.8, 0.1, 0.1]])
+    >>> result = purified(cosines, 0.2, 1.0, 0.1)
+    >>> result.features, round(result.magnitude, 3), result.threshold
+    (2, 1.15, 0.3)
+    """
+    best = Purified(0, 0.0, low)
+    for index in range(int((high - low) / step + 1e-9) + 1):
+        threshold = round(low + index * step, 10)
+        above = cosines > threshold
+        pure = above.sum(axis=1) == 1
+        features = len(np.unique(above[pure].argmax(axis=1)))
+        if features > best.features:
+            total = float(cosines[pure][above[pure]].sum())
+            best = Purified(features, total / features, threshold)
+    return best
+
+
+def zero_shot_accuracy(features: Tensor, prompts: Tensor, labels: Tensor) -> float:
+    """Share of images whose nearest prompt by cosine is that of their class.
+
+    Parameters
+    ----------
+    features : Tensor (n, m)
+        Of the images.
+    prompts : Tensor (classes, m)
+        Features of the classes' prompts.
+    labels : Tensor (n,)
+        The classes. Vectors of zeros have cosine 0 with everything; ties go to the first class.
+    """
+    cosines = _unit(features) @ _unit(prompts).T
+    return float((cosines.argmax(dim=1) == labels).double().mean())
+
+
+def cosine_silhouette(features: Tensor, labels: Tensor) -> float:
+    """Mean silhouette of labelled vectors under the cosine distance 1 - cos.
+
+    For each vector, a is the mean distance to the others of its class and b the least mean distance
+    to another class; its silhouette is (b - a) / max(a, b), and 0 if it is alone in its class.
+    Same as ``sklearn.metrics.silhouette_score(features, labels, metric="cosine")``.
+
+    Parameters
+    ----------
+    features : Tensor (n, m)
+        Vectors; one of zeros has distance 1 to every other.
+    labels : Tensor (n,)
+        Their classes.
+
+    Returns
+    -------
+    float
+        From -1 to 1; NaN with fewer than two classes.
+    """
+    classes, index, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        return float("nan")
+    unit = _unit(features.double())
+    members = torch.nn.functional.one_hot(index).double()
+    # Mean distances follow from the classes' sums of unit vectors, without an n x n matrix.
+    to_class = sizes - unit @ (members.T @ unit).T
+    own = to_class.gather(1, index[:, None])[:, 0] - (1 - unit.square().sum(dim=1))
+    alone = sizes[index] == 1
+    a = own / (sizes[index] - 1).clamp(min=1)
+    b = (to_class / sizes).masked_fill(members.bool(), float("inf")).amin(dim=1)
+    scores = (b - a) / torch.maximum(a, b)
+    return float(torch.where(alone, 0.0, scores).nan_to_num(0.0).mean())
+
+
+def histogram(cosines: np.ndarray) -> np.ndarray:
+    """Count absolute cosines (m, d) in `HISTOGRAM_BINS` equal bins from 0 to 1."""
+    return np.histogram(cosines.clip(0, 1), bins=HISTOGRAM_BINS, range=(0, 1))[0]
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors, dim=1)

@@ -1,0 +1,1 @@
+"""The steps of the workflow, one module per rule."""

@@ -1,0 +1,1 @@
+"""Towers: checkpoints, frozen-tower features and projections."""

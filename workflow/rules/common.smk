@@ -1,0 +1,30 @@
+# Check the configuration before any job, and say where code and settings of a step come from.
+
+sys.path.insert(0, f"{workflow.basedir}/workflow")
+
+from snakemake.exceptions import WorkflowError
+
+from mispair.dag import Dag, use_this_python
+from mispair.files import UserError
+from mispair.provenance import code_version
+
+use_this_python()
+
+try:
+    dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
+except UserError as error:
+    raise WorkflowError(str(error))
+
+
+# The same environment for every rule: used with --sdm conda, ignored otherwise.
+wildcard_constraints:
+    arm="[A-Za-z]+(_cm~[0-9.e-]+)?",
+    corpus="[^/]+",
+    evaluation_set="[^/]+",
+    first="[0-9]+",
+    group="[0-9]+",
+    last="[0-9]+",
+    probability="[0-9.e-]+",
+    rate="[0-9.e-]+",
+    start="pretrained|reinitialised",
+    towers="[^/]+",

@@ -1,0 +1,71 @@
+# The frozen towers: trained if asked for, then run once over everything.
+
+
+rule pretrain_towers:
+    input:
+        shards=dag.generated_shards,
+    output:
+        towers=expand("results/towers/trained/{name}", name=TOWER_FILES),
+    log:
+        "logs/pretrain_towers.log",
+    benchmark:
+        "benchmarks/pretrain_towers.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    threads: dag.config.pretrain_towers.threads
+    params:
+        *code_version("pretrain_towers"),
+        flags=dag.flags("pretrain_towers"),
+        folder=subpath(output.towers[0], parent=True),
+    message:
+        "Pre-train small towers on scenes with open_clip's trainer"
+    shell:
+        "python -m mispair pretrain-towers --shards {input.shards:q}"
+        " --towers {params.folder} {params.flags} > {log} 2>&1"
+
+
+rule encode_features:
+    input:
+        shards=dag.shards_of,
+        index="results/pairs/{corpus}/index/{group}.parquet",
+        towers=dag.tower_files,
+    output:
+        features="results/features/{corpus}/{towers}/{group}.safetensors",
+        rows="results/features/{corpus}/{towers}/{group}.parquet",
+    log:
+        "logs/encode_features/{corpus}/{towers}/{group}.log",
+    benchmark:
+        "benchmarks/encode_features/{corpus}/{towers}/{group}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("encode_features"),
+    params:
+        *code_version("encode_features"),
+        flags=dag.flags("encode_features"),
+    message:
+        "Encode images and captions of group {wildcards.group} of {wildcards.corpus}"
+    shell:
+        "python -m mispair encode-features --shards {input.shards:q} --index {input.index:q}"
+        " --towers {input.towers:q} --features {output.features} --rows {output.rows}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule extract_projection:
+    input:
+        towers=dag.tower_files,
+    output:
+        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+    log:
+        "logs/extract_projection/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/extract_projection/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("extract_projection"),
+    message:
+        "Copy the untouched projections out of the towers"
+    shell:
+        "python -m mispair extract-projection --towers {input.towers:q}"
+        " --projection {output.projection} > {log} 2>&1"

@@ -1,0 +1,29 @@
+# Fine-tuning of both projections on cached features, all seeds of a condition in one job.
+
+
+rule finetune_projection:
+    input:
+        pairing="results/pairs/{corpus}/pairing/cm~{rate}.parquet",
+        features=dag.features("safetensors"),
+        rows=dag.features("parquet"),
+        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+    output:
+        projection="results/arms/{corpus}/{towers}/{start}_cm~{rate}/projection.safetensors",
+    log:
+        "logs/finetune_projection/{corpus}/{towers}/{start}_cm~{rate}.log",
+    benchmark:
+        "benchmarks/finetune_projection/{corpus}/{towers}/{start}_cm~{rate}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("finetune_projection"),
+    params:
+        *code_version("finetune_projection"),
+        flags=dag.flags("finetune_projection"),
+    message:
+        "Fine-tune {wildcards.start} projections at C_m = {wildcards.rate}"
+    shell:
+        "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
+        " --pairing {input.pairing} --features {input.features:q} --feature-rows {input.rows:q}"
+        " --untouched {input.untouched} --projection {output.projection}"
+        " {params.flags} > {log} 2>&1"
