@@ -57,10 +57,12 @@ format: venv ## Bring the code into the form that lint asks for
 bench: venv ## Measure run times, and print them as a table
 	$(BIN)/python tests/bench/run.py
 
-schema: venv ## Write workflow/schemas/config.schema.json from the settings models
+schema: venv ## Write the schema and the reference page of config.yaml from the settings models
 	@mkdir -p workflow/schemas
-	$(BIN)/mispair schema > workflow/schemas/.config.schema.json.part
-	mv workflow/schemas/.config.schema.json.part workflow/schemas/config.schema.json
+	$(BIN)/mispair schema > workflow/schemas/.schema.part
+	mv workflow/schemas/.schema.part workflow/schemas/config.schema.json
+	$(BIN)/mispair reference > workflow/schemas/.reference.part
+	mv workflow/schemas/.reference.part workflow/schemas/config.md
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

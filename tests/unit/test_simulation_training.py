@@ -9,9 +9,9 @@ import torch
 
 from mispair.simulation import noise
 from mispair.simulation.data import Batch, Draws, draw_dictionaries, draw_fresh_batch
+from mispair.simulation.decoder import start_decoder, train_decoder
 from mispair.simulation.encoder import Diverged, Encoders, draw_encoders
 from mispair.simulation.filtering import filter_pairs, filtered_batches
-from mispair.simulation.decoder import start_decoder, train_decoder
 from mispair.simulation.losses import InfoNCE
 from mispair.simulation.study import Study
 from mispair.simulation.training import Plan, gradients, train
@@ -59,13 +59,10 @@ def explicit_captions(batch: Batch, encoders: Encoders, gradient: torch.Tensor) 
         basis = torch.linalg.solve_triangular(
             torch.linalg.cholesky(V @ V.T), V, upper=False
         )  # orthonormal rows
-        left, upper = torch.linalg.qr(gradient[:count])
-        signs = torch.sign(upper.diagonal()) * torch.sign(
-            torch.linalg.qr(gradient[:count], mode="r").R.diagonal()
-        )
+        left = torch.linalg.qr(gradient[:count]).Q
         outside = unseen[: left.shape[1]]
         outside = outside - (outside @ basis.T) @ basis
-        texts[:count] += batch.fresh.std * (seen @ basis + (left * signs) @ outside)
+        texts[:count] += batch.fresh.std * (seen @ basis + left @ outside)
     if batch.stored is not None:
         texts[count : count + len(batch.stored)] += batch.stored
     return texts
@@ -154,9 +151,7 @@ def test_trajectory_equals_plain_autograd(noise_draws: str) -> None:
 def test_step_on_filtered_pairs_equals_autograd() -> None:
     dictionaries = draw_dictionaries(draws(), SMALL.d1, SMALL.d)
     encoders = ready(draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 0.05))
-    decoder = train_decoder(
-        draws(), start_decoder(draws(), encoders, SMALL), dictionaries, SMALL
-    )
+    decoder = train_decoder(draws(), start_decoder(draws(), encoders, SMALL), dictionaries, SMALL)
     pairs = filter_pairs(draws(), encoders, decoder, dictionaries, SMALL, 0.3)
     assert 0 < pairs.replaced.sum() < len(pairs.replaced)
     batch_of, steps = filtered_batches(draws(), pairs, 60, dictionaries, SMALL, 0.3)
@@ -179,7 +174,7 @@ def test_step_on_filtered_pairs_equals_autograd() -> None:
 def test_projected_noise_has_the_joint_distribution_of_full_noise() -> None:
     """E Vᵀ and Gᵀ E, with G a function of E Vᵀ: the same first and second moments both ways."""
     generator = torch.Generator().manual_seed(0)
-    n, m, d1, repeats = 4, 2, 5, 40_000
+    n, m, d1, repeats = 4, 2, 5, 8_000
     V = torch.randn(m, d1, generator=generator, dtype=torch.float64)
     lower, inverse = noise.factor(V)
     samples: dict[str, list[torch.Tensor]] = {"full": [], "projected": []}
@@ -199,7 +194,7 @@ def test_projected_noise_has_the_joint_distribution_of_full_noise() -> None:
     assert ((full.mean(dim=0) - projected.mean(dim=0)).abs() < 6 * error).all()
     scale = full.std(dim=0)
     difference = (full.T.cov() - projected.T.cov()) / (scale[:, None] * scale)
-    assert difference.abs().max() < 0.06
+    assert difference.abs().max() < 0.12
 
 
 @pytest.mark.parametrize("dependent", [False, True])

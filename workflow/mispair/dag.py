@@ -14,16 +14,21 @@ from typing import Any
 from mispair import config as configuration
 from mispair.evaluation.sets import CLASSNAMES, NUMBER_OF_SHARDS, TEMPLATES, files_of
 from mispair.files import UserError
+from mispair.pairs.evaluation_sets import EVALUATION_SETS
 from mispair.pairs.sources import resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
-from mispair.settings import command_line
-from mispair.steps.make_evaluation_set import GENERATED_SETS
+from mispair.settings import Settings, command_line
 
 SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
 SCENES = "results/scenes/shards"
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_FILES = (TOWER_CONFIG, "open_clip_model.safetensors", "bpe.txt.gz", "training.json")
+TRAINED_TOWERS = [f"results/towers/trained/{name}" for name in TOWER_FILES]
+GENERATED_SET_FILES = [
+    f"results/scenes/evaluation/{{evaluation_set}}/{name}"
+    for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
+]
 UNTOUCHED = "untouched"
 
 
@@ -65,8 +70,11 @@ class Dag:
         self.towers: str = {"shipped": SHIPPED_TOWERS.name, "train": "trained"}.get(
             self.config.towers, Path(self.config.towers).name
         )
-        self.groups = self._groups() if self.runs("image_text") else {}
-        self.evaluation_sets = self._evaluation_sets() if self.runs("image_text") else {}
+        # A study that is not run needs none of its files; one that is fails before any job.
+        wanted = self.runs("image_text")
+        self.groups = self._groups() if wanted else {}
+        self.evaluation_sets = self._evaluation_sets() if wanted else {}
+        self.tower_files = self._tower_files() if wanted else []
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -74,7 +82,8 @@ class Dag:
 
     def flags(self, step: str) -> str:
         """Return a step's settings as one string of command-line flags."""
-        return command_line(getattr(self.config, step))
+        # A step without settings is no section of the configuration.
+        return command_line(getattr(self.config, step, Settings()))
 
     def gpus(self, step: str) -> int:
         """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
@@ -114,17 +123,15 @@ class Dag:
     def _evaluation_sets(self) -> dict[str, list[str]]:
         sets: dict[str, list[str]] = {}
         for source in self.config.evaluation_sets:
-            if source in GENERATED_SETS:
-                folder = Path("results/scenes/evaluation") / source
-                names = (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
-                found = [folder / name for name in names]
+            if source in EVALUATION_SETS:
+                found = [Path(path.format(evaluation_set=source)) for path in GENERATED_SET_FILES]
             elif Path(source).is_dir():
                 found = files_of(Path(source))
             else:
-                hint = configuration.nearest(source, GENERATED_SETS)
+                hint = configuration.nearest(source, EVALUATION_SETS)
                 raise UserError(
                     f"evaluation_sets: {source!r} is neither a generated set "
-                    f"({', '.join(GENERATED_SETS)}) nor a folder.{hint}"
+                    f"({', '.join(EVALUATION_SETS)}) nor a folder.{hint}"
                 )
             name = found[0].parent.name
             if name in sets:
@@ -136,11 +143,10 @@ class Dag:
         """Return the files of an evaluation set."""
         return self.evaluation_sets[wildcards.evaluation_set]
 
-    @property
-    def tower_files(self) -> list[str]:
-        """The files of the frozen towers; the configuration comes first."""
+    def _tower_files(self) -> list[str]:
+        """Return the files of the frozen towers; the configuration comes first."""
         if self.config.towers == "train":
-            return [f"results/towers/trained/{name}" for name in TOWER_FILES]
+            return TRAINED_TOWERS
         folder = SHIPPED_TOWERS if self.config.towers == "shipped" else Path(self.config.towers)
         if not (folder / TOWER_CONFIG).is_file():
             raise UserError(
@@ -219,13 +225,13 @@ class Dag:
         """Return the tidy tables of the report."""
         return [f"reports/tables/{name}" for name in TABLES]
 
-    def figures(self) -> list[str]:
-        """Return the figures of the studies that run, in every form."""
+    def figures(self, *forms: str) -> list[str]:
+        """Return the figures of the studies that run, in the given forms or in every form."""
         return [
             f"reports/figures/{figure.name}.{form}"
+            for form in forms or FORMS
             for study in self.config.studies
             for figure in FIGURES[study]
-            for form in FORMS
         ]
 
     def contact_sheets(self) -> list[str]:

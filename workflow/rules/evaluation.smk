@@ -3,10 +3,7 @@
 
 rule make_evaluation_set:
     output:
-        expand(
-            "results/scenes/evaluation/{{evaluation_set}}/{name}",
-            name=[CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar"],
-        ),
+        GENERATED_SET_FILES,
     log:
         "logs/make_evaluation_set/{evaluation_set}.log",
     benchmark:
@@ -16,12 +13,11 @@ rule make_evaluation_set:
     params:
         *code_version("make_evaluation_set"),
         flags=dag.flags("make_evaluation_set"),
-        folder=subpath(output[0], parent=True),
     message:
         "Write the evaluation set {wildcards.evaluation_set}"
     shell:
         "python -m mispair make-evaluation-set --name {wildcards.evaluation_set}"
-        " --evaluation-set {params.folder} {params.flags} > {log} 2>&1"
+        " --evaluation-set results/scenes/evaluation/{wildcards.evaluation_set} {params.flags} > {log} 2>&1"
 
 
 rule encode_evaluation:

@@ -5,7 +5,7 @@ rule pretrain_towers:
     input:
         shards=dag.generated_shards,
     output:
-        towers=expand("results/towers/trained/{name}", name=TOWER_FILES),
+        towers=TRAINED_TOWERS,
     log:
         "logs/pretrain_towers.log",
     benchmark:
@@ -16,12 +16,11 @@ rule pretrain_towers:
     params:
         *code_version("pretrain_towers"),
         flags=dag.flags("pretrain_towers"),
-        folder=subpath(output.towers[0], parent=True),
     message:
         "Pre-train small towers on scenes with open_clip's trainer"
     shell:
         "python -m mispair pretrain-towers --shards {input.shards:q}"
-        " --towers {params.folder} {params.flags} > {log} 2>&1"
+        " --towers results/towers/trained {params.flags} > {log} 2>&1"
 
 
 rule encode_features:

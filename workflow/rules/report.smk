@@ -24,21 +24,26 @@ rule gather_metrics:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_metrics"),
-        folder=subpath(output.tables[0], parent=True),
     message:
         "Gather what was measured into tidy tables"
     shell:
         "python -m mispair gather-metrics --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
         " --pruning {input.pruning:q} --simulation {input.simulation:q}"
         " --pairings {input.pairings:q} --index {input.index:q} --rejected {input.rejected:q}"
-        " --tables {params.folder} > {log} 2>&1"
+        " --tables reports/tables > {log} 2>&1"
 
 
 rule draw_figures:
     input:
         tables=dag.tables(),
     output:
-        figures=dag.figures(),
+        pictures=report(
+            dag.figures("svg"),
+            category="Figures",
+            caption="../report/figures.rst",
+        ),
+        numbers=dag.figures("csv"),
+        charts=dag.figures("vl.json"),
     log:
         "logs/draw_figures.log",
     benchmark:
@@ -48,11 +53,10 @@ rule draw_figures:
     params:
         *code_version("draw_figures"),
         flags=dag.flags("draw_figures"),
-        folder=subpath(output.figures[0], parent=True),
     message:
         "Draw the figures"
     shell:
-        "python -m mispair draw-figures --tables {input.tables:q} --figures {params.folder}"
+        "python -m mispair draw-figures --tables {input.tables:q} --figures reports/figures"
         " {params.flags} > {log} 2>&1"
 
 

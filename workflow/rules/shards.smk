@@ -8,9 +8,7 @@ rule make_scenes:
             name=dag.generated_shard_names,
             kind=["tar", "parquet"],
         ),
-        statistics=expand(
-            "results/scenes/shards/{name}_stats.json", name=dag.generated_shard_names
-        ),
+        statistics=expand("results/scenes/shards/{name}_stats.json", name=dag.generated_shard_names),
     log:
         "logs/make_scenes.log",
     benchmark:
@@ -21,11 +19,10 @@ rule make_scenes:
     params:
         *code_version("make_scenes"),
         flags=dag.flags("make_scenes"),
-        folder=subpath(output.shards[0], parent=True),
     message:
         "Render the scenes corpus and write it as tar shards"
     shell:
-        "python -m mispair make-scenes --corpus {params.folder} {params.flags} > {log} 2>&1"
+        "python -m mispair make-scenes --corpus results/scenes/shards {params.flags} > {log} 2>&1"
 
 
 rule index_shards:

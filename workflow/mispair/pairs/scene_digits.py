@@ -28,7 +28,10 @@ _STROKES: dict[str, list[list[tuple[str, list[tuple[float, float]]]]]] = {
     ],
     "two": [
         [
-            ("curve", [(0.1, 0.25), (0.3, 0.02), (0.7, 0.03), (0.85, 0.28), (0.6, 0.6), (0.1, 1.0)]),
+            (
+                "curve",
+                [(0.1, 0.25), (0.3, 0.02), (0.7, 0.03), (0.85, 0.28), (0.6, 0.6), (0.1, 1.0)],
+            ),
             ("line", [(0.1, 1.0), (0.92, 0.98)]),
         ],
         [
@@ -187,7 +190,18 @@ _STROKES: dict[str, list[list[tuple[str, list[tuple[float, float]]]]]] = {
 }
 """Pen strokes of each digit, one or more ways to write it; x to the right and y down, in [0, 1]."""
 
-_SEGMENTS = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgcde", "abc", "abcdefg", "abcdfg")
+_SEGMENTS = (
+    "abcdef",
+    "bc",
+    "abged",
+    "abgcd",
+    "fgbc",
+    "afgcd",
+    "afgcde",
+    "abc",
+    "abcdefg",
+    "abcdfg",
+)
 _SEGMENT_LINES = {
     "a": ((0, 0), (1, 0)),
     "b": ((1, 0), (1, 1)),

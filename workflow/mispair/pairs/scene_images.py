@@ -1,4 +1,4 @@
-"""Rendering of generated scenes: drawn at three times the size and averaged, so edges are smooth."""
+"""Rendering of generated scenes: drawn at three times the size and averaged for smooth edges."""
 
 from __future__ import annotations
 
@@ -142,9 +142,7 @@ def render(objects: list[Part], whole: Part, draws: Draws, size: int) -> Image.I
     return canvas.reduce(OVERSAMPLING)
 
 
-def _places(
-    objects: list[Part], whole: Part, draws: Draws
-) -> list[tuple[float, float, float]]:
+def _places(objects: list[Part], whole: Part, draws: Draws) -> list[tuple[float, float, float]]:
     """Return centre and radius (for a digit: height) of each object, as shares of the side."""
 
     def near(value: float) -> float:
@@ -225,9 +223,7 @@ def _draw_shape(
     canvas.paste(_textured(texture, colour, 2 * reach, radius, draws), (left, top), mask)
 
 
-def _textured(
-    texture: str, colour: Colour, side: int, radius: float, draws: Draws
-) -> Image.Image:
+def _textured(texture: str, colour: Colour, side: int, radius: float, draws: Draws) -> Image.Image:
     fill = Image.new("RGB", (side, side), colour)
     pen = ImageDraw.Draw(fill)
     if texture == "striped":

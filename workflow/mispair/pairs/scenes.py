@@ -131,9 +131,7 @@ def training_scene(draws: Draws) -> Scene:
     return digit_alone(draws, digit, colour if coloured else None)
 
 
-def misdescribed(
-    scene: Scene, draws: Draws, probability: float, partners: dict[str, str]
-) -> Scene:
+def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[str, str]) -> Scene:
     """Return what a low-quality caption says of a scene (Eq. 5).
 
     Parameters

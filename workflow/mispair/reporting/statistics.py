@@ -33,10 +33,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Trend:
-    """A monotone trend: mean rank correlation within blocks, and its two-sided permutation p."""
+    """A monotone trend: mean rank correlation within blocks, and one permutation p each way."""
 
     rho: float
-    p: float
+    p_rise: float
+    p_fall: float
     n: int
     blocks: int
 
@@ -122,7 +123,9 @@ def trend(
     Returns
     -------
     Trend
-        NaN without a block of at least three values.
+        ``p_rise`` is the share of permutations that rise at least as much, ``p_fall`` the share
+        that fall at least as much: a claim names its direction, and is tested in it. NaN
+        without a block of at least three values.
     """
     names = [0] * len(x) if blocks is None else blocks
     grouped: dict[object, list[tuple[float, float]]] = {}
@@ -135,18 +138,16 @@ def trend(
         if len(points) >= 3 and len(np.unique(points[:, 0])) > 1:
             pairs.append((_unit_ranks(points[:, 0]), _unit_ranks(points[:, 1])))
     if not pairs:
-        return Trend(math.nan, math.nan, 0, 0)
+        return Trend(math.nan, math.nan, math.nan, 0, 0)
     observed = float(np.mean([a @ b for a, b in pairs]))
-    if all(not b.any() for _, b in pairs):
-        return Trend(0.0, 1.0, sum(len(a) for a, _ in pairs), len(pairs))
     number = math.prod(math.factorial(len(a)) for a, _ in pairs)
     exact = number <= PERMUTATIONS
-    extreme, total = 0, 0
-    for statistic in _exact(pairs) if exact else _random(pairs):
-        total += 1
-        extreme += abs(statistic) >= abs(observed) - 1e-9
-    p = extreme / total if exact else (extreme + 1) / (total + 1)
-    return Trend(observed, p, sum(len(a) for a, _ in pairs), len(pairs))
+    null = np.fromiter(_exact(pairs) if exact else _random(pairs), dtype=float)
+    own = 0 if exact else 1  # the observed order is one of all orders
+    rising = int((null >= observed - 1e-9).sum()) + own
+    falling = int((null <= observed + 1e-9).sum()) + own
+    total = len(null) + own
+    return Trend(observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs))
 
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:

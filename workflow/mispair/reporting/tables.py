@@ -62,6 +62,21 @@ def dtypes() -> dict[str, str]:
     return {name: "str" if name in TEXT else "float64" for name in names}
 
 
+def read(sources: Mapping[str, Any]) -> Tables:
+    """Read tables back from CSV: `sources` gives the path, or an open file, of each by name.
+
+    An unknown name is left out; a missing one becomes an empty table.
+    """
+    return Tables.of(
+        {
+            name: pd.read_csv(source, dtype=dtypes(), keep_default_na=False, na_values={
+                column: [""] for column in COLUMNS[name]})
+            for name, source in sources.items()
+            if name in COLUMNS
+        }
+    )  # fmt: skip
+
+
 def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
     """Return rows as one of the tables: its columns, its types, sorted.
 

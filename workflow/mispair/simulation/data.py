@@ -41,9 +41,7 @@ class Draws:
 
     def generator(self, *name: object) -> torch.Generator:
         """Return the generator of the draws called `name`."""
-        return seeds.torch_generator(
-            self.seed, "simulate", self.trial, *name, device=self.device
-        )
+        return seeds.torch_generator(self.seed, "simulate", self.trial, *name, device=self.device)
 
     def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw standard normal numbers."""

@@ -47,15 +47,13 @@ def start_decoder(draws: Draws, encoders: Encoders | None, study: Study) -> Deco
 
     Its first layer becomes W̄ and its second V̄ᵀ; biases are zero.
     """
-    zero = {"dtype": draws.dtype, "device": draws.device}
-    bias, output_bias = torch.zeros(study.m, **zero), torch.zeros(study.d1, **zero)
+    bias = torch.zeros(study.m, dtype=draws.dtype, device=draws.device)
+    output_bias = torch.zeros(study.d1, dtype=draws.dtype, device=draws.device)
     if encoders is not None:
         return Decoder(encoders.weights[0].clone(), bias, encoders.weights[1].clone(), output_bias)
     bound = (6 / (study.m + study.d1)) ** 0.5
-    uniform = torch.rand(
-        2, study.m, study.d1, generator=draws.generator("decoder", "start"), **zero
-    )
-    weights = uniform.mul_(2 * bound).sub_(bound)
+    weights = torch.empty(2, study.m, study.d1, dtype=draws.dtype, device=draws.device)
+    weights.uniform_(-bound, bound, generator=draws.generator("decoder", "start"))
     return Decoder(weights[0].clone(), bias, weights[1].clone(), output_bias)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from mispair.simulation.data import Draws
 
 
-class Diverged(ArithmeticError):
+class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
     """Training left the finite numbers.
 
     Attributes

@@ -57,14 +57,12 @@ class FilteredPairs:
     replaced: np.ndarray
 
     def shares(self) -> dict[str, float]:
-        """Return the replaced share of all captions, of bad ones and of clean ones.
-
-        NaN where there are none of the kind.
-        """
+        """Return the replaced share of all captions, of bad and of clean ones if there are any."""
         kinds = {"": np.ones_like(self.redrawn), "_bad": self.redrawn, "_clean": ~self.redrawn}
         return {
-            f"replaced_share{name}": float(self.replaced[kind].mean()) if kind.any() else np.nan
+            f"replaced_share{name}": float(self.replaced[kind].mean())
             for name, kind in kinds.items()
+            if kind.any()
         }
 
 

@@ -1,6 +1,6 @@
 r"""InfoNCE over the features of both modalities, with its gradient.
 
-The 2B un-normalised features h of the images and captions of a batch are compared all with all. With
+The 2B un-normalised features h of a batch's images and captions are compared all with all. With
 S_ij = <h_i, h_j> / temperature and p(i) the other half of i's pair, the loss is
 
 .. math:: L = \frac{1}{2B} \sum_i \Big( \log \sum_{j \ne i} e^{S_ij} - S_{i p(i)} \Big),

@@ -68,9 +68,7 @@ class Study(settings.Settings):
     lr_decay_every: int = Field(
         _AS_RUN["lr_decay_every"], ge=1, description="Epochs between two decays of the step size."
     )
-    temperature: float = Field(
-        _AS_RUN["temperature"], gt=0, description="Temperature of InfoNCE."
-    )
+    temperature: float = Field(_AS_RUN["temperature"], gt=0, description="Temperature of InfoNCE.")
     weight_penalty: float = Field(
         _AS_RUN["weight_penalty"],
         ge=0,

@@ -1,13 +1,13 @@
 """Contrastive training of the two encoders (S1 and S4), with hand-derived gradients.
 
-What a step costs at the paper's size (d1 = 2500, d = 50, m = 80, B = 500), in multiply-adds times
-two. Images have no noise, so W meets them only through W M: 2 · 2 m d d1 = 40 MFLOP. Captions cost
-the same for H, and their fresh noise V Vᵀ, N Vᵀ, Rᵀ N and one product with V: 4 · 2 m² d1 = 128
-MFLOP (drawn in full: 2 · 2 B m d1 = 400 MFLOP and 1,250,000 normals). The loss costs 3 · 2 B² m =
-120 MFLOP forward and 4 · 2 B² m = 160 MFLOP backward. That is 0.49 GFLOP in all, against 1.12
-GFLOP for the plain way (four products of B × m × d1 and three of 2B × 2B × m). Besides, a step draws
-240,000 normals, takes 750,000 exponentials and updates 400,000 parameters, which together take about as
-long as the products do.
+What a step costs at the paper's size (d1 = 2500, d = 50, m = 80, B = 500), in floating-point
+operations: images have no noise, so W meets them only through W M, 2 · 2 m d d1 = 40 MFLOP. Captions
+cost the same for H, and their fresh noise (V Vᵀ, N Vᵀ, Rᵀ N and one product with V) 4 · 2 m² d1 =
+128 MFLOP; drawn in full it would cost 2 · 2 B m d1 = 400 MFLOP and 1,250,000 normals. The loss costs
+3 · 2 B² m = 120 MFLOP forward and 4 · 2 B² m = 160 MFLOP backward. That is 0.49 GFLOP in all, against
+1.28 GFLOP for the plain way: four products of B × m × d1 and three of 2B × 2B × m. Besides, a step
+draws 240,000 normals, takes 750,000 exponentials and updates 400,000 parameters, which together take
+about as long as the products.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from mispair.simulation import noise
 from mispair.simulation.data import Batch
+from mispair.simulation.devices import denormals_flushed
 from mispair.simulation.encoder import Diverged, Encoders
 from mispair.simulation.losses import InfoNCE
 
@@ -89,11 +90,10 @@ def train(
         parameter.grad = torch.empty_like(parameter)
     adam = torch.optim.Adam([encoders.weights, encoders.biases], lr=plan.lr, fused=True)
     losses = np.empty((plan.epochs, plan.steps_per_epoch))
-    step = 0
-    for epoch in range(plan.epochs):
-        decays = epoch // plan.lr_decay_every
-        adam.param_groups[0]["lr"] = plan.lr * plan.lr_decay**decays
-        for within in range(plan.steps_per_epoch):
+    with denormals_flushed():
+        for step in range(losses.size):
+            epoch, within = divmod(step, plan.steps_per_epoch)
+            adam.param_groups[0]["lr"] = plan.lr * plan.lr_decay ** (epoch // plan.lr_decay_every)
             if not encoders.normalise():
                 raise Diverged(step)
             value = gradients(encoders, batch(step), loss, plan.weight_penalty)
@@ -101,9 +101,8 @@ def train(
                 raise Diverged(step)
             losses[epoch, within] = value
             adam.step()
-            step += 1
     if not encoders.normalise():
-        raise Diverged(step)
+        raise Diverged(losses.size)
     return Encoders(encoders.weights.detach(), encoders.biases.detach()), losses
 
 
@@ -133,10 +132,12 @@ def gradients(encoders: Encoders, batch: Batch, loss: InfoNCE, penalty: float) -
 
     torch.stack([image_gradient.sum(dim=0), text_gradient.sum(dim=0)], out=bias_gradients)
     bias_gradients.add_(encoders.biases, alpha=2 * penalty)
-    _accumulate(weight_gradients[0], W, 2 * penalty, image_gradient, batch.image_codes,
-                batch.image_rows)
-    _accumulate(weight_gradients[1], V, 2 * penalty, text_gradient, batch.text_codes,
-                batch.text_rows)
+    _accumulate(
+        weight_gradients[0], W, 2 * penalty, image_gradient, batch.image_codes, batch.image_rows
+    )
+    _accumulate(
+        weight_gradients[1], V, 2 * penalty, text_gradient, batch.text_codes, batch.text_rows
+    )
     if fresh is not None:
         on_weights, on_unseen, unseen = noise.backward(
             text_gradient[:count], fresh.seen, fresh.unseen, V, inverse

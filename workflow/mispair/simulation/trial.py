@@ -179,8 +179,12 @@ def _train_and_measure(
     began = time.perf_counter()
     encoders, arm.losses = train(start, batch, plan)
     seconds = time.perf_counter() - began
-    log.info("%d steps in %.1f s (%.2f ms a step)", arm.losses.size, seconds,
-             1000 * seconds / arm.losses.size)
+    log.info(
+        "%d steps in %.1f s (%.2f ms a step)",
+        arm.losses.size,
+        seconds,
+        1000 * seconds / arm.losses.size,
+    )
     of_images = alignments(encoders.weights[0], dictionaries.image)
     of_texts = alignments(encoders.weights[1], dictionaries.text)
     count = purified(of_images, study.threshold_low, study.threshold_high, study.threshold_step)
@@ -211,8 +215,8 @@ def rows(arms: dict[str, Arm], **keys: Any) -> list[dict[str, Any]]:
         if arm.diverged_at is not None:
             found.append({"metric": "diverged_at_step", "value": arm.diverged_at, **shared})
         found += [
-            {"metric": "loss", "value": value, "epoch": epoch, **shared}
-            for epoch, value in enumerate(arm.losses.mean(axis=1).tolist(), start=1)
+            {"metric": "loss", "value": float(of_epoch.mean()), "epoch": epoch, **shared}
+            for epoch, of_epoch in enumerate(arm.losses, start=1)
         ]
         for tower, counts in arm.histograms.items():
             edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()

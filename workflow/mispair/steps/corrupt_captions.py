@@ -46,7 +46,12 @@ def run(settings: Settings, *, rate: float, index: list[Path], pairing: Path) ->
 
     tables = [files.read_parquet(path)[0][["key", "caption_id"]] for path in index]
     pairs = pd.concat(tables, ignore_index=True).sort_values("key", ignore_index=True)
-    assert pairs["key"].is_unique, "the index holds a key twice"
+    repeated = pairs.loc[pairs["key"].duplicated(), "key"]
+    if len(repeated):
+        raise files.UserError(
+            f"corrupt_captions: {len(repeated)} keys stand in more than one shard, for example "
+            f"{repeated.iloc[0]!r}. Captions travel by key, so keys must be unique over all shards."
+        )
     keys, captions = pairs["key"].to_numpy(), pairs["caption_id"].to_numpy()
     draw = seeds.generator(settings.seed, "corrupt-captions", settings.scheme)
     try:

@@ -73,6 +73,4 @@ def run(settings: Settings, *, shards: list[Path], towers: Path) -> None:
         pretraining.write_definition(folder, definition, absolute=False)
         weights = pretraining.trained_weights(logs)
         pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights)
-        files.write_json(
-            folder / "training.json", recipe.recipe(settings, shards, samples, losses)
-        )
+        files.write_json(folder / "training.json", recipe.recipe(settings, shards, samples, losses))

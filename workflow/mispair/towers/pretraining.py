@@ -29,8 +29,6 @@ CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
 DEFINITIONS = Path(__file__).parent / "definitions"
 
-logger = logging.getLogger(__name__)
-
 
 def read_definition(name: str) -> dict[str, Any]:
     """Read a model definition: the name of one that comes with mispair, or a path to JSON.
@@ -43,7 +41,9 @@ def read_definition(name: str) -> dict[str, Any]:
     path = Path(name) if name.endswith(".json") else DEFINITIONS / f"{name}.json"
     if not path.is_file():
         known = ", ".join(sorted(found.stem for found in DEFINITIONS.glob("*.json")))
-        raise files.UserError(f"definition: no {name!r}. Give a path to a .json, or one of {known}.")
+        raise files.UserError(
+            f"definition: no {name!r}. Give a path to a .json, or one of {known}."
+        )
     definition = files.read_json(path)
     if not isinstance(definition, dict) or not {"model_cfg", "preprocess_cfg"} <= definition.keys():
         raise files.UserError(f"{path}: has no model_cfg and preprocess_cfg, as open_clip's have.")
@@ -158,7 +158,7 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> list[dict[str, floa
     list of dict
         ``epoch`` and mean ``loss`` of each epoch, as far as the trainer logged it.
     """
-    with _seeded_shuffle(seed), _untouched_logging():
+    with _seeded_shuffle(seed), _channels_last(), _untouched_logging():
         from open_clip_train.main import main
 
         main(arguments)
@@ -200,10 +200,31 @@ def _seeded_shuffle(seed: int) -> Iterator[None]:
 
 
 @contextmanager
+def _channels_last() -> Iterator[None]:
+    """Let the trainer hold convolutions in the memory order in which CPUs are twice as fast."""
+    import torch
+    from open_clip_train import main as trainer
+
+    create = trainer.create_model_and_transforms
+
+    def create_in_channels_last(*args: Any, **kwargs: Any) -> Any:
+        model, *transforms = create(*args, **kwargs)
+        return model.to(memory_format=torch.channels_last), *transforms
+
+    trainer.create_model_and_transforms = create_in_channels_last
+    try:
+        yield
+    finally:
+        trainer.create_model_and_transforms = create
+
+
+@contextmanager
 def _untouched_logging() -> Iterator[None]:
-    """Take back the log handlers that the trainer adds to the root logger."""
+    """Take back what the trainer does to logging: handlers of the root logger, every level."""
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers = list(root.handlers)
+    loggers = [root, *(logging.getLogger(name) for name in root.manager.loggerDict)]
+    levels = [logger.level for logger in loggers]
     try:
         yield
     finally:
@@ -212,4 +233,5 @@ def _untouched_logging() -> Iterator[None]:
             handler.close()
         for handler in [handler for handler in handlers if handler not in root.handlers]:
             root.addHandler(handler)
-        root.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

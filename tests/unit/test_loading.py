@@ -1,0 +1,147 @@
+"""Tests of taking towers apart before their final projections."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from mispair import files
+from mispair.towers import loading, pretraining
+
+SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
+
+NATIVE = {
+    "model_cfg": {
+        "embed_dim": 24,
+        "vision_cfg": {
+            "image_size": 16,
+            "layers": 1,
+            "width": 32,
+            "head_width": 16,
+            "patch_size": 8,
+        },
+        "text_cfg": {
+            "context_length": 12,
+            "vocab_size": 49408,
+            "width": 16,
+            "heads": 2,
+            "layers": 1,
+        },
+    },
+    "preprocess_cfg": {},
+}
+
+
+def build(folder: Path, definition: dict) -> Path:
+    """Write a folder of towers with random weights."""
+    folder.mkdir()
+    pretraining.write_definition(folder, definition, absolute=False)
+    # Built from the configuration alone; the vocabulary matters to the tokenizer only.
+    torch.manual_seed(0)
+    config = json.loads((folder / loading.CONFIG_NAME).read_text())["model_cfg"]
+    text = {k: v for k, v in config["text_cfg"].items() if k != "tokenizer_kwargs"}
+    kind = open_clip.CustomTextCLIP if config.pop("custom_text", False) else open_clip.CLIP
+    model = kind(**{**config, "text_cfg": text})
+    pretraining.write_weights(folder / loading.WEIGHTS_NAME, model.state_dict())
+    return folder
+
+
+def check(towers: loading.Towers, side: int) -> None:
+    """Assert that features times projection are the embeddings of the model."""
+    images = torch.randn(5, 3, side, side, generator=torch.Generator().manual_seed(0))
+    tokens = towers.tokenizer(["a red circle", "an orange ring on the left", "", "two", "7"])
+    features = towers.image_features(images)
+    assert features.shape == (5, towers.image_projection.shape[0])
+    with torch.no_grad():
+        expected = towers.model.encode_image(images)
+    assert torch.allclose(features @ towers.image_projection, expected, atol=1e-5, rtol=1e-5)
+    features = towers.text_features(tokens)
+    assert features.shape == (5, towers.text_projection.shape[0])
+    with torch.no_grad():
+        expected = towers.model.encode_text(tokens)
+    assert torch.allclose(features @ towers.text_projection, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_towers_that_come_with_mispair() -> None:
+    towers = loading.load_towers(SHIPPED)
+    check(towers, 64)
+    assert towers.image_projection.shape[0] >= 128
+    assert towers.image_projection.shape[1] == towers.text_projection.shape[1] >= 128
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 10e6
+    assert not towers.model.training
+    assert not any(parameter.requires_grad for parameter in towers.model.parameters())
+    # Its short vocabulary gives the same pieces for its own words as CLIP's whole one.
+    whole = open_clip.get_tokenizer("ViT-B-32")
+    short = towers.tokenizer
+    for word in ("circle", "orange", "background", "speckled", "turquoise"):
+        pieces = [short.decoder[i] for i in short.encode(word)]  # type: ignore[attr-defined]
+        assert "".join(pieces) == word + "</w>"
+    assert len(short.encode("a red circle")) == len(whole.encode("a red circle"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("custom_text", [False, True])
+def test_a_native_vision_transformer(custom_text: bool, tmp_path: Path) -> None:
+    definition = json.loads(json.dumps(NATIVE))
+    if custom_text:
+        definition["model_cfg"]["custom_text"] = True
+        definition["model_cfg"]["text_cfg"]["proj_type"] = "linear"
+    towers = loading.load_towers(build(tmp_path / "vit", definition))
+    check(towers, 16)
+    assert towers.image_projection.shape == (32, 24)
+    assert towers.text_projection.shape == (16, 24)
+    assert towers.preprocess(Image.new("L", (30, 20))).shape == (3, 16, 16)
+
+
+def test_attention_pooling_is_refused(tmp_path: Path) -> None:
+    definition = json.loads(json.dumps(NATIVE))
+    definition["model_cfg"]["vision_cfg"] = {
+        "image_size": 32,
+        "layers": [1, 1, 1, 1],
+        "width": 8,
+        "head_width": 32,
+    }
+    folder = build(tmp_path / "resnet", definition)
+    with pytest.raises(files.UserError, match=r"attention pooling.*bias.*timm_proj"):
+        loading.load_towers(folder)
+
+
+def test_a_linear_text_projection_with_a_bias_is_refused(tmp_path: Path) -> None:
+    definition = json.loads(json.dumps(NATIVE))
+    definition["model_cfg"]["custom_text"] = True
+    definition["model_cfg"]["text_cfg"].update(proj_type="linear", proj_bias=True)
+    folder = build(tmp_path / "bias", definition)
+    with pytest.raises(files.UserError, match=r"text tower.*bias"):
+        loading.load_towers(folder)
+
+
+def test_missing_parts_are_named(tmp_path: Path) -> None:
+    with pytest.raises(files.UserError, match=r"open_clip_config\.json: is missing"):
+        loading.load_towers(tmp_path)
+    folder = build(tmp_path / "vit", NATIVE)
+    (folder / loading.WEIGHTS_NAME).unlink()
+    with pytest.raises(files.UserError, match=r"open_clip_model\.safetensors: is missing"):
+        loading.load_towers(folder)
+
+
+def test_the_fingerprint_follows_weights_and_configuration_only(tmp_path: Path) -> None:
+    folder = build(tmp_path / "one", NATIVE)
+    first = loading.fingerprint(folder)
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "training.json").write_text("{}")
+    config = json.loads((other / loading.CONFIG_NAME).read_text())
+    (other / loading.CONFIG_NAME).write_text(json.dumps(config))  # other spacing
+    assert loading.fingerprint(other) == first == loading.load_towers(folder).fingerprint
+    weights = load_file(other / loading.WEIGHTS_NAME)
+    weights["logit_scale"] += 1e-3
+    save_file(weights, other / loading.WEIGHTS_NAME)
+    second = loading.fingerprint(other)
+    config["model_cfg"]["text_cfg"]["heads"] = 4
+    (other / loading.CONFIG_NAME).write_text(json.dumps(config))
+    assert len({first, second, loading.fingerprint(other)}) == 3

@@ -1,0 +1,413 @@
+"""Stacked fine-tuning by hand-written gradients against plain autograd, one seed at a time."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pydantic import ValidationError
+
+from mispair import cli, files
+from mispair.steps.finetune_projection import Settings
+from mispair.towers import projection as towers
+from mispair.towers.features import PairedFeatures, gather
+
+QUICK = {"epochs": 4, "batch_size": 32, "lr": 5e-3}
+
+
+def _features(n=300, d_image=24, d_text=16, captions=200, seed=0, dtype=np.float64):
+    draw = np.random.default_rng(seed)
+    common = draw.standard_normal((captions, 8))
+    rows = draw.integers(0, captions, n)
+    image = common[rows] @ draw.standard_normal((8, d_image)) + draw.standard_normal((n, d_image))
+    text = common @ draw.standard_normal((8, d_text)) + draw.standard_normal((captions, d_text))
+    return PairedFeatures(image.astype(dtype), text.astype(dtype), rows)
+
+
+def _model(d_image=24, d_text=16, e=12, seed=1, scale=2.0, dtype=np.float64):
+    draw = np.random.default_rng(seed)
+    return towers.Projections(
+        (draw.standard_normal((1, d_image, e)) * d_image**-0.5).astype(dtype),
+        (draw.standard_normal((1, d_text, e)) * d_text**-0.5).astype(dtype),
+        np.full(1, scale, dtype),
+    )
+
+
+def _twin(features, model, training, seed):
+    """Train one seed with modules, autograd and torch's own AdamW and loss."""
+    image = torch.nn.Linear(model.image.shape[1], model.image.shape[2], bias=False).double()
+    text = torch.nn.Linear(model.text.shape[1], model.text.shape[2], bias=False).double()
+    scale = torch.nn.Parameter(torch.tensor(model.logit_scale[0]))
+    with torch.no_grad():
+        image.weight.copy_(torch.tensor(model.image[0].T))
+        text.weight.copy_(torch.tensor(model.text[0].T))
+    groups = [{"params": [image.weight, text.weight], "weight_decay": training.weight_decay}]
+    if not training.freeze_logit_scale:
+        groups.append({"params": [scale], "weight_decay": 0.0})
+    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
+    batch = training.batch_size
+    steps = len(features.image_features) // batch
+    losses, step = [], 0
+    for epoch in range(training.epochs):
+        order = towers.batch_order(len(features.image_features), steps, batch, [seed], epoch)
+        for chosen in order:
+            for group in optimiser.param_groups:
+                group["lr"] = _learning_rate(training, step, steps)
+            x = torch.tensor(features.image_features[chosen])
+            y = torch.tensor(features.text_features[features.text_rows[chosen]])
+            f = torch.nn.functional.normalize(image(x), dim=-1)
+            h = torch.nn.functional.normalize(text(y), dim=-1)
+            if training.loss == "infonce":
+                logits, target = scale.exp() * f @ h.T, torch.arange(batch)
+                entropy = torch.nn.functional.cross_entropy
+                loss = (entropy(logits, target) + entropy(logits.T, target)) / 2
+            else:
+                loss = _spectral_of_equation_1(f, h, training.spectral_temperature) / batch
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            with torch.no_grad():
+                scale.clamp_(0, 4.6052)
+            losses.append(loss.item())
+            step += 1
+    return image.weight.detach().numpy().T, text.weight.detach().numpy().T, scale.item(), losses
+
+
+def _spectral_of_equation_1(f, h, tau):
+    total = 0
+    for p in range(len(f)):
+        total = total - f[p] @ h[p]
+        for n in range(len(f)):
+            if n != p:
+                total = total + (f[n] @ h[p]) ** 2 / (2 * tau) + (f[p] @ h[n]) ** 2 / (2 * tau)
+    return total
+
+
+def _learning_rate(training, step, per_epoch):
+    warm, total = training.warmup_epochs * per_epoch, training.epochs * per_epoch
+    if step < warm:
+        return training.warmup_lr + (training.lr - training.warmup_lr) * step / (warm - 1)
+    half = 0.5 * (1 + np.cos(np.pi * (step - warm) / (total - warm)))
+    return training.final_lr + (training.lr - training.final_lr) * half
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"freeze_logit_scale": False, "weight_decay": 0.0},
+        {"freeze_logit_scale": False, "warmup_epochs": 2, "lr": 2e-2},
+        {"loss": "spectral", "spectral_temperature": 3.0, "batch_size": 8, "epochs": 2},
+    ],
+)
+def test_every_seed_of_a_stack_equals_the_plain_twin(options):
+    n = 300 if options.get("loss") != "spectral" else 120  # Eq. 1 as loops is slow
+    features, model = _features(n), _model()
+    training = towers.Training(**{**QUICK, **options})
+    seeds = [11, 5]
+    initial = towers.starting_point("pretrained", model, seeds)
+    tuned, loss = towers.finetune(features, initial, training, seeds)
+    for number, seed in enumerate(seeds):
+        image, text, scale, losses = _twin(features, model, training, seed)
+        np.testing.assert_allclose(tuned.image[number], image, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(tuned.text[number], text, rtol=1e-7, atol=1e-9)
+        assert tuned.logit_scale[number] == pytest.approx(scale, rel=1e-9)
+        np.testing.assert_allclose(loss[number], losses, rtol=1e-9)
+        for before, after in ((model.image[0], image), (model.text[0], text)):
+            assert np.linalg.norm(after - before) > 0.1 * np.linalg.norm(before)
+    assert np.abs(tuned.image[0] - tuned.image[1]).max() > 1e-3
+    if training.freeze_logit_scale:
+        np.testing.assert_array_equal(tuned.logit_scale, model.logit_scale[0])
+    else:
+        assert (np.abs(tuned.logit_scale - model.logit_scale) > 1e-3).all()
+
+
+@pytest.mark.parametrize("loss", ["infonce", "spectral"])
+@pytest.mark.parametrize("start", ["pretrained", "reinitialised"])
+def test_a_seed_alone_equals_the_seed_in_a_stack(start, loss):
+    features, model = _features(dtype=np.float32), _model(dtype=np.float32)
+    training = towers.Training(**QUICK, loss=loss)
+
+    def tune(seeds):
+        initial = towers.starting_point(start, model, seeds)
+        return towers.finetune(features, initial, training, seeds)
+
+    stacked, losses = tune([3, 8, 1])
+    assert losses.dtype == stacked.image.dtype == np.float32
+    for number, seed in enumerate([3, 8, 1]):
+        alone, own = tune([seed])
+        np.testing.assert_allclose(alone.image[0], stacked.image[number], atol=1e-5)
+        np.testing.assert_allclose(alone.text[0], stacked.text[number], atol=1e-5)
+        np.testing.assert_allclose(own[0], losses[number], atol=1e-5)
+
+
+def test_training_lowers_the_loss_and_runs_again_alike():
+    features, model = _features(dtype=np.float32), _model(dtype=np.float32)
+    initial = towers.starting_point("reinitialised", model, [0])
+    first, loss = towers.finetune(features, initial, towers.Training(**QUICK), [0])
+    again, _ = towers.finetune(features, initial, towers.Training(**QUICK), [0])
+    np.testing.assert_array_equal(first.image, again.image)
+    assert loss[0, -9:].mean() < 0.8 * loss[0, :9].mean()
+
+
+def test_infonce_survives_the_largest_scale():
+    # At a scale of 100 a pair's probability underflows in single precision; its log does not.
+    cosines = torch.tensor([[[-1.0, 1.0], [0.5, -1.0]]])
+    exact = torch.nn.functional.cross_entropy
+    target = torch.arange(2)
+    logits = 100 * cosines[0].double()
+    loss, gradient, _ = towers.infonce(cosines.clone(), torch.full((1, 1, 1), 100.0))
+    expected = (exact(logits, target) + exact(logits.T, target)) / 2
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert torch.isfinite(gradient).all()
+
+
+def test_logit_scale_is_clamped():
+    features, model = _features(), _model(scale=4.6)
+    training = towers.Training(**{**QUICK, "lr": 0.05}, freeze_logit_scale=False)
+    # Pairs that can be told apart push the scale up and up.
+    easy = PairedFeatures(features.text_features[:96], features.text_features[:96], np.arange(96))
+    model = towers.Projections(model.text, model.text, model.logit_scale)
+    tuned, _ = towers.finetune(easy, model, training, [0])
+    assert tuned.logit_scale[0] <= towers.MAX_LOGIT_SCALE
+    with_larger = towers.Projections(model.image, model.text, np.full(1, 9.0))
+    tuned, _ = towers.finetune(easy, with_larger, towers.Training(**QUICK), [0])
+    assert tuned.logit_scale[0] == towers.MAX_LOGIT_SCALE
+
+
+def test_learning_rates_rise_and_fall_as_set():
+    training = towers.Training(epochs=10, warmup_epochs=1)
+    rates = towers.learning_rates(training, 39)
+    assert len(rates) == 390
+    assert rates[0] == training.warmup_lr
+    assert rates[38] == rates[39] == rates.max() == training.lr
+    assert (np.diff(rates[39:]) < 0).all()
+    assert training.final_lr < rates[-1] < 1.01 * training.final_lr + 1e-7
+    cold = towers.learning_rates(towers.Training(epochs=2, warmup_epochs=0), 5)
+    assert (len(cold), cold[0]) == (10, 1e-3)
+
+
+def test_batches_hold_every_pair_once_and_differ_by_seed_and_epoch():
+    order = towers.batch_order(100, 6, 16, [4, 9], 0).reshape(6, 2, 16)
+    for number in range(2):
+        assert len(np.unique(order[:, number])) == 96
+    assert (order[:, 0] != order[:, 1]).any()
+    assert (towers.batch_order(100, 6, 16, [4], 1) != order[:, 0]).any()
+    np.testing.assert_array_equal(towers.batch_order(100, 6, 16, [4], 0), order[:, 0])
+
+
+def test_new_projections_have_the_scale_of_open_clip():
+    model = _model(400, 100, 300)
+    new = towers.starting_point("reinitialised", model, [0, 1])
+    assert new.image.std() == pytest.approx(400**-0.5, rel=0.01)
+    assert new.text.std() == pytest.approx(100**-0.5, rel=0.01)
+    assert abs(np.corrcoef(new.image[0].ravel(), new.image[1].ravel())[0, 1]) < 0.02
+    np.testing.assert_array_equal(new.logit_scale, [2.0, 2.0])
+    with pytest.raises(ValueError, match="start 'elsewhere'"):
+        towers.starting_point("elsewhere", model, [0])
+
+
+def test_what_is_not_finite_stops_with_the_step():
+    # Cosines are bounded, so an overflow has to come from the weights: a decay that flips them
+    # and makes them grow a thousandfold each step.
+    features = _features(dtype=np.float32)
+    initial = _model(dtype=np.float32)
+    training = towers.Training(
+        epochs=4, batch_size=32, warmup_epochs=0, lr=1.0, final_lr=1.0, weight_decay=1e3
+    )
+    with pytest.raises(FloatingPointError, match=r"loss of step (\d+)") as caught:
+        towers.finetune(features, initial, training, [0])
+    step = int(str(caught.value).split("step ")[1].split()[0])
+    assert 8 <= step <= 14
+    features.image_features[:] = np.nan
+    with pytest.raises(FloatingPointError, match="loss of step 0 "):
+        towers.finetune(features, initial, towers.Training(batch_size=32), [0])
+
+
+def test_too_few_pairs_or_no_training_after_the_warm_up():
+    features, model = _features(n=20), _model()
+    with pytest.raises(ValueError, match="20 pairs make no whole batch of batch_size 32"):
+        towers.finetune(features, model, towers.Training(batch_size=32), [0])
+    with pytest.raises(ValueError, match="warmup_epochs 3 must be fewer than epochs 3"):
+        towers.finetune(
+            features, model, towers.Training(batch_size=8, epochs=3, warmup_epochs=3), [0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 3, "warmup_epochs": 3}, r"warmup_epochs: 3 must be fewer than epochs \(3\)"),
+        ({"pairs": 100, "batch_size": 128}, r"pairs: 100 must be at least batch_size \(128\)"),
+        ({"starts": ["untouched"]}, "starts.0"),
+        ({"lr": 0}, "lr"),
+    ],
+)
+def test_settings_refuse_trainings_that_cannot_be(values, message):
+    with pytest.raises(ValidationError, match=message):
+        Settings(**values)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is at hand")
+def test_cuda_without_a_device_is_refused():
+    assert towers.pick_device("auto") == "cpu"
+    with pytest.raises(ValueError, match="no CUDA device"):
+        towers.pick_device("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_cuda_trains_as_the_cpu_does():
+    features, model = _features(), _model()
+    training = towers.Training(**QUICK, freeze_logit_scale=False)
+    initial = towers.starting_point("pretrained", model, [0, 1])
+    here, loss = towers.finetune(features, initial, training, [0, 1])
+    there, other = towers.finetune(features, initial, training, [0, 1], "cuda")
+    np.testing.assert_allclose(there.image, here.image, atol=1e-8)
+    np.testing.assert_allclose(other, loss, atol=1e-8)
+
+
+# Gathering --------------------------------------------------------------------------------------
+
+
+def _parts(dtype=np.float32):
+    """Two parts of three images; caption c1 is in both, with features that differ by rounding."""
+    draw = np.random.default_rng(0)
+    rows, tensors = [], []
+    for keys, captions in ((["k3", "k1", "k5"], ["c2", "c1"]), (["k2", "k0", "k4"], ["c1", "c0"])):
+        kinds = ["image"] * 3 + ["text"] * 2
+        table = {"kind": kinds, "id": keys + captions, "row": [0, 1, 2, 0, 1]}
+        rows.append(pd.DataFrame(table).sample(frac=1, random_state=1))
+        tensors.append(
+            {
+                "image_features": draw.standard_normal((3, 4)).astype(dtype),
+                "text_features": draw.standard_normal((2, 5)).astype(dtype),
+            }
+        )
+    return rows, tensors
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gather_follows_the_pairing_whatever_the_order_of_parts(reverse):
+    rows, tensors = _parts()
+    keys, captions = np.array(["k0", "k1", "k2", "k5"]), np.array(["c1", "c2", "c1", "c0"])
+    first, second = tensors
+    if reverse:
+        rows, tensors = rows[::-1], tensors[::-1]
+    loaded = []
+
+    def load(part):
+        loaded.append(part)
+        return tensors[part]
+
+    found = gather(rows, load, keys, captions)
+    images = [second["image_features"][1], first["image_features"][1]]
+    images += [second["image_features"][0], first["image_features"][2]]
+    np.testing.assert_array_equal(found.image_features, images)
+    # c1 comes from the part with the smallest key, k0: the second.
+    of = {
+        "c0": second["text_features"][1],
+        "c1": second["text_features"][0],
+        "c2": first["text_features"][0],
+    }
+    np.testing.assert_array_equal(
+        found.text_features[found.text_rows], [of[caption] for caption in captions]
+    )
+    assert len(found.text_features) == 3
+    assert sorted(loaded) == [0, 1]
+
+
+def test_gather_widens_half_precision_and_keeps_double():
+    for dtype, expected in ((np.float16, np.float32), (np.float64, np.float64)):
+        rows, tensors = _parts(dtype)
+        found = gather(rows, tensors.__getitem__, np.array(["k0"]), np.array(["c0"]))
+        assert found.image_features.dtype == found.text_features.dtype == expected
+
+
+def test_gather_names_what_is_missing_or_not_finite():
+    rows, tensors = _parts()
+    with pytest.raises(ValueError, match=r"no image 'k9' \(1 of 2 are missing\)"):
+        gather(rows, tensors.__getitem__, np.array(["k0", "k9"]), np.array(["c0", "c0"]))
+    with pytest.raises(ValueError, match="no text 'c7'"):
+        gather(rows, tensors.__getitem__, np.array(["k0"]), np.array(["c7"]))
+    tensors[0]["image_features"][1, 2] = np.nan
+    with pytest.raises(ValueError, match="feature of image 'k1' is not finite"):
+        gather(rows, tensors.__getitem__, np.array(["k1"]), np.array(["c0"]))
+
+
+# The step ---------------------------------------------------------------------------------------
+
+
+def _write(folder, n=120, towers_of_features="T"):
+    features, model = _features(n, captions=n, dtype=np.float32), _model(dtype=np.float32)
+    keys = [f"k{number:04d}" for number in range(n)]
+    captions = [f"c{number:04d}" for number in range(n)]
+    for part in range(2):
+        mine = np.arange(part, n, 2)
+        table = pd.DataFrame(
+            {
+                "kind": ["image"] * len(mine) + ["text"] * len(mine),
+                "id": [keys[i] for i in mine] + [captions[i] for i in mine],
+                "row": [*range(len(mine))] * 2,
+            }
+        )
+        files.write_parquet(folder / f"{part}.parquet", table)
+        tensors = {
+            "image_features": features.image_features[mine],
+            "text_features": features.text_features[mine],
+        }
+        files.write_tensors(folder / f"{part}.features", tensors, {"towers": towers_of_features})
+    pairing = pd.DataFrame({"key": keys, "caption_id": captions})
+    pairing["swapped"] = pairing["text_changed"] = False
+    pairs_metadata = {"nominal": "0.0", "pairs_fingerprint": "p"}
+    files.write_parquet(folder / "pairing", pairing, pairs_metadata)
+    files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
+
+
+def _run(folder, out, *options, parts=(0, 1)):
+    arguments = ["finetune-projection", "--start", "pretrained", "--rate", "0.0", "--pairing"]
+    arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
+    arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
+    arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
+    arguments += ["--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
+    return cli.main([str(argument) for argument in arguments])
+
+
+def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
+    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, parts=(1, 0)) == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    tensors, metadata = files.read_tensors(tmp_path / "a")
+    assert tensors["image_projection"].shape == (3, 24, 12)
+    assert tensors["text_projection"].shape == (3, 16, 12)
+    assert tensors["logit_scale"].tolist() == [2.0] * 3
+    assert tensors["loss"].shape == (3, 3 * (100 // 16))
+    assert len(np.unique(tensors["loss"][:, -1])) == 3
+    assert json.loads(metadata["seeds"]) == [0, 1, 2]
+    assert metadata["start"] == "pretrained"
+    assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
+        "T",
+        "p",
+        "100",
+    )
+
+
+def test_step_with_fewer_seeds_gives_the_first_of_more(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "three", "--pairs", "none") == 0
+    assert _run(tmp_path, tmp_path / "one", "--pairs", "none", "--seeds", 1) == 0
+    three, one = (files.read_tensors(tmp_path / name)[0] for name in ("three", "one"))
+    assert three["loss"].shape == (3, 3 * (120 // 16))
+    np.testing.assert_allclose(three["image_projection"][:1], one["image_projection"], atol=1e-5)
+
+
+def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsys):
+    _write(tmp_path, towers_of_features="other")
+    assert _run(tmp_path, tmp_path / "out") == 2
+    assert "comes from other towers than" in capsys.readouterr().err
+    _write(tmp_path, n=10)
+    assert _run(tmp_path, tmp_path / "out") == 2
+    assert "10 pairs make no whole batch of batch_size 16" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

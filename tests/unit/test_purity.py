@@ -1,0 +1,161 @@
+"""Purity against a double loop, closed forms, and what must not change it."""
+
+import numpy as np
+import pytest
+
+from mispair import cli, files, metrics
+from mispair.evaluation import purity
+
+
+def _matrix(d=30, e=12, seed=0):
+    return np.random.default_rng(seed).standard_normal((d, e)).astype(np.float32)
+
+
+def test_overlap_is_the_mean_over_the_other_neurons():
+    matrix = _matrix()
+    expected = []
+    for j in range(12):
+        cosines = []
+        for i in range(12):
+            if i != j:
+                a, b = matrix[:, j].astype(np.float64), matrix[:, i].astype(np.float64)
+                cosines.append(abs(a @ b) / np.sqrt((a @ a) * (b @ b)))
+        expected.append(np.mean(cosines))
+    np.testing.assert_allclose(purity.neuron_overlap(matrix), expected, rtol=1e-12)
+
+
+def test_orthonormal_neurons_do_not_overlap_and_parallel_ones_do():
+    q = purity.random_rotation(20, np.random.default_rng(0))
+    assert purity.neuron_overlap(q[:, :8]).max() < 1e-15
+    assert purity.effective_rank(q[:, :8]) == pytest.approx(8)
+    parallel = np.outer(np.arange(1, 6), [1.0, -2.0, 3.0])
+    np.testing.assert_allclose(purity.neuron_overlap(parallel), 1)
+    assert purity.effective_rank(parallel) == pytest.approx(1)
+
+
+def test_lengths_signs_and_rotations_of_the_input_space_do_not_matter():
+    matrix = _matrix().astype(np.float64)
+    scaled = matrix * np.array([(-1) ** j * (j + 1.0) for j in range(12)])
+    turned = purity.random_rotation(30, np.random.default_rng(1)) @ matrix
+    for other in (scaled, turned):
+        np.testing.assert_allclose(
+            purity.neuron_overlap(other), purity.neuron_overlap(matrix), atol=1e-12
+        )
+        assert purity.effective_rank(other) == pytest.approx(purity.effective_rank(matrix))
+
+
+def test_a_rotation_of_the_neurons_matters_but_changes_no_similarity():
+    matrix = _matrix().astype(np.float64) * np.linspace(0.1, 3, 30)[:, None]
+    matrix[:, :6] += 2 * matrix[:, 6:]
+    rotation = purity.random_rotation(12, np.random.default_rng(2))
+    x = np.random.default_rng(3).standard_normal((5, 30))
+    before, after = x @ matrix, x @ matrix @ rotation
+    np.testing.assert_allclose(after @ after.T, before @ before.T)
+    shift = purity.neuron_overlap(matrix @ rotation).mean() - purity.neuron_overlap(matrix).mean()
+    assert abs(shift) > 0.01
+
+
+def test_random_reference_is_that_of_random_vectors():
+    assert purity.random_overlap(768) == pytest.approx(0.0288, abs=5e-5)
+    assert purity.random_overlap(512) == pytest.approx(0.0353, abs=5e-5)
+    matrix = np.random.default_rng(0).standard_normal((512, 400))
+    assert purity.neuron_overlap(matrix).mean() == pytest.approx(
+        purity.random_overlap(512), rel=0.01
+    )
+
+
+def test_effective_rank_of_a_known_spectrum():
+    # Columns (1, 0), (cos, sin): squared singular values 1 +- cos.
+    cosine = 0.6
+    matrix = np.array([[1.0, cosine], [0.0, 0.8]])
+    shares = np.array([1 + cosine, 1 - cosine]) / 2
+    assert purity.effective_rank(matrix) == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def test_histogram_counts_each_pair_once_with_its_sign():
+    matrix = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 2.0]])
+    shares, edges = purity.cosine_histogram(matrix, 4)
+    np.testing.assert_allclose(edges, [-1, -0.5, 0, 0.5, 1])
+    np.testing.assert_allclose(shares, [1 / 3, 0, 2 / 3, 0])
+
+
+def test_a_neuron_without_direction_is_named():
+    matrix = _matrix()
+    matrix[:, 7] = 0
+    with pytest.raises(ValueError, match="neuron 7 has no direction"):
+        purity.neuron_overlap(matrix)
+    matrix[0, 3] = np.nan
+    with pytest.raises(ValueError, match="neuron 3 has no direction"):
+        purity.neuron_overlap(matrix)
+
+
+def test_random_rotation_is_orthogonal_and_uniform():
+    draw = np.random.default_rng(0)
+    rotations = np.stack([purity.random_rotation(3, draw) for _ in range(4000)])
+    np.testing.assert_allclose(
+        rotations @ rotations.transpose(0, 2, 1),
+        np.broadcast_to(np.eye(3), (4000, 3, 3)),
+        atol=1e-12,
+    )
+    # QR without its signs fixed has a diagonal that is negative on average.
+    np.testing.assert_allclose(rotations.mean(0), 0, atol=0.05)
+    np.testing.assert_allclose((rotations**2).mean(0), 1 / 3, atol=0.02)
+
+
+def _write(path, image, text, **metadata):
+    tensors = {
+        "image_projection": image,
+        "text_projection": text,
+        "logit_scale": np.zeros(len(image), np.float32),
+    }
+    files.write_tensors(path, tensors, metadata)
+
+
+def test_step_writes_every_measure_of_both_towers(tmp_path):
+    image, text = (
+        np.stack([_matrix(), _matrix(seed=1)]),
+        np.stack([_matrix(20), _matrix(20, seed=2)]),
+    )
+    path, out = tmp_path / "projection.safetensors", tmp_path / "purity.json"
+    _write(path, image, text, start="pretrained", rate="0.1", seeds="[0, 1]")
+    arguments = [
+        "measure-purity",
+        "--projection",
+        path,
+        "--purity",
+        out,
+        "--rotations",
+        2,
+        "--bins",
+        8,
+    ]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    rows, provenance = metrics.read_metrics(out)
+    assert provenance["projection"]["rate"] == "0.1"
+
+    def values(metric, tower="text", seed=1):
+        wanted = {"metric": metric, "tower": tower, "seed": seed}
+        return [row["value"] for row in rows if wanted.items() <= row.items()]
+
+    expected = purity.neuron_overlap(text[1])
+    assert values("mean_abs_cosine") == [pytest.approx(expected.mean())]
+    assert values("neuron_purity") == pytest.approx(expected.tolist())
+    assert values("random_reference") == [pytest.approx(np.sqrt(2 / np.pi / 20))]
+    assert values("effective_rank") == [pytest.approx(purity.effective_rank(text[1]))]
+    assert len(values("mean_abs_cosine_rotated")) == len(values("effective_rank_rotated")) == 2
+    assert len(values("cosine_histogram")) == 8
+    assert sum(values("cosine_histogram")) == pytest.approx(1)
+    assert len(rows) == 4 * (3 + 2 * 2 + 8 + 12)
+    assert values("mean_abs_cosine", "image", 0) != values("mean_abs_cosine", "image", 1)
+
+
+def test_step_names_the_file_and_seed_of_a_dead_neuron(tmp_path, capsys):
+    image, text = _matrix()[None], _matrix(20)[None].copy()
+    text[0, :, 4] = 0
+    path = tmp_path / "projection.safetensors"
+    _write(path, image, text)
+    out = tmp_path / "purity.json"
+    assert cli.main(["measure-purity", "--projection", str(path), "--purity", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert "text tower, seed 0: neuron 4 has no direction" in message
+    assert not out.exists()

@@ -1,0 +1,100 @@
+"""The four metrics against hand-made cases and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import silhouette_score
+
+from mispair.simulation.metrics import (
+    HISTOGRAM_BINS,
+    alignments,
+    cosine_silhouette,
+    histogram,
+    purified,
+    zero_shot_accuracy,
+)
+
+
+def test_purified_takes_the_lowest_threshold_with_most_features() -> None:
+    cosines = np.array(
+        [
+            [0.90, 0.22, 0.00, 0.00],  # mixed at 0.20, alone from 0.25
+            [0.00, 0.55, 0.10, 0.10],
+            [0.31, 0.00, 0.60, 0.00],  # mixed until 0.30, alone from 0.35
+            [0.00, 0.00, 0.00, 0.19],  # never above a threshold
+            [0.70, 0.00, 0.00, 0.00],  # a second neuron of feature 0
+        ]
+    )
+    result = purified(cosines, 0.2, 1.0, 0.05)
+    assert result.features == 3
+    assert result.threshold == 0.35
+    # All four neurons count in the sum, three features in the divisor.
+    assert result.magnitude == pytest.approx((0.9 + 0.55 + 0.6 + 0.7) / 3)
+    assert result.magnitude != pytest.approx((0.9 + 0.55 + 0.6) / 3)
+
+
+def test_purified_needs_exactly_one_feature_above_and_strictly_so() -> None:
+    assert purified(np.array([[0.5, 0.5]]), 0.2, 1.0, 0.05).features == 0
+    assert purified(np.array([[0.2, 0.0]]), 0.2, 1.0, 0.05).features == 0
+    assert purified(np.array([[0.2001, 0.2]]), 0.2, 1.0, 0.05).features == 1
+    assert purified(np.array([[0.97, 0.96]]), 0.2, 1.0, 0.05).features == 0
+    assert purified(np.array([[0.97, 0.94]]), 0.2, 1.0, 0.05).threshold == 0.95
+
+
+def test_alignments_are_absolute_and_of_normalised_rows() -> None:
+    rows = torch.eye(4)[:2]
+    weights = torch.tensor([[-3.0, 0.0, 4.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    np.testing.assert_allclose(alignments(weights, rows), [[0.6, 0.0], [0.0, 1.0]])
+
+
+def test_purity_of_a_known_encoder() -> None:
+    """Neurons that are features up to scale and sign purify all; a rotated basis purifies none."""
+    rows = torch.eye(8, 30)
+    known = purified(alignments(-2.5 * rows, rows), 0.2, 1.0, 0.05)
+    assert (known.features, known.magnitude) == (8, pytest.approx(1.0))
+    hadamard = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+    for _ in range(2):
+        hadamard = torch.kron(hadamard, torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+    assert purified(alignments(hadamard @ rows, rows), 0.2, 1.0, 0.05).features == 0
+
+
+@pytest.mark.parametrize("case", ["random", "lopsided", "zeros", "single"])
+def test_silhouette_equals_scikit_learn(case: str) -> None:
+    generator = np.random.default_rng(5)
+    features = generator.normal(size=(60, 7)).clip(min=0)
+    labels = generator.integers(0, 4, 60)
+    if case == "lopsided":
+        labels = (generator.random(60) < 0.1).astype(int)
+    if case == "zeros":
+        features[:5] = 0
+    if case == "single":
+        labels[labels == 3] = 0
+        labels[17] = 3
+    ours = cosine_silhouette(torch.from_numpy(features), torch.from_numpy(labels))
+    if case == "zeros":
+        # scikit-learn gives a zero vector the distance 0 to itself only, as we do.
+        assert np.isfinite(ours)
+    assert ours == pytest.approx(silhouette_score(features, labels, metric="cosine"), abs=1e-9)
+
+
+def test_silhouette_of_one_class_is_undefined() -> None:
+    assert np.isnan(cosine_silhouette(torch.rand(5, 3), torch.zeros(5, dtype=torch.int64)))
+
+
+def test_accuracy_uses_cosines_not_products() -> None:
+    features = torch.tensor([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9]])
+    prompts = torch.tensor([[1.0, 0.0], [10.0, 10.0]])
+    # By inner products everything would be class 1.
+    assert zero_shot_accuracy(features, prompts, torch.tensor([0, 1, 1])) == pytest.approx(
+        2 / 3 + 1 / 3
+    )
+    assert zero_shot_accuracy(features, prompts, torch.tensor([0, 0, 1])) == pytest.approx(2 / 3)
+
+
+def test_histogram_counts_every_cosine_once() -> None:
+    counts = histogram(np.array([[0.0, 0.019], [0.021, 1.0], [1.0 + 1e-9, 0.5]]))
+    assert counts.shape == (HISTOGRAM_BINS,)
+    assert counts.sum() == 6
+    assert (counts[0], counts[1], counts[-1]) == (2, 1, 2)

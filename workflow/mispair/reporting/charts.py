@@ -1,0 +1,175 @@
+"""Building blocks of the figures: marks that share one inline table, in one style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import style
+
+WIDTH, HEIGHT = 400, 240
+"""Plot area of one of two panels side by side, in pixels."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: its chart, the numbers in it, and one sentence that says what it shows.
+
+    ``toggle`` is the field whose values can be singled out in the legend.
+    """
+
+    chart: alt.TopLevelMixin
+    data: pd.DataFrame
+    sentence: str
+    toggle: str | None = None
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A figure that cannot be drawn, and why."""
+
+    reason: str
+
+
+def values(table: pd.DataFrame, digits: int = 6) -> alt.InlineData:
+    """Return a table as inline data; numbers are rounded, missing values left out."""
+    records = [
+        {key: _plain(value, digits) for key, value in row.items() if not _missing(value)}
+        for row in table.to_dict(orient="records")
+    ]
+    return alt.InlineData(values=records)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _plain(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def summary(
+    table: pd.DataFrame, keys: list[str], value: str = "value"
+) -> pd.DataFrame:
+    """Return mean, mean ± 1 standard deviation (``low``, ``high``) and n of groups.
+
+    With one value in a group there is no spread: its limits are missing.
+    """
+    grouped = table.dropna(subset=[value]).groupby(keys, dropna=False)[value]
+    out = grouped.agg(value="mean", spread="std", n="count").reset_index()
+    out["low"], out["high"] = out["value"] - out["spread"], out["value"] + out["spread"]
+    return out.drop(columns="spread")
+
+
+def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataFrame:
+    """Stack single runs, their means with spread, and further curves, told apart by ``layer``."""
+    return pd.concat(
+        [runs.assign(layer="run"), summary(runs, keys).assign(layer="mean"), *more],
+        ignore_index=True,
+    )
+
+
+def only(chart: alt.Chart, layer: str) -> alt.Chart:
+    """Keep the rows of one layer."""
+    return chart.transform_filter(f"datum.layer == '{layer}'")
+
+
+def palette(colours: Mapping[str, str], present: list[str]) -> alt.Scale:
+    """Return the colours of the values that occur, in the order of the palette."""
+    names = [name for name in colours if name in present]
+    return alt.Scale(domain=names, range=[colours[name] for name in names])
+
+
+def colour(
+    field: str, title: str, colours: Mapping[str, str], present: list[str]
+) -> alt.Color:
+    """Return a colour channel with a legend."""
+    return alt.Color(f"{field}:N", title=title, scale=palette(colours, present))
+
+
+TOGGLE = "shown"
+"""Name of the selection that a click in the legend sets."""
+
+
+def fade(shown: float) -> Any:
+    """Return an opacity: as `shown`, and nearly none for what is not singled out."""
+    chosen = alt.selection_point(name=TOGGLE)
+    return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(shown * 0.08))
+
+
+def add_toggle(spec: dict[str, Any], field: str) -> None:
+    """Let the legend of a finished chart single out values of a field, in all its named views.
+
+    Vega-Lite wants such a selection once, at the top, with the names of one view of each panel;
+    Altair would add it to every layer, which is an error.
+    """
+    select = {"type": "point", "fields": [field]}
+    spec["params"] = [
+        {"name": TOGGLE, "select": select, "bind": "legend", "views": sorted(_names(spec))}
+    ]
+
+
+def _names(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["name"]} if "mark" in node and str(node.get("name", "")).startswith(VIEW) else set()
+        return own.union(*(_names(child) for key, child in node.items() if key != "params"))
+    if isinstance(node, list):
+        return set().union(*(_names(child) for child in node))
+    return set()
+
+
+VIEW = "panel_"
+"""How the names of views begin whose legend is the toggle."""
+
+
+def x_axis(field: str, title: str, ticks: list[float]) -> alt.X:
+    """Return an x axis with ticks at the values of a sweep."""
+    chosen = ticks if len(ticks) <= 12 else None
+    axis = alt.Axis(values=chosen, format="~g") if chosen else alt.Axis(format="~g")
+    return alt.X(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=12))
+
+
+def y_axis(title: str | None, **scale: Any) -> alt.Y:
+    """Return a y axis on ``value`` that need not begin at zero."""
+    return alt.Y("value:Q", title=title, scale=alt.Scale(**{"zero": False, **scale}))
+
+
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """Return hover values: ``name:type:title``."""
+    found = []
+    for field in fields:
+        name, kind, title = field.split(":", 2)
+        found.append(alt.Tooltip(f"{name}:{kind}", title=title, **({"format": ".4~g"} if kind == "Q" else {})))
+    return found
+
+
+def styled(chart: alt.TopLevelMixin, font_size: int) -> alt.TopLevelMixin:
+    """Give a finished chart the common look."""
+    return (
+        chart.configure(font=style.FONT, background="white", padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelFontSize=font_size, titleFontSize=font_size, titleFontWeight="normal",
+            labelColor=style.QUIET, titleColor=style.INK, gridColor=style.GRID,
+            domainColor="#8c959f", tickColor="#8c959f", titlePadding=8,
+        )
+        .configure_legend(
+            labelFontSize=font_size, titleFontSize=font_size, titleFontWeight="normal",
+            labelColor=style.INK, titleColor=style.QUIET, orient="top", direction="horizontal",
+            titleOrient="left", titleLimit=300, labelLimit=300, symbolStrokeWidth=2.5,
+        )
+        .configure_header(
+            labelFontSize=font_size, titleFontSize=font_size, labelColor=style.INK,
+            labelFontWeight="bold", title=None,
+        )
+        .configure_title(
+            fontSize=font_size + 1, anchor="start", color=style.INK, fontWeight="bold", offset=8
+        )
+        .configure_line(strokeWidth=2.2)
+        .configure_point(size=45)
+    )  # fmt: skip

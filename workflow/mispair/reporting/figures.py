@@ -1,0 +1,114 @@
+"""All figures by name, and what becomes of them: a picture, a table and an interactive chart."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from mispair.reporting import (
+    catalogue,
+    charts,
+    figures_image_text,
+    figures_pruning,
+    figures_simulation,
+    style,
+)
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.tables import Tables
+
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""The Vega-Lite that draws; the page brings the same one."""
+
+BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
+    "purity_by_shuffling": figures_image_text.overlap,
+    "effective_rank_by_shuffling": figures_image_text.effective_rank,
+    "cosine_histogram": figures_image_text.histogram,
+    "accuracy_by_shuffling": figures_image_text.accuracy,
+    "silhouette_by_shuffling": figures_image_text.silhouette,
+    "pruning": figures_pruning.pruning,
+    "pruning_by_set": figures_pruning.by_set,
+    "pruning_controls": figures_pruning.controls,
+    "realised_swaps": figures_image_text.swaps,
+    "simulation_figure1": figures_simulation.figure1,
+    "simulation_cosines": figures_simulation.cosines,
+    "simulation_filter": figures_simulation.replaced,
+}
+"""What draws each figure of the catalogue."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The three forms of a figure."""
+
+    svg: str
+    csv: pd.DataFrame
+    spec: dict[str, Any]
+
+
+def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points: int) -> Rendered:
+    """Draw a figure; where nothing can be drawn, draw why.
+
+    Parameters
+    ----------
+    figure : catalogue.Figure
+        Which one.
+    tables : Tables
+        All measurements.
+    font_size : int
+        Of labels, in pixels.
+    max_points : int
+        More rows than this are not drawn: the figure says so.
+
+    Returns
+    -------
+    Rendered
+        ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason of a hole.
+    """
+    drawing = BUILDERS[figure.name](tables)
+    if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
+        drawing = Hole(f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures")
+    meta: dict[str, Any] = {"name": figure.name, "title": figure.title}
+    if isinstance(drawing, Hole):
+        chart, data = _hole(drawing.reason), pd.DataFrame()
+        meta |= {"hole": drawing.reason}
+        text = f"Not measured: {drawing.reason}."
+    else:
+        chart, data, text = drawing.chart, drawing.data, drawing.sentence
+        meta |= {"sentence": text}
+    spec = charts.styled(chart, font_size).to_dict(validate=False)
+    if isinstance(drawing, Drawing) and drawing.toggle:
+        charts.add_toggle(spec, drawing.toggle)
+    spec["description"] = f"{figure.title}. {text}"
+    spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
+    return Rendered(_svg(spec), data, spec)
+
+
+def _svg(spec: dict[str, Any]) -> str:
+    """Draw a picture: coordinates to a hundredth of a pixel, and no label on every single mark."""
+    quiet = {**spec, "config": {**spec["config"], "aria": False}}
+    svg = vl_convert.vegalite_to_svg(quiet, vl_version=VEGA_LITE)
+    return _COORDINATES.sub(lambda found: _LONG.sub(_round, found[0]), svg)
+
+
+_COORDINATES = re.compile(r' (?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
+_LONG = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
+
+
+def _round(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _hole(reason: str) -> alt.Chart:
+    lines = ["Not measured", *textwrap.wrap(reason, 90)]
+    return (
+        alt.Chart(alt.InlineData(values=[{}]))
+        .mark_text(text=lines, fontSize=14, color=style.QUIET, lineHeight=20)
+        .properties(width=2 * charts.WIDTH, height=100)
+    )

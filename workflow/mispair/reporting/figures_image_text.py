@@ -1,0 +1,320 @@
+"""The figures of the image-text study that follow the shuffle probability C_m."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import charts, published, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.claims_image_text import change, purity_series, zeroshot_series
+from mispair.reporting.tables import Tables
+from mispair.reporting.words import count, listing, number
+
+NOT_RUN = "the image-text study was not run"
+TOWERS = ("text", "image")
+
+
+def _purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
+    """Return one row for each arm, tower, seed and metric; rotations are averaged."""
+    table = tables.purity
+    own = table[table["metric"].isin(metrics) & table["value"].notna()]
+    keys = ["start", "rate", "tower", "metric", "seed"]
+    return own.groupby(keys, as_index=False, dropna=False)["value"].mean()
+
+
+def _rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the untouched model's values, which are drawn as level lines."""
+    own = rows[rows["start"] == "untouched"]
+    return own.groupby(keys, as_index=False)["value"].mean().assign(layer="untouched")
+
+
+def overlap(tables: Tables) -> Drawing | Hole:
+    """Mean |cos| against C_m by tower, with its controls; the published curve apart."""
+    rows = _purity_rows(tables, ["mean_abs_cosine", "mean_abs_cosine_rotated", "random_reference"])
+    own = rows[rows["metric"] == "mean_abs_cosine"]
+    tuned = own[own["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
+    keys = ["tower", "start", "rate"]
+    rotated = rows[(rows["metric"] == "mean_abs_cosine_rotated") & rows["rate"].notna()]
+    random = rows[rows["metric"] == "random_reference"].groupby("tower", as_index=False)["value"].max()
+    curve = published.purity().rename(
+        columns={"shuffle_probability": "rate", "mean_abs_cosine": "value"}
+    )
+    data = charts.layers(
+        tuned[[*keys, "seed", "value"]],
+        keys,
+        rotated.groupby(keys, as_index=False)["value"].mean().assign(layer="rotated"),
+        _rules(own, ["tower"]),
+        random.assign(layer="random"),
+        curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
+    )
+    ticks = sorted(tuned["rate"].unique())
+    starts = [start for start in style.STARTS if start in set(tuned["start"])]
+    panels: list[alt.LayerChart] = [
+        _overlap_panel(tower, starts, ticks)
+        for tower in TOWERS
+        if tower in set(tuned["tower"])
+    ]
+    chart = alt.hconcat(*panels, _published_panel(ticks), data=charts.values(data), spacing=24)
+    return Drawing(chart, data, _overlap_sentence(tables), "start")
+
+
+def _overlap_panel(
+    tower: str, starts: list[str], ticks: list[float]
+) -> alt.LayerChart:
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
+        y=charts.y_axis("Mean |cos| of neuron pairs" if tower == TOWERS[0] else None),
+        color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
+    )
+    tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
+                       "n:Q:seeds", "layer:N:what")  # fmt: skip
+    level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:mean |cos|"))
+    label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2, fontSize=11).encode(
+        x=alt.value(0), color=alt.value(style.QUIET)
+    )
+    parts = [
+        charts.only(base, "mean").mark_area(opacity=0.16).encode(
+            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
+        ),
+        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50)).encode(
+            opacity=charts.fade(1), tooltip=tips
+        ).properties(name=f"{charts.VIEW}{tower}"),
+        charts.only(base, "run").mark_circle(size=28).encode(
+            opacity=charts.fade(0.4), tooltip=tips
+        ),
+        charts.only(base, "rotated").mark_line(strokeDash=[5, 4], strokeWidth=1.5).encode(
+            opacity=charts.fade(0.9), tooltip=tips
+        ),
+        charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
+        charts.only(level, "random").mark_rule(color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5),
+        charts.only(label, "untouched").encode(text=alt.value("untouched model")),
+        charts.only(label, "random").encode(text=alt.value("random vectors")),
+    ]  # fmt: skip
+    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
+
+
+def _published_panel(ticks: list[float]) -> alt.LayerChart:
+    base = charts.only(alt.Chart(), "published").encode(
+        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
+        y=charts.y_axis(None),
+        tooltip=charts.tips("rate:Q:C_m", "value:Q:published mean |cos|"),
+    )
+    return alt.layer(
+        base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
+        base.mark_point(shape="diamond", color=style.PUBLISHED),
+    ).properties(width=180, height=260, title="Published (CC3M, text)")
+
+
+def _overlap_sentence(tables: Tables) -> str:
+    words = []
+    for start in ("pretrained", "reinitialised"):
+        changes = {
+            tower: change(purity_series(tables, start, tower, "mean_abs_cosine")) for tower in TOWERS
+        }
+        known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
+                 if value == value]  # fmt: skip
+        if known:
+            words.append(f"{style.START_WORDS[start]} projections {listing(known)}")
+    return (
+        f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(words)}. Dashed: the "
+        "same projections in randomly rotated bases."
+    )
+
+
+def effective_rank(tables: Tables) -> Drawing | Hole:
+    """Effective rank against C_m by tower and start."""
+    rows = _purity_rows(tables, ["effective_rank"])
+    tuned = rows[rows["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
+    keys = ["tower", "start", "rate"]
+    data = charts.layers(tuned[[*keys, "seed", "value"]], keys, _rules(rows, ["tower"]))
+    words = [
+        f"{tower} {number(change(purity_series(tables, 'pretrained', tower, 'effective_rank')), 1, True)}"
+        for tower in TOWERS
+        if not purity_series(tables, "pretrained", tower, "effective_rank").dropna().empty
+    ]
+    sentence = (
+        f"From the lowest to the highest C_m, the effective rank of the projections fine-tuned from "
+        f"the pre-trained ones changes {listing(words)}."
+        if words
+        else "No arm from the pre-trained projections was measured."
+    )
+    panels = [
+        _series_panel(data, "tower", tower, place, None if place else "Effective rank (directions)",
+                      f"{tower.capitalize()} projection")
+        for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
+    ]  # fmt: skip
+    chart = alt.hconcat(*panels, data=charts.values(data), spacing=24)
+    return Drawing(chart, data, sentence, "start")
+
+
+def _series_panel(
+    data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None, title: str,
+    width: int = charts.WIDTH, height: int = charts.HEIGHT,
+) -> alt.LayerChart:  # fmt: skip
+    """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
+    ticks = sorted(data["rate"].dropna().unique())
+    starts = [start for start in style.STARTS if start in set(data["start"].dropna())]
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
+        y=charts.y_axis(y_title),
+        color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
+    )
+    tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
+                       "n:Q:seeds", "layer:N:what")  # fmt: skip
+    level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:value"))
+    parts = [
+        charts.only(base, "mean").mark_area().encode(
+            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
+        ),
+        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=45)).encode(
+            opacity=charts.fade(1), tooltip=tips
+        ).properties(name=f"{charts.VIEW}{number_}"),
+        charts.only(base, "run").mark_circle(size=24).encode(
+            opacity=charts.fade(0.4), tooltip=tips
+        ),
+        charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
+        charts.only(level, "chance").mark_rule(
+            color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+        ),
+    ]  # fmt: skip
+    layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field=field, equal=name))
+    return layered.properties(width=width, height=height, title=title)
+
+
+def histogram(tables: Tables) -> Drawing | Hole:
+    """Distribution of signed cosines of neuron pairs, one line for each C_m."""
+    table = tables.purity
+    rows = table[
+        (table["metric"] == "cosine_histogram")
+        & (table["start"] == "pretrained")
+        & table["value"].notna()
+    ]
+    if rows.empty:
+        return Hole(
+            NOT_RUN if table.empty else "no arm from the pre-trained projections was measured"
+        )
+    rows = rows.assign(cosine=(rows["bin_low"] + rows["bin_high"]) / 2)
+    keys = ["tower", "rate", "bin_low", "bin_high", "cosine"]
+    data = rows.groupby(keys, as_index=False)["value"].mean()
+    shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()
+    domain = [-shown, shown]
+    rates = sorted(data["rate"].unique())
+    panels = [
+        alt.Chart(name=f"{charts.VIEW}{tower}")
+        .transform_filter(f"datum.tower == '{tower}'")
+        .mark_line(interpolate="step", clip=True, strokeWidth=1.8)
+        .encode(
+            x=alt.X("cosine:Q", title="Cosine of two neurons", scale=alt.Scale(domain=domain, nice=False)),
+            y=alt.Y("value:Q", title="Share of pairs" if tower == TOWERS[0] else None,
+                    axis=alt.Axis(format="~%")),
+            color=alt.Color("rate:O", title="C_m", scale=alt.Scale(
+                domain=rates, scheme=alt.SchemeParams("viridis", extent=[0.05, 0.85]))),
+            opacity=charts.fade(1),
+            tooltip=charts.tips("rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
+        )
+        .properties(width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection")
+        for tower in TOWERS if tower in set(data["tower"])
+    ]  # fmt: skip
+    chart = alt.hconcat(*panels, data=charts.values(data, 4), spacing=24)
+    return Drawing(chart, data, _histogram_sentence(data), "rate")
+
+
+def _histogram_sentence(data: pd.DataFrame) -> str:
+    words = []
+    for tower, own in data.groupby("tower", sort=False):
+        spread = own.groupby("rate").apply(
+            lambda rows: (
+                (rows["value"] * rows["cosine"] ** 2).sum() / rows["value"].sum()
+            ) ** 0.5
+        )  # fmt: skip
+        words.append(f"{tower} {number(spread.iloc[0])} → {number(spread.iloc[-1])}")
+    rates = sorted(data["rate"].unique())
+    return (
+        f"Root mean square of the cosines from C_m {rates[0]:g} to {rates[-1]:g}: {listing(words)}."
+    )
+
+
+def accuracy(tables: Tables) -> Drawing | Hole:
+    """acc1 on every evaluation set against C_m."""
+    return _by_set(tables, "acc1", "Accuracy (acc1)")
+
+
+def silhouette(tables: Tables) -> Drawing | Hole:
+    """Silhouette on every evaluation set against C_m."""
+    return _by_set(tables, "silhouette", "Silhouette (cosine)")
+
+
+def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
+    table = tables.zeroshot
+    rows = table[(table["metric"] == metric) & table["value"].notna()]
+    tuned = rows[rows["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")
+    keys = ["evaluation_set", "start", "rate"]
+    chance = rows.dropna(subset=["chance"]).groupby("evaluation_set", as_index=False)["chance"].max()
+    data = charts.layers(
+        tuned[[*keys, "seed", "value"]],
+        keys,
+        _rules(rows, ["evaluation_set"]),
+        chance.rename(columns={"chance": "value"}).assign(layer="chance"),
+    )
+    names = sorted(tuned["evaluation_set"].unique())
+    columns = 2 if len(names) == 2 else 3
+    width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
+    panels = [
+        _series_panel(data, "evaluation_set", name, place, None if place % columns else title, name,
+                      width, 190)
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    chart = alt.concat(*panels, columns=columns, data=charts.values(data), spacing=20)
+    return Drawing(chart, data, _set_sentence(tables, metric, names), "start")
+
+
+def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
+    falls, rises = [], []
+    for name in names:
+        moved = change(zeroshot_series(tables, "pretrained", metric, name))
+        if moved == moved:
+            (falls if moved < 0 else rises).append(f"{name} ({number(moved, 3, sign=True)})")
+    words = [f"falls on {listing(falls)}"] * bool(falls)
+    words += [f"rises or stays on {listing(rises)}"] * bool(rises)
+    if not words:
+        return f"Measured on {count(len(names), 'evaluation set')}, but not from pre-trained projections."
+    return (
+        f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
+        f"{listing(words)}."
+    )
+
+
+def swaps(tables: Tables) -> Drawing | Hole:
+    """Nominal against realised share of swapped pairs and changed texts."""
+    names = {"swapped_share": "another pair's caption", "text_changed_share": "another text"}
+    rows = tables.pairs[tables.pairs["metric"].isin(names) & tables.pairs["value"].notna()]
+    if rows.empty:
+        return Hole(NOT_RUN if not tables.study("image_text") else "no pairing was recorded")
+    data = rows.assign(kind=rows["metric"].map(names))[["scheme", "rate", "kind", "value", "n"]]
+    colours = dict(zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True))
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", "Nominal C_m", sorted(data["rate"].unique())),
+        y=charts.y_axis("Share of pairs", zero=True),
+        color=charts.colour("kind", "Pairs with", colours, list(colours)),
+        tooltip=charts.tips("kind:N:pairs with", "rate:Q:nominal C_m", "value:Q:share", "n:Q:pairs"),
+    )
+    chart = alt.layer(
+        base.mark_line(),
+        base.mark_point(filled=True).encode(shape=alt.Shape("kind:N", title="Pairs with")),
+        data=charts.values(data),
+    ).properties(width=2 * charts.WIDTH, height=200)
+    wide = data.pivot_table(index="rate", columns="kind", values="value")
+    gap = (wide[names["swapped_share"]] - wide.get(names["text_changed_share"])).max()
+    return Drawing(
+        chart,
+        data,
+        f"At most {number(100 * gap, 2)} % of the pairs were swapped with a pair of the same text.",
+    )

@@ -1,0 +1,188 @@
+"""The figures of the pruning: what k of the neurons can do."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import charts, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.claims_image_text import (
+    kept_below_full,
+    order_of,
+    pruned_arm,
+    strategy_scores,
+)
+from mispair.reporting.tables import Tables
+from mispair.reporting.verdicts import decide_order
+from mispair.reporting.words import count, number
+
+METRICS = {"acc1": "Accuracy (acc1)", "silhouette": "Silhouette (cosine)"}
+RANKINGS = {"text": "ranked by text", "image": "ranked by image", "both": "ranked by both"}
+PURITY = ("high-purity", "random", "low-purity")
+CONFIDENCE = 0.95
+
+
+def _hole(tables: Tables) -> Hole:
+    return Hole(
+        "no arm was pruned" if tables.study("image_text") else "the image-text study was not run"
+    )
+
+
+def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return scores averaged over evaluation sets and seeds; a set with a gap in a metric is left out."""
+    gaps = table.groupby(["metric", "evaluation_set"])["value"].transform(
+        lambda values: values.isna().any()
+    )
+    return table[~gaps.astype(bool)].groupby([*keys, "draw"], as_index=False)["value"].mean()
+
+
+def _with_random_everywhere(table: pd.DataFrame, field: str, names: list[str]) -> pd.DataFrame:
+    """Repeat the random draws in every panel: they do not depend on the ranking."""
+    random = table[table["strategy"] == "random"]
+    others = table[(table["strategy"] != "random") & table[field].isin(names)]
+    return pd.concat([others, *(random.assign(**{field: name}) for name in names)], ignore_index=True)
+
+
+def pruning(tables: Tables) -> Drawing | Hole:
+    """Mean of the sets against k: rankings by text, image and both; accuracy and silhouette."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[(arm["basis"].fillna("original") == "original") & arm["strategy"].isin(PURITY)]
+    if arm["value"].notna().sum() == 0:
+        return _hole(tables)
+    names = [name for name in RANKINGS if name in set(arm["ranked_by"])]
+    table = _mean_of_sets(
+        _with_random_everywhere(arm, "ranked_by", names), ["metric", "ranked_by", "strategy", "k"]
+    )
+    data = charts.summary(table, ["metric", "ranked_by", "strategy", "k"])
+    panels = [
+        _panel(f"datum.metric == '{metric}' && datum.ranked_by == '{name}'",
+               f"{metric}_{name}", title if name == names[0] else None,
+               RANKINGS[name] if metric == "acc1" else "", list(PURITY), data, width=260)
+        for metric, title in METRICS.items() if metric in set(data["metric"])
+        for name in names
+    ]  # fmt: skip
+    return _drawing(panels, data, len(names), _sentence(kept_below_full(arm)))
+
+
+def by_set(tables: Tables) -> Drawing | Hole:
+    """acc1 against k on every evaluation set, ranked by text."""
+    arm = pruned_arm(tables.pruning)
+    original = arm["basis"].fillna("original") == "original"
+    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
+    own = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == "acc1")]
+    own = own[own["value"].notna()]
+    if own.empty:
+        return _hole(tables)
+    keys = ["evaluation_set", "strategy", "k"]
+    data = charts.summary(own.groupby([*keys, "draw"], as_index=False)["value"].mean(), keys)
+    names = sorted(data["evaluation_set"].unique())
+    columns = min(3, len(names))
+    panels = [
+        _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
+               f"set_{place}", METRICS["acc1"] if place % columns == 0 else None,
+               name, list(PURITY), data, width=260)
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    below = kept_below_full(own)
+    outcomes = [
+        decide_order(*order_of(strategy_scores(rows, "acc1"), CONFIDENCE))[0]
+        for _, rows in below.groupby("evaluation_set")
+    ]
+    agree, against = outcomes.count("supports"), outcomes.count("contradicts")
+    sentence = (
+        f"The paper's order holds beyond the spread of draws on {agree} of "
+        f"{count(len(names), 'evaluation set')}, and is contradicted on {against}."
+    )
+    return _drawing(panels, data, columns, sentence)
+
+
+def controls(tables: Tables) -> Drawing | Hole:
+    """Rotated bases and the ranking by activation variance, mean of the sets."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
+    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
+    rotated = arm["basis"].fillna("original") != "original"
+    variance = arm["strategy"].str.endswith("variance") | (arm["strategy"] == "random")
+    parts = {
+        "In randomly rotated bases": arm[rotated & text & arm["strategy"].isin(PURITY)],
+        "By activation variance (prompts)": arm[~rotated & text & variance],
+    }
+    parts = {name: own for name, own in parts.items() if len(own)}
+    if not parts:
+        return _hole(tables)
+    keys = ["control", "strategy", "k"]
+    data = pd.concat(
+        [
+            charts.summary(
+                own.assign(control=name)
+                .groupby([*keys, "basis", "draw"], as_index=False, dropna=False)["value"]
+                .mean(),
+                keys,
+            )
+            for name, own in parts.items()
+        ],
+        ignore_index=True,
+    )
+    panels = [
+        _panel(f"datum.control == '{name}'", f"control_{place}",
+               METRICS["acc1"] if place == 0 else None, name, list(style.STRATEGIES), data,
+               width=charts.WIDTH)
+        for place, name in enumerate(parts)
+    ]  # fmt: skip
+    below = kept_below_full(arm)
+    high, low, random = order_of(strategy_scores(below, "acc1", basis="rotated"), CONFIDENCE)
+    means = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
+    words = []
+    if math.isfinite(high):
+        words.append(
+            f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
+            f"{number(random.value)} and {number(low)}"
+        )
+    if "high-variance" in means:
+        words.append(
+            f"the most and least varying neurons reach {number(means['high-variance'])} and "
+            f"{number(means['low-variance'])}"
+        )
+    return _drawing(panels, data, 2, f"Mean over k and sets: {'; '.join(words)}.")
+
+
+def _panel(
+    where: str | alt.FieldEqualPredicate, name: str, y_title: str | None, title: str,
+    strategies: list[str], data: pd.DataFrame, width: int,
+) -> tuple[alt.LayerChart, str]:  # fmt: skip
+    present = [s for s in strategies if s in set(data["strategy"])]
+    base = alt.Chart().encode(
+        x=charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())),
+        y=charts.y_axis(y_title),
+        color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+    )
+    tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "n:Q:draws")
+    layered = alt.layer(
+        base.mark_area().encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.22)),
+        base.mark_line(point=alt.OverlayMarkDef(size=40)).encode(
+            opacity=charts.fade(1), tooltip=tips
+        ).properties(name=f"{charts.VIEW}{name}"),
+    ).transform_filter(where)
+    return layered.properties(width=width, height=190, title=title)
+
+
+def _drawing(
+    panels: list[alt.LayerChart], data: pd.DataFrame, columns: int, sentence: str
+) -> Drawing:
+    chart = alt.concat(*panels, columns=columns, data=charts.values(data), spacing=20)
+    return Drawing(chart, data, sentence, "strategy")
+
+
+def _sentence(arm: pd.DataFrame) -> str:
+    words = []
+    for name, text in RANKINGS.items():
+        high, low, random = order_of(strategy_scores(arm, "acc1", ranked_by=name), CONFIDENCE)
+        if math.isfinite(high):
+            words.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
+    return (
+        f"Accuracy of high-purity / random / low-purity neurons, mean over k and sets: "
+        f"{'; '.join(words)}."
+    )

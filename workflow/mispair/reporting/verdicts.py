@@ -1,0 +1,277 @@
+"""Verdicts on the paper's claims: explicit rules on what was measured, and nothing typed in.
+
+A claim is decided only by the functions ``decide_*`` below; the report prints their rules. The
+studies' claims lie in `claims_image_text` and `claims_simulation`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pandas as pd
+
+from mispair.reporting.statistics import Interval, Trend
+from mispair.reporting.words import interval, number, p_value
+
+Outcome = Literal["supports", "contradicts", "undecided", "not measured"]
+Limit = Literal["limits", "does not limit", "not measured"]
+
+SUPPORTS: Outcome = "supports"
+CONTRADICTS: Outcome = "contradicts"
+UNDECIDED: Outcome = "undecided"
+UNMEASURED: Outcome = "not measured"
+
+LEAST_RUNS = 2
+"""Fewer seeds or trials decide nothing."""
+
+RULES = {
+    "trend": "Spearman's rank correlation with the swept probability within each seed or trial, "
+    "averaged over them, against permutations of the values within each. Supports if it has the "
+    "claimed sign and at most a share α of the permutations go as far; contradicts if the same "
+    "holds for the other sign; undecided otherwise, and always with fewer than two seeds or "
+    "three probabilities.",
+    "sets": "The trend rule on the mean of all evaluation sets. Where it supports but a single "
+    "set goes significantly the other way, the claim is undecided: the sets disagree. The "
+    "single tests are not corrected for their number.",
+    "difference": "The difference filtered − raw, paired by trial, averaged over all C_s > 0, with "
+    "a t interval from the spread within each C_s. Supports if the whole interval lies on the claimed "
+    "side of zero, contradicts if it lies on the other, undecided otherwise, and always with "
+    "fewer than two trials.",
+    "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
+    "full width. Supports if high-purity lies above the prediction interval of the random draws "
+    "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
+    "undecided otherwise.",
+    "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
+    "claimed level, contradicts if the whole interval lies below it, undecided otherwise, and "
+    "always with fewer than two trials.",
+}
+"""The rules in words, as the report prints them."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, where, by which rule it is judged, and which figure shows it."""
+
+    key: str
+    study: str
+    text: str
+    paper: str
+    rule: str
+    figure: str
+
+
+@dataclass(frozen=True)
+class Control:
+    """A measurement beside a claim that may limit what the claim means."""
+
+    name: str
+    finding: Limit
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The same rule on a part of the data, such as one evaluation set."""
+
+    name: str
+    outcome: Outcome
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with what was measured on it.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        By the claim's rule.
+    measured, published : str
+        The numbers, side by side.
+    sample : str
+        What was repeated how often.
+    test : str
+        Statistic with its interval or p value.
+    reason : str
+        Why the outcome is what it is, in one sentence.
+    """
+
+    claim: Claim
+    outcome: Outcome
+    reason: str
+    measured: str = ""
+    published: str = ""
+    sample: str = ""
+    test: str = ""
+    controls: tuple[Control, ...] = field(default=())
+    parts: tuple[Part, ...] = field(default=())
+
+    @property
+    def limited(self) -> int:
+        """Number of controls that limit the claim."""
+        return sum(control.finding == "limits" for control in self.controls)
+
+
+def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
+    """Judge a claimed trend; `sign` is +1 for a claimed rise and −1 for a fall."""
+    if not math.isfinite(found.rho):
+        return UNMEASURED, "fewer than three probabilities were measured"
+    if found.blocks < LEAST_RUNS:
+        return UNDECIDED, "one seed or trial alone decides nothing"
+    rises, falls = found.p_rise <= alpha, found.p_fall <= alpha
+    agree, oppose = (rises, falls) if sign > 0 else (falls, rises)
+    words = ("rises", "falls") if sign > 0 else ("falls", "rises")
+    if agree:
+        return SUPPORTS, f"it {words[0]}, as claimed"
+    if oppose:
+        return CONTRADICTS, f"it {words[1]}, where the paper claims that it {words[0]}"
+    return UNDECIDED, "neither a rise nor a fall stands out from chance"
+
+
+def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
+    """Judge a claimed sign of a difference by its interval."""
+    if not math.isfinite(found.value):
+        return UNMEASURED, "no pair of raw and filtered runs was measured"
+    if not found.known:
+        return UNDECIDED, "one trial alone decides nothing"
+    low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
+    if low > 0:
+        return SUPPORTS, "the whole interval lies on the claimed side of zero"
+    if high < 0:
+        return CONTRADICTS, "the whole interval lies on the other side of zero"
+    return UNDECIDED, f"the interval of {found.n} runs holds zero"
+
+
+def decide_level(found: Interval, level: float) -> tuple[Outcome, str]:
+    """Judge whether a mean reaches a claimed level."""
+    if not math.isfinite(found.value):
+        return UNMEASURED, "no run was measured there"
+    if not found.known:
+        return UNDECIDED, "one trial alone decides nothing"
+    if found.low >= level:
+        return SUPPORTS, f"the whole interval reaches {number(level, 1)}"
+    if found.high < level:
+        return CONTRADICTS, f"the whole interval lies below {number(level, 1)}"
+    return UNDECIDED, f"the interval of {found.n} runs holds {number(level, 1)}"
+
+
+def decide_order(high: float, low: float, random: Interval) -> tuple[Outcome, str]:
+    """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
+    if not (math.isfinite(high) and math.isfinite(low) and math.isfinite(random.value)):
+        return UNMEASURED, "one of the three strategies was not measured"
+    if not random.known:
+        return UNDECIDED, "one random draw alone has no spread to compare with"
+    against = [
+        text
+        for wrong, text in (
+            (high < random.low, "high-purity neurons do worse than random ones"),
+            (low > random.high, "low-purity neurons do better than random ones"),
+        )
+        if wrong
+    ]
+    if against:
+        return CONTRADICTS, " and ".join(against)
+    if high > random.high and low < random.low:
+        return SUPPORTS, "high-purity beats random beats low-purity, beyond the spread of draws"
+    inside = [
+        name
+        for name, value in (("high-purity", high), ("low-purity", low))
+        if random.low <= value <= random.high
+    ]
+    return UNDECIDED, f"{' and '.join(inside)} cannot be told from a random draw"
+
+
+def decide_sets(whole: Outcome, parts: Sequence[Part], reason: str) -> tuple[Outcome, str]:
+    """Take back a supported mean over evaluation sets if a set goes the other way."""
+    against = [part.name for part in parts if part.outcome == CONTRADICTS]
+    if whole == SUPPORTS and against:
+        return UNDECIDED, f"the mean of the sets does as claimed, but {', '.join(against)} the opposite"
+    if whole == CONTRADICTS or not against:
+        return whole, reason
+    return whole, f"{reason}; {', '.join(against)} goes against the claim"
+
+
+def trend_text(found: Trend) -> str:
+    """Print a trend's statistic with the p value of its own direction."""
+    if not math.isfinite(found.rho):
+        return "no test"
+    p = found.p_rise if found.rho >= 0 else found.p_fall
+    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(p)} (one-sided permutation)"
+
+
+def interval_text(found: Interval, confidence: float, digits: int = 3) -> str:
+    """Print a difference with its interval."""
+    if not found.known:
+        return f"{number(found.value, digits, sign=True)}, no interval (one run)"
+    limits = interval(found.low, found.high, digits, sign=True)
+    return f"{number(found.value, digits, sign=True)} ({100 * confidence:g} % interval {limits})"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of the reader, answered by the verdicts on some claims."""
+
+    text: str
+    claims: tuple[str, ...]
+
+
+QUESTIONS = (
+    Question(
+        "Do mismatched captions mix features and damage the model?",
+        ("overlap-rises", "accuracy-falls", "silhouette-falls", "raw-degrades"),
+    ),
+    Question("Do purer neurons classify better?", ("pruning-accuracy", "pruning-silhouette")),
+    Question(
+        "Does recaptioning and filtering repair it?",
+        (
+            "filtered-purified_features",
+            "filtered-purified_magnitude",
+            "filtered-accuracy",
+            "filtered-silhouette",
+            "gap-widens",
+            "nearly-all",
+        ),
+    ),
+)
+
+ANSWERS = (
+    "“Yes” if every measured claim under the question is supported and no control limits one; "
+    "“Yes, with limits” if a control limits one; “In part” if some are supported and others are not; "
+    "“No” if some are contradicted and none supported; “Undecided” otherwise."
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question, with the tally of the verdicts behind it."""
+
+    question: str
+    short: str
+    tally: tuple[tuple[Outcome, int], ...]
+    limited: int
+    verdicts: tuple[Verdict, ...]
+
+
+def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
+    """Sum up the verdicts on a question's claims by the rule `ANSWERS`."""
+    own = [verdict for verdict in verdicts if verdict.claim.key in question.claims]
+    outcomes = pd.Series([verdict.outcome for verdict in own], dtype="str")
+    tally = {name: int((outcomes == name).sum()) for name in
+             (SUPPORTS, CONTRADICTS, UNDECIDED, UNMEASURED)}  # fmt: skip
+    measured = len(own) - tally[UNMEASURED]
+    limited = sum(verdict.outcome == SUPPORTS and verdict.limited > 0 for verdict in own)
+    if measured == 0:
+        short = "Not measured"
+    elif tally[SUPPORTS] == measured:
+        short = "Yes, with limits" if limited else "Yes"
+    elif tally[SUPPORTS]:
+        short = "In part"
+    elif tally[CONTRADICTS]:
+        short = "No"
+    else:
+        short = "Undecided"
+    present = tuple((name, amount) for name, amount in tally.items() if amount)
+    return Answer(question.text, short, present, limited, tuple(own))

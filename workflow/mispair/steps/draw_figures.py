@@ -1,0 +1,39 @@
+"""Draw the figures: each as SVG, as the numbers in it, and as an interactive chart."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    font_size: int = Field(12, ge=8, le=24, description="Size of labels and titles, in pixels.")
+    max_points: int = Field(
+        10_000, ge=100, le=10_000, description="Rows that a figure may hold: browsers stay quick."
+    )
+
+
+def run(settings: Settings, *, tables: list[Path], figures: Path) -> None:
+    """Write every figure of the catalogue; one without data says what is missing."""
+    import json
+
+    from mispair import files
+    from mispair.reporting import catalogue
+    from mispair.reporting.figures import render
+    from mispair.reporting.tables import read
+
+    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    for figure in catalogue.figures():
+        drawn = render(figure, measured, settings.font_size, settings.max_points)
+        files.write_text(figures / f"{figure.name}.svg", drawn.svg + "\n")
+        files.write_csv(figures / f"{figure.name}.csv", drawn.csv)
+        spec = json.dumps(drawn.spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        files.write_text(figures / f"{figure.name}.vl.json", spec + "\n")
+        about = drawn.spec["usermeta"]["mispair"]
+        log.info("%s: %s", figure.name, about.get("sentence") or f"hole: {about['hole']}")
