@@ -99,7 +99,3 @@ def test_an_unknown_set_is_refused_by_name(tmp_path: Path) -> None:
             make_evaluation_set.Settings(), name="scenes-shapes", evaluation_set=tmp_path / "set"
         )
     assert not list(tmp_path.iterdir())
-
-
-def test_the_default_sets_are_all_that_there_are() -> None:
-    assert make_evaluation_set.Settings().sets == list(EVALUATION_SETS)

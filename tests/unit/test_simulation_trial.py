@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from mispair.files import UserError
@@ -174,14 +175,10 @@ def test_step_refuses_impossible_jobs(
     assert not path.exists()
 
 
-def test_cuda_without_cuda_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    from mispair.simulation.devices import choose_device
-
+def test_cuda_without_cuda_is_a_clear_error(
+    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device("auto") == choose_device("cpu") == "cpu"
-    with pytest.raises(UserError, match="Set it to auto or cpu"):
-        choose_device("cuda")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert choose_device("auto") == choose_device("cuda") == "cuda"
+    wanted = settings.model_copy(update={"device": "cuda"})
+    with pytest.raises(UserError, match="Set device to auto or cpu"):
+        simulate.run(wanted, spurious_probability=0.1, trials=[0], simulation=tmp_path / "x.json")

@@ -20,12 +20,12 @@ TABLES = (
 """Files of `gather_metrics`, in its folder of tables."""
 
 FORMS = ("svg", "csv", "vl.json")
-"""Each figure is written as a picture, as the numbers in it, and as an interactive Vega-Lite chart."""
+"""Each figure is written as a picture, as the numbers in it, and as an interactive chart."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its file name without ending, its title, what it shows, and its place in the paper."""
+    """A figure: its file name without ending, title, what it shows, and place in the paper."""
 
     name: str
     title: str
@@ -128,8 +128,8 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "simulation_figure1",
             "Raw against filtered captions: the four measures",
             "Every run is a faint point; line and band are the mean ± 1 standard deviation of all "
-            "runs. The published points are means of the best ten of fifteen runs, chosen anew for "
-            "each measure and arm.",
+            "runs. Diamonds on dashed lines are published: means of the best ten of fifteen runs, "
+            "chosen anew for each measure and arm.",
             "figure 1(a-d)",
         ),
         Figure(
@@ -148,8 +148,15 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
 }
 """The figures of each study."""
 
-TEMPLATES = ("index.html.j2", "study.html.j2", "macros.html.j2", "style.css", "page.js")
-"""Files beside this module's ``templates/`` that make up the page."""
+TEMPLATES = (
+    "contact_sheet.html.j2",
+    "index.html.j2",
+    "macros.html.j2",
+    "page.js",
+    "study.html.j2",
+    "style.css",
+)
+"""Files in this package's ``templates`` that make up the page."""
 
 
 def figures(study: str | None = None) -> list[Figure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ import altair as alt
 import pandas as pd
 
 from mispair.reporting import style
+from mispair.reporting.tables import records
+
+Panel = alt.Chart | alt.LayerChart | alt.FacetChart
 
 WIDTH, HEIGHT = 400, 240
 """Plot area of one of two panels side by side, in pixels."""
@@ -38,11 +41,11 @@ class Hole:
 
 def values(table: pd.DataFrame, digits: int = 6) -> alt.InlineData:
     """Return a table as inline data; numbers are rounded, missing values left out."""
-    records = [
+    rows = [
         {key: _plain(value, digits) for key, value in row.items() if not _missing(value)}
-        for row in table.to_dict(orient="records")
+        for row in records(table)
     ]
-    return alt.InlineData(values=records)
+    return alt.InlineData(values=rows)
 
 
 def _missing(value: Any) -> bool:
@@ -53,9 +56,7 @@ def _plain(value: Any, digits: int) -> Any:
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
-def summary(
-    table: pd.DataFrame, keys: list[str], value: str = "value"
-) -> pd.DataFrame:
+def summary(table: pd.DataFrame, keys: list[str], value: str = "value") -> pd.DataFrame:
     """Return mean, mean ± 1 standard deviation (``low``, ``high``) and n of groups.
 
     With one value in a group there is no spread: its limits are missing.
@@ -85,11 +86,10 @@ def palette(colours: Mapping[str, str], present: list[str]) -> alt.Scale:
     return alt.Scale(domain=names, range=[colours[name] for name in names])
 
 
-def colour(
-    field: str, title: str, colours: Mapping[str, str], present: list[str]
-) -> alt.Color:
+def colour(field: str, title: str, colours: Mapping[str, str], present: list[str]) -> alt.Color:
     """Return a colour channel with a legend."""
-    return alt.Color(f"{field}:N", title=title, scale=palette(colours, present))
+    legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
+    return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
 
 
 TOGGLE = "shown"
@@ -116,7 +116,11 @@ def add_toggle(spec: dict[str, Any], field: str) -> None:
 
 def _names(node: Any) -> set[str]:
     if isinstance(node, dict):
-        own = {node["name"]} if "mark" in node and str(node.get("name", "")).startswith(VIEW) else set()
+        own = (
+            {node["name"]}
+            if "mark" in node and str(node.get("name", "")).startswith(VIEW)
+            else set()
+        )
         return own.union(*(_names(child) for key, child in node.items() if key != "params"))
     if isinstance(node, list):
         return set().union(*(_names(child) for child in node))
@@ -127,11 +131,21 @@ VIEW = "panel_"
 """How the names of views begin whose legend is the toggle."""
 
 
-def x_axis(field: str, title: str, ticks: list[float]) -> alt.X:
-    """Return an x axis with ticks at the values of a sweep."""
-    chosen = ticks if len(ticks) <= 12 else None
-    axis = alt.Axis(values=chosen, format="~g") if chosen else alt.Axis(format="~g")
-    return alt.X(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=12))
+def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
+    """Return an x axis, with ticks at the values of a sweep if they are given and few."""
+    axis = alt.Axis(labelExpr="format(datum.value, '.4~g')")
+    if ticks and len(ticks) <= 12:
+        axis.values = list(ticks)
+    scale = alt.Scale(zero=False, nice=False, padding=12)
+    return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+
+
+def side_by_side(panels: Sequence[Panel], columns: int, data: pd.DataFrame) -> alt.ConcatChart:
+    """Lay panels out in rows; their frames, not their labels, are aligned."""
+    return alt.concat(
+        *panels, columns=columns, data=values(data), bounds="flush",
+        spacing={"row": 84, "column": 72},
+    )  # fmt: skip
 
 
 def y_axis(title: str | None, **scale: Any) -> alt.Y:
@@ -144,7 +158,8 @@ def tips(*fields: str) -> list[alt.Tooltip]:
     found = []
     for field in fields:
         name, kind, title = field.split(":", 2)
-        found.append(alt.Tooltip(f"{name}:{kind}", title=title, **({"format": ".4~g"} if kind == "Q" else {})))
+        tip = alt.Tooltip(f"{name}:{kind}", title=title)
+        found.append(tip.format(".4~g") if kind == "Q" else tip)
     return found
 
 

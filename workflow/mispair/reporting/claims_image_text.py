@@ -9,7 +9,7 @@ import pandas as pd
 
 from mispair.reporting import published, verdicts
 from mispair.reporting.statistics import Interval, Trend, prediction_interval, trend
-from mispair.reporting.tables import Tables
+from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.verdicts import Claim, Control, Part, Verdict
 from mispair.reporting.words import count, number
 
@@ -36,12 +36,12 @@ SILHOUETTE = Claim(
 )  # fmt: skip
 PRUNED_ACCURACY = Claim(
     "pruning-accuracy", "image_text",
-    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity ones least.",
+    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
     "figures 2(a-c) and 8", "order", "pruning",
 )  # fmt: skip
 PRUNED_SILHOUETTE = Claim(
     "pruning-silhouette", "image_text",
-    "Keeping high-purity neurons gives the best silhouette, random ones less, low-purity ones least.",
+    "Keeping high-purity neurons gives the best silhouette, random ones less, low-purity least.",
     "figures 2(e-g) and 8", "order", "pruning",
 )  # fmt: skip
 
@@ -62,7 +62,7 @@ def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.Dat
     """Return a measure of every rate and seed of a start, averaged over rotations."""
     table = tables.purity
     own = table[(table["start"] == start) & (table["tower"] == tower) & (table["metric"] == metric)]
-    return own.groupby(["rate", "seed"], as_index=False, dropna=False)["value"].mean()
+    return mean_by(own, ["rate", "seed"])
 
 
 def zeroshot_series(
@@ -79,7 +79,7 @@ def zeroshot_series(
         )
         complete = wide.columns[wide.notna().all()]
         own = own[own["evaluation_set"].isin(complete)]
-    return own.groupby(["rate", "seed"], as_index=False, dropna=False)["value"].mean()
+    return mean_by(own, ["rate", "seed"])
 
 
 def run_trend(series: pd.DataFrame) -> Trend:
@@ -92,7 +92,12 @@ def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
     means = series.dropna().groupby("rate")["value"].mean()
     if means.empty:
         return (math.nan,) * 4
-    return float(means.index[0]), float(means.index[-1]), float(means.iloc[0]), float(means.iloc[-1])
+    return (
+        float(means.index[0]),
+        float(means.index[-1]),
+        float(means.iloc[0]),
+        float(means.iloc[-1]),
+    )
 
 
 def change(series: pd.DataFrame) -> float:
@@ -110,10 +115,7 @@ def _ends_text(series: pd.DataFrame, digits: int = 3) -> str:
 
 def _sample(series: pd.DataFrame) -> str:
     seeds, rates = series["seed"].nunique(), series["rate"].nunique()
-    return (
-        f"{count(rates, 'rate')} × {count(seeds, 'seed')} "
-        "(seeds differ in the order of batches; one model, one draw of swaps)"
-    )
+    return f"{count(rates, 'rate')} × {count(seeds, 'seed')}, one model, one draw of swaps"
 
 
 # Overlap of neurons ---------------------------------------------------------------------------
@@ -129,7 +131,8 @@ def _overlap(tables: Tables, alpha: float) -> Verdict:
     return Verdict(
         OVERLAP,
         outcome,
-        f"text projection, fine-tuned from the pre-trained one: {reason}",
+        reason,
+        scope="text projection, fine-tuned from the pre-trained one",
         measured=f"text |cos| {_ends_text(series, 4)}",
         published=f"{number(curve.iloc[0], 4)} → {number(curve.iloc[-1], 4)} (CC3M, 512 neurons)",
         sample=_sample(series),
@@ -204,7 +207,7 @@ def _effective_rank(tables: Tables, series: pd.DataFrame, alpha: float) -> Contr
 
 
 def _untouched(tables: Tables, series: pd.DataFrame, alpha: float) -> Control:
-    name = "Untouched model against C_m = 0"
+    name = "Untouched model"
     untouched = purity_series(tables, "untouched", "text", "mean_abs_cosine")["value"].mean()
     low, _, first, _ = ends(series)
     if not math.isfinite(untouched) or low != 0:
@@ -249,7 +252,8 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, alpha: float) 
     return Verdict(
         claim,
         outcome,
-        f"mean of {count(len(names), 'evaluation set')}: {reason}",
+        reason,
+        scope=f"mean of {count(len(names), 'evaluation set')}, from pre-trained projections",
         measured=f"mean of sets {_ends_text(series)}",
         published=f"{number(means.iloc[0])} → {number(means.iloc[-1])} "
         f"(mean of {table['dataset'].nunique()} other data sets, CC3M)",
@@ -261,7 +265,7 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, alpha: float) 
 
 
 def _untouched_scores(tables: Tables, series: pd.DataFrame, metric: str) -> Control:
-    name = "Untouched model against C_m = 0"
+    name = "Untouched model"
     untouched = zeroshot_series(tables, "untouched", metric)["value"].mean()
     low, _, first, _ = ends(series)
     if not math.isfinite(untouched) or low != 0:
@@ -327,7 +331,7 @@ def strategy_scores(
     own = own[own["ranked_by"].isin([ranked_by]) | (own["strategy"] == "random")]
     gaps = own.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
     own = own[~own["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
-    return own.groupby(["strategy", "draw"], as_index=False)["value"].mean()
+    return mean_by(own, ["strategy", "draw"])
 
 
 def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Interval]:
@@ -340,9 +344,7 @@ def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Int
 
 
 def _order_text(high: float, low: float, random: Interval) -> str:
-    return (
-        f"high-purity {number(high)}, random {number(random.value)}, low-purity {number(low)}"
-    )
+    return f"high-purity {number(high)}, random {number(random.value)}, low-purity {number(low)}"
 
 
 def _pruning(table: pd.DataFrame, claim: Claim, metric: str, confidence: float) -> Verdict:
@@ -361,7 +363,8 @@ def _pruning(table: pd.DataFrame, claim: Claim, metric: str, confidence: float) 
     return Verdict(
         claim,
         outcome,
-        f"{_arm_name(arm)}, ranked by the text projection: {reason}",
+        reason,
+        scope=f"{_arm_name(arm)}, ranked by the text projection",
         measured=_order_text(high, low, random),
         published=_published_order() if metric == "acc1" else "in words: the same order",
         sample=f"{count(draws, 'random draw')}, {count(ks, 'value')} of k, "
@@ -369,7 +372,10 @@ def _pruning(table: pd.DataFrame, claim: Claim, metric: str, confidence: float) 
         test=f"{100 * confidence:g} % prediction interval of the draws: "
         f"{number(random.low)} to {number(random.high)}",
         controls=(
-            *(_other_ranking(arm, metric, tower, outcome, confidence) for tower in ("image", "both")),
+            *(
+                _other_ranking(arm, metric, tower, outcome, confidence)
+                for tower in ("image", "both")
+            ),
             _rotated_order(arm, metric, high - low, confidence),
             _variance(arm, metric, high - low, "text"),
         ),

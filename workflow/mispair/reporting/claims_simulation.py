@@ -41,8 +41,8 @@ GAP = Claim(
 )  # fmt: skip
 ALL = Claim(
     "nearly-all", "simulation",
-    f"With filtered captions nearly all features (here: {100 * NEARLY_ALL:g} %) are purified even at "
-    f"C_s = {UP_TO:g}.",
+    f"With filtered captions nearly all features (here: {100 * NEARLY_ALL:g} %) are purified even "
+    f"at C_s = {UP_TO:g}.",
     "figure 1(a), section 5.1", "level", "simulation_figure1",
 )  # fmt: skip
 
@@ -95,7 +95,9 @@ def best(values: pd.Series) -> float:
 
 
 def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
-    curve = published.figure1().query("trained_on == @arm").set_index("spurious_probability")[metric]
+    curve = (
+        published.figure1().query("trained_on == @arm").set_index("spurious_probability")[metric]
+    )
     return curve[[value for value in probabilities if value in curve.index]]
 
 
@@ -122,8 +124,10 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float) -> Verdict:
     return Verdict(
         claim,
         outcome,
-        f"mean over C_s {', '.join(f'{value:g}' for value in probabilities)}: {reason}",
-        measured=f"raw {number(means['raw'], digits)}, filtered {number(means['filtered'], digits)}",
+        reason,
+        scope=f"mean over C_s {', '.join(f'{value:g}' for value in probabilities)}",
+        measured=f"raw {number(means['raw'], digits)}, "
+        f"filtered {number(means['filtered'], digits)}",
         published=theirs,
         sample=_sample(gains),
         test=f"difference {verdicts.interval_text(found, confidence, digits)}",
@@ -139,7 +143,7 @@ def _sample(gains: pd.Series) -> str:
 
 
 def _selection(wide: pd.DataFrame, digits: int, gain: float) -> Control:
-    name = "All runs against the best two thirds"
+    name = "Best two thirds of the runs"
     chosen = wide.groupby("spurious_probability").agg(best)
     if chosen.isna().any(axis=None) or chosen.empty:
         return Control(
@@ -149,8 +153,9 @@ def _selection(wide: pd.DataFrame, digits: int, gain: float) -> Control:
     lift = float((chosen.mean() - wide.groupby("spurious_probability").mean().mean()).max())
     selected = float((chosen["filtered"] - chosen["raw"]).mean())
     text = (
-        f"Chosen as the published points are, the runs give raw {number(chosen['raw'].mean(), digits)}"
-        f" and filtered {number(chosen['filtered'].mean(), digits)}: a gain of "
+        f"Chosen as the published points are, the runs give raw "
+        f"{number(chosen['raw'].mean(), digits)} and filtered "
+        f"{number(chosen['filtered'].mean(), digits)}: a gain of "
         f"{number(selected, digits, sign=True)} instead of {number(gain, digits, sign=True)}."
     )
     return Control(name, "limits" if lift >= abs(gain) / 2 else "does not limit", text)
@@ -166,15 +171,16 @@ def _clean_replaced(table: pd.DataFrame) -> Control:
     }  # fmt: skip
     if shares["clean"].empty:
         return Control(name, "not measured", "Shares of replaced captions were not recorded.")
-    text = f"The filter replaced {_share_range(shares['clean'])} of the right captions"
+    text = f"The filter replaced {share_range(shares['clean'])} of the right captions"
     if not shares["bad"].empty:
-        text += f" and {_share_range(shares['bad'])} of the wrong ones"
+        text += f" and {share_range(shares['bad'])} of the wrong ones"
     return Control(
         name, "limits" if shares["clean"].max() > HARMLESS else "does not limit", f"{text}."
     )
 
 
-def _share_range(shares: pd.Series) -> str:
+def share_range(shares: pd.Series) -> str:
+    """Format the smallest and largest of shares in per cent."""
     low, high = 100 * shares.min(), 100 * shares.max()
     return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
@@ -198,7 +204,8 @@ def _gap(table: pd.DataFrame, alpha: float) -> Verdict:
     return Verdict(
         GAP,
         outcome,
-        f"gain in accuracy: {reason}",
+        reason,
+        scope="gain in accuracy",
         measured="gain " + _from_to(means, sign=True),
         published="gain " + _from_to(theirs, sign=True),
         sample=_sample(differences(table, "accuracy")),
@@ -217,7 +224,8 @@ def _raw(table: pd.DataFrame, alpha: float) -> Verdict:
     return Verdict(
         RAW,
         outcome,
-        f"purified features on raw captions: {reason}",
+        reason,
+        scope="purified features on raw captions",
         measured=_from_to(frame.groupby("spurious_probability")["value"].mean(), digits=1),
         published=_from_to(_published("purified_features", probabilities, "raw"), digits=1),
         sample=_sample(values),
@@ -240,9 +248,12 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
     return Verdict(
         ALL,
         outcome,
-        f"at C_s = {probability:g}: {reason}",
+        reason,
+        scope=f"at C_s = {probability:g}",
         measured=f"{number(found.value, 1)} of {features:g} features",
-        published=f"{number(theirs.iloc[0], 1)} of 50" if len(theirs) else "not published at this C_s",
+        published=f"{number(theirs.iloc[0], 1)} of 50"
+        if len(theirs)
+        else "not published at this C_s",
         sample=count(found.n, "trial"),
         test=f"{100 * confidence:g} % interval {number(found.low, 1)} to {number(found.high, 1)}"
         if found.known
@@ -252,7 +263,7 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
 
 
 def _best_count(values: pd.Series, features: float) -> Control:
-    name = "All runs against the best two thirds"
+    name = "Best two thirds of the runs"
     chosen = best(values)
     if not math.isfinite(chosen):
         return Control(name, "not measured", "Needs at least three trials at this C_s.")

@@ -73,10 +73,13 @@ def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points:
     """
     drawing = BUILDERS[figure.name](tables)
     if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
-        drawing = Hole(f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures")
+        drawing = Hole(
+            f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures"
+        )
     meta: dict[str, Any] = {"name": figure.name, "title": figure.title}
     if isinstance(drawing, Hole):
-        chart, data = _hole(drawing.reason), pd.DataFrame()
+        chart: alt.TopLevelMixin = _hole(drawing.reason)
+        data = pd.DataFrame()
         meta |= {"hole": drawing.reason}
         text = f"Not measured: {drawing.reason}."
     else:
@@ -94,7 +97,14 @@ def _svg(spec: dict[str, Any]) -> str:
     """Draw a picture: coordinates to a hundredth of a pixel, and no label on every single mark."""
     quiet = {**spec, "config": {**spec["config"], "aria": False}}
     svg = vl_convert.vegalite_to_svg(quiet, vl_version=VEGA_LITE)
-    return _COORDINATES.sub(lambda found: _LONG.sub(_round, found[0]), svg)
+    svg = _COORDINATES.sub(lambda found: _LONG.sub(_round, found[0]), svg)
+    # The drawing engine counts its clip paths over all pictures that it has ever drawn.
+    names = {name: f"part{number}" for number, name in enumerate(_IDENTIFIERS.findall(svg))}
+    return _REFERENCES.sub(lambda found: found[1] + names.get(found[2], found[2]) + found[3], svg)
+
+
+_IDENTIFIERS = re.compile(r' id="(\w+)"')
+_REFERENCES = re.compile(r'( id="|url\(#)(\w+)("|\))')
 
 
 _COORDINATES = re.compile(r' (?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')

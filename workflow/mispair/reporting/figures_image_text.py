@@ -8,7 +8,7 @@ import pandas as pd
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.claims_image_text import change, purity_series, zeroshot_series
-from mispair.reporting.tables import Tables
+from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.words import count, listing, number
 
 NOT_RUN = "the image-text study was not run"
@@ -20,13 +20,13 @@ def _purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
     table = tables.purity
     own = table[table["metric"].isin(metrics) & table["value"].notna()]
     keys = ["start", "rate", "tower", "metric", "seed"]
-    return own.groupby(keys, as_index=False, dropna=False)["value"].mean()
+    return mean_by(own, keys)
 
 
 def _rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the untouched model's values, which are drawn as level lines."""
     own = rows[rows["start"] == "untouched"]
-    return own.groupby(keys, as_index=False)["value"].mean().assign(layer="untouched")
+    return mean_by(own, keys).assign(layer="untouched")
 
 
 def overlap(tables: Tables) -> Drawing | Hole:
@@ -38,32 +38,28 @@ def overlap(tables: Tables) -> Drawing | Hole:
         return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
     keys = ["tower", "start", "rate"]
     rotated = rows[(rows["metric"] == "mean_abs_cosine_rotated") & rows["rate"].notna()]
-    random = rows[rows["metric"] == "random_reference"].groupby("tower", as_index=False)["value"].max()
+    random = mean_by(rows[rows["metric"] == "random_reference"], ["tower"])
     curve = published.purity().rename(
         columns={"shuffle_probability": "rate", "mean_abs_cosine": "value"}
     )
     data = charts.layers(
         tuned[[*keys, "seed", "value"]],
         keys,
-        rotated.groupby(keys, as_index=False)["value"].mean().assign(layer="rotated"),
+        mean_by(rotated, keys).assign(layer="rotated"),
         _rules(own, ["tower"]),
         random.assign(layer="random"),
         curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
     )
     ticks = sorted(tuned["rate"].unique())
     starts = [start for start in style.STARTS if start in set(tuned["start"])]
-    panels: list[alt.LayerChart] = [
-        _overlap_panel(tower, starts, ticks)
-        for tower in TOWERS
-        if tower in set(tuned["tower"])
+    panels = [
+        _overlap_panel(tower, starts, ticks) for tower in TOWERS if tower in set(tuned["tower"])
     ]
-    chart = alt.hconcat(*panels, _published_panel(ticks), data=charts.values(data), spacing=24)
+    chart = charts.side_by_side([*panels, _published_panel(ticks)], 3, data)
     return Drawing(chart, data, _overlap_sentence(tables), "start")
 
 
-def _overlap_panel(
-    tower: str, starts: list[str], ticks: list[float]
-) -> alt.LayerChart:
+def _overlap_panel(tower: str, starts: list[str], ticks: list[float]) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
         y=charts.y_axis("Mean |cos| of neuron pairs" if tower == TOWERS[0] else None),
@@ -71,7 +67,9 @@ def _overlap_panel(
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
-    level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:mean |cos|"))
+    level = alt.Chart().encode(
+        y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:mean |cos|")
+    )
     label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2, fontSize=11).encode(
         x=alt.value(0), color=alt.value(style.QUIET)
     )
@@ -89,7 +87,9 @@ def _overlap_panel(
             opacity=charts.fade(0.9), tooltip=tips
         ),
         charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
-        charts.only(level, "random").mark_rule(color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5),
+        charts.only(level, "random").mark_rule(
+            color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+        ),
         charts.only(label, "untouched").encode(text=alt.value("untouched model")),
         charts.only(label, "random").encode(text=alt.value("random vectors")),
     ]  # fmt: skip
@@ -97,7 +97,7 @@ def _overlap_panel(
     return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
 
 
-def _published_panel(ticks: list[float]) -> alt.LayerChart:
+def _published_panel(ticks: list[float]) -> charts.Panel:
     base = charts.only(alt.Chart(), "published").encode(
         x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
         y=charts.y_axis(None),
@@ -113,7 +113,8 @@ def _overlap_sentence(tables: Tables) -> str:
     words = []
     for start in ("pretrained", "reinitialised"):
         changes = {
-            tower: change(purity_series(tables, start, tower, "mean_abs_cosine")) for tower in TOWERS
+            tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
+            for tower in TOWERS
         }
         known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
                  if value == value]  # fmt: skip
@@ -133,14 +134,17 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
         return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
     keys = ["tower", "start", "rate"]
     data = charts.layers(tuned[[*keys, "seed", "value"]], keys, _rules(rows, ["tower"]))
+    series = {
+        tower: purity_series(tables, "pretrained", tower, "effective_rank") for tower in TOWERS
+    }
     words = [
-        f"{tower} {number(change(purity_series(tables, 'pretrained', tower, 'effective_rank')), 1, True)}"
-        for tower in TOWERS
-        if not purity_series(tables, "pretrained", tower, "effective_rank").dropna().empty
+        f"{tower} {number(change(own), 1, sign=True)}"
+        for tower, own in series.items()
+        if not own.dropna().empty
     ]
     sentence = (
-        f"From the lowest to the highest C_m, the effective rank of the projections fine-tuned from "
-        f"the pre-trained ones changes {listing(words)}."
+        f"From the lowest to the highest C_m, the effective rank of the projections fine-tuned "
+        f"from the pre-trained ones changes {listing(words)}."
         if words
         else "No arm from the pre-trained projections was measured."
     )
@@ -149,14 +153,14 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
                       f"{tower.capitalize()} projection")
         for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
     ]  # fmt: skip
-    chart = alt.hconcat(*panels, data=charts.values(data), spacing=24)
+    chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data, sentence, "start")
 
 
 def _series_panel(
     data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None, title: str,
     width: int = charts.WIDTH, height: int = charts.HEIGHT,
-) -> alt.LayerChart:  # fmt: skip
+) -> charts.Panel:  # fmt: skip
     """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
     ticks = sorted(data["rate"].dropna().unique())
     starts = [start for start in style.STARTS if start in set(data["start"].dropna())]
@@ -178,11 +182,16 @@ def _series_panel(
         charts.only(base, "run").mark_circle(size=24).encode(
             opacity=charts.fade(0.4), tooltip=tips
         ),
-        charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
-        charts.only(level, "chance").mark_rule(
-            color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
-        ),
     ]  # fmt: skip
+    # A layer without rows would make Vega complain of an axis without values.
+    if "untouched" in set(data["layer"]):
+        parts.append(charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2))
+    if "chance" in set(data["layer"]):
+        parts.append(
+            charts.only(level, "chance").mark_rule(
+                color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+            )
+        )
     layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field=field, equal=name))
     return layered.properties(width=width, height=height, title=title)
 
@@ -201,7 +210,7 @@ def histogram(tables: Tables) -> Drawing | Hole:
         )
     rows = rows.assign(cosine=(rows["bin_low"] + rows["bin_high"]) / 2)
     keys = ["tower", "rate", "bin_low", "bin_high", "cosine"]
-    data = rows.groupby(keys, as_index=False)["value"].mean()
+    data = mean_by(rows, keys)
     shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()
     domain = [-shown, shown]
     rates = sorted(data["rate"].unique())
@@ -210,7 +219,8 @@ def histogram(tables: Tables) -> Drawing | Hole:
         .transform_filter(f"datum.tower == '{tower}'")
         .mark_line(interpolate="step", clip=True, strokeWidth=1.8)
         .encode(
-            x=alt.X("cosine:Q", title="Cosine of two neurons", scale=alt.Scale(domain=domain, nice=False)),
+            x=alt.X("cosine:Q", title="Cosine of two neurons",
+                    scale=alt.Scale(domain=domain, nice=False)),
             y=alt.Y("value:Q", title="Share of pairs" if tower == TOWERS[0] else None,
                     axis=alt.Axis(format="~%")),
             color=alt.Color("rate:O", title="C_m", scale=alt.Scale(
@@ -218,10 +228,11 @@ def histogram(tables: Tables) -> Drawing | Hole:
             opacity=charts.fade(1),
             tooltip=charts.tips("rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
         )
-        .properties(width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection")
+        .properties(width=charts.WIDTH, height=charts.HEIGHT,
+                    title=f"{tower.capitalize()} projection")
         for tower in TOWERS if tower in set(data["tower"])
     ]  # fmt: skip
-    chart = alt.hconcat(*panels, data=charts.values(data, 4), spacing=24)
+    chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data, _histogram_sentence(data), "rate")
 
 
@@ -257,12 +268,13 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     if tuned.empty:
         return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")
     keys = ["evaluation_set", "start", "rate"]
-    chance = rows.dropna(subset=["chance"]).groupby("evaluation_set", as_index=False)["chance"].max()
+    with_chance = rows.assign(value=rows["chance"]).dropna(subset=["value"])
+    chance = mean_by(with_chance, ["evaluation_set"])
     data = charts.layers(
         tuned[[*keys, "seed", "value"]],
         keys,
         _rules(rows, ["evaluation_set"]),
-        chance.rename(columns={"chance": "value"}).assign(layer="chance"),
+        chance.assign(layer="chance"),
     )
     names = sorted(tuned["evaluation_set"].unique())
     columns = 2 if len(names) == 2 else 3
@@ -272,20 +284,22 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
                       width, 190)
         for place, name in enumerate(names)
     ]  # fmt: skip
-    chart = alt.concat(*panels, columns=columns, data=charts.values(data), spacing=20)
+    chart = charts.side_by_side(panels, columns, data)
     return Drawing(chart, data, _set_sentence(tables, metric, names), "start")
 
 
 def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
-    falls, rises = [], []
+    falls: list[str] = []
+    rises: list[str] = []
     for name in names:
         moved = change(zeroshot_series(tables, "pretrained", metric, name))
         if moved == moved:
             (falls if moved < 0 else rises).append(f"{name} ({number(moved, 3, sign=True)})")
-    words = [f"falls on {listing(falls)}"] * bool(falls)
-    words += [f"rises or stays on {listing(rises)}"] * bool(rises)
+    words = [f"falls on {listing(falls)}"] if falls else []
+    words += [f"rises or stays on {listing(rises)}"] if rises else []
     if not words:
-        return f"Measured on {count(len(names), 'evaluation set')}, but not from pre-trained projections."
+        sets = count(len(names), "evaluation set")
+        return f"Measured on {sets}, but not from pre-trained projections."
     return (
         f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
         f"{listing(words)}."
@@ -299,20 +313,24 @@ def swaps(tables: Tables) -> Drawing | Hole:
     if rows.empty:
         return Hole(NOT_RUN if not tables.study("image_text") else "no pairing was recorded")
     data = rows.assign(kind=rows["metric"].map(names))[["scheme", "rate", "kind", "value", "n"]]
-    colours = dict(zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True))
+    colours = dict(
+        zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True)
+    )
     base = alt.Chart().encode(
         x=charts.x_axis("rate", "Nominal C_m", sorted(data["rate"].unique())),
         y=charts.y_axis("Share of pairs", zero=True),
         color=charts.colour("kind", "Pairs with", colours, list(colours)),
-        tooltip=charts.tips("kind:N:pairs with", "rate:Q:nominal C_m", "value:Q:share", "n:Q:pairs"),
+        tooltip=charts.tips(
+            "kind:N:pairs with", "rate:Q:nominal C_m", "value:Q:share", "n:Q:pairs"
+        ),
     )
     chart = alt.layer(
         base.mark_line(),
-        base.mark_point(filled=True).encode(shape=alt.Shape("kind:N", title="Pairs with")),
+        base.mark_point(filled=True),
         data=charts.values(data),
     ).properties(width=2 * charts.WIDTH, height=200)
     wide = data.pivot_table(index="rate", columns="kind", values="value")
-    gap = (wide[names["swapped_share"]] - wide.get(names["text_changed_share"])).max()
+    gap = float((wide[names["swapped_share"]] - wide[names["text_changed_share"]]).max())
     return Drawing(
         chart,
         data,

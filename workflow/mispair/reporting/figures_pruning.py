@@ -15,7 +15,7 @@ from mispair.reporting.claims_image_text import (
     pruned_arm,
     strategy_scores,
 )
-from mispair.reporting.tables import Tables
+from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.verdicts import decide_order
 from mispair.reporting.words import count, number
 
@@ -32,18 +32,20 @@ def _hole(tables: Tables) -> Hole:
 
 
 def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return scores averaged over evaluation sets and seeds; a set with a gap in a metric is left out."""
+    """Average scores over evaluation sets and seeds; a set with a gap in a metric is left out."""
     gaps = table.groupby(["metric", "evaluation_set"])["value"].transform(
         lambda values: values.isna().any()
     )
-    return table[~gaps.astype(bool)].groupby([*keys, "draw"], as_index=False)["value"].mean()
+    return mean_by(table[~gaps.astype(bool)], [*keys, "draw"])
 
 
 def _with_random_everywhere(table: pd.DataFrame, field: str, names: list[str]) -> pd.DataFrame:
     """Repeat the random draws in every panel: they do not depend on the ranking."""
     random = table[table["strategy"] == "random"]
     others = table[(table["strategy"] != "random") & table[field].isin(names)]
-    return pd.concat([others, *(random.assign(**{field: name}) for name in names)], ignore_index=True)
+    return pd.concat(
+        [others, *(random.assign(**{field: name}) for name in names)], ignore_index=True
+    )
 
 
 def pruning(tables: Tables) -> Drawing | Hole:
@@ -77,7 +79,7 @@ def by_set(tables: Tables) -> Drawing | Hole:
     if own.empty:
         return _hole(tables)
     keys = ["evaluation_set", "strategy", "k"]
-    data = charts.summary(own.groupby([*keys, "draw"], as_index=False)["value"].mean(), keys)
+    data = charts.summary(mean_by(own, [*keys, "draw"]), keys)
     names = sorted(data["evaluation_set"].unique())
     columns = min(3, len(names))
     panels = [
@@ -114,18 +116,10 @@ def controls(tables: Tables) -> Drawing | Hole:
     if not parts:
         return _hole(tables)
     keys = ["control", "strategy", "k"]
-    data = pd.concat(
-        [
-            charts.summary(
-                own.assign(control=name)
-                .groupby([*keys, "basis", "draw"], as_index=False, dropna=False)["value"]
-                .mean(),
-                keys,
-            )
-            for name, own in parts.items()
-        ],
-        ignore_index=True,
-    )
+    means = [
+        mean_by(own.assign(control=name), [*keys, "basis", "draw"]) for name, own in parts.items()
+    ]
+    data = charts.summary(pd.concat(means, ignore_index=True), keys)
     panels = [
         _panel(f"datum.control == '{name}'", f"control_{place}",
                METRICS["acc1"] if place == 0 else None, name, list(style.STRATEGIES), data,
@@ -134,17 +128,17 @@ def controls(tables: Tables) -> Drawing | Hole:
     ]  # fmt: skip
     below = kept_below_full(arm)
     high, low, random = order_of(strategy_scores(below, "acc1", basis="rotated"), CONFIDENCE)
-    means = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
+    by_strategy = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
     words = []
     if math.isfinite(high):
         words.append(
             f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
             f"{number(random.value)} and {number(low)}"
         )
-    if "high-variance" in means:
+    if "high-variance" in by_strategy:
         words.append(
-            f"the most and least varying neurons reach {number(means['high-variance'])} and "
-            f"{number(means['low-variance'])}"
+            f"the most and least varying neurons reach {number(by_strategy['high-variance'])} and "
+            f"{number(by_strategy['low-variance'])}"
         )
     return _drawing(panels, data, 2, f"Mean over k and sets: {'; '.join(words)}.")
 
@@ -152,7 +146,7 @@ def controls(tables: Tables) -> Drawing | Hole:
 def _panel(
     where: str | alt.FieldEqualPredicate, name: str, y_title: str | None, title: str,
     strategies: list[str], data: pd.DataFrame, width: int,
-) -> tuple[alt.LayerChart, str]:  # fmt: skip
+) -> charts.Panel:  # fmt: skip
     present = [s for s in strategies if s in set(data["strategy"])]
     base = alt.Chart().encode(
         x=charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())),
@@ -162,17 +156,17 @@ def _panel(
     tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "n:Q:draws")
     layered = alt.layer(
         base.mark_area().encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.22)),
-        base.mark_line(point=alt.OverlayMarkDef(size=40)).encode(
-            opacity=charts.fade(1), tooltip=tips
-        ).properties(name=f"{charts.VIEW}{name}"),
+        base.mark_line(point=alt.OverlayMarkDef(size=40))
+        .encode(opacity=charts.fade(1), tooltip=tips)
+        .properties(name=f"{charts.VIEW}{name}"),
     ).transform_filter(where)
     return layered.properties(width=width, height=190, title=title)
 
 
 def _drawing(
-    panels: list[alt.LayerChart], data: pd.DataFrame, columns: int, sentence: str
+    panels: list[charts.Panel], data: pd.DataFrame, columns: int, sentence: str
 ) -> Drawing:
-    chart = alt.concat(*panels, columns=columns, data=charts.values(data), spacing=20)
+    chart = charts.side_by_side(panels, columns, data)
     return Drawing(chart, data, sentence, "strategy")
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_simulation import differences
-from mispair.reporting.tables import Tables
+from mispair.reporting.claims_simulation import differences, share_range
+from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.words import listing, number
 
 NOT_RUN = "the simulation was not run"
@@ -20,7 +20,7 @@ KINDS = {
 
 
 def figure1(tables: Tables) -> Drawing | Hole:
-    """The four measures of figure 1 against C_s, with every run and the published points."""
+    """Draw the four measures of figure 1, with every run and the published points."""
     table = tables.simulation
     runs = table[table["metric"].isin(style.MEASURES) & table["value"].notna()]
     if runs.empty:
@@ -32,20 +32,17 @@ def figure1(tables: Tables) -> Drawing | Hole:
     )
     data = charts.layers(runs[columns], keys, theirs.assign(layer="published"))
     arms = [arm for arm in style.ARMS if arm in set(data["trained_on"])]
-    ticks = sorted(runs["spurious_probability"].unique())
     panels = [
-        _panel(metric, title, letter, arms, ticks)
+        _panel(metric, title, letter, arms)
         for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
     ]
-    grid = alt.concat(*panels, columns=2, data=charts.values(data), spacing=28)
+    grid = charts.side_by_side(panels, 2, data)
     return Drawing(grid, data, _figure1_sentence(table), "trained_on")
 
 
-def _panel(
-    metric: str, title: str, letter: str, arms: list[str], ticks: list[float]
-) -> alt.LayerChart:
+def _panel(metric: str, title: str, letter: str, arms: list[str]) -> charts.Panel:
     base = alt.Chart().encode(
-        x=charts.x_axis("spurious_probability", style.CS, ticks),
+        x=charts.x_axis("spurious_probability", style.CS),
         y=charts.y_axis(title),
         color=charts.colour("trained_on", "Trained on", style.ARMS, arms),
     )
@@ -91,7 +88,7 @@ def _figure1_sentence(table: pd.DataFrame) -> str:
 
 
 def cosines(tables: Tables) -> Drawing | Hole:
-    """Histogram of |cos| of neurons with the dictionaries, raw above filtered."""
+    """Draw histograms of |cos| of neurons with the dictionaries, raw above filtered."""
     table = tables.simulation
     rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
     if rows.empty:
@@ -100,14 +97,15 @@ def cosines(tables: Tables) -> Drawing | Hole:
     rows = rows[rows["spurious_probability"] == shown]
     keys = ["tower", "trained_on", "trial"]
     share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
-    data = (
-        rows.assign(value=share)
-        .groupby(["spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
-                 as_index=False)["value"].mean()
-    )  # fmt: skip
+    data = mean_by(
+        rows.assign(value=share),
+        ["spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
+    )
     data["panel"] = data["tower"] + " neurons, " + data["trained_on"].map(SOURCE)
     order = [
-        f"{tower} neurons, {SOURCE[arm]}" for tower in ("text", "image") for arm in ("raw", "filtered")
+        f"{tower} neurons, {SOURCE[arm]}"
+        for tower in ("text", "image")
+        for arm in ("raw", "filtered")
     ]
     chart = (
         alt.Chart(charts.values(data))
@@ -138,13 +136,13 @@ def _cosine_sentence(data: pd.DataFrame, shown: float) -> str:
         if tower in set(data["tower"])
     ]
     return (
-        f"At C_s = {shown:g}, cosines between 0.2 and 0.5, neither aligned nor orthogonal, make up: "
+        f"At C_s = {shown:g}, between aligned and orthogonal (cosines of 0.2 to 0.5) lie: "
         f"{'; '.join(words)}."
     )
 
 
 def replaced(tables: Tables) -> Drawing | Hole:
-    """Share of captions that the filter replaced, of right and of wrong ones."""
+    """Draw the share of captions that the filter replaced, of right and of wrong ones."""
     table = tables.simulation
     rows = table[table["metric"].isin(KINDS) & table["value"].notna()]
     if rows.empty:
@@ -165,8 +163,5 @@ def replaced(tables: Tables) -> Drawing | Hole:
         charts.only(base, "run").mark_circle(size=28, opacity=0.4),
         data=charts.values(data),
     ).properties(width=2 * charts.WIDTH, height=charts.HEIGHT)
-    words = [
-        f"{100 * own['value'].min():.0f} to {100 * own['value'].max():.0f} % of {kind}"
-        for kind, own in rows.groupby("kind")
-    ]
+    words = [f"{share_range(own['value'])} of the {kind}" for kind, own in rows.groupby("kind")]
     return Drawing(chart, data, f"The filter replaced {listing(words)}.")

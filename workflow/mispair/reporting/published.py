@@ -20,7 +20,7 @@ def figure1() -> pd.DataFrame:
 
 
 def purity() -> pd.DataFrame:
-    """Mean |cos| of the CC3M model's text neurons under random shuffling, by shuffle_probability."""
+    """Mean |cos| of the CC3M model's text neurons by shuffle_probability, random shuffling."""
     table = pd.read_csv(io.StringIO(_text("purity_by_shuffling")))
     return table[table["scheme"] == "random"].reset_index(drop=True)
 

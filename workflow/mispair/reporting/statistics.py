@@ -47,9 +47,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     return stratified_interval([values], confidence)
 
 
-def stratified_interval(
-    strata: Sequence[Sequence[float]], confidence: float = 0.95
-) -> Interval:
+def stratified_interval(strata: Sequence[Sequence[float]], confidence: float = 0.95) -> Interval:
     """Return the unweighted mean of the strata's means, with the t interval of fixed strata.
 
     The spread is pooled within strata, with ``sum(n_g - 1)`` degrees of freedom: a difference
@@ -103,9 +101,7 @@ def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Int
     return Interval(float(values.mean()), values.mean() - half, values.mean() + half, count)
 
 
-def trend(
-    x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None
-) -> Trend:
+def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None) -> Trend:
     """Test whether y rises or falls with x within blocks, by permutation.
 
     The statistic is the mean over blocks of Spearman's rank correlation. Under the null
@@ -147,7 +143,9 @@ def trend(
     rising = int((null >= observed - 1e-9).sum()) + own
     falling = int((null <= observed + 1e-9).sum()) + own
     total = len(null) + own
-    return Trend(observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs))
+    return Trend(
+        observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs)
+    )
 
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:

@@ -10,10 +10,10 @@ import pandas as pd
 
 Row = Mapping[str, Any]
 
-TEXT = frozenset(
-    "table start tower metric evaluation_set classname fingerprint strategy ranked_by basis "
-    "preset trained_on reason scheme key text artefact".split()
-)
+TEXT = frozenset((
+    "table", "start", "tower", "metric", "evaluation_set", "classname", "fingerprint", "strategy",
+    "ranked_by", "basis", "preset", "trained_on", "reason", "scheme", "key", "text", "artefact",
+))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -21,8 +21,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                "bin_high", "value", "n", "low", "high"),
     "zeroshot": ("start", "rate", "evaluation_set", "metric", "classname", "seed", "value", "n",
                  "low", "high", "chance", "fingerprint"),
-    "pruning": ("start", "rate", "evaluation_set", "basis", "strategy", "ranked_by", "metric", "seed",
-                "draw", "k", "value", "n", "low", "high"),
+    "pruning": ("start", "rate", "evaluation_set", "basis", "strategy", "ranked_by", "metric",
+                "seed", "draw", "k", "value", "n", "low", "high"),
     "simulation": ("preset", "spurious_probability", "trained_on", "metric", "trial", "seed",
                    "features", "tower", "epoch", "bin_low", "bin_high", "value"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
@@ -107,6 +107,20 @@ def _cell(value: Any, column: str) -> Any:
     if column in TEXT:
         return None if missing else str(value)
     return float("nan") if missing else float(value)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as dicts."""
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the mean of ``value`` of each group as a table of `keys` and ``value``.
+
+    A missing key (the untouched model has no rate) makes a group of its own.
+    """
+    means: pd.DataFrame = table.groupby(keys, dropna=False)[["value"]].mean().reset_index()
+    return means
 
 
 def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:

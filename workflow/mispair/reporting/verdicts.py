@@ -37,9 +37,9 @@ RULES = {
     "set goes significantly the other way, the claim is undecided: the sets disagree. The "
     "single tests are not corrected for their number.",
     "difference": "The difference filtered − raw, paired by trial, averaged over all C_s > 0, with "
-    "a t interval from the spread within each C_s. Supports if the whole interval lies on the claimed "
-    "side of zero, contradicts if it lies on the other, undecided otherwise, and always with "
-    "fewer than two trials.",
+    "a t interval from the spread within each C_s. Supports if the whole interval lies on the "
+    "claimed side of zero, contradicts if it lies on the other, undecided otherwise, and always "
+    "with fewer than two trials.",
     "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
     "full width. Supports if high-purity lies above the prediction interval of the random draws "
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
@@ -95,13 +95,16 @@ class Verdict:
         What was repeated how often.
     test : str
         Statistic with its interval or p value.
+    scope : str
+        What part of the data the claim was judged on.
     reason : str
-        Why the outcome is what it is, in one sentence.
+        Why the outcome is what it is.
     """
 
     claim: Claim
     outcome: Outcome
     reason: str
+    scope: str = ""
     measured: str = ""
     published: str = ""
     sample: str = ""
@@ -110,9 +113,9 @@ class Verdict:
     parts: tuple[Part, ...] = field(default=())
 
     @property
-    def limited(self) -> int:
-        """Number of controls that limit the claim."""
-        return sum(control.finding == "limits" for control in self.controls)
+    def limited(self) -> tuple[str, ...]:
+        """Names of the controls that limit the claim."""
+        return tuple(control.name for control in self.controls if control.finding == "limits")
 
 
 def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
@@ -188,7 +191,10 @@ def decide_sets(whole: Outcome, parts: Sequence[Part], reason: str) -> tuple[Out
     """Take back a supported mean over evaluation sets if a set goes the other way."""
     against = [part.name for part in parts if part.outcome == CONTRADICTS]
     if whole == SUPPORTS and against:
-        return UNDECIDED, f"the mean of the sets does as claimed, but {', '.join(against)} the opposite"
+        return (
+            UNDECIDED,
+            f"the mean of the sets does as claimed, but {', '.join(against)} the opposite",
+        )
     if whole == CONTRADICTS or not against:
         return whole, reason
     return whole, f"{reason}; {', '.join(against)} goes against the claim"
@@ -199,7 +205,7 @@ def trend_text(found: Trend) -> str:
     if not math.isfinite(found.rho):
         return "no test"
     p = found.p_rise if found.rho >= 0 else found.p_fall
-    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(p)} (one-sided permutation)"
+    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(p)} (permutation)"
 
 
 def interval_text(found: Interval, confidence: float, digits: int = 3) -> str:
@@ -239,19 +245,19 @@ QUESTIONS = (
 
 ANSWERS = (
     "“Yes” if every measured claim under the question is supported and no control limits one; "
-    "“Yes, with limits” if a control limits one; “In part” if some are supported and others are not; "
-    "“No” if some are contradicted and none supported; “Undecided” otherwise."
+    "“Yes, with limits” if a control limits one; “In part” if some are supported and others "
+    "are not; “No” if some are contradicted and none supported; “Undecided” otherwise."
 )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question, with the tally of the verdicts behind it."""
+    """The answer to a question, with the verdicts behind it and what limits the supported ones."""
 
     question: str
     short: str
     tally: tuple[tuple[Outcome, int], ...]
-    limited: int
+    limits: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
 
 
@@ -262,11 +268,13 @@ def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
     tally = {name: int((outcomes == name).sum()) for name in
              (SUPPORTS, CONTRADICTS, UNDECIDED, UNMEASURED)}  # fmt: skip
     measured = len(own) - tally[UNMEASURED]
-    limited = sum(verdict.outcome == SUPPORTS and verdict.limited > 0 for verdict in own)
+    limits = dict.fromkeys(
+        name for verdict in own if verdict.outcome == SUPPORTS for name in verdict.limited
+    )
     if measured == 0:
         short = "Not measured"
     elif tally[SUPPORTS] == measured:
-        short = "Yes, with limits" if limited else "Yes"
+        short = "Yes, with limits" if limits else "Yes"
     elif tally[SUPPORTS]:
         short = "In part"
     elif tally[CONTRADICTS]:
@@ -274,4 +282,4 @@ def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
     else:
         short = "Undecided"
     present = tuple((name, amount) for name, amount in tally.items() if amount)
-    return Answer(question.text, short, present, limited, tuple(own))
+    return Answer(question.text, short, present, tuple(limits), tuple(own))

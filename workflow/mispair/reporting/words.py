@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
     Examples
     --------
     >>> duration(0.4), duration(75), duration(4000)
-    ('0.4 s', '1 min 15 s', '1 h 7 min')
+    ('0.4 s', '1 min 15 s', '1 h 6 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s"

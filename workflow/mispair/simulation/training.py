@@ -1,13 +1,20 @@
 """Contrastive training of the two encoders (S1 and S4), with hand-derived gradients.
 
 What a step costs at the paper's size (d1 = 2500, d = 50, m = 80, B = 500), in floating-point
-operations: images have no noise, so W meets them only through W M, 2 · 2 m d d1 = 40 MFLOP. Captions
-cost the same for H, and their fresh noise (V Vᵀ, N Vᵀ, Rᵀ N and one product with V) 4 · 2 m² d1 =
-128 MFLOP; drawn in full it would cost 2 · 2 B m d1 = 400 MFLOP and 1,250,000 normals. The loss costs
-3 · 2 B² m = 120 MFLOP forward and 4 · 2 B² m = 160 MFLOP backward. That is 0.49 GFLOP in all, against
-1.28 GFLOP for the plain way: four products of B × m × d1 and three of 2B × 2B × m. Besides, a step
-draws 240,000 normals, takes 750,000 exponentials and updates 400,000 parameters, which together take
-about as long as the products.
+operations:
+
+===============================================================  =======================  ==========
+images, noiseless, so that W meets them only through W M         2 · 2 m d d1             40 MFLOP
+captions, noiseless part, likewise through V H                   2 · 2 m d d1             40 MFLOP
+their fresh noise: V Vᵀ, N Vᵀ, Rᵀ N, and one product with V      4 · 2 m² d1              128 MFLOP
+loss, forward: three of the four blocks of B × B                 3 · 2 B² m               120 MFLOP
+loss, backward                                                   4 · 2 B² m               160 MFLOP
+===============================================================  =======================  ==========
+
+That is 0.49 GFLOP, against 1.28 GFLOP for the plain way: four products of B × m × d1 and three of
+2B × 2B × m. Noise drawn in full costs 2 · 2 B m d1 = 400 MFLOP in place of 128, and 1,250,000
+normals a step in place of 240,000. Besides, a step takes 750,000 exponentials and updates 400,000
+parameters: what is not a matrix product takes about as long as the products do.
 """
 
 from __future__ import annotations
@@ -20,8 +27,8 @@ import torch
 from torch import Tensor
 
 from mispair.simulation import noise
+from mispair.simulation.arithmetic import denormals_flushed
 from mispair.simulation.data import Batch
-from mispair.simulation.devices import denormals_flushed
 from mispair.simulation.encoder import Diverged, Encoders
 from mispair.simulation.losses import InfoNCE
 

@@ -28,13 +28,14 @@ def run(
     import numpy as np
 
     from mispair import files
+    from mispair.devices import choose_device
     from mispair.evaluation.sets import open_set
     from mispair.pairs.images import UndecodableImageError, decode_image
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.loading import load_towers
 
     opened = open_set(evaluation_set[0].parent)
-    frozen = load_towers(towers[0].parent, settings.device)
+    frozen = load_towers(towers[0].parent, choose_device(settings.device))
     labels: list[int] = []
 
     def images():

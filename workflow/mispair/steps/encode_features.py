@@ -34,13 +34,14 @@ def run(
     import pandas as pd
 
     from mispair import files
+    from mispair.devices import choose_device
     from mispair.pairs.reading import kept_images
     from mispair.provenance import fingerprint
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.loading import load_towers
 
     kept, _ = files.read_parquet(index)
-    frozen = load_towers(towers[0].parent, settings.device)
+    frozen = load_towers(towers[0].parent, choose_device(settings.device))
     started = time.perf_counter()
     keys: list[str] = []
 
@@ -61,7 +62,7 @@ def run(
     seconds = time.perf_counter() - started
     logging.getLogger(__name__).info(
         "encoded %d images and %d distinct captions in %.1f s (%.0f pairs/s) on %s",
-        len(keys), len(captions), seconds, len(keys) / seconds, frozen.device,
+        len(keys), len(captions), seconds, len(keys) / seconds, frozen.image_projection.device,
     )
     named = [("image", keys), ("text", captions["caption_id"].tolist())]
     table = pd.concat(

@@ -71,6 +71,7 @@ def run(
 ) -> None:
     """Write the fine-tuned projections of one arm, with the loss of every step."""
     from mispair import files, seeds
+    from mispair.devices import choose_device
     from mispair.towers import projection as towers
     from mispair.towers.features import gather
 
@@ -94,7 +95,7 @@ def run(
         data = gather(rows, load, table["key"].to_numpy(), table["caption_id"].to_numpy())
         stack = towers.Projections.from_tensors(tensors)
         initial = towers.starting_point(start, stack, streams)
-        device = towers.pick_device(settings.device)
+        device = choose_device(settings.device)
         tuned, loss = towers.finetune(data, initial, towers.Training(**training), streams, device)
     except (ValueError, FloatingPointError) as error:
         raise files.UserError(f"finetune_projection ({start}, C_m {rate:g}): {error}.") from error

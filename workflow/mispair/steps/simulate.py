@@ -44,9 +44,9 @@ def run(
     """
     import torch
 
+    from mispair.devices import choose_device
     from mispair.files import UserError
     from mispair.metrics import write_metrics
-    from mispair.simulation.devices import choose_device
     from mispair.simulation.trial import rows, run_trial
 
     if not 0 <= spurious_probability < 1:

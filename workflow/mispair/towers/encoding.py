@@ -29,7 +29,7 @@ def encode_images(towers: Towers, images: Iterable[Image.Image], batch_size: int
     with torch.inference_mode():
         for batch in _batches(images, batch_size):
             pixels = torch.stack([towers.preprocess(image) for image in batch])
-            blocks.append(towers.image_features(pixels.to(towers.device)).float().cpu().numpy())
+            blocks.append(towers.image_features(pixels.to(towers.image_projection.device)).float().cpu().numpy())
             _require_finite(blocks, "image")
     return np.concatenate(blocks)
 
@@ -45,7 +45,7 @@ def encode_texts(towers: Towers, texts: Sequence[str], batch_size: int) -> np.nd
     blocks = [np.empty((0, towers.text_projection.shape[0]), np.float32)]
     with torch.inference_mode():
         for batch in _batches(texts, batch_size):
-            tokens = towers.tokenizer(list(batch)).to(towers.device)
+            tokens = towers.tokenizer(list(batch)).to(towers.image_projection.device)
             blocks.append(towers.text_features(tokens).float().cpu().numpy())
             _require_finite(blocks, "text")
     return np.concatenate(blocks)

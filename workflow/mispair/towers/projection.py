@@ -196,21 +196,6 @@ def spectral(cosines: torch.Tensor, temperature: float) -> tuple[torch.Tensor, .
     return (repulsion - attraction) / batch, gradient, torch.zeros_like(attraction)
 
 
-def pick_device(device: str) -> str:
-    """Return the device that "auto" stands for: a GPU where there is one.
-
-    Raises
-    ------
-    ValueError
-        If CUDA is asked for and there is none.
-    """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda: no CUDA device is at hand; use cpu or auto")
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return device
-
-
 def finetune(
     features: PairedFeatures,
     initial: Projections,

@@ -1,0 +1,467 @@
+"""The tables, figures and page of a small made-up run, through the steps that write them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from mispair import files, metrics
+from mispair.reporting import catalogue, page
+from mispair.reporting.figures import BUILDERS
+from mispair.reporting.tables import Tables, read
+from mispair.steps import draw_contact_sheet, draw_figures, gather_metrics, write_report
+
+EVIL = "<script>alert('x')</script> & \"quoted\""
+RATES = (0.0, 0.3, 0.8)
+SETS = ("shapes", EVIL)
+
+
+def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
+    rows = []
+    for tower in ("image", "text"):
+        for seed in seeds:
+            here = {"tower": tower, "seed": seed}
+            level = 0.08 + 0.03 * (rate or 0) * (start == "pretrained") + 1e-4 * seed
+            rows += [
+                {"metric": "mean_abs_cosine", **here, "value": level},
+                {"metric": "random_reference", **here, "value": 0.07},
+                {"metric": "effective_rank", **here, "value": 50 - 10 * (rate or 0)},
+                {"metric": "mean_abs_cosine_rotated", **here, "rotation": 0, "value": level},
+                {
+                    "metric": "cosine_histogram",
+                    **here,
+                    "bin_low": -0.1,
+                    "bin_high": 0.0,
+                    "value": 0.5,
+                },
+                {
+                    "metric": "cosine_histogram",
+                    **here,
+                    "bin_low": 0.0,
+                    "bin_high": 0.1,
+                    "value": 0.5,
+                },
+                {"metric": "neuron_purity", **here, "neuron": 0, "value": level},
+            ]
+    return rows
+
+
+def _zeroshot(rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
+    rows = []
+    for name in SETS:
+        for seed in seeds:
+            here = {"evaluation_set": name, "seed": seed, "n": 100, "fingerprint": "f" * 16}
+            value = 0.7 - 0.2 * (rate or 0) + 1e-3 * seed
+            rows += [
+                {"metric": "acc1", **here, "value": value, "chance": 0.1},
+                {"metric": "silhouette", **here, "value": None if name == EVIL else value / 2},
+                {"metric": "class_recall", **here, "classname": EVIL, "value": value},
+                {"metric": "class_recall", **here, "classname": "7", "value": value},
+            ]
+    return rows
+
+
+def _pruning() -> list[dict[str, Any]]:
+    rows = []
+    for name in SETS:
+        for basis in ("original", "rotated-0"):
+            for k in (16, 32, 64):
+                for metric in ("acc1", "silhouette"):
+                    here = {"evaluation_set": name, "seed": 0, "basis": basis, "k": k,
+                            "metric": metric}  # fmt: skip
+                    for rank, strategy in enumerate(
+                        ("high-purity", "low-purity", "high-variance", "low-variance")
+                    ):
+                        for tower in ("text", "image", "both"):
+                            value = 0.8 if k == 64 else 0.6 + 0.01 * rank
+                            about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
+                            rows.append({**here, **about, "value": value})
+                    for draw in range(3):
+                        value = 0.8 if k == 64 else 0.6 + 0.002 * draw
+                        rows.append({**here, "strategy": "random", "ranked_by": "none",
+                                     "draw": draw, "value": value})  # fmt: skip
+    return rows
+
+
+def _simulation(probability: float, trial: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for arm, gain in (("raw", 0.0), ("filtered", 0.1)):
+        here = {"trained_on": arm, "spurious_probability": probability, "trial": trial, "seed": 0}
+        value = 0.8 - probability + gain * (1 + probability) + 0.01 * trial
+        rows += [
+            {"metric": "purified_features", **here, "value": 50 * value},
+            {"metric": "purified_magnitude", **here, "value": value},
+            {"metric": "accuracy", **here, "value": value},
+            {"metric": "silhouette", **here, "value": value / 10},
+            {"metric": "loss", **here, "epoch": 1, "value": 2.0},
+        ]
+        if arm == "filtered":
+            rows += [
+                {"metric": "replaced_share_bad", **here, "value": 0.99},
+                {"metric": "replaced_share_clean", **here, "value": 0.3},
+            ]
+        for tower in ("image", "text"):
+            for low in (0.0, 0.5):
+                rows.append({"metric": "cosine_histogram", **here, "tower": tower, "from": low,
+                             "to": low + 0.5, "value": 10})  # fmt: skip
+    return rows
+
+
+def make_run(folder: Path) -> dict[str, list[Path]]:
+    """Write the results of a run as its steps write them."""
+    made: dict[str, list[Path]] = {"purity": [], "zeroshot": [], "pruning": [], "simulation": []}
+    arms = [("untouched", None)] + [
+        (start, rate) for start in ("pretrained", "reinitialised") for rate in RATES
+    ]
+    for number, (start, rate) in enumerate(arms):
+        origin = {"start": start, "towers": "a" * 16}
+        if rate is not None:
+            origin |= {"rate": repr(rate), "pairs_fingerprint": "b" * 16}
+        seeds = [0] if rate is None else [0, 1]
+        for what, rows in (
+            ("purity", _purity(start, rate, seeds)),
+            ("zeroshot", _zeroshot(rate, seeds)),
+        ):
+            path = folder / f"{what}-{number}.json"
+            metrics.write_metrics(path, rows, {"projection": origin})
+            made[what].append(path)
+    made["pruning"].append(folder / "pruning.json")
+    metrics.write_metrics(made["pruning"][0], _pruning(), {"projection": {"start": "untouched"}})
+    for probability in (0.1, 0.3, 0.5):
+        for trial in (0, 1):
+            path = folder / f"simulation-{probability}-{trial}.json"
+            about = {"settings": {"preset": "as-run", "d": 50}}
+            metrics.write_metrics(path, _simulation(probability, trial), about)
+            made["simulation"].append(path)
+    return made | make_pairs(folder)
+
+
+def make_pairs(folder: Path) -> dict[str, list[Path]]:
+    keys = [f"{number:06d}" for number in range(20)]
+    counts = {"read": "22", "kept": "20", "rejected": "2"}
+    kept = pd.DataFrame({
+        "key": keys, "shard": "00000.tar", "caption": [f"{EVIL} {key}" for key in keys],
+        "caption_id": [f"c{key}" for key in keys], "width": 8, "height": 8,
+    })  # fmt: skip
+    refused = pd.DataFrame({"key": ["x", "y"], "shard": "00000.tar",
+                            "reason": ["no-image", "empty-caption"], "detail": ""})  # fmt: skip
+    files.write_parquet(folder / "index.parquet", kept, counts)
+    files.write_parquet(folder / "rejected.parquet", refused, counts)
+    pairings = []
+    for rate in RATES:
+        swapped = [number < rate * 20 for number in range(20)]
+        table = pd.DataFrame({
+            "key": keys, "swapped": swapped, "text_changed": swapped,
+            "caption_id": [f"c{keys[19 - n] if moved else key}"
+                           for n, (key, moved) in enumerate(zip(keys, swapped, strict=True))],
+        })  # fmt: skip
+        about = {"scheme": "random", "nominal": repr(rate), "swapped_share": repr(rate),
+                 "text_changed_share": repr(rate), "pairs_fingerprint": "b" * 16}  # fmt: skip
+        pairings.append(folder / f"pairing-{rate}.parquet")
+        files.write_parquet(pairings[-1], table, about)
+    with tarfile.open(folder / "00000.tar", "w") as archive:
+        for key in keys[:-1]:
+            buffer = io.BytesIO()
+            Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
+            for name, content in ((f"{key}.jpg", buffer.getvalue()), (f"{key}.txt", b"text")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return {"pairings": pairings, "index": [folder / "index.parquet"],
+            "rejected": [folder / "rejected.parquet"],
+            "shards": [folder / "00000.tar"]}  # fmt: skip
+
+
+NOTHING: dict[str, list[Path]] = {
+    name: []
+    for name in [
+        "purity",
+        "zeroshot",
+        "pruning",
+        "simulation",
+        "pairings",
+        "index",
+        "rejected",
+        "shards",
+    ]
+}
+
+
+def report(run: dict[str, list[Path]], folder: Path, **settings: Any) -> str:
+    """Run the report's four steps; return the page."""
+    gathered = {name: paths for name, paths in run.items() if name != "shards"}
+    tables, figures = folder / "tables", folder / "figures"
+    gather_metrics.run(gather_metrics.Settings(), **gathered, tables=tables)
+    paths = [tables / name for name in catalogue.TABLES]
+    draw_figures.run(draw_figures.Settings(), tables=paths, figures=figures)
+    sheet = figures / "contact_sheet.html"
+    if run["index"]:
+        draw_contact_sheet.run(
+            draw_contact_sheet.Settings(), shards=run["shards"], index=run["index"],
+            pairing=run["pairings"], contact_sheet=sheet,
+        )  # fmt: skip
+    benchmarks = folder / "benchmarks"
+    if run["index"]:
+        files.write_text(
+            benchmarks / "measure_purity/a.tsv", "s\th:m:s\tmax_rss\n90\t0:01:30\t12\n"
+        )
+        files.write_text(benchmarks / "make_scenes.tsv", "s\th:m:s\tmax_rss\n10\t0:00:10\t-\n")
+    write_report.run(
+        write_report.Settings(**settings),
+        tables=paths,
+        figures=sorted(figures.glob("*.*")),
+        contact_sheet=[sheet] if run["index"] else [],
+        benchmarks=benchmarks,
+        page=folder / "index.html",
+    )
+    return (folder / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, report(make_run(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("empty")
+    return folder, report(NOTHING, folder)
+
+
+class Reader(HTMLParser):
+    """Collect tags, ids, links and sources, and check that elements nest."""
+
+    VOID = frozenset(("meta", "img", "br", "link", "input", "hr"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), f"{tag} {name}"
+            if name == "id":
+                self.ids.append(value or "")
+            if name == "href":
+                self.links.append(value or "")
+            if name in ("src", "srcset", "data", "poster"):
+                self.sources.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+def reading(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_the_catalogue_names_what_can_be_drawn():
+    assert {figure.name for figure in catalogue.figures()} == set(BUILDERS)
+    assert set(catalogue.FIGURES) == {study.key for study in catalogue.STUDIES}
+    templates = Path(page.__file__).with_name("templates")
+    assert {*catalogue.TEMPLATES} == {path.name for path in templates.iterdir()}
+
+
+def test_tables_are_tidy_and_read_back_as_they_were(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    assert set(found.zeroshot["classname"].dropna()) == {EVIL, "7"}
+    arms = found.purity[["start", "rate"]].drop_duplicates()
+    assert len(arms) == 7
+    assert arms.loc[arms["start"] == "untouched", "rate"].isna().all()
+    assert found.simulation["features"].eq(50).all()
+    histogram = found.simulation[found.simulation["metric"] == "cosine_histogram"]
+    assert histogram["bin_high"].notna().all()
+    counts = found.pairs.set_index("metric")["value"]
+    assert counts["read"] == counts["kept"] + counts["rejected"] == 22
+    everything, _ = files.read_parquet(folder / "tables" / "metrics.parquet")
+    assert len(everything) == sum(
+        len(getattr(found, name))
+        for name in ("purity", "zeroshot", "pruning", "simulation", "pairs")
+    )
+
+
+def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
+    folder, _ = whole
+    run = {name: paths[::-1] for name, paths in make_run(tmp_path).items()}
+    report(run, tmp_path)
+    for name in ("tables", "figures"):
+        for path in sorted((folder / name).iterdir()):
+            assert path.read_bytes() == (tmp_path / name / path.name).read_bytes(), path.name
+
+
+def test_every_figure_has_its_three_forms(whole):
+    folder, _ = whole
+    for figure in catalogue.figures():
+        spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
+        about = spec["usermeta"]["mispair"]
+        assert about["sentence"].endswith("."), figure.name
+        assert (folder / "figures" / f"{figure.name}.svg").read_text().startswith("<svg")
+        assert len(pd.read_csv(folder / "figures" / f"{figure.name}.csv")) > 0
+
+
+def test_figures_hold_every_run_and_the_published_curve(whole):
+    folder, _ = whole
+    table = pd.read_csv(folder / "figures" / "simulation_figure1.csv")
+    assert table["layer"].value_counts().to_dict() == {"run": 48, "mean": 24, "published": 88}
+    mean = table[(table["layer"] == "mean") & (table["metric"] == "accuracy")]
+    own = table[(table["layer"] == "run") & (table["metric"] == "accuracy")]
+    keys = ["trained_on", "spurious_probability"]
+    spread = own.groupby(keys)["value"].std()
+    found = mean.set_index(keys)
+    pd.testing.assert_series_equal(
+        found["high"] - found["value"], spread, check_names=False, atol=1e-6
+    )
+
+
+def test_the_page_asks_nothing_of_the_network(whole):
+    _, html = whole
+    reader = reading(html)
+    assert all(source.startswith(("data:", "figures/")) for source in reader.sources)
+    assert not [link for link in reader.links if re.match(r"(?:https?:)?//", link)]
+    assert "default-src 'none'" in html
+    assert "@import" not in html
+    assert "url(" not in html.split("</style>")[0]
+    assert len(html.encode()) < 2_500_000
+
+
+def test_links_within_the_page_and_to_its_files_resolve(whole):
+    folder, html = whole
+    reader = reading(html)
+    assert len(reader.ids) == len(set(reader.ids))
+    for link in reader.links:
+        if link.startswith("#"):
+            assert link[1:] in reader.ids, link
+        else:
+            assert (folder / link).exists(), link
+
+
+def test_text_from_data_stays_text(whole):
+    _, html = whole
+    assert EVIL not in html
+    assert "<script>alert" not in html
+    words = "".join(reading(html).words)
+    assert EVIL in words  # as the name of an evaluation set, and in captions
+    # No script element ends early: there are as many as the template has.
+    assert html.count("</script>") == len(catalogue.figures()) + 2
+    assert html.count("<script") == html.count("</script>")
+
+
+def test_json_in_the_page_is_whole(whole):
+    _, html = whole
+    found = re.findall(r'<script type="application/json" id="spec-(\w+)">(.*?)</script>', html)
+    assert [name for name, _ in found] == [f.name for f in catalogue.figures()]
+    for _, text in found:
+        assert json.loads(text)["usermeta"]["mispair"]["title"]
+
+
+def test_the_page_says_what_is_measured_and_what_speaks_against(whole):
+    _, html = whole
+    words = " ".join(" ".join(reading(html).words).split())
+    assert "Do purer neurons classify better?" in words
+    assert "contradicts" in words
+    assert "silhouette on <script>" in words  # the values that are not defined
+    assert "no-image" in words
+    assert "Read = kept + rejected." in words
+    assert "as-written was not run" in words
+    assert "1 min 30 s" in words
+    assert "90.0 %" in words
+    assert "nan" not in words.lower().split()
+
+
+def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
+    folder, html = empty
+    words = " ".join(" ".join(reading(html).words).split())
+    assert words.count("This study was not run") == 2
+    assert "Not measured" in words
+    assert "No run times" in words
+    for figure in catalogue.figures():
+        spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
+        assert "hole" in spec["usermeta"]["mispair"]
+        assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
+
+
+@pytest.mark.parametrize("study", ["simulation", "image_text"])
+def test_one_study_alone_is_reported(study, tmp_path):
+    run = make_run(tmp_path)
+    kept = {"simulation"} if study == "simulation" else set(run) - {"simulation"}
+    html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path)
+    assert html.count("This study was not run") == 1
+
+
+def test_a_missing_arm_is_named(tmp_path):
+    run = make_run(tmp_path)
+    del run["purity"][2]
+    html = report(run, tmp_path, title=EVIL)
+    assert "purity: no pretrained arm at" in html
+    assert EVIL not in html
+
+
+def test_results_of_different_data_are_not_mixed_silently(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    assert page.records.warnings(found) == []
+    other = found.provenance.copy()
+    other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
+    mixed = Tables.of({"provenance": other})
+    assert "different set" in page.records.warnings(mixed)[0]
+
+
+def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
+    made = make_pairs(tmp_path)
+    settings = draw_contact_sheet.Settings(samples=20, shuffle_rate=0.7)
+    draw_contact_sheet.run(
+        settings, shards=made["shards"], index=made["index"], pairing=made["pairings"],
+        contact_sheet=tmp_path / "sheet.html",
+    )  # fmt: skip
+    html = (tmp_path / "sheet.html").read_text(encoding="utf-8")
+    assert html.count("Shuffled to") == 16
+    assert html.count("Not swapped") == 4
+    assert html.count("image not available") == 1
+    assert "C_m = 0.8" in html
+    assert len(html.encode()) <= 150_000
+    assert "<script" not in html
+    for key, other in (("000000", "000019"), ("000003", "000016")):
+        entry = next(part for part in html.split("<li>") if f'"key">{key}' in part)
+        assert entry.index(f'{key}</p>\n    <p class="swapped"') < entry.index(other)
+
+
+def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
+    draw_contact_sheet.run(
+        draw_contact_sheet.Settings(), shards=[], index=[], pairing=[],
+        contact_sheet=tmp_path / "sheet.html",
+    )  # fmt: skip
+    assert "No sample pair" in (tmp_path / "sheet.html").read_text()
+
+
+def test_a_figure_of_too_many_points_says_so(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    from mispair.reporting.figures import render
+
+    drawn = render(catalogue.figures("simulation")[0], found, 12, 100)
+    assert "more than the 100" in drawn.spec["usermeta"]["mispair"]["hole"]

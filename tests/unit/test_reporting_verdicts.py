@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mispair.reporting import claims_image_text, claims_simulation, verdicts
+from mispair.reporting.statistics import Interval, Trend
+from mispair.reporting.tables import Tables, tidy
+
+RATES = (0.0, 0.1, 0.3, 0.5, 0.8)
+
+
+def purity(start: str, slope: float, metric: str = "mean_abs_cosine", tower: str = "text", seeds=3):
+    """Return rows of a measure that changes by `slope` from C_m 0 to 1."""
+    return [
+        {"start": start, "rate": rate, "tower": tower, "metric": metric, "seed": seed,
+         "value": 0.08 + slope * rate + 1e-5 * seed}
+        for rate in RATES for seed in range(seeds)
+    ]  # fmt: skip
+
+
+def zeroshot(slopes: dict[str, float], metric: str = "acc1", start: str = "pretrained"):
+    return [
+        {"start": start, "rate": rate, "evaluation_set": name, "metric": metric, "seed": seed,
+         "value": 0.7 + slope * rate + 1e-5 * seed}
+        for name, slope in slopes.items() for rate in RATES for seed in range(3)
+    ]  # fmt: skip
+
+
+def pruning(high: float, low: float, metric: str = "acc1", spread: float = 0.01, **more: Any):
+    rows = []
+    for k in (16, 64):
+        here = {"start": "untouched", "evaluation_set": "shapes", "basis": "original", "seed": 0,
+                "metric": metric, "k": k} | more  # fmt: skip
+        for name, value in (("high-purity", high), ("low-purity", low)):
+            rows.append({**here, "strategy": name, "ranked_by": "text", "draw": 0, "value": value})
+        rows += [
+            {**here, "strategy": "random", "ranked_by": "none", "draw": draw,
+             "value": 0.6 + spread * (draw - 4.5) / 4.5}
+            for draw in range(10)
+        ]  # fmt: skip
+    return rows
+
+
+def simulation(gain, trials: int = 3, metric: str = "accuracy", probabilities=(0.1, 0.3, 0.5)):
+    return [
+        {"preset": "as-run", "features": 50, "spurious_probability": c, "trained_on": arm,
+         "metric": metric, "trial": t,
+         "value": 0.9 - c + 0.001 * t * t + gain(c, t) * (arm != "raw")}
+        for c in probabilities for t in range(trials) for arm in ("raw", "filtered")
+    ]  # fmt: skip
+
+
+def tables(**rows: list[dict[str, Any]]) -> Tables:
+    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+
+
+def judged(found: Tables) -> dict[str, verdicts.Verdict]:
+    every = claims_image_text.judge(found, 0.95) + claims_simulation.judge(found, 0.95)
+    return {verdict.claim.key: verdict for verdict in every}
+
+
+@pytest.mark.parametrize(
+    ("rho", "rise", "fall", "blocks", "expected"),
+    [
+        (1.0, 0.01, 1.0, 3, "supports"),
+        (-1.0, 1.0, 0.01, 3, "contradicts"),
+        (0.3, 0.2, 0.8, 3, "undecided"),
+        (1.0, 0.01, 1.0, 1, "undecided"),
+        (math.nan, math.nan, math.nan, 0, "not measured"),
+    ],
+)
+def test_the_rule_of_trends(rho, rise, fall, blocks, expected):
+    assert verdicts.decide_trend(Trend(rho, rise, fall, 9, blocks), +1, 0.05)[0] == expected
+    opposite = {"supports": "contradicts", "contradicts": "supports"}.get(expected, expected)
+    assert verdicts.decide_trend(Trend(rho, rise, fall, 9, blocks), -1, 0.05)[0] == opposite
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.1, 0.3, "supports"), (-0.3, -0.1, "contradicts"), (-0.1, 0.3, "undecided"),
+     (math.nan, math.nan, "undecided")],
+)  # fmt: skip
+def test_the_rule_of_differences(low, high, expected):
+    assert verdicts.decide_difference(Interval(0.1, low, high, 4))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "expected"),
+    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.7, 0.6, "undecided"),
+     (0.6, 0.6, "undecided"), (0.7, 0.69, "contradicts"), (math.nan, 0.5, "not measured")],
+)  # fmt: skip
+def test_the_rule_of_orders(high, low, expected):
+    assert verdicts.decide_order(high, low, Interval(0.6, 0.55, 0.65, 10))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(48.0, 50.0, "supports"), (40.0, 44.0, "contradicts"), (45.0, 49.0, "undecided")],
+)
+def test_the_rule_of_levels(low, high, expected):
+    assert verdicts.decide_level(Interval(47, low, high, 5), 47.5)[0] == expected
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(0.03, "supports"), (-0.03, "contradicts")])
+def test_overlap_against_shuffling_is_judged_in_both_directions(slope, expected):
+    assert judged(tables(purity=purity("pretrained", slope)))["overlap-rises"].outcome == expected
+
+
+def test_one_seed_decides_nothing():
+    verdict = judged(tables(purity=purity("pretrained", 0.03, seeds=1)))["overlap-rises"]
+    assert verdict.outcome == "undecided"
+
+
+def test_controls_limit_a_supported_claim_where_they_should():
+    rows = purity("pretrained", 0.03)
+    rows += purity("reinitialised", 0.0003)
+    rows += purity("pretrained", 0.03, "mean_abs_cosine_rotated")
+    rows += purity("pretrained", -20.0, "effective_rank")
+    rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
+              "value": 0.06}]  # fmt: skip
+    limits = judged(tables(purity=rows))["overlap-rises"].limited
+    assert limits == (
+        "Re-initialised projections", "Rotated basis", "Effective rank", "Untouched model",
+    )  # fmt: skip
+
+
+def test_controls_that_agree_do_not_limit():
+    rows = purity("pretrained", 0.03) + purity("reinitialised", 0.03)
+    rows += purity("pretrained", 0.001, "mean_abs_cosine_rotated")
+    rows += purity("pretrained", 5.0, "effective_rank") + purity("pretrained", 0.05, tower="image")
+    rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
+              "value": 0.08}]  # fmt: skip
+    verdict = judged(tables(purity=rows))["overlap-rises"]
+    assert verdict.limited == ()
+    assert len(verdict.controls) == 5
+
+
+def test_a_set_that_goes_the_other_way_leaves_the_claim_undecided():
+    falling = tables(zeroshot=zeroshot({"a": -0.2, "b": -0.1}))
+    assert judged(falling)["accuracy-falls"].outcome == "supports"
+    mixed = judged(tables(zeroshot=zeroshot({"a": -0.2, "b": 0.1})))["accuracy-falls"]
+    assert mixed.outcome == "undecided"
+    assert "b" in mixed.reason
+    assert [part.outcome for part in mixed.parts] == ["supports", "contradicts"]
+    rising = judged(tables(zeroshot=zeroshot({"a": 0.2, "b": -0.1})))["accuracy-falls"]
+    assert rising.outcome == "contradicts"
+
+
+def test_accuracy_that_falls_without_overlap_limits_the_claim():
+    rows = zeroshot({"a": -0.2}) + zeroshot({"a": -0.2}, start="reinitialised")
+    both = purity("pretrained", 0.03) + purity("reinitialised", 0.0)
+    verdict = judged(tables(zeroshot=rows, purity=both))["accuracy-falls"]
+    assert "Re-initialised projections" in verdict.limited
+    both = purity("pretrained", 0.03) + purity("reinitialised", 0.03)
+    verdict = judged(tables(zeroshot=rows, purity=both))["accuracy-falls"]
+    assert "Re-initialised projections" not in verdict.limited
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "expected"),
+    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.602, 0.598, "undecided")],
+)
+def test_pruning_is_judged_against_the_spread_of_draws(high, low, expected):
+    found = judged(tables(pruning=pruning(high, low)))
+    assert found["pruning-accuracy"].outcome == expected
+    assert found["pruning-silhouette"].outcome == "not measured"
+
+
+def test_keeping_all_neurons_is_left_out_of_the_scores():
+    rows = pruning(0.7, 0.5)
+    rows += [{**row, "k": 128, "value": 0.9} for row in rows if row["k"] == 64]
+    verdict = judged(tables(pruning=rows))["pruning-accuracy"]
+    assert verdict.measured.startswith("high-purity 0.700")
+    assert "2 values of k" in verdict.sample
+
+
+def test_a_set_without_a_silhouette_is_left_out_for_all_strategies():
+    rows = pruning(0.7, 0.5, "silhouette")
+    rows += [{**row, "evaluation_set": "one-class", "value": None} for row in rows]
+    assert judged(tables(pruning=rows))["pruning-silhouette"].measured.startswith(
+        "high-purity 0.700, random 0.600"
+    )
+
+
+def test_a_stronger_ranking_by_variance_limits_the_claim():
+    rows = pruning(0.7, 0.5)
+    for name, value in (("high-variance", 0.9), ("low-variance", 0.3)):
+        rows += [{**row, "strategy": name, "value": value} for row in rows
+                 if row["strategy"] == "high-purity"]  # fmt: skip
+    verdict = judged(tables(pruning=rows))["pruning-accuracy"]
+    assert "Ranked by activation variance" in verdict.limited
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [(0.05, "supports"), (-0.05, "contradicts"), (0.0, "undecided")],
+)
+def test_filtering_is_judged_by_paired_differences(gain, expected):
+    rows = simulation(lambda c, t: gain + 0.001 * (-1) ** (t + round(10 * c)))
+    assert judged(tables(simulation=rows))["filtered-accuracy"].outcome == expected
+
+
+def test_one_trial_decides_nothing():
+    rows = simulation(lambda c, t: 0.05, trials=1)
+    found = judged(tables(simulation=rows))
+    assert found["filtered-accuracy"].outcome == "undecided"
+    assert found["gap-widens"].outcome == "undecided"
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(1, "supports"), (-1, "contradicts")])
+def test_the_gap_may_widen_or_close(slope, expected):
+    rows = simulation(lambda c, t: 0.3 + slope * (c + 0.001 * t))
+    assert judged(tables(simulation=rows))["gap-widens"].outcome == expected
+
+
+def test_selection_of_the_best_runs_is_shown_and_may_limit():
+    steady = simulation(lambda c, t: 0.2)
+    assert judged(tables(simulation=steady))["filtered-accuracy"].limited == ()
+    lucky = simulation(lambda c, t: -0.05 + 0.35 * (t == 2))
+    control = judged(tables(simulation=lucky))["filtered-accuracy"].controls[0]
+    assert control.finding == "limits"
+
+
+def test_the_level_of_purified_features_is_judged_up_to_c_s_03():
+    rows = simulation(lambda c, t: 0, metric="purified_features")
+    for row in rows:
+        row["value"] = 44 + 0.1 * row["trial"] if row["trained_on"] == "filtered" else 40
+    verdict = judged(tables(simulation=rows))["nearly-all"]
+    assert (verdict.outcome, verdict.scope) == ("contradicts", "at C_s = 0.3")
+
+
+def test_empty_tables_leave_every_claim_unmeasured():
+    found = judged(tables())
+    assert {verdict.outcome for verdict in found.values()} == {"not measured"}
+    assert set(found) == {key for question in verdicts.QUESTIONS for key in question.claims}
+
+
+def test_answers_follow_their_rule():
+    question = verdicts.Question("?", ("overlap-rises", "accuracy-falls"))
+
+    def short(*outcomes: str, limited: bool = False) -> str:
+        controls = (verdicts.Control("x", "limits", ""),) if limited else ()
+        claims = (claims_image_text.OVERLAP, claims_image_text.ACCURACY)
+        every = [
+            verdicts.Verdict(claim, outcome, "", controls=controls)
+            for claim, outcome in zip(claims, outcomes, strict=True)
+        ]
+        return verdicts.answer(question, every).short
+
+    assert short("supports", "supports") == "Yes"
+    assert short("supports", "supports", limited=True) == "Yes, with limits"
+    assert short("supports", "not measured") == "Yes"
+    assert short("supports", "contradicts") == "In part"
+    assert short("undecided", "contradicts") == "No"
+    assert short("undecided", "undecided") == "Undecided"
+    assert short("not measured", "not measured") == "Not measured"
+
+
+def test_every_claim_has_a_rule_and_a_figure():
+    from mispair.reporting import catalogue
+
+    names = {figure.name for figure in catalogue.figures()}
+    for verdict in judged(tables()).values():
+        assert verdict.claim.rule in verdicts.RULES
+        assert verdict.claim.figure in names
+
+
+def test_gaps_in_a_sweep_do_not_break_the_trend():
+    rows = [row for row in purity("pretrained", 0.03) if not (row["rate"] == 0.3 and row["seed"])]
+    assert judged(tables(purity=rows))["overlap-rises"].outcome == "supports"
+    assert isinstance(tables(purity=rows).purity, pd.DataFrame)

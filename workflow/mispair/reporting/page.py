@@ -1,0 +1,211 @@
+"""The page: everything that was measured, put together into one HTML file that works offline."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup, escape
+
+from mispair.reporting import (
+    catalogue,
+    claims_image_text,
+    claims_simulation,
+    comparison,
+    records,
+    verdicts,
+)
+from mispair.reporting.figures import VEGA_LITE
+from mispair.reporting.tables import Tables
+from mispair.reporting.words import count, listing
+
+LARGEST_STATIC = 60_000
+"""Bytes of the largest SVG that is put into the page itself; larger ones are linked."""
+
+SYMBOLS = {
+    "C_m": Markup("<i>C</i><sub>m</sub>"),
+    "C_s": Markup("<i>C</i><sub>s</sub>"),
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure on the page: what the catalogue says, and its drawn forms (None: not there)."""
+
+    figure: catalogue.Figure
+    svg: str | None
+    spec: Mapping[str, Any] | None
+
+    @property
+    def hole(self) -> str | None:
+        """Why there is nothing to see, or None."""
+        if self.spec is None:
+            return "the figure was not drawn"
+        return self.spec.get("usermeta", {}).get("mispair", {}).get("hole")
+
+    @property
+    def sentence(self) -> str:
+        """What the figure shows."""
+        if self.spec is None:
+            return ""
+        return self.spec.get("usermeta", {}).get("mispair", {}).get("sentence", "")
+
+    @property
+    def json(self) -> Markup:
+        """The chart as JSON that is safe inside a script element."""
+        return safe_json(self.spec)
+
+    @property
+    def static(self) -> str | None:
+        """The picture as a data URI, if it is small enough."""
+        if self.svg is None or len(self.svg) > LARGEST_STATIC:
+            return None
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+
+
+def safe_json(content: Any) -> Markup:
+    """Return JSON for a script element: no character that could end it or begin a comment."""
+    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def symbols(text: object) -> Markup:
+    """Escape a text and print its C_m and C_s as letters with subscripts."""
+    html = escape(text)
+    for name, symbol in SYMBOLS.items():
+        html = Markup(str(html).replace(name, str(symbol)))
+    return html
+
+
+@functools.cache
+def _viewer() -> str:
+    """Return Vega, Vega-Lite and vega-embed as one script."""
+    script = vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("mispair.reporting"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["symbols"] = symbols
+    environment.globals["count"] = count
+    return environment
+
+
+def _source(environment: jinja2.Environment, name: str) -> Markup:
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])
+
+
+def limits(tables: Tables) -> list[str]:
+    """Return what this run cannot tell, whatever its numbers are."""
+    found = []
+    if tables.study("image_text"):
+        found.append(
+            "One frozen model, one corpus and one draw of swapped captions: seeds differ in the "
+            "order of batches only (and in the new weights of re-initialised projections)."
+        )
+    if tables.study("simulation"):
+        presets = sorted(tables.simulation["preset"].dropna().unique())
+        missing = [name for name in ("as-run", "as-written") if name not in presets]
+        trials = int(tables.simulation["trial"].nunique())
+        text = f"Preset {listing(presets)}" if presets else "A preset that was not recorded"
+        text += f", {count(trials, 'trial')} (the paper: fifteen to twenty)"
+        if missing:
+            text += f"; {listing(missing)} was not run"
+        found.append(f"Simulation: {text}.")
+    found.append(
+        "Tables 2 and 3 (LaCLIP checkpoints on public data sets), figure 5 and the theorems are "
+        "not tested on this page."
+    )
+    return found
+
+
+def render(
+    tables: Tables,
+    pictures: Mapping[str, Picture],
+    contact_sheet: str | None,
+    benchmarks: Mapping[str, str],
+    *,
+    title: str,
+    confidence: float,
+) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    tables : Tables
+        All measurements; empty where a study was not run.
+    pictures : mapping of str to Picture
+        By figure name.
+    contact_sheet : str or None
+        Piece of HTML of `mispair.reporting.contact_sheet`, its texts already escaped.
+    benchmarks : mapping of str to str
+        Snakemake's benchmark files by path.
+    title : str
+        Heading of the page.
+    confidence : float
+        Of all intervals and tests, between 0 and 1.
+    """
+    judged = [
+        *claims_image_text.judge(tables, confidence),
+        *claims_simulation.judge(tables, confidence),
+    ]
+    studies = [
+        {
+            "study": study,
+            "measured": tables.study(study.key),
+            "pictures": [_picture(pictures, figure) for figure in catalogue.figures(study.key)],
+            "tables": _comparisons(study.key, tables),
+        }
+        for study in catalogue.STUDIES
+    ]
+    environment = _environment()
+    return environment.get_template("index.html.j2").render(
+        title=title,
+        answers=[verdicts.answer(question, judged) for question in verdicts.QUESTIONS],
+        answer_rule=verdicts.ANSWERS,
+        contradicted=[v for v in judged if v.outcome == verdicts.CONTRADICTS],
+        limited=[v for v in judged if v.limited],
+        rules=_rules(judged),
+        alpha=f"{1 - confidence:g}",
+        confidence=f"{100 * confidence:g}",
+        limits=limits(tables),
+        warnings=records.warnings(tables),
+        holes=records.holes(tables),
+        studies=studies,
+        books=records.books(tables),
+        swaps=records.swaps(tables),
+        contact_sheet=None if contact_sheet is None else Markup(contact_sheet),
+        run_times=records.run_times(benchmarks),
+        versions=records.versions(),
+        fingerprints=records.fingerprints(tables),
+        settings=records.settings_of(tables),
+        style=_source(environment, "style.css"),
+        script=_source(environment, "page.js"),
+        viewer=Markup(_viewer()),
+    ) + "\n"  # fmt: skip
+
+
+def _picture(pictures: Mapping[str, Picture], figure: catalogue.Figure) -> Picture:
+    return pictures.get(figure.name, Picture(figure, None, None))
+
+
+def _comparisons(study: str, tables: Tables) -> list[comparison.Table]:
+    return comparison.simulation(tables) if study == "simulation" else comparison.image_text(tables)
+
+
+def _rules(judged: Sequence[verdicts.Verdict]) -> list[tuple[str, str]]:
+    used = {verdict.claim.rule for verdict in judged}
+    return [(name, text) for name, text in verdicts.RULES.items() if name in used]

@@ -1,0 +1,209 @@
+"""What the page says of data and run: counts, swaps, run times, versions, fingerprints, holes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+
+import pandas as pd
+
+from mispair import __version__
+from mispair.reporting.comparison import Table
+from mispair.reporting.tables import Tables
+from mispair.reporting.tables import records as rows_of
+from mispair.reporting.words import count, duration, number
+
+PACKAGES = {
+    "torch": "torch", "open_clip": "open_clip_torch", "Snakemake": "snakemake", "NumPy": "numpy",
+    "pandas": "pandas", "scikit-learn": "scikit-learn", "SciPy": "scipy", "Altair": "altair",
+    "vl-convert": "vl-convert-python",
+}  # fmt: skip
+
+
+def books(tables: Tables) -> Table | None:
+    """Return how many pairs were read, kept and rejected, and why."""
+    pairs = tables.pairs
+    totals = pairs[pairs["metric"].isin(["read", "kept", "rejected"])].set_index("metric")["value"]
+    if totals.empty:
+        return None
+    rows = [(name, f"{_total(totals, name):,}") for name in ("read", "kept", "rejected")]
+    reasons = pairs[pairs["metric"] == "rejected_reason"].sort_values("reason")
+    rows += [(f"rejected: {row['reason']}", f"{int(row['value']):,}") for row in rows_of(reasons)]
+    whole = _total(totals, "read") == _total(totals, "kept") + _total(totals, "rejected")
+    remark = (
+        "Read = kept + rejected."
+        if whole
+        else "These counts do not add up: read differs from kept + rejected."
+    )
+    return Table("Image-text pairs of the corpus", ("pairs", "number"), tuple(rows), remark)
+
+
+def _total(totals: pd.Series, name: str) -> int:
+    return int(totals[name]) if name in totals.index else 0
+
+
+def swaps(tables: Tables) -> Table | None:
+    """Return nominal and realised shares of every shuffle."""
+    pairs = tables.pairs[tables.pairs["metric"].isin(["swapped_share", "text_changed_share"])]
+    if pairs.empty:
+        return None
+    wide = pairs.pivot_table(index=["scheme", "rate", "n"], columns="metric", values="value")
+    rows = [
+        (row["scheme"], f"{row['rate']:g}", f"{row['n']:,.0f}",
+         number(row.get("swapped_share"), 4), number(row.get("text_changed_share"), 4))
+        for row in rows_of(wide.reset_index())
+    ]  # fmt: skip
+    return Table(
+        "What shuffling changed",
+        ("scheme", "nominal C_m", "pairs", "share with another pair's caption",
+         "share with another text"),
+        tuple(rows),
+    )  # fmt: skip
+
+
+def run_times(benchmarks: Mapping[str, str]) -> Table | None:
+    """Sum Snakemake's benchmark files by step.
+
+    Parameters
+    ----------
+    benchmarks : mapping of str to str
+        Path relative to the folder of benchmarks, and the file's text. The first part of the path
+        names the step.
+    """
+    rows = []
+    for name, text in benchmarks.items():
+        step = name.replace("\\", "/").split("/")[0].removesuffix(".tsv")
+        for line in csv.DictReader(io.StringIO(text), delimiter="\t"):
+            rows.append(
+                {"step": step, "s": _float(line.get("s")), "rss": _float(line.get("max_rss"))}
+            )
+    table = pd.DataFrame(rows, columns=["step", "s", "rss"]).dropna(subset=["s"])
+    if table.empty:
+        return None
+    grouped = table.groupby("step").agg(
+        jobs=("s", "size"), total=("s", "sum"), longest=("s", "max"), rss=("rss", "max")
+    )
+    whole = grouped["total"].sum()
+    ordered = grouped.reset_index().sort_values(
+        ["total", "step"], ascending=[False, True], kind="stable"
+    )
+    cells = [
+        (
+            row["step"], str(row["jobs"]), duration(row["total"]),
+            f"{100 * row['total'] / max(whole, 1e-9):.1f} %", duration(row["longest"]),
+            f"{row['rss']:,.0f} MB" if math.isfinite(row["rss"]) else "–",
+        )
+        for row in rows_of(ordered)
+    ]  # fmt: skip
+    cells.append(("all steps", str(len(table)), duration(whole), "100 %",
+                  duration(table["s"].max()), ""))  # fmt: skip
+    return Table(
+        "Run time of the steps",
+        ("step", "jobs", "sum", "share", "longest job", "most memory"),
+        tuple(cells),
+        "Sums over jobs, each as it last ran; jobs that run side by side count in full.",
+    )
+
+
+def _float(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+def versions() -> Table:
+    """Return the versions of what the page was made with."""
+    rows = [("mispair", __version__), ("Python", platform.python_version())]
+    for name, package in PACKAGES.items():
+        try:
+            rows.append((name, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            rows.append((name, "not installed"))
+    return Table("Versions", ("software", "version"), tuple(rows))
+
+
+def fingerprints(tables: Tables) -> Table | None:
+    """Return the fingerprints of data, towers and class lists, each with where it was found."""
+    table = tables.provenance
+    table = table[table["text"].fillna("") != ""]
+    last = table["key"].str.rsplit(".", n=1).str[-1]
+    own = table[last.str.contains("fingerprint") | last.isin(["towers", "model_fingerprint"])]
+    if own.empty:
+        return None
+    named = own.assign(what=own["key"].str.removeprefix("projection."))
+    rows = [
+        (str(what), str(text), ", ".join(sorted(group["artefact"].dropna().unique())))
+        for (what, text), group in named.groupby(["what", "text"])
+    ]
+    return Table("Fingerprints", ("of", "fingerprint", "found in"), tuple(rows))
+
+
+def settings_of(tables: Tables) -> Table | None:
+    """Return the settings that the simulation recorded."""
+    table = tables.provenance
+    own = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
+    rows = [
+        (
+            str(key).removeprefix("settings."),
+            ", ".join(sorted(group["text"].fillna("none").unique())),
+        )
+        for key, group in own.groupby("key")
+    ]
+    return Table("Settings of the simulation", ("setting", "value"), tuple(rows)) if rows else None
+
+
+def warnings(tables: Tables) -> list[str]:
+    """Return what makes results hard to compare: arms of different data or towers."""
+    found = []
+    own = tables.provenance[tables.provenance["artefact"] != "simulation"]
+    for ending, noun in (("pairs_fingerprint", "set of pairs"), ("towers", "pair of towers")):
+        last = own["key"].str.rsplit(".", n=1).str[-1]
+        seen = own.loc[last == ending, "text"].dropna().nunique()
+        if seen > 1:
+            found.append(
+                f"The results come from {count(seen, f'different {noun}', f'different {noun}s')}: "
+                "curves mix what cannot be compared. Run again without old results."
+            )
+    sets = own[
+        own["key"].str.endswith(".fingerprint") & own["key"].str.startswith("evaluation_sets.")
+    ]
+    for key, group in sets.groupby("key"):
+        if group["text"].nunique() > 1:
+            name = str(key).split(".", 1)[1].removesuffix(".fingerprint")
+            found.append(f"The evaluation set {name} was not the same for all arms.")
+    return found
+
+
+def holes(tables: Tables) -> list[str]:
+    """Return which arms, measures and runs are missing where others are there."""
+    found = []
+    arms = {
+        name: set(getattr(tables, name)[["start", "rate"]].drop_duplicates().itertuples(index=False,
+                                                                                       name=None))
+        for name in ("purity", "zeroshot")
+    }  # fmt: skip
+    rates = sorted(tables.pairs["rate"].dropna().unique())
+    for name, have in arms.items():
+        starts = sorted({start for start, rate in have if not math.isnan(rate)})
+        for start in starts:
+            missing = [f"{rate:g}" for rate in rates if (start, rate) not in have]
+            if missing:
+                found.append(f"{name}: no {start} arm at C_m {', '.join(missing)}.")
+    for name in ("purity", "zeroshot", "pruning"):
+        table = getattr(tables, name)
+        own = table[table["value"].isna()]
+        where = ["metric", "evaluation_set"] if "evaluation_set" in own else ["metric", "tower"]
+        for (metric, place), group in own.groupby(where):
+            found.append(f"{metric} on {place}: {count(len(group), 'value')} not defined.")
+    table = tables.simulation
+    for row in rows_of(table[table["metric"] == "diverged_at_step"]):
+        found.append(
+            f"Simulation: training on {row['trained_on']} captions diverged at C_s "
+            f"{row['spurious_probability']:g}, trial {row['trial']:g} (step {row['value']:g})."
+        )
+    return found

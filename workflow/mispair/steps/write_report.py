@@ -1,0 +1,56 @@
+"""Write the report: one page that works offline."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    title: str = Field(
+        "What mismatched captions do to CLIP", min_length=1, description="Heading of the page."
+    )
+    confidence: float = Field(
+        0.95, gt=0.5, lt=1, description="Confidence level of intervals and tests, a probability."
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    tables: list[Path],
+    figures: list[Path],
+    contact_sheet: list[Path],
+    benchmarks: Path,
+    page: Path,
+) -> None:
+    """Write the page from tables, figures, at most one contact sheet and Snakemake's benchmarks."""
+    from mispair import files
+    from mispair.reporting import catalogue
+    from mispair.reporting.page import Picture, render
+    from mispair.reporting.tables import read
+
+    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    given = {path.name: path for path in figures}
+    pictures = {}
+    for figure in catalogue.figures():
+        svg, spec = given.get(f"{figure.name}.svg"), given.get(f"{figure.name}.vl.json")
+        if svg is not None and spec is not None:
+            drawn = svg.read_text(encoding="utf-8")
+            pictures[figure.name] = Picture(figure, drawn, files.read_json(spec))
+    times = {
+        path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(benchmarks.rglob("*.tsv"))
+    }
+    sheet = contact_sheet[0].read_text(encoding="utf-8") if contact_sheet else None
+    html = render(
+        measured, pictures, sheet, times, title=settings.title, confidence=settings.confidence
+    )
+    files.write_text(page, html)
+    log.info("%s: %.2f MB, %d figures", page, len(html.encode()) / 1e6, len(pictures))
