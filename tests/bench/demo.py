@@ -25,9 +25,19 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
     busy = sum(seconds.values())
     start_up = _interpreter()
     total = sum(jobs.values())
-    yield ("demo, wall time", f"{wall:.0f} s", f"{total} jobs on {cores} cores", f"{wall / 60:.1f} min")
+    yield (
+        "demo, wall time",
+        f"{wall:.0f} s",
+        f"{total} jobs on {cores} cores",
+        f"{wall / 60:.1f} min",
+    )
     for step, spent in seconds.most_common():
-        yield (f"demo, {step}", f"{spent:.1f} s", f"{jobs[step]} jobs", f"{spent / busy:.1%} of job time")
+        yield (
+            f"demo, {step}",
+            f"{spent:.1f} s",
+            f"{jobs[step]} jobs",
+            f"{spent / busy:.1%} of job time",
+        )
     overhead = again + total * start_up
     yield (
         "Snakemake's overhead",
@@ -35,17 +45,33 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
         f"{wall * cores:.0f} core seconds",
         f"{overhead / (wall * cores):.1%}",
     )
-    yield ("cores not busy with a job", f"{wall * cores - busy:.0f} s", f"{wall * cores:.0f} core seconds",
-           f"{1 - busy / (wall * cores):.1%}")  # fmt: skip
+    yield (
+        "cores not busy with a job",
+        f"{wall * cores - busy:.0f} s",
+        f"{wall * cores:.0f} core seconds",
+        f"{1 - busy / (wall * cores):.1%}",
+    )
 
 
 def _snakemake(folder: str, cores: int) -> float:
     started = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile"),
-         "--directory", folder, "--cores", str(cores), "--quiet", "all"],
-        check=True, cwd=REPOSITORY,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(REPOSITORY / "Snakefile"),
+            "--directory",
+            folder,
+            "--cores",
+            str(cores),
+            "--quiet",
+            "all",
+        ],
+        check=True,
+        cwd=REPOSITORY,
+    )
     return time.perf_counter() - started
 
 
@@ -64,6 +90,10 @@ def _steps(folder: Path) -> tuple[Counter[str], Counter[str]]:
 def _interpreter(repetitions: int = 5) -> float:
     started = time.perf_counter()
     for _ in range(repetitions):
-        subprocess.run([sys.executable, "-m", "mispair", "--version"], check=True,
-                       stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")})  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", "mispair", "--version"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
+        )
     return (time.perf_counter() - started) / repetitions

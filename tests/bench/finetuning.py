@@ -44,9 +44,10 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
     encoding = time.perf_counter() - started
 
     model = projection.Projections(
-        towers.image_projection.detach().numpy()[None], towers.text_projection.detach().numpy()[None],
+        towers.image_projection.detach().numpy()[None],
+        towers.text_projection.detach().numpy()[None],
         np.array([float(towers.logit_scale)], np.float32),
-    )  # fmt: skip
+    )
     streams = [seeds.integer("bench", number) for number in range(tuning.seeds)]
     training = projection.Training()
     training_seconds, steps, orders, losses = 0.0, 0, {}, {}
@@ -62,8 +63,9 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
     cached = encoding + training_seconds
 
     rate = defaults.corrupt_captions.rates[-1]
-    online, online_losses = _online(towers, model, training, encoded, captions, orders[rate], streams[0],
-                                    losses[rate].shape[1])  # fmt: skip
+    online, online_losses = _online(
+        towers, model, training, encoded, captions, orders[rate], streams[0], losses[rate].shape[1]
+    )
     difference = float(np.max(np.abs(online_losses / losses[rate][0, :STEPS] - 1)))
     if difference > AGREEMENT:
         raise SystemExit(f"the twins do not train alike: losses differ by {difference:.1e}")
@@ -71,14 +73,18 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
     yield (
         "fine-tuning, whole C_m sweep on cached features, features included",
         f"{cached:.1f} s ({encoding:.1f} s to encode, {training_seconds:.1f} s for {steps} steps)",
-        f"{whole:.0f} s through the towers ({online / STEPS * 1e3:.0f} ms a step, {STEPS} steps measured; "
-        f"losses agree to {difference:.0e})",
+        f"{whole:.0f} s through the towers ({online / STEPS * 1e3:.0f} ms a step, "
+        f"{STEPS} steps measured; losses agree to {difference:.0e})",
         f"{whole / cached:.0f}x",
     )
     work = _flops(training, model) * steps / training_seconds / 1e9
     peak = _sgemm_peak()
-    yield ("fine-tuning, share of this core's sgemm peak", f"{work:.0f} GFLOP/s", f"{peak:.0f} GFLOP/s",
-           f"{work / peak:.0%}")  # fmt: skip
+    yield (
+        "fine-tuning, share of this core's sgemm peak",
+        f"{work:.0f} GFLOP/s",
+        f"{peak:.0f} GFLOP/s",
+        f"{work / peak:.0%}",
+    )
 
 
 def _pairs(number: int) -> tuple[list[bytes], list[str]]:
@@ -88,7 +94,11 @@ def _pairs(number: int) -> tuple[list[bytes], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         settings = make_scenes.Settings(shards=-(-number // 1000), pairs_per_shard=1000)
         make_scenes.run(settings, corpus=Path(folder) / "shards")
-        samples = [sample for shard in sorted(Path(folder).rglob("*.tar")) for sample in read_samples(shard)]
+        samples = [
+            sample
+            for shard in sorted(Path(folder).rglob("*.tar"))
+            for sample in read_samples(shard)
+        ]
     return [s.image for s in samples[:number]], [s.caption.decode() for s in samples[:number]]
 
 
@@ -98,7 +108,9 @@ def _decode(data: bytes):
     return decode_image(data)
 
 
-def _online(towers, model, training, encoded, captions, order, stream, steps) -> tuple[float, np.ndarray]:
+def _online(
+    towers, model, training, encoded, captions, order, stream, steps
+) -> tuple[float, np.ndarray]:
     """Train one seed for some steps through the towers; return seconds and losses."""
     from mispair.towers.projection import BETAS, batch_order, learning_rates
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+
 from mispair import config
 from mispair.cli import step_module, step_names
 from mispair.files import UserError
@@ -36,13 +38,15 @@ def test_every_config_is_valid_by_model_and_by_schema(path: Path) -> None:
 
 def test_the_embedded_config_says_the_defaults() -> None:
     """What a newcomer reads in config.yaml is what a missing key would mean."""
-    embedded = config.validate(yaml.safe_load((REPOSITORY / "config.yaml").read_text()), "config.yaml")
+    embedded = config.validate(
+        yaml.safe_load((REPOSITORY / "config.yaml").read_text()), "config.yaml"
+    )
     assert embedded == config.Config()
 
 
 def test_every_key_of_the_embedded_config_is_explained() -> None:
     lines = (REPOSITORY / "config.yaml").read_text().splitlines()
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         if line.strip() and not line.lstrip().startswith(("#", "- ")) and not line.endswith(":"):
             assert "#" in line or above.startswith("#") or "seed:" in line, line
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from mispair.dag import Dag
 from mispair.files import UserError
 
@@ -19,7 +20,9 @@ def test_arms_of_the_embedded_configuration() -> None:
 
 
 def test_trials_are_chunked_without_a_gap() -> None:
-    dag = Dag({"simulate": {"trials": 5, "trials_per_job": 2, "spurious_probabilities": [0.3]}}, "x")
+    dag = Dag(
+        {"simulate": {"trials": 5, "trials_per_job": 2, "spurious_probabilities": [0.3]}}, "x"
+    )
     names = [Path(path).stem for path in dag.simulations()]
     assert names == ["trials~0-1", "trials~2-3", "trials~4-4"]
     assert dag.trials_of(SimpleNamespace(first="2", last="3")) == [2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from mispair.devices import choose_device
 from mispair.files import UserError
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from mispair import files, metrics
 
 
@@ -77,7 +78,10 @@ def test_metrics_have_no_nan(tmp_path: Path) -> None:
             {"metric": "silhouette", "value": float("nan")}]  # fmt: skip
     metrics.write_metrics(tmp_path / "m", rows, {"data": "x"})
     read, provenance = metrics.read_metrics(tmp_path / "m")
-    assert read == [{"metric": "acc1", "value": 0.5, "n": 3}, {"metric": "silhouette", "value": None}]
+    assert read == [
+        {"metric": "acc1", "value": 0.5, "n": 3},
+        {"metric": "silhouette", "value": None},
+    ]
     assert provenance == {"data": "x"}
 
 

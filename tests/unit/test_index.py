@@ -7,9 +7,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
+
 from mispair.pairs import index as verdicts
 from mispair.pairs.index import index_shard
-from PIL import Image
 
 
 def jpeg(size: tuple[int, int] = (40, 30)) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from mispair import provenance
 
 
@@ -17,7 +18,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for folder in (root, root / "steps"):
         (folder / "__init__.py").write_text('"""x."""\n')
     (root / "deep.py").write_text("VALUE = 1\n")
-    (root / "shallow.py").write_text("def f():\n    from mispair import deep\n    return deep.VALUE\n")
+    (root / "shallow.py").write_text(
+        "def f():\n    from mispair import deep\n    return deep.VALUE\n"
+    )
     (root / "steps" / "one.py").write_text("from mispair.shallow import f\n")
     (root / "steps" / "two.py").write_text("import json\n")
     monkeypatch.setattr(provenance, "PACKAGE", root)

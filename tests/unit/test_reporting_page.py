@@ -196,13 +196,14 @@ NOTHING: dict[str, list[Path]] = {
 }
 
 
-def report(run: dict[str, list[Path]], folder: Path, **settings: Any) -> str:
-    """Run the report's four steps; return the page."""
+def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settings: Any) -> str:
+    """Run the report's four steps, or all but the drawing of figures; return the page."""
     gathered = {name: paths for name, paths in run.items() if name != "shards"}
     tables, figures = folder / "tables", folder / "figures"
     gather_metrics.run(gather_metrics.Settings(), **gathered, tables=tables)
     paths = [tables / name for name in catalogue.TABLES]
-    draw_figures.run(draw_figures.Settings(), tables=paths, figures=figures)
+    if draw:
+        draw_figures.run(draw_figures.Settings(), tables=paths, figures=figures)
     sheet = figures / "contact_sheet.html"
     if run["index"]:
         draw_contact_sheet.run(
@@ -409,14 +410,14 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
     kept = {"simulation"} if study == "simulation" else set(run) - {"simulation"}
-    html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path)
+    html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
     assert html.count("This study was not run") == 1
 
 
 def test_a_missing_arm_is_named(tmp_path):
     run = make_run(tmp_path)
     del run["purity"][2]
-    html = report(run, tmp_path, title=EVIL)
+    html = report(run, tmp_path, draw=False, title=EVIL)
     assert "purity: no pretrained arm at" in html
     assert EVIL not in html
 

@@ -124,8 +124,8 @@ def test_missing_and_spurious_features_come_at_the_set_probability() -> None:
         sources = [f for f in shown if f in partners and partners[f] not in shown]
         linked += len(sources)
         spurious += sum(partners[feature] in said for feature in sources)
-    assert abs(missing / present - 0.3) < 0.01
-    assert abs(spurious / linked - 0.3) < 0.01
+    assert abs(missing / present - 0.3) < 0.015
+    assert abs(spurious / linked - 0.3) < 0.015
 
 
 def test_partners_are_of_one_kind_fixed_by_the_seed_and_never_the_feature_itself() -> None:
@@ -141,7 +141,8 @@ def test_features_are_balanced_within_each_kind() -> None:
     counts = collections.Counter(f for scene in scenes(8000) for f in scene.features)
     for kind in ("shape", "colour", "digit", "size", "texture", "position", "background"):
         values = [counts[f"{kind}:{value}"] for value in scene_features.VOCABULARY[kind]]
-        assert max(values) < 1.25 * min(values), kind
+        # Counts of equally likely values: within five standard deviations of their mean.
+        assert np.ptp(values) < 5 * np.sqrt(np.mean(values)), kind
 
 
 def test_articles_fit_their_words() -> None:

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mispair.evaluation.sets import files_of, open_set
-from mispair.files import UserError
 from PIL import Image
 
+from mispair.evaluation.sets import files_of, open_set
+from mispair.files import UserError
 from tests.unit.test_index import write_tar
 
 

@@ -6,10 +6,11 @@ import shlex
 from typing import Literal
 
 import pytest
+from pydantic import Field, ValidationError
+
 from mispair import settings
 from mispair.cli import job_parameters, step_module, step_names, step_parser
 from mispair.settings import NONE, command_line, is_optional, is_sweep
-from pydantic import Field, ValidationError
 
 
 class Example(settings.Settings):

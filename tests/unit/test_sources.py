@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from mispair.files import UserError
 from mispair.pairs.sources import resolve_shards
 

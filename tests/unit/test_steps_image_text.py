@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from mispair import files
 from mispair.cli import main
-
 from tests.unit.test_index import whole, write_tar
 
 
 def index(folder: Path, name: str, keys: list[str]) -> Path:
     shard = write_tar(folder / f"{name}.tar", [member for key in keys for member in whole(key)])
-    arguments = ["--index", str(folder / f"{name}.parquet"), "--rejected", str(folder / f"{name}.r")]
+    arguments = [
+        "--index",
+        str(folder / f"{name}.parquet"),
+        "--rejected",
+        str(folder / f"{name}.r"),
+    ]
     assert main(["index-shards", "--shards", str(shard), *arguments]) == 0
     return folder / f"{name}.parquet"
 

@@ -70,7 +70,9 @@ def small_disk(empty: Checkout) -> Iterator[Path]:
     results = empty.folder / "results"
     results.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", results], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", results],
+        check=False,
+        capture_output=True,
     )
     if mounted.returncode:
         pytest.skip("only root may mount a small file system")

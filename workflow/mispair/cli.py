@@ -147,5 +147,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nmispair {verb}: {error}", file=sys.stderr)
         return 2
     return 0
-
-

@@ -33,8 +33,8 @@ class _General(BaseModel):
     )
     shards: str | list[str] = Field(
         GENERATED,
-        description="Where the image-text pairs come from: `generated` (make_scenes), or webdataset "
-        "tar shards as a path, a glob, a brace pattern, a folder, or a list of these.",
+        description="Where the image-text pairs come from: `generated` (make_scenes), or "
+        "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these.",
     )
     towers: str = Field(
         "shipped",
@@ -97,8 +97,10 @@ def validate(content: dict[str, Any], source: str) -> Any:
     UserError
         Naming each wrong key, its value, what is allowed and the nearest valid name.
     """
-    content = {key: {} if value is None and key in step_names() else value
-               for key, value in content.items()}
+    content = {
+        key: {} if value is None and key in step_names() else value
+        for key, value in content.items()
+    }
     try:
         return Config.model_validate(content)
     except ValidationError as error:
@@ -162,7 +164,7 @@ def reference_text() -> str:
     for name, field in Config.model_fields.items():
         if _is_section(field.annotation):
             lines += ["", f"## {name}", "", field.description or "", ""]
-            lines += _table(field.annotation)
+            lines += _table(field.annotation)  # type: ignore[arg-type]
     return "\n".join(lines) + "\n"
 
 
@@ -199,5 +201,3 @@ def _all_keys(model: type[BaseModel]) -> set[str]:
         if _is_section(field.annotation):
             keys |= set(field.annotation.model_fields)  # type: ignore[union-attr]
     return keys
-
-

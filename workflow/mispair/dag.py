@@ -156,6 +156,13 @@ class Dag:
         others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
         return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]
 
+    @property
+    def tower_definition(self) -> str:
+        """The model definition that pretrain_towers reads."""
+        named = self.config.pretrain_towers.definition
+        own = PACKAGE / "towers" / "definitions" / f"{named}.json"
+        return os.path.relpath(own) if own.is_file() else named
+
     # Results --------------------------------------------------------------------------------
 
     @property
@@ -178,20 +185,24 @@ class Dag:
 
     def features(self, kind: str) -> list[str]:
         """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
-        return [f"results/features/{self.corpus}/{self.towers}/{group}.{kind}"
-                for group in self.groups]
+        return [
+            f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in self.groups
+        ]
 
     def pairings(self) -> list[str]:
         """Return the pairing of every rate."""
         if not self.runs("image_text"):
             return []
-        return [f"results/pairs/{self.corpus}/pairing/cm~{rate:g}.parquet"
-                for rate in self.config.corrupt_captions.rates]
+        return [
+            f"results/pairs/{self.corpus}/pairing/cm~{rate:g}.parquet"
+            for rate in self.config.corrupt_captions.rates
+        ]
 
     def evaluation_features(self) -> list[str]:
         """Return the features of every evaluation set."""
-        return [f"results/evaluation/{self.towers}/{name}.safetensors"
-                for name in self.evaluation_sets]
+        return [
+            f"results/evaluation/{self.towers}/{name}.safetensors" for name in self.evaluation_sets
+        ]
 
     def measured(self, what: str) -> list[str]:
         """Return the metrics (``purity``, ``zeroshot``, ``pruning``) of every arm that has them."""
@@ -206,8 +217,9 @@ class Dag:
             return []
         settings = self.config.simulate
         starts = range(0, settings.trials, settings.trials_per_job)
-        chunks = [(first, min(first + settings.trials_per_job, settings.trials) - 1)
-                  for first in starts]
+        chunks = [
+            (first, min(first + settings.trials_per_job, settings.trials) - 1) for first in starts
+        ]
         return [
             f"results/simulation/cs~{probability:g}/trials~{first}-{last}.json"
             for probability in settings.spurious_probabilities
@@ -233,6 +245,13 @@ class Dag:
             for study in self.config.studies
             for figure in FIGURES[study]
         ]
+
+    @staticmethod
+    def report_files(*patterns: str) -> list[str]:
+        """Return data files of the report's package: code versions see Python modules only."""
+        folder = PACKAGE / "reporting"
+        found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        return [os.path.relpath(path) for path in found]
 
     def contact_sheets(self) -> list[str]:
         """Return the contact sheet of the corpus, when its study runs."""

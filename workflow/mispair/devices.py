@@ -17,7 +17,5 @@ def choose_device(wanted: str) -> str:
 
     available = torch.cuda.is_available()
     if wanted == "cuda" and not available:
-        raise UserError(
-            "device: cuda is not available on this machine. Set device to auto or cpu."
-        )
+        raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
     return "cuda" if available and wanted != "cpu" else "cpu"

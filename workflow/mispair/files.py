@@ -79,7 +79,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as JSON ({error}). Delete it and run again.") from error
+        raise UserError(
+            f"{path}: cannot be read as JSON ({error}). Delete it and run again."
+        ) from error
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
@@ -113,7 +115,9 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         arrow = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({error}).") from error
-    metadata = {key.decode(): value.decode() for key, value in (arrow.schema.metadata or {}).items()}
+    metadata = {
+        key.decode(): value.decode() for key, value in (arrow.schema.metadata or {}).items()
+    }
     return arrow.to_pandas(), metadata
 
 

@@ -90,5 +90,7 @@ def _imports(module: str) -> tuple[str, ...]:
         else:
             continue
         # The package itself holds the version number only: a release reruns nothing.
-        found.update(name for name in names if name.startswith(f"{PACKAGE.name}.") and _source(name))
+        found.update(
+            name for name in names if name.startswith(f"{PACKAGE.name}.") and _source(name)
+        )
     return tuple(sorted(found))

@@ -4,6 +4,7 @@
 rule pretrain_towers:
     input:
         shards=dag.generated_shards,
+        definition=dag.tower_definition,
     output:
         towers=TRAINED_TOWERS,
     log:

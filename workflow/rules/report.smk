@@ -36,6 +36,7 @@ rule gather_metrics:
 rule draw_figures:
     input:
         tables=dag.tables(),
+        published=dag.report_files("published/*.csv"),
     output:
         pictures=report(
             dag.figures("svg"),
@@ -65,6 +66,7 @@ rule draw_contact_sheet:
         shards=dag.first_shards,
         index=dag.index(),
         pairing=dag.pairings(),
+        template=dag.report_files("templates/contact_sheet.html.j2"),
     output:
         contact_sheet="reports/figures/contact_sheet.html",
     log:
@@ -89,6 +91,8 @@ rule write_report:
         tables=dag.tables(),
         figures=dag.figures(),
         contact_sheet=dag.contact_sheets(),
+        published=dag.report_files("published/*.csv"),
+        templates=dag.report_files("templates/*"),
     output:
         page=report(
             "reports/index.html",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mispair.files import UserError
-from mispair.pairs.shards import TruncatedShardError, read_samples
+from mispair.pairs.shards import Sample, TruncatedShardError, read_samples
 from mispair.provenance import fingerprint
 
 CLASSNAMES = "classnames.txt"
@@ -117,13 +117,13 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _image(shard: Path, sample) -> bytes:
+def _image(shard: Path, sample: Sample) -> bytes:
     if sample.image is None:
         raise UserError(f"{shard}: sample {sample.key} has no image.")
     return sample.image
 
 
-def _label(shard: Path, sample, classes: int) -> int:
+def _label(shard: Path, sample: Sample, classes: int) -> int:
     text = sample.members.get("cls", b"").decode("utf-8", errors="replace").strip()
     if not text.isdecimal() or int(text) >= classes:
         raise UserError(

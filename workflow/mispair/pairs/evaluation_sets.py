@@ -45,16 +45,6 @@ DIGIT_TEMPLATES = (
     "there is the digit {c}",
     "we can see the number {c}",
 )
-HANDWRITTEN_TEMPLATES = (
-    "the number {c} on a dark background",
-    "the digit {c} against a black backdrop",
-    "the large number {c} on a black background",
-    "a picture of the number {c} on a black background",
-    "a drawing of the digit {c} on a dark background",
-    "the number {c}",
-    "the digit {c}",
-    "a picture of the number {c}",
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
     "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
     "scenes-digit": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
-    "handwritten-digits": EvaluationSet(DIGITS, HANDWRITTEN_TEMPLATES),
+    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
 }
 
 

@@ -55,8 +55,12 @@ def index_shard(shard: Path) -> ShardIndex:
             verdicts.append({"key": sample.key, "shard": shard.name, **_verdict(sample)})
     except TruncatedShardError as error:
         verdicts.append(
-            {"key": error.key or "", "shard": shard.name, "reason": DAMAGED_SHARD,
-             "detail": str(error)}
+            {
+                "key": error.key or "",
+                "shard": shard.name,
+                "reason": DAMAGED_SHARD,
+                "detail": str(error),
+            }
         )
     return _split(verdicts)
 
@@ -68,7 +72,9 @@ def _split(verdicts: Iterable[dict[str, Any]]) -> ShardIndex:
     for verdict in verdicts:
         if places[verdict["key"]] > 1 and verdict.get("reason") != DAMAGED_SHARD:
             verdict = {
-                "key": verdict["key"], "shard": verdict["shard"], "reason": SCATTERED,
+                "key": verdict["key"],
+                "shard": verdict["shard"],
+                "reason": SCATTERED,
                 "detail": f"its members stand in {places[verdict['key']]} places",
             }
         (index.rejected if "reason" in verdict else index.kept).append(verdict)

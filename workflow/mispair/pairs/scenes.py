@@ -29,7 +29,7 @@ from mispair.pairs.scene_features import (
 )
 from mispair.pairs.scene_images import render
 
-SHAPES_ONLY = 0.5
+SHAPES_ONLY = 0.45
 SHAPE_WITH_DIGIT = 0.15
 """Shares of the three forms of scene; the rest is a digit alone."""
 
@@ -110,11 +110,11 @@ def digit_alone(draws: Draws, digit: str, colour: str | None) -> Scene:
     """Return a scene with a digit only, coloured, or (None) in black or white as is legible."""
     thing = {
         "size": _some(draws, "size", 0.15),
-        "print": _some(draws, "print", 0.12),
+        "print": _some(draws, "print", 0.3),
         "colour": (colour,) if colour else (),
         "digit": (digit,),
     }
-    return Scene([thing], {"position": _some(draws, "position", 0.12), **_whole(draws)})
+    return Scene([thing], {"position": _some(draws, "position", 0.1), **_whole(draws)})
 
 
 def training_scene(draws: Draws) -> Scene:
@@ -129,7 +129,7 @@ def training_scene(draws: Draws) -> Scene:
     if form < SHAPES_ONLY + SHAPE_WITH_DIGIT:
         return shape_with_digit(draws)
     digit = draws.choose(DIGITS)
-    coloured = draws.chance(0.3)
+    coloured = draws.chance(0.25)
     colour = _seen_colour(draws, HELD_OUT_DIGIT_COLOURS[digit])
     return digit_alone(draws, digit, colour if coloured else None)
 

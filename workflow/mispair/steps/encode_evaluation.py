@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from mispair import settings
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class Settings(settings.Settings):
@@ -38,7 +42,7 @@ def run(
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
     labels: list[int] = []
 
-    def images():
+    def images() -> Iterator[Image.Image]:
         for encoded, label in opened.samples():
             labels.append(label)
             yield decode_image(encoded)
@@ -47,7 +51,7 @@ def run(
         image_features = encode_images(frozen, images(), settings.batch_size)
     except UndecodableImageError as error:
         raise files.UserError(
-            f"{evaluation_set[0].parent}: image number {len(labels) - 1} cannot be decoded ({error})."
+            f"{evaluation_set[0].parent}: image {len(labels) - 1} cannot be decoded ({error})."
         ) from error
     if not labels:
         raise files.UserError(f"{evaluation_set[0].parent}: holds no test image.")
@@ -56,8 +60,11 @@ def run(
         len(opened.classnames), len(opened.templates), -1
     )
     logging.getLogger(__name__).info(
-        "%s: %d images, %d classes, %d templates", opened.name, len(labels),
-        len(opened.classnames), len(opened.templates),
+        "%s: %d images, %d classes, %d templates",
+        opened.name,
+        len(labels),
+        len(opened.classnames),
+        len(opened.templates),
     )
     files.write_tensors(
         evaluation_features,

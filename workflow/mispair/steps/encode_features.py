@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from mispair import settings
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class Settings(settings.Settings):
@@ -45,7 +49,7 @@ def run(
     started = time.perf_counter()
     keys: list[str] = []
 
-    def images():
+    def images() -> Iterator[Image.Image]:
         pairs = list(zip(kept["shard"], kept["key"], strict=True))
         for key, image in kept_images(shards, pairs):
             keys.append(key)
@@ -62,7 +66,11 @@ def run(
     seconds = time.perf_counter() - started
     logging.getLogger(__name__).info(
         "encoded %d images and %d distinct captions in %.1f s (%.0f pairs/s) on %s",
-        len(keys), len(captions), seconds, len(keys) / seconds, frozen.image_projection.device,
+        len(keys),
+        len(captions),
+        seconds,
+        len(keys) / seconds,
+        frozen.image_projection.device,
     )
     named = [("image", keys), ("text", captions["caption_id"].tolist())]
     table = pd.concat(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from pydantic import Field
-
 from mispair import settings
 
 # With types, so that an empty table has the same columns as a full one.
-KEPT_COLUMNS = {"key": "str", "shard": "str", "caption": "str", "caption_id": "str",
-                "width": "int64", "height": "int64"}
+KEPT_COLUMNS = {
+    "key": "str",
+    "shard": "str",
+    "caption": "str",
+    "caption_id": "str",
+    "width": "int64",
+    "height": "int64",
+}
 REJECTED_COLUMNS = {"key": "str", "shard": "str", "reason": "str", "detail": "str"}
 
 
@@ -36,12 +40,20 @@ def run(settings: Settings, *, shards: list[Path], index: Path, rejected: Path) 
         if not shard.is_file():
             raise files.UserError(f"{shard}: there is no such shard.")
         result = index_shard(shard)
-        log.info("%s: read %d, kept %d, rejected %d", shard.name, result.read, len(result.kept),
-                 len(result.rejected))
+        log.info(
+            "%s: read %d, kept %d, rejected %d",
+            shard.name,
+            result.read,
+            len(result.kept),
+            len(result.rejected),
+        )
         kept += result.kept
         refused += result.rejected
-    counts = {"read": str(len(kept) + len(refused)), "kept": str(len(kept)),
-              "rejected": str(len(refused))}
+    counts = {
+        "read": str(len(kept) + len(refused)),
+        "kept": str(len(kept)),
+        "rejected": str(len(refused)),
+    }
     for path, rows, columns in ((rejected, refused, REJECTED_COLUMNS), (index, kept, KEPT_COLUMNS)):
         table = pd.DataFrame(rows, columns=list(columns)).astype(columns)
         files.write_parquet(path, table, counts)

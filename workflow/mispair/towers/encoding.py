@@ -29,7 +29,12 @@ def encode_images(towers: Towers, images: Iterable[Image.Image], batch_size: int
     with torch.inference_mode():
         for batch in _batches(images, batch_size):
             pixels = torch.stack([towers.preprocess(image) for image in batch])
-            blocks.append(towers.image_features(pixels.to(towers.image_projection.device)).float().cpu().numpy())
+            blocks.append(
+                towers.image_features(pixels.to(towers.image_projection.device))
+                .float()
+                .cpu()
+                .numpy()
+            )
             _require_finite(blocks, "image")
     return np.concatenate(blocks)
 

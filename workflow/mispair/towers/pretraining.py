@@ -180,10 +180,17 @@ def trained_weights(logs: Path) -> dict[str, Any]:
 
 
 def write_weights(path: Path, weights: dict[str, Any]) -> None:
-    """Write weights as safetensors that plain open_clip reads."""
+    """Write weights as safetensors that plain open_clip reads.
+
+    In half precision, which halves the file; open_clip copies them into a model of single precision.
+    """
     from safetensors.torch import save_file
 
-    save_file({name: value.contiguous() for name, value in sorted(weights.items())}, path)
+    halved = {
+        name: (value.half() if value.is_floating_point() else value).contiguous()
+        for name, value in sorted(weights.items())
+    }
+    save_file(halved, path)
 
 
 @contextmanager
