@@ -182,7 +182,7 @@ def trained_weights(logs: Path) -> dict[str, Any]:
 def write_weights(path: Path, weights: dict[str, Any]) -> None:
     """Write weights as safetensors that plain open_clip reads.
 
-    In half precision, which halves the file; open_clip copies them into a model of single precision.
+    In half precision, which halves the file; open_clip copies them into single precision.
     """
     from safetensors.torch import save_file
 
