@@ -8,7 +8,7 @@ SET_UP := .venv/set-up
 SNAKEFILES := Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format bench schema lock clean
+.PHONY: help venv demo test lint format bench schema pictures lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,13 @@ schema: venv ## Write the schema and the reference page of config.yaml from the 
 	mv workflow/schemas/.schema.part workflow/schemas/config.schema.json
 	$(BIN)/mispair reference > workflow/schemas/.reference.part
 	mv workflow/schemas/.reference.part workflow/schemas/config.md
+
+pictures: venv ## Redraw README's pictures from the figures of the last run
+	@mkdir -p workflow/report/readme
+	$(BIN)/python -c 'import sys; from pathlib import Path; import vl_convert; \
+	  [Path("workflow/report/readme", f"{new}.png").write_bytes(vl_convert.svg_to_png( \
+	  Path("reports/figures", f"{name}.svg").read_text(), scale=1.5)) \
+	  for name, new in (("purity_by_shuffling", "purity"), ("simulation_figure1", "simulation"))]'
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

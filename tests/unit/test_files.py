@@ -63,6 +63,15 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_a_result_can_be_read_by_whom_the_umask_admits(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        files.write_tensors(tmp_path / "t", {"t": np.ones(3)})
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "t").stat().st_mode & 0o777 == 0o644
+
+
 @pytest.mark.parametrize("reader", [files.read_json, files.read_parquet, files.read_tensors])
 @pytest.mark.parametrize("content", [None, b"", b"\x80\x04garbage that is long enough to be read"])
 def test_a_broken_file_is_named(tmp_path: Path, reader, content: bytes | None) -> None:

@@ -57,7 +57,7 @@ def test_sets_of_scenes_have_the_layout_of_clip_benchmark(name: str, tmp_path: P
     assert {picture.size for picture in pictures} == {(32, 32)}
 
 
-def test_only_the_set_of_seen_shapes_is_in_domain() -> None:
+def test_seen_sets_are_in_domain_and_all_others_are_not() -> None:
     for i in range(400):
         draws = Draws(seeds.generator("domain", i))
 
@@ -70,11 +70,15 @@ def test_only_the_set_of_seen_shapes_is_in_domain() -> None:
         held_out = HELD_OUT_SHAPE_COLOURS[SHAPES[shape]]
         assert only("scenes-shape", shape, "colour") not in held_out
         assert only("scenes-shape-heldout", shape, "colour") in held_out
-        assert only("scenes-digit", digit, "colour") in HELD_OUT_DIGIT_COLOURS[DIGITS[digit]]
+        held_out_digit = HELD_OUT_DIGIT_COLOURS[DIGITS[digit]]
+        (seen,) = evaluation_scene("scenes-digit", digit, draws).objects
+        assert seen["digit"] == (DIGITS[digit],)
+        assert not set(seen["colour"]) & set(held_out_digit)
+        assert only("scenes-digit-heldout", digit, "colour") in held_out_digit
         shown = only("scenes-colour", colour, "shape")
         assert COLOURS[colour] in HELD_OUT_SHAPE_COLOURS[shown]
         assert only("scenes-shape", shape, "shape") == SHAPES[shape]
-        assert only("scenes-digit", digit, "digit") == DIGITS[digit]
+        assert only("scenes-digit-heldout", digit, "digit") == DIGITS[digit]
         assert only("scenes-colour", colour, "colour") == COLOURS[colour]
 
 

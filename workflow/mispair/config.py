@@ -47,6 +47,7 @@ class _General(BaseModel):
             "scenes-shape-heldout",
             "scenes-colour",
             "scenes-digit",
+            "scenes-digit-heldout",
             "handwritten-digits",
         ],
         min_length=1,

@@ -38,6 +38,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
+        # safetensors makes files that only their owner can read; a lab shares its results.
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except Exception as error:
         number = getattr(error, "errno", None)
@@ -55,6 +57,12 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

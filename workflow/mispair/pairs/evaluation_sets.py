@@ -1,8 +1,9 @@
 """The evaluation sets of the generated corpus, and their form: CLIP_benchmark's webdataset layout.
 
-The classes of ``scenes-shape`` are seen in colours that training shows with them. All other sets
-of scenes are out of domain: their shape-colour or digit-colour combinations are in no training
-picture. ``handwritten-digits`` are scans of real handwriting.
+``scenes-shape`` and ``scenes-digit`` show new pictures of what training shows: combinations of
+attributes that it has seen. All other sets of scenes are out of domain: their shape-colour or
+digit-colour combinations are in no training picture. ``handwritten-digits`` are scans of real
+handwriting.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mispair.pairs.scene_features import (
     SHAPES,
 )
 from mispair.pairs.scene_images import render
-from mispair.pairs.scenes import Scene, digit_alone, single_object
+from mispair.pairs.scenes import Scene, digit_alone, seen_digit_alone, single_object
 from mispair.pairs.shard_writer import add_member
 
 SHAPE_TEMPLATES = tuple(
@@ -45,6 +46,16 @@ DIGIT_TEMPLATES = (
     "there is the digit {c}",
     "we can see the number {c}",
 )
+COLOURED_DIGIT_TEMPLATES = tuple(
+    f"the {colour} {word} {{c}}" for word in ("number", "digit") for colour in COLOURS
+)
+HANDWRITTEN_TEMPLATES = tuple(
+    f"{opening}the {word} {{c}} {place} a {shade} {ground}"
+    for opening in ("", "a picture of ")
+    for word in ("number", "digit")
+    for shade in ("dark", "black")
+    for place, ground in (("on", "background"), ("against", "backdrop"))
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,8 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
     "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
     "scenes-digit": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
-    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
+    "scenes-digit-heldout": EvaluationSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
+    "handwritten-digits": EvaluationSet(DIGITS, HANDWRITTEN_TEMPLATES),
 }
 
 
@@ -77,6 +89,8 @@ def evaluation_scene(name: str, label: int, draws: Draws) -> Scene:
         shapes = [shape for shape in SHAPES if colour in HELD_OUT_SHAPE_COLOURS[shape]]
         return single_object(draws, draws.choose(shapes), colour)
     if name == "scenes-digit":
+        return seen_digit_alone(draws, DIGITS[label])
+    if name == "scenes-digit-heldout":
         digit = DIGITS[label]
         return digit_alone(draws, digit, draws.choose(HELD_OUT_DIGIT_COLOURS[digit]))
     shape = SHAPES[label]

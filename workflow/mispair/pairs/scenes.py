@@ -33,6 +33,9 @@ SHAPES_ONLY = 0.45
 SHAPE_WITH_DIGIT = 0.15
 """Shares of the three forms of scene; the rest is a digit alone."""
 
+COLOURED_DIGITS = 0.25
+"""Share of digits alone that have a colour; the others are black or white, as is legible."""
+
 NUMBER_OF_OBJECTS = (1, 1, 1, 1, 1, 1, 1, 1, 2, 3)
 
 
@@ -117,6 +120,13 @@ def digit_alone(draws: Draws, digit: str, colour: str | None) -> Scene:
     return Scene([thing], {"position": _some(draws, "position", 0.1), **_whole(draws)})
 
 
+def seen_digit_alone(draws: Draws, digit: str) -> Scene:
+    """Return a scene with a digit only, as training shows it: some in a colour seen with it."""
+    coloured = draws.chance(COLOURED_DIGITS)
+    colour = _seen_colour(draws, HELD_OUT_DIGIT_COLOURS[digit])
+    return digit_alone(draws, digit, colour if coloured else None)
+
+
 def training_scene(draws: Draws) -> Scene:
     """Return a random scene without any held-out combination."""
     form = draws.unit()
@@ -128,10 +138,7 @@ def training_scene(draws: Draws) -> Scene:
         return single_object(draws, shape, _seen_colour(draws, HELD_OUT_SHAPE_COLOURS[shape]))
     if form < SHAPES_ONLY + SHAPE_WITH_DIGIT:
         return shape_with_digit(draws)
-    digit = draws.choose(DIGITS)
-    coloured = draws.chance(0.25)
-    colour = _seen_colour(draws, HELD_OUT_DIGIT_COLOURS[digit])
-    return digit_alone(draws, digit, colour if coloured else None)
+    return seen_digit_alone(draws, draws.choose(DIGITS))
 
 
 def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[str, str]) -> Scene:

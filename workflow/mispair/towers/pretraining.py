@@ -190,7 +190,8 @@ def write_weights(path: Path, weights: dict[str, Any]) -> None:
         name: (value.half() if value.is_floating_point() else value).contiguous()
         for name, value in sorted(weights.items())
     }
-    save_file(halved, path)
+    with files.replacing(path) as temporary:
+        save_file(halved, temporary)
 
 
 @contextmanager
