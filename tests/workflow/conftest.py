@@ -24,11 +24,12 @@ class Checkout:
 
     def snakemake(self, *arguments: str, check: bool = True) -> str:
         """Run Snakemake on the smoke configuration and return all that it printed."""
-        command = [sys.executable, "-m", "snakemake", "--cores", "2"]
-        if "--configfile" not in arguments:
-            command += ["--configfile", SMOKE]
+        # Targets stand first: --configfile takes every word that follows it.
+        command = [sys.executable, "-m", "snakemake", *arguments]
+        command += [] if "--cores" in arguments else ["--cores", "2"]
+        command += [] if "--configfile" in arguments else ["--configfile", SMOKE]
         done = subprocess.run(
-            [*command, *arguments], cwd=self.folder, text=True, timeout=900,
+            command, cwd=self.folder, text=True, timeout=900,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         if check:

@@ -1,9 +1,9 @@
 """The evaluation sets of the generated corpus, and their form: CLIP_benchmark's webdataset layout.
 
-``scenes-shape`` and ``scenes-digit`` show new pictures of what training shows: combinations of
-attributes that it has seen. All other sets of scenes are out of domain: their shape-colour or
-digit-colour combinations are in no training picture. ``handwritten-digits`` are scans of real
-handwriting.
+``scenes-shape`` (in colours seen with a shape) and ``scenes-digit`` (in black or white, as most
+digits of the corpus) show new pictures of combinations that training has seen. All other sets of
+scenes are out of domain: their shape-colour or digit-colour combinations are in no training
+picture. ``handwritten-digits`` are scans of real handwriting.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mispair.pairs.scene_features import (
     SHAPES,
 )
 from mispair.pairs.scene_images import render
-from mispair.pairs.scenes import Scene, digit_alone, seen_digit_alone, single_object
+from mispair.pairs.scenes import Scene, digit_alone, single_object
 from mispair.pairs.shard_writer import add_member
 
 SHAPE_TEMPLATES = tuple(
@@ -89,7 +89,7 @@ def evaluation_scene(name: str, label: int, draws: Draws) -> Scene:
         shapes = [shape for shape in SHAPES if colour in HELD_OUT_SHAPE_COLOURS[shape]]
         return single_object(draws, draws.choose(shapes), colour)
     if name == "scenes-digit":
-        return seen_digit_alone(draws, DIGITS[label])
+        return digit_alone(draws, DIGITS[label], None)
     if name == "scenes-digit-heldout":
         digit = DIGITS[label]
         return digit_alone(draws, digit, draws.choose(HELD_OUT_DIGIT_COLOURS[digit]))

@@ -60,11 +60,11 @@ def _some(draws: Draws, kind: str, probability: float) -> tuple[str, ...]:
     return (draws.choose(list(VOCABULARY[kind])),) if draws.chance(probability) else ()
 
 
-def _whole(draws: Draws) -> Part:
+def _whole(draws: Draws, share: float = 1.0) -> Part:
     return {
-        "background": _some(draws, "background", 0.2),
-        "frame": _some(draws, "frame", 0.04),
-        "shadow": _some(draws, "shadow", 0.04),
+        "background": _some(draws, "background", 0.2 * share),
+        "frame": _some(draws, "frame", 0.04 * share),
+        "shadow": _some(draws, "shadow", 0.04 * share),
     }
 
 
@@ -112,19 +112,11 @@ def shape_with_digit(draws: Draws) -> Scene:
 def digit_alone(draws: Draws, digit: str, colour: str | None) -> Scene:
     """Return a scene with a digit only, coloured, or (None) in black or white as is legible."""
     thing = {
-        "size": _some(draws, "size", 0.15),
         "print": _some(draws, "print", 0.3),
         "colour": (colour,) if colour else (),
         "digit": (digit,),
     }
-    return Scene([thing], {"position": _some(draws, "position", 0.1), **_whole(draws)})
-
-
-def seen_digit_alone(draws: Draws, digit: str) -> Scene:
-    """Return a scene with a digit only, as training shows it: some in a colour seen with it."""
-    coloured = draws.chance(COLOURED_DIGITS)
-    colour = _seen_colour(draws, HELD_OUT_DIGIT_COLOURS[digit])
-    return digit_alone(draws, digit, colour if coloured else None)
+    return Scene([thing], _whole(draws, 0.5))
 
 
 def training_scene(draws: Draws) -> Scene:
@@ -138,7 +130,10 @@ def training_scene(draws: Draws) -> Scene:
         return single_object(draws, shape, _seen_colour(draws, HELD_OUT_SHAPE_COLOURS[shape]))
     if form < SHAPES_ONLY + SHAPE_WITH_DIGIT:
         return shape_with_digit(draws)
-    return seen_digit_alone(draws, draws.choose(DIGITS))
+    digit = draws.choose(DIGITS)
+    coloured = draws.chance(COLOURED_DIGITS)
+    colour = _seen_colour(draws, HELD_OUT_DIGIT_COLOURS[digit])
+    return digit_alone(draws, digit, colour if coloured else None)
 
 
 def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[str, str]) -> Scene:

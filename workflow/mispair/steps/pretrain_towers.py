@@ -15,7 +15,7 @@ class Settings(settings.Settings):
     definition: str = Field(
         "scenes-small", description="Model: a definition of mispair, or a path to a .json."
     )
-    epochs: int = Field(14, ge=1, description="Passes over the corpus.")
+    epochs: int = Field(12, ge=1, description="Passes over the corpus.")
     batch_size: int = Field(128, ge=2, description="Pairs per step.")
     lr: float = Field(2e-3, gt=0, description="Peak learning rate of AdamW.")
     warmup: int = Field(100, ge=0, description="Steps of linear warm-up before the cosine decay.")
