@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
+from mispair.pairs.scene_images import BACKGROUND_VALUES
+
+INK = (28, 28, 30)
+HEIGHT = 0.6
+"""Share of the picture's side that a scan takes, about that of the corpus's printed digits."""
+
 
 def handwritten_digits(size: int) -> tuple[list[Image.Image], list[int]]:
-    """Return scikit-learn's 1,797 scanned digits, enlarged with smooth edges.
+    """Return scikit-learn's 1,797 scanned digits as ink on paper, enlarged with smooth edges.
 
-    The scans have 8 by 8 pixels of 17 grey levels; here bright ink on a dark ground with a margin.
+    The scans have 8 by 8 pixels of 17 grey levels, which say how much ink there is.
 
     Parameters
     ----------
@@ -19,7 +25,7 @@ def handwritten_digits(size: int) -> tuple[list[Image.Image], list[int]]:
     Returns
     -------
     pictures : list of PIL.Image.Image
-        RGB pictures of `size` by `size` pixels.
+        RGB pictures of `size` by `size` pixels: dark ink on the corpus's plain ground.
     labels : list of int
         The digit, 0 to 9, of each.
 
@@ -31,12 +37,14 @@ def handwritten_digits(size: int) -> tuple[list[Image.Image], list[int]]:
     from sklearn.datasets import load_digits
 
     scans = load_digits()
-    inner = round(size * 0.8)
+    inner = round(size * HEIGHT)
     corner = ((size - inner) // 2, (size - inner) // 2)
+    paper = Image.new("RGB", (size, size), BACKGROUND_VALUES[""])
+    ink = Image.new("RGB", (size, size), INK)
     pictures = []
     for scan in scans.images:
-        grey = Image.fromarray(np.round(scan * (232 / 16) + 16).astype(np.uint8))
-        picture = Image.new("L", (size, size), 16)
-        picture.paste(grey.resize((inner, inner), Image.Resampling.BICUBIC), corner)
-        pictures.append(picture.convert("RGB"))
+        grey = Image.fromarray(np.round(scan * (255 / 16)).astype(np.uint8))
+        cover = Image.new("L", (size, size), 0)
+        cover.paste(grey.resize((inner, inner), Image.Resampling.BICUBIC), corner)
+        pictures.append(Image.composite(ink, paper, cover))
     return pictures, scans.target.tolist()

@@ -25,6 +25,7 @@ from mispair.pairs.scene_features import (
     HELD_OUT_DIGIT_COLOURS,
     HELD_OUT_SHAPE_COLOURS,
     SHAPES,
+    VOCABULARY,
 )
 from mispair.pairs.scene_images import render
 from mispair.pairs.scenes import Scene, digit_alone, single_object
@@ -49,13 +50,12 @@ DIGIT_TEMPLATES = (
 COLOURED_DIGIT_TEMPLATES = tuple(
     f"the {colour} {word} {{c}}" for word in ("number", "digit") for colour in COLOURS
 )
-HANDWRITTEN_TEMPLATES = tuple(
-    f"{opening}the {word} {{c}} {place} a {shade} {ground}"
-    for opening in ("", "a picture of ")
+GROUNDED_DIGIT_TEMPLATES = tuple(
+    f"the {word} {{c}} on a {ground} background"
     for word in ("number", "digit")
-    for shade in ("dark", "black")
-    for place, ground in (("on", "background"), ("against", "backdrop"))
+    for ground in VOCABULARY["background"]
 )
+"""Like those of shapes and colours, these name in turn what else the pictures may show."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
     "scenes-shape": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
-    "scenes-digit": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
+    "scenes-digit": EvaluationSet(DIGITS, DIGIT_TEMPLATES + GROUNDED_DIGIT_TEMPLATES),
     "scenes-digit-heldout": EvaluationSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
-    "handwritten-digits": EvaluationSet(DIGITS, HANDWRITTEN_TEMPLATES),
+    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
 }
 
 
