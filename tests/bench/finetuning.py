@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-STEPS = 12
-"""Steps that the twin is measured on; the sweep's thousands would take an hour."""
+STEPS = 39
+"""Steps that the twin is measured on, the whole warm-up; the sweep's thousands take an hour."""
 
 AGREEMENT = 1e-4
 """Largest relative difference of losses between the twins."""
@@ -129,8 +129,10 @@ def _online(
         batch = batches[step]
         with torch.no_grad():
             pixels = torch.stack([towers.preprocess(_decode(encoded[row])) for row in batch])
-            x = towers.image_features(pixels)
-            y = towers.text_features(towers.tokenizer([captions[order[row]] for row in batch]))
+            # Clones are ordinary tensors again: autograd refuses those of inference mode.
+            x = towers.image_features(pixels).clone()
+            tokens = towers.tokenizer([captions[order[row]] for row in batch])
+            y = towers.text_features(tokens).clone()
         u = torch.nn.functional.normalize(x @ image, dim=1)
         v = torch.nn.functional.normalize(y @ text, dim=1)
         logits = scale * u @ v.T
