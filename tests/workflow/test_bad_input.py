@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.workflow.conftest import Checkout
@@ -30,6 +28,7 @@ def refused(checkout: Checkout, *arguments: str) -> str:
         ("finetune_projection: {epochs: 1, warmup_epochs: 2}", ["warmup_epochs: 2 must be fewer"]),
         ("finetune_projection: {epochs: many}", ["finetune_projection.epochs", "given: 'many'"]),
         ("simulate: {m: 10}", ["simulate", "m"]),
+        ("prune_neurons: {ks: [16, 512]}", ["512 is more than the 128 neurons", "1 to 128"]),
         ("corupt_captions: {}", ["Did you mean 'corrupt_captions'?"]),
         ("studies: [simulatoin]", ["studies", "Did you mean 'simulation'?"]),
     ],
@@ -57,11 +56,14 @@ def test_an_evaluation_set_with_missing_pieces(empty: Checkout) -> None:
 
 
 def test_a_failing_step_shows_its_message(empty: Checkout) -> None:
-    """A prune size over the number of neurons is known only once the towers are read."""
-    (empty.folder / "mine.yaml").write_text(
-        Path(empty.folder / "workflow/configs/smoke.yaml").read_text()
-        .replace("ks: [16, 128]", "ks: [16, 512]")
-    )  # fmt: skip
-    printed = empty.snakemake("image_text", "--configfile", "mine.yaml", check=False)
-    assert "512" in printed
-    assert "mispair prune-neurons:" in printed
+    """That weights are missing is found by the step that reads them."""
+    folder = empty.folder / "towers-of-mine"
+    folder.mkdir()
+    shipped = empty.folder / "workflow/mispair/towers/shipped/scenes-small/open_clip_config.json"
+    (folder / shipped.name).write_bytes(shipped.read_bytes())
+    (empty.folder / "mine.yaml").write_text("towers: towers-of-mine\n")
+    target = "results/arms/scenes/towers-of-mine/untouched/projection.safetensors"
+    printed = empty.snakemake(target, "--configfile", "mine.yaml", check=False)
+    assert "mispair extract-projection:" in printed
+    assert "open_clip_model.safetensors: is missing" in printed
+    assert not (empty.folder / target).exists()

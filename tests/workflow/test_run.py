@@ -92,3 +92,16 @@ def test_a_disk_that_fills_is_one_message_and_the_next_run_continues(
     subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
     empty.snakemake(target)
     assert (empty.folder / target).exists()
+
+
+def test_towers_can_be_trained_anew(empty: Checkout) -> None:
+    """One epoch on a tiny corpus, and the DAG goes on with the result."""
+    smoke = (empty.folder / SMOKE).read_text()
+    training = (
+        "towers: train\npretrain_towers: {epochs: 1, warmup: 0, batch_size: 40, workers: 0}\n"
+    )
+    (empty.folder / "mine.yaml").write_text(smoke + training)
+    projection = "results/arms/scenes/trained/untouched/projection.safetensors"
+    empty.snakemake(projection, "--configfile", "mine.yaml")
+    assert (empty.folder / projection).exists()
+    assert (empty.folder / "results/towers/trained/training.json").exists()

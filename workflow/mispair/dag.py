@@ -13,7 +13,7 @@ from typing import Any
 
 from mispair import config as configuration
 from mispair.evaluation.sets import CLASSNAMES, NUMBER_OF_SHARDS, TEMPLATES, files_of
-from mispair.files import UserError
+from mispair.files import UserError, read_json
 from mispair.pairs.evaluation_sets import EVALUATION_SETS
 from mispair.pairs.sources import resolve_shards
 from mispair.provenance import PACKAGE
@@ -75,6 +75,8 @@ class Dag:
         self.groups = self._groups() if wanted else {}
         self.evaluation_sets = self._evaluation_sets() if wanted else {}
         self.tower_files = self._tower_files() if wanted else []
+        if wanted:
+            self._refuse_too_many_neurons()
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -155,6 +157,23 @@ class Dag:
             )
         others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
         return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]
+
+    def _refuse_too_many_neurons(self) -> None:
+        """Compare what pruning keeps with the width of the embedding that the towers name."""
+        train = self.config.towers == "train"
+        path = Path(self.tower_definition if train else self.tower_files[0])
+        try:
+            neurons = int(read_json(path)["model_cfg"]["embed_dim"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}: names no model_cfg.embed_dim; is it an open_clip model's configuration?"
+            ) from error
+        ks = self.config.prune_neurons.ks
+        if max(ks) > neurons:
+            raise UserError(
+                f"prune_neurons.ks: {max(ks)} is more than the {neurons} neurons of the towers "
+                f"({path}); allowed are 1 to {neurons}."
+            )
 
     @property
     def tower_definition(self) -> str:
