@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from snakemake.iocontainers import Wildcards
 
 from mispair.dag import Dag
 from mispair.files import UserError
@@ -19,13 +20,71 @@ def test_arms_of_the_embedded_configuration() -> None:
     assert len(arms) == 1 + 2 * 5
 
 
-def test_trials_are_chunked_without_a_gap() -> None:
-    dag = Dag(
-        {"simulate": {"trials": 5, "trials_per_job": 2, "spurious_probabilities": [0.3]}}, "x"
-    )
-    names = [Path(path).stem for path in dag.simulations()]
-    assert names == ["trials~0-1", "trials~2-3", "trials~4-4"]
+def test_files_of_the_simulation() -> None:
+    dag = Dag({"simulate": {"spurious_probabilities": [0, 0.15], "trials": 1}}, "x")
+    assert dag.simulations() == [
+        "results/simulation/as-run/cs~0/trials~0-0.json",
+        "results/simulation/as-run/cs~0.15/trials~0-0.json",
+    ]
     assert dag.trials_of(SimpleNamespace(first="2", last="3")) == [2, 3]
+    assert Dag({"studies": ["image_text"]}, "x").simulations() == []
+
+
+def test_a_job_is_called_with_its_own_arms_and_settings() -> None:
+    dag = Dag({"simulate": {"arms_trials": 1, "bridge_trials": 1}}, "x")
+
+    def wildcards(condition: str, trial: int) -> Wildcards:
+        return Wildcards(
+            fromdict={"condition": condition, "probability": "0.3", "first": trial, "last": trial}
+        )
+
+    with_all_arms, of_figure_1 = wildcards("as-run", 0), wildcards("as-run", 1)
+    assert dag.simulated_arms(with_all_arms).startswith("raw filtered replace-all")
+    assert dag.simulated_arms(of_figure_1) == "raw filtered"
+    assert dag.condition_flags(with_all_arms) == dag.condition_flags(of_figure_1)
+    assert "--filter-factor 1.2 " in dag.condition_flags(with_all_arms)
+    assert "--filter-factor 1.0 " in dag.condition_flags(wildcards("bridge~filter", 0))
+    # A file that no configuration asks for can be made by hand all the same.
+    assert dag.simulated_arms(wildcards("as-run", 7)) == "raw filtered"
+
+
+@pytest.mark.parametrize(
+    ("simulate", "words"),
+    [
+        ({"trials": 2, "arms_trials": 3}, ["simulate.arms_trials: 3 are more than the 2 trials"]),
+        ({"trials": 2, "bridge_trials": 3}, ["simulate.bridge_trials: 3 are more"]),
+        (
+            {"misalignment": "partner", "spurious_probabilities": [0.5, 0.6]},
+            ["simulate.spurious_probabilities: C_s = 0.6", "1/2", "(condition as-run)"],
+        ),
+        (
+            {"spurious_probabilities": [0.9], "compare_presets": True},
+            ["C_s = 0.9", "misalignment: groups", "(condition as-written)"],
+        ),
+        (
+            {"bridge_trials": 1, "bridge_probabilities": [0.9]},
+            ["simulate.bridge_probabilities", "(condition as-written and 1 more)"],
+        ),
+        (
+            {"misalignment": "partner", "arms_trials": 1, "arms_probabilities": [0.7]},
+            ["simulate.arms_probabilities: C_s = 0.7"],
+        ),
+        (
+            {"grid_trials": 1, "grid_probability": 0.6},
+            ["simulate.grid_probability: C_s = 0.6", "independent", "and 8 more"],
+        ),
+        (
+            {"d": 12, "classes": 4, "bridge_trials": 1},
+            ["simulate.spurious_group_size: d = 12", "(condition as-written and 1 more)"],
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_at_once(simulate: dict, words: list[str]) -> None:
+    with pytest.raises(UserError) as refusal:
+        Dag({"simulate": simulate}, "x")
+    for word in words:
+        assert word in str(refusal.value)
+    assert not Dag({"simulate": simulate, "studies": ["image_text"]}, "x").simulations()
 
 
 def test_shards_are_grouped_and_each_stands_in_one_group(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def pruning(high: float, low: float, metric: str = "acc1", spread: float = 0.01,
 
 def simulation(gain, trials: int = 3, metric: str = "accuracy", probabilities=(0.1, 0.3, 0.5)):
     return [
-        {"preset": "as-run", "features": 50, "spurious_probability": c, "trained_on": arm,
-         "metric": metric, "trial": t,
+        {"preset": "as-run", "condition": "as-run", "kind": "preset", "features": 50,
+         "spurious_probability": c, "trained_on": arm, "metric": metric, "trial": t,
          "value": 0.9 - c + 0.001 * t * t + gain(c, t) * (arm != "raw")}
         for c in probabilities for t in range(trials) for arm in ("raw", "filtered")
     ]  # fmt: skip

@@ -3,101 +3,376 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from mispair.simulation.data import (
+    CodedSample,
+    Dictionaries,
     Draws,
+    Pairs,
+    Sample,
     draw_dictionaries,
-    draw_fresh_batch,
+    draw_fresh_noise,
+    draw_high_quality,
+    draw_low_quality,
     draw_pairs,
-    draw_test_set,
+    joined,
 )
+from mispair.simulation.inputs import Coded, Dense
+from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
 from mispair.simulation.study import Study
+from mispair.simulation.test_set import draw_test_set
 
-STUDY = Study(
-    d1=80, d=20, m=24, classes=5, batch_size=40, filtered_pairs=80, test_images=200,
-    test_density=0.2,
-)  # fmt: skip
+SIZES: dict[str, Any] = {
+    "d1": 80, "d": 20, "m": 24, "classes": 5, "batch_size": 40, "low_quality_pairs": 300,
+    "high_quality_pairs": 60, "test_images": 200,
+}  # fmt: skip
+STUDY = Study(**SIZES)
+FIXED = Study(preset="as-written", **SIZES)
+MODELS = ["caption", "partner", "groups", "random-sets", "independent"]
 
 
 def draws(trial: int = 0, seed: int = 0) -> Draws:
     return Draws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
 
 
+def pairs_of(study: Study, rate: float, n: int = 500, name: str = "x") -> Pairs:
+    spurious = draw_spurious_sets(draws(), study)
+    return draw_pairs(draws(), draws().generator(name), n, study, rate, spurious)
+
+
+def dictionaries() -> Dictionaries:
+    return draw_dictionaries(draws(), 80, 20)
+
+
+def low_quality(study: Study, rate: float = 0.3) -> Sample:
+    return draw_low_quality(
+        draws(), dictionaries(), study, rate, draw_spurious_sets(draws(), study)
+    )
+
+
+def changed(study: Study, **changes: Any) -> Study:
+    return study.model_copy(update=changes)
+
+
 def test_dictionaries_are_orthonormal_and_differ() -> None:
-    dictionaries = draw_dictionaries(draws(), 80, 20)
-    for rows in (dictionaries.image, dictionaries.text):
+    for rows in (dictionaries().image, dictionaries().text):
         assert rows.shape == (20, 80)
         torch.testing.assert_close(rows @ rows.T, torch.eye(20), rtol=0, atol=1e-5)
-    assert (dictionaries.image @ dictionaries.text.T).abs().max() < 0.6
+    assert (dictionaries().image @ dictionaries().text.T).abs().max() < 0.6
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
 def test_whole_captions_are_redrawn_at_the_rate(rate: float) -> None:
     n = 20_000
-    pairs = draw_pairs(draws(), draws().generator("x"), n, STUDY, rate)
+    pairs = pairs_of(STUDY, rate, n)
     error = math.sqrt(rate * (1 - rate) / n)
-    assert abs(float(pairs.redrawn.float().mean()) - rate) <= 5 * error
-    assert torch.equal(pairs.text[~pairs.redrawn], pairs.image[~pairs.redrawn])
+    assert abs(float(pairs.misaligned.float().mean()) - rate) <= 5 * error
+    assert torch.equal(pairs.text[~pairs.misaligned], pairs.image[~pairs.misaligned])
     for codes in (pairs.image, pairs.text):
         assert set(codes.unique().tolist()) == {0.0, 1.0}
         assert abs(float(codes.mean()) - STUDY.latent_density) < 0.005
     if rate > 0:
-        image, text = pairs.image[pairs.redrawn], pairs.text[pairs.redrawn]
+        image, text = pairs.image[pairs.misaligned], pairs.text[pairs.misaligned]
         together = float((image * text).mean())
         assert together == pytest.approx(STUDY.latent_density**2, abs=0.002)  # independent
 
 
-def test_a_batch_depends_on_seed_trial_arm_and_step_only() -> None:
-    dictionaries = draw_dictionaries(draws(), 80, 20)
+@pytest.mark.parametrize("values", ["binary", "signed"])
+@pytest.mark.parametrize("model", MODELS)
+def test_pairs_have_the_cross_moment(model: str, values: str) -> None:
+    n = 100_000
+    study = changed(STUDY, misalignment=model, latent_values=values, latent_density=0.3)
+    pairs = pairs_of(study, 0.3, n)
+    expected = cross_moment(study, 0.3, draw_spurious_sets(draws(), study))
+    found = pairs.image.T @ pairs.text / n
+    error = (pairs.image.square().T @ pairs.text.square() / n**2).sqrt()
+    assert ((found - expected).abs() <= 5 * error).all()
+    active = pairs.image.square().mean(dim=0)
+    assert ((active - 0.3).abs() < 5 * math.sqrt(0.21 / n)).all()
+    if values == "signed":
+        assert set(pairs.text.unique().tolist()) == {-1.0, 0.0, 1.0}
+        assert (pairs.image.mean(dim=0).abs() < 5 * math.sqrt(0.3 / n)).all()
+    else:
+        assert set(pairs.text.unique().tolist()) == {0.0, 1.0}
+    if model != "caption":
+        assert torch.equal(pairs.misaligned, (pairs.image != pairs.text).any(dim=1))
 
-    def codes(arm: str, step: int, trial: int = 0, seed: int = 0) -> bytes:
-        batch = draw_fresh_batch(draws(trial, seed), arm, step, dictionaries, STUDY, 0.3)
-        assert batch.fresh is not None
-        parts = (batch.image_codes, batch.text_codes, batch.fresh.seen, batch.fresh.unseen)
-        return b"".join(part.numpy().tobytes() for part in parts)
 
-    first = codes("raw", 7)
-    torch.rand(5)  # draws of others do not matter
-    for step in (3, 9):
-        codes("raw", step)
-    assert codes("raw", 7) == first
-    others = [codes("raw", 8), codes("filtered", 7), codes("raw", 7, 1), codes("raw", 7, 0, 1)]
-    assert len({first, *others}) == 5
+@pytest.mark.parametrize("model", MODELS)
+def test_conditions_share_their_draws(model: str) -> None:
+    """A caption that is wrong at a low C_s is wrong at a higher one."""
+    study = changed(STUDY, misalignment=model, latent_values="signed")
+    none, low, high = (pairs_of(study, rate) for rate in (0.0, 0.1, 0.3))
+    assert torch.equal(none.image, none.text)
+    assert not none.misaligned.any()
+    assert torch.equal(low.image, none.image)
+    assert torch.equal(high.image, none.image)
+    assert low.misaligned.sum() < high.misaligned.sum()
+    if model == "caption":
+        assert (high.misaligned | ~low.misaligned).all()
+        assert torch.equal(low.text[low.misaligned], high.text[low.misaligned])
+    else:  # two features that become each other hide it, hardly ever
+        assert float((low.misaligned & ~high.misaligned).float().mean()) < 0.01
 
 
-def test_conditions_share_their_draws() -> None:
-    """A caption that is redrawn at a low C_s is redrawn, to the same code, at a higher one."""
-    low = draw_pairs(draws(), draws().generator("x"), 500, STUDY, 0.2)
-    high = draw_pairs(draws(), draws().generator("x"), 500, STUDY, 0.5)
-    assert torch.equal(low.image, high.image)
-    assert (high.redrawn | ~low.redrawn).all()
-    assert torch.equal(low.text[low.redrawn], high.text[low.redrawn])
+def as_run_pairs(
+    generator: torch.Generator, n: int, study: Study, rate: float
+) -> tuple[Tensor, ...]:
+    """Codes as the study drew them before it knew any other model."""
+    codes = torch.rand(2, n, study.d, generator=generator) < study.latent_density
+    redrawn = torch.rand(n, generator=generator) < rate
+    image, other = codes.float()
+    return image, torch.where(redrawn[:, None], other, image), redrawn
+
+
+def test_as_run_pairs_and_samples_are_what_they_were() -> None:
+    image, text, redrawn = as_run_pairs(draws().generator("x"), 500, STUDY, 0.3)
+    pairs = pairs_of(STUDY, 0.3)
+    assert torch.equal(pairs.image, image)
+    assert torch.equal(pairs.text, text)
+    assert torch.equal(pairs.misaligned, redrawn)
+
+    sample = low_quality(STUDY)
+    generator = draws().generator("filter")
+    image, text, redrawn = as_run_pairs(generator, STUDY.low_quality_pairs, STUDY, 0.3)
+    noise = torch.randn(STUDY.low_quality_pairs, STUDY.d1, generator=generator) * 0.24
+    assert torch.equal(sample.pairs.misaligned, redrawn)
+    assert torch.equal(sample.text.dense(), torch.addmm(noise, text, dictionaries().text))
+    assert torch.equal(sample.image.dense(), image @ dictionaries().image)
+    assert isinstance(sample.text, CodedSample)
+    assert torch.equal(sample.text.noise, noise)
+
+
+def test_fresh_noise_comes_in_the_form_that_is_asked_for() -> None:
+    study = changed(STUDY, noise_draws="projected")
+    fresh, stored = draw_fresh_noise(draws(), draws().generator("x"), 7, 0.5, study)
+    assert fresh is not None
+    assert stored is None
+    generator = draws().generator("x")
+    assert torch.equal(fresh.seen, torch.randn(7, 24, generator=generator))
+    assert torch.equal(fresh.unseen, torch.randn(24, 80, generator=generator))
+    assert fresh.std == 0.5
+    study = changed(STUDY, noise_draws="full")
+    fresh, stored = draw_fresh_noise(draws(), draws().generator("x"), 7, 0.5, study)
+    assert fresh is None
+    assert stored is not None
+    assert torch.equal(stored, 0.5 * torch.randn(7, 80, generator=draws().generator("x")))
+    for study in (STUDY, changed(STUDY, noise_draws="full")):
+        assert draw_fresh_noise(draws(), draws().generator("x"), 7, 0.0, study) == (None, None)
+        assert draw_fresh_noise(draws(), draws().generator("x"), 0, 0.5, study) == (None, None)
+
+
+@pytest.mark.parametrize("data", ["fixed", "fresh"])
+@pytest.mark.parametrize(("unit", "scale"), [("std", 0.04), ("variance", 0.2), ("energy", 1.0)])
+def test_noise_has_the_energy_of_its_unit(unit: str, scale: float, data: str) -> None:
+    study = changed(
+        FIXED, noise_unit=unit, image_noise=scale, text_noise=2 * scale,
+        high_quality_noise=3 * scale, data=data, low_quality_pairs=1000, high_quality_pairs=1000,
+    )  # fmt: skip
+    for sample, factor in (
+        (low_quality(study), 2),
+        (draw_high_quality(draws(), dictionaries(), study), 3),
+    ):
+        for inputs, codes, rows, value in (
+            (sample.image, sample.pairs.image, dictionaries().image, scale),
+            (sample.text, sample.pairs.text, dictionaries().text, factor * scale),
+        ):
+            energy = float((inputs.dense() - codes @ rows).square().sum(dim=1).mean())
+            expected = {"std": 80 * value**2, "variance": 80 * value, "energy": value}[unit]
+            assert energy == pytest.approx(expected, rel=5 * math.sqrt(2 / (1000 * 80)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_fixed_sample_differs_between_conditions_in_caption_codes_only(model: str) -> None:
+    study = changed(FIXED, misalignment=model)
+    low, high = low_quality(study, 0.1), low_quality(study, 0.3)
+    assert isinstance(low.image, Dense)
+    assert isinstance(low.text, Dense)
+    assert torch.equal(low.image.dense(), high.image.dense())
+    noise = [
+        sample.text.dense() - sample.pairs.text @ dictionaries().text for sample in (low, high)
+    ]
+    torch.testing.assert_close(noise[0], noise[1], rtol=0, atol=1e-5)
+    assert not torch.equal(low.pairs.text, high.pairs.text)
+    image_noise = low.image.values - low.pairs.image @ dictionaries().image
+    together = float((image_noise * noise[0]).mean())
+    assert abs(together) < 5 * 0.02 / math.sqrt(300 * 80)  # independent
+
+
+@pytest.mark.parametrize("study", [STUDY, FIXED])
+def test_high_quality_pairs_are_aligned_and_of_their_own_draw(study: Study) -> None:
+    sample = draw_high_quality(draws(), dictionaries(), study)
+    assert len(sample) == 60
+    assert torch.equal(sample.pairs.image, sample.pairs.text)
+    assert not sample.pairs.misaligned.any()
+    assert not torch.equal(sample.pairs.image, low_quality(study).pairs.image[:60])
+
+
+def partly_noisy() -> Sample:
+    """Every third caption is generated: without noise, from other coefficients."""
+    generator = torch.Generator().manual_seed(0)
+    noise_row = torch.full((30,), -1)
+    noisy = torch.arange(30) % 3 > 0
+    noise_row[noisy] = torch.arange(20).flip(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    text_rows = torch.cat([dictionaries().text, normal(25, 80)])
+    nowhere = torch.full((30,), -1)
+    return Sample(
+        CodedSample(normal(30, 20), dictionaries().image, torch.empty(0, 80), nowhere),
+        CodedSample(normal(30, 45), text_rows, normal(20, 80), noise_row),
+        Pairs(normal(30, 20), normal(30, 20), noisy),
+    )
+
+
+def test_a_coded_sample_is_its_dense_matrix() -> None:
+    text = partly_noisy().text
+    assert isinstance(text, CodedSample)
+    expected = text.codes @ text.rows
+    for row, place in enumerate(text.noise_row.tolist()):
+        if place >= 0:
+            expected[row] += text.noise[place]
+    torch.testing.assert_close(text.dense(), expected, rtol=1e-4, atol=1e-4)
+    generator = torch.Generator().manual_seed(1)
+    weights, gradient = (torch.randn(*s, generator=generator) for s in ((24, 80), (30, 24)))
+    torch.testing.assert_close(text.product(weights), expected @ weights.T, rtol=1e-4, atol=1e-4)
+    out = torch.ones(24, 80)
+    text.accumulate(gradient, weights, out)
+    torch.testing.assert_close(out, 1 + gradient.T @ expected, rtol=1e-4, atol=1e-4)
+
+
+def test_take_puts_noisy_captions_first_and_keeps_pairs_together() -> None:
+    sample = partly_noisy()
+    rows = torch.tensor([6, 4, 0, 29, 4, 2])
+    ordered = torch.tensor([4, 29, 4, 2, 6, 0])
+    batch = sample.take(rows)
+    assert isinstance(batch.text, Coded)
+    assert batch.text.stored is not None
+    assert len(batch.text.stored) == 4
+    torch.testing.assert_close(batch.image.dense(), sample.image.dense()[ordered])
+    torch.testing.assert_close(batch.text.dense(), sample.text.dense()[ordered])
+    without = sample.take(torch.tensor([3, 0]))
+    assert isinstance(without.text, Coded)
+    assert without.text.stored is None
+    torch.testing.assert_close(without.text.dense(), sample.text.dense()[[3, 0]])
+
+
+@pytest.mark.parametrize("study", [FIXED, changed(FIXED, data="fresh")])
+def test_take_gathers_rows_in_order(study: Study) -> None:
+    sample = low_quality(study)
+    rows = torch.tensor([5, 3, 200, 3])
+    batch = sample.take(rows)
+    torch.testing.assert_close(batch.image.dense(), sample.image.dense()[rows])
+    torch.testing.assert_close(batch.text.dense(), sample.text.dense()[rows])
+
+
+def test_images_with_noise_on_some_rows_are_refused() -> None:
+    sample = partly_noisy()
+    with pytest.raises(ValueError, match="image: either all"):
+        Sample(sample.text, sample.text, sample.pairs)
+
+
+def test_samples_join_whatever_their_form() -> None:
+    coded = low_quality(changed(FIXED, data="fresh"))
+    noiseless = low_quality(changed(FIXED, text_noise=0.0))
+    dense = low_quality(FIXED)
+    filtered = partly_noisy()
+    filtered_noisily = Sample(
+        CodedSample(
+            filtered.pairs.image, dictionaries().image, torch.ones(30, 80), torch.arange(30)
+        ),
+        filtered.text,
+        filtered.pairs,
+    )
+    for parts in ([dense, dense], [dense, noiseless], [coded, filtered_noisily], [coded]):
+        whole = joined(parts)
+        assert len(whole) == sum(map(len, parts))
+        for side in ("image", "text"):
+            expected = torch.cat([getattr(part, side).dense() for part in parts])
+            found = getattr(whole, side)
+            torch.testing.assert_close(found.dense(), expected)
+            all_coded = all(isinstance(getattr(part, side), CodedSample) for part in parts)
+            assert isinstance(found, CodedSample) == all_coded
+            codes = torch.cat([getattr(part.pairs, side) for part in parts])
+            assert torch.equal(getattr(whole.pairs, side), codes)
+        misaligned = torch.cat([part.pairs.misaligned for part in parts])
+        assert torch.equal(whole.pairs.misaligned, misaligned)
+
+
+def test_as_run_test_set_is_what_it_was() -> None:
+    test = draw_test_set(draws(), dictionaries(), STUDY, 0.1, 2)
+    generator = draws().generator("test")
+    found: list[Tensor] = []
+    while sum(map(len, found)) < 200:
+        codes = torch.rand(800, 20, generator=generator) < 0.1
+        best = codes.view(-1, 5, 4).sum(dim=2).topk(2).values
+        found.append(codes[best[:, 0] >= best[:, 1] + 2])
+    codes = torch.cat(found)[:200]
+    images = codes.float() @ dictionaries().image
+    images += 0.16 * torch.randn(200, 80, generator=generator)
+    prompts = torch.eye(5).repeat_interleave(4, dim=1) @ dictionaries().text
+    prompts += 0.16 * torch.randn(5, 80, generator=generator)
+    assert torch.equal(test.images, images)
+    assert torch.equal(test.prompts, prompts)
+    assert torch.equal(test.labels, codes.view(-1, 5, 4).sum(dim=2).argmax(dim=1))
+    assert torch.equal(test.codes, codes.float())
 
 
 @pytest.mark.parametrize("margin", [1, 2, 3])
 def test_test_images_have_the_margin_and_are_labelled_by_it(margin: int) -> None:
-    study = STUDY.model_copy(
-        update={"test_margin": margin, "test_image_noise": 1e-4, "prompt_noise": 1e-4}
-    )
-    dictionaries = draw_dictionaries(draws(), 80, 20)
-    test = draw_test_set(draws(), dictionaries, study)
+    study = changed(STUDY, test_image_noise=1e-4, prompt_noise=1e-4)
+    test = draw_test_set(draws(), dictionaries(), study, 0.2, margin)
     assert test.images.shape == (200, 80)
-    codes = (test.images @ dictionaries.image.T).round()
+    codes = (test.images @ dictionaries().image.T).round()
+    assert torch.equal(codes, test.codes)
     sums = codes.view(200, 5, 4).sum(dim=2)
     best = sums.sort(dim=1, descending=True).values
     assert (best[:, 0] - best[:, 1]).min() == margin
     assert torch.equal(sums.argmax(dim=1), test.labels)
-    prompts = (test.prompts @ dictionaries.text.T).round()
+    prompts = (test.prompts @ dictionaries().text.T).round()
     assert torch.equal(prompts, torch.eye(5).repeat_interleave(4, dim=1))
+    torch.testing.assert_close(test.clean_prompts, test.prompts, rtol=0, atol=1e-3)
 
 
-def test_test_noise_has_the_given_standard_deviation_per_coordinate() -> None:
-    study = STUDY.model_copy(update={"test_image_noise": 0.5, "test_images": 2000})
-    dictionaries = draw_dictionaries(draws(), 80, 20)
-    test = draw_test_set(draws(), dictionaries, study)
-    outside = test.images - (test.images @ dictionaries.image.T) @ dictionaries.image
+@pytest.mark.parametrize(("unit", "value"), [("std", 0.5), ("variance", 0.25), ("energy", 20.0)])
+def test_test_noise_has_the_given_size(unit: str, value: float) -> None:
+    study = changed(STUDY, noise_unit=unit, test_image_noise=value, prompt_noise=value)
+    test = draw_test_set(draws(), dictionaries(), changed(study, test_images=2000), 0.2, 1)
+    outside = test.images - (test.images @ dictionaries().image.T) @ dictionaries().image
     per_coordinate = outside.square().sum() / (2000 * (80 - 20))
     assert float(per_coordinate.sqrt()) == pytest.approx(0.5, rel=0.02)
+    prompt_noise = test.prompts - test.clean_prompts
+    assert float(prompt_noise.std()) == pytest.approx(0.5, rel=0.2)
+
+
+def test_the_shift_is_small_fixed_and_on_the_images_alone() -> None:
+    """P_1 from the images: M' z with M' = M P_1, whose entry (k, j) moves feature j towards k."""
+    study = changed(STUDY, test_shift=0.4, test_image_noise=0.0, prompt_noise=0.0)
+    test = draw_test_set(draws(), dictionaries(), study, 0.2, 1)
+    plain = draw_test_set(draws(), dictionaries(), changed(study, test_shift=0.0), 0.2, 1)
+    assert torch.equal(test.codes, plain.codes)
+    assert torch.equal(test.prompts, plain.prompts)
+    M = dictionaries().image.T
+    shift = torch.linalg.lstsq(test.codes, test.images @ M).solution.T
+    moved = shift - torch.eye(20)
+    bound = 0.4 / math.sqrt(20)
+    assert float(moved.abs().max()) <= bound + 1e-5
+    assert float(moved.std()) == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    for image, code in zip(test.images[:5], test.codes[:5], strict=True):
+        torch.testing.assert_close(image, M @ shift @ code, rtol=0, atol=1e-5)
+    generator = draws().generator("test", "shift")
+    uniform = torch.rand(20, 20, generator=generator)
+    torch.testing.assert_close(moved, bound * (2 * uniform - 1), rtol=0, atol=1e-5)
+
+
+def test_a_margin_out_of_reach_ends_with_a_reason() -> None:
+    study = changed(STUDY, test_images=10)
+    with pytest.raises(ValueError, match="test_margin: of 40000 test images with density 0.001"):
+        draw_test_set(draws(), dictionaries(), study, 0.001, 4)

@@ -1,144 +1,222 @@
-"""The decoder and the filter on cases whose outcome is known."""
+"""The filter on cases whose outcome is known."""
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
-from mispair.simulation.data import Dictionaries, Draws, draw_dictionaries
-from mispair.simulation.decoder import Decoder, start_decoder, train_decoder
-from mispair.simulation.encoder import Encoders, draw_encoders
-from mispair.simulation.filtering import FilteredPairs, filter_pairs, filtered_batches
+from mispair.simulation.data import (
+    CodedSample,
+    Dictionaries,
+    Draws,
+    Sample,
+    draw_dictionaries,
+    draw_low_quality,
+)
+from mispair.simulation.decoder import Decoder
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.filtering import Replacement, compare, only, replaced_sample, shares
+from mispair.simulation.inputs import Coded, Dense
+from mispair.simulation.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
+from mispair.simulation.transformer import draw_transformers
 
-STUDY = Study(
-    d1=100, d=20, m=24, batch_size=50, steps_per_epoch=8, filtered_pairs=200, text_noise=0.05,
-    latent_density=0.4, test_images=50,
-)  # fmt: skip
 DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float32)
+SIZES = {
+    "d1": 100, "d": 20, "m": 24, "batch_size": 50, "steps_per_epoch": 8, "low_quality_pairs": 200,
+    "latent_density": 0.4, "spurious_group_size": 4,
+}  # fmt: skip
+FRESH = Study(preset="as-run", text_noise=0.05, **SIZES)
+FIXED = Study(preset="as-written", text_noise=0.0025, image_noise=0.0001, **SIZES)
+STUDIES = pytest.mark.parametrize("study", [FRESH, FIXED], ids=["fresh", "fixed"])
 
 
-def perfect() -> tuple[Dictionaries, Encoders, Decoder]:
+def perfect(study: Study = FRESH) -> tuple[Dictionaries, Encoders, Decoder]:
     """Encoders and a decoder whose neurons are the features; the surplus neurons are silent."""
-    dictionaries = draw_dictionaries(DRAWS, STUDY.d1, STUDY.d)
-    silent = torch.zeros(STUDY.m - STUDY.d, STUDY.d1)
+    dictionaries = draw_dictionaries(DRAWS, study.d1, study.d)
+    silent = torch.zeros(study.m - study.d, study.d1)
     image = torch.cat([dictionaries.image, silent])
     text = torch.cat([dictionaries.text, silent])
-    encoders = Encoders(torch.stack([image, text]), torch.zeros(2, STUDY.m))
-    decoder = Decoder(image, torch.zeros(STUDY.m), text, torch.zeros(STUDY.d1))
+    kind: Any = study.encoder
+    encoders = Encoders(kind, torch.stack([image, text]), torch.zeros(2, study.m))
+    output_bias = torch.zeros(study.d1)
+    decoder = Decoder(study.decoder, image, torch.zeros(study.m), text, output_bias)
     return dictionaries, encoders, decoder
 
 
-def filtered(study: Study, rate: float) -> FilteredPairs:
-    dictionaries, encoders, decoder = perfect()
-    return filter_pairs(DRAWS, encoders, decoder, dictionaries, study, rate)
+def sample_of(study: Study, rate: float) -> Sample:
+    spurious = draw_spurious_sets(DRAWS, study)
+    return draw_low_quality(DRAWS, perfect(study)[0], study, rate, spurious)
+
+
+def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[Sample, Replacement]:
+    _, encoders, decoder = perfect(study)
+    sample = sample_of(study, rate)
+    return sample, compare(encoders, decoder, sample, factor)
+
+
+def shares_of(study: Study, rate: float, factor: float = 1.2) -> dict[str, float]:
+    sample, found = filtered(study, rate, factor)
+    return shares(found.replaced, sample.pairs.misaligned)
+
+
+def cosine(left: Tensor, right: Tensor) -> list[float]:
+    """One pair after the other, in double precision."""
+    found = []
+    for a, b in zip(left.double().tolist(), right.double().tolist(), strict=True):
+        length = (sum(v * v for v in a) * sum(v * v for v in b)) ** 0.5
+        found.append(sum(v * w for v, w in zip(a, b, strict=True)) / length if length else 0.0)
+    return found
 
 
 def test_a_perfect_decoder_replaces_bad_captions_and_no_clean_ones() -> None:
-    shares = filtered(STUDY, 0.4).shares()
+    found = shares_of(FRESH, 0.4)
     # A generated caption fits exactly, a clean one nearly so: less than the factor lies between.
-    assert shares["replaced_share_bad"] > 0.97
-    assert shares["replaced_share_clean"] < 0.1
-    assert shares["replaced_share_bad"] > shares["replaced_share"] > shares["replaced_share_clean"]
+    assert found["replaced_share_bad"] > 0.97
+    assert found["replaced_share_clean"] < 0.1
+    assert found["replaced_share_bad"] > found["replaced_share"] > found["replaced_share_clean"]
+
+
+@STUDIES
+def test_the_decision_compares_cosines_of_features(study: Study) -> None:
+    sample, found = filtered(study, 0.4, 1.1)
+    _, encoders, decoder = perfect(study)
+    x, y = sample.image.dense(), sample.text.dense()
+    rivals = found.hidden @ decoder.output_rows
+    f = encoders.image_features(x)
+    original = cosine(f, encoders.text_features(y))
+    generated = cosine(f, encoders.text_features(rivals))
+    assert found.original.tolist() == pytest.approx(original, abs=1e-5)
+    assert found.generated.tolist() == pytest.approx(generated, abs=1e-5)
+    expected = [b >= 1.1 * a for a, b in zip(original, generated, strict=True)]
+    assert found.replaced.tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_a_silent_image_takes_the_generated_caption() -> None:
+    _, encoders, decoder = perfect()
+    sample = sample_of(FRESH, 0.0)
+    deaf = Encoders(encoders.kind, encoders.weights, torch.full((2, FRESH.m), -100.0))
+    found = compare(deaf, decoder, sample, 1.2)
+    assert not found.original.any()
+    assert not found.generated.any()
+    assert found.replaced.all()  # 0 >= 1.2 · 0
+
+
+def test_transformers_can_filter_too() -> None:
+    study = FRESH.model_copy(update={"encoder": "transformer"})
+    encoders = draw_transformers(DRAWS, "raw", study)
+    sample, decoder = sample_of(FRESH, 0.4), perfect()[2]
+    found = compare(encoders, decoder, sample, 1.0)
+    f, g = (
+        encoders.image_features(sample.image.dense()),
+        encoders.text_features(sample.text.dense()),
+    )
+    assert found.original.tolist() == pytest.approx(cosine(f, g), abs=1e-5)
+
+
+def test_shares_are_those_of_bad_and_of_clean_captions() -> None:
+    replaced = torch.tensor([True, False, True, True, False])
+    bad = torch.tensor([True, True, False, False, False])
+    expected = {
+        "replaced_share": 3 / 5, "replaced_share_bad": 1 / 2, "replaced_share_clean": 2 / 3,
+    }  # fmt: skip
+    assert shares(replaced, bad) == pytest.approx(expected)
 
 
 def test_shares_leave_out_a_kind_that_does_not_occur() -> None:
-    assert set(filtered(STUDY, 0.0).shares()) == {"replaced_share", "replaced_share_clean"}
+    assert set(shares_of(FRESH, 0.0)) == {"replaced_share", "replaced_share_clean"}
 
 
+@STUDIES
 @pytest.mark.parametrize(("factor", "share"), [(0.0, 1.0), (1e6, 0.0)])
-def test_filter_factor_sets_how_much_is_replaced(factor: float, share: float) -> None:
-    study = STUDY.model_copy(update={"filter_factor": factor})
-    assert filtered(study, 0.3).shares()["replaced_share"] == pytest.approx(share, abs=0.01)
+def test_filter_factor_sets_how_much_is_replaced(study: Study, factor: float, share: float) -> None:
+    assert shares_of(study, 0.3, factor)["replaced_share"] == pytest.approx(share, abs=0.01)
 
 
 def test_a_higher_factor_replaces_a_subset() -> None:
-    low = filtered(STUDY.model_copy(update={"filter_factor": 1.0}), 0.3).replaced
-    high = filtered(STUDY.model_copy(update={"filter_factor": 1.2}), 0.3).replaced
+    low, high = (filtered(FRESH, 0.3, factor)[1].replaced for factor in (1.0, 1.2))
     assert (low | ~high).all()
     assert low.sum() > high.sum()
 
 
-def test_captions_are_the_original_or_the_decoders() -> None:
-    dictionaries, _, decoder = perfect()
-    decoder = Decoder(
-        decoder.input_weights, decoder.input_bias, decoder.output_rows, torch.full((100,), 0.01)
-    )
-    encoders = perfect()[1]
-    pairs = filter_pairs(DRAWS, encoders, decoder, dictionaries, STUDY, 0.4)
-    texts = pairs.text_codes @ pairs.text_rows
-    images = pairs.image_codes @ dictionaries.image
-    generated = decoder.captions((images @ decoder.input_weights.T).relu())
-    torch.testing.assert_close(texts[pairs.replaced], generated[pairs.replaced], rtol=0, atol=1e-5)
-    kept = ~pairs.replaced
-    assert (pairs.noise_row[pairs.replaced] == -1).all()
-    assert sorted(pairs.noise_row[kept]) == list(range(kept.sum()))
-    assert len(pairs.noise) == kept.sum()
-    # A kept caption carries the code it was drawn with: for a clean one, the image's.
-    clean = torch.from_numpy(kept & ~pairs.redrawn)
-    codes = texts[clean] @ dictionaries.text.T
-    torch.testing.assert_close(codes, pairs.image_codes[clean], rtol=0, atol=1e-5)
+@STUDIES
+def test_captions_are_the_original_or_the_decoders(study: Study) -> None:
+    _, encoders, decoder = perfect(study)
+    if decoder.kind == "relu":  # an output bias that shows
+        decoder = dataclasses.replace(decoder, output_bias=torch.full((100,), 0.01))
+    sample = sample_of(study, 0.4)
+    replaced = compare(encoders, decoder, sample, 1.1).replaced
+    hidden = decoder.hidden(sample.image)
+    made = replaced_sample(sample, hidden, decoder, replaced)
+    assert made.image is sample.image
+    assert made.pairs is sample.pairs
+    assert type(made.text) is type(sample.text)
+    generated = sample.image.dense() @ decoder.input_weights.T
+    if decoder.kind == "relu":
+        generated = generated.relu()
+    generated = generated @ decoder.output_rows + decoder.output_bias
+    texts, originals = made.text.dense(), sample.text.dense()
+    assert 0 < int(replaced.sum()) < len(replaced)
+    torch.testing.assert_close(texts[replaced], generated[replaced], rtol=0, atol=1e-5)
+    torch.testing.assert_close(texts[~replaced], originals[~replaced], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("raw_pairs", [0, 200])
-def test_an_epoch_meets_every_filtered_pair_once(raw_pairs: int) -> None:
-    dictionaries = perfect()[0]
-    pairs = filtered(STUDY, 0.4)
-    batch_of, steps = filtered_batches(DRAWS, pairs, raw_pairs, dictionaries, STUDY, 0.4)
-    assert steps == (200 + raw_pairs) // 50
-    seen, fresh = [], 0
-    for step in range(steps):
-        batch = batch_of(step)
-        assert len(batch.image_codes) == len(batch.text_codes) == 50
-        assert batch.fresh is not None
-        assert batch.stored is not None
-        count = len(batch.fresh.seen)
-        fresh += count
-        # The rows after the fresh ones are kept captions with their stored noise, then generated.
-        full = batch.text_codes @ batch.text_rows
-        full[count : count + len(batch.stored)] += batch.stored
-        seen.append(full[count:])
-    assert fresh == raw_pairs
-    expected = pairs.text_codes @ pairs.text_rows
-    kept = pairs.noise_row >= 0
-    expected[kept] += pairs.noise[pairs.noise_row[kept]]
-    distances = torch.cdist(torch.cat(seen), expected)
-    assert distances.min(dim=0).values.max() < 1e-2
-    assert sorted(distances.argmin(dim=0).tolist()) == list(range(200))
-    # The next epoch has another order, and a step is a function of its number alone.
-    again = batch_of(0)
-    first = filtered_batches(DRAWS, pairs, raw_pairs, dictionaries, STUDY, 0.4)[0](0)
-    assert torch.equal(again.text_codes, first.text_codes)
-    assert not torch.equal(batch_of(steps).text_codes, first.text_codes)
+def test_a_coded_sample_keeps_the_noise_of_kept_captions_only() -> None:
+    sample, found = filtered(FRESH, 0.4)
+    decoder = perfect()[2]
+    made = replaced_sample(sample, found.hidden, decoder, found.replaced).text
+    assert isinstance(made, CodedSample)
+    assert isinstance(sample.text, CodedSample)
+    assert made.codes.shape == (200, 20 + 24 + 1)
+    kept = ~found.replaced
+    assert (made.noise_row[found.replaced] == -1).all()
+    assert sorted(made.noise_row[kept].tolist()) == list(range(int(kept.sum())))
+    assert torch.equal(made.noise, sample.text.noise[kept])
 
 
-def test_decoder_learns_the_one_hot_pairs() -> None:
-    dictionaries = perfect()[0]
-    encoders = draw_encoders(DRAWS, "raw", STUDY.m, STUDY.d1, 0.1)
-    study = STUDY.model_copy(update={"decoder_epochs": 200, "decoder_lr": 5e-3})
-    for source in (encoders, None):
-        start = start_decoder(DRAWS, source, study)
-        before = start.input_weights.clone()
-        trained = train_decoder(DRAWS, start, dictionaries, study)
-
-        def error(decoder: Decoder) -> float:
-            made = decoder.captions(decoder.hidden(torch.eye(study.d), dictionaries.image))
-            return float((made - dictionaries.text).square().mean())
-
-        assert error(trained) < 0.3 * error(start)
-        assert torch.equal(start.input_weights, before)
+def test_batches_of_a_filtered_sample_hold_its_pairs() -> None:
+    sample, found = filtered(FRESH, 0.4)
+    made = replaced_sample(sample, found.hidden, perfect()[2], found.replaced)
+    rows = torch.tensor([3, 0, 150, 7, 42, 199])
+    batch = made.take(rows)
+    assert isinstance(batch.text, Coded)
+    noisy = ~found.replaced[rows]
+    order = torch.cat([rows[noisy], rows[~noisy]])
+    torch.testing.assert_close(batch.text.dense(), made.text.dense()[order], rtol=0, atol=1e-5)
+    torch.testing.assert_close(batch.image.dense(), made.image.dense()[order], rtol=0, atol=1e-5)
 
 
-def test_decoder_starts_from_the_encoders_or_from_xavier() -> None:
-    encoders = draw_encoders(DRAWS, "raw", STUDY.m, STUDY.d1, 0.1)
-    ours = start_decoder(DRAWS, encoders, STUDY)
-    assert torch.equal(ours.input_weights, encoders.weights[0])
-    assert torch.equal(ours.output_rows, encoders.weights[1])
-    random = start_decoder(DRAWS, None, STUDY)
-    bound = np.sqrt(6 / (STUDY.m + STUDY.d1))
-    for weights in (random.input_weights, random.output_rows):
-        assert 0.98 * bound < float(weights.abs().max()) <= bound
-        assert abs(float(weights.mean())) < 0.05 * bound
-    assert not random.input_bias.any()
-    assert not random.output_bias.any()
+@STUDIES
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_only_some_pairs_can_be_kept(study: Study, share: float) -> None:
+    sample, found = filtered(study, 0.4)
+    made = replaced_sample(sample, found.hidden, perfect(study)[2], found.replaced)
+    wanted = torch.rand(200, generator=DRAWS.generator("wanted")) < share
+    few = only(made, wanted)
+    assert len(few) == int(wanted.sum())
+    torch.testing.assert_close(few.image.dense(), made.image.dense()[wanted], rtol=0, atol=1e-6)
+    torch.testing.assert_close(few.text.dense(), made.text.dense()[wanted], rtol=0, atol=1e-6)
+    assert torch.equal(few.pairs.text, made.pairs.text[wanted])
+    assert torch.equal(few.pairs.image, made.pairs.image[wanted])
+    assert torch.equal(few.pairs.misaligned, made.pairs.misaligned[wanted])
+
+
+def test_generated_captions_alone_need_no_noise() -> None:
+    sample, found = filtered(FRESH, 0.4)
+    made = replaced_sample(sample, found.hidden, perfect()[2], found.replaced)
+    text = only(made, found.replaced).text
+    assert isinstance(text, CodedSample)
+    assert text.noise.shape == (0, 100)
+
+
+def test_dense_captions_stay_dense() -> None:
+    sample, found = filtered(FIXED, 0.4)
+    assert isinstance(sample.text, Dense)
+    made = replaced_sample(sample, found.hidden, perfect(FIXED)[2], found.replaced)
+    assert isinstance(made.text, Dense)
+    assert isinstance(only(made, found.replaced).text, Dense)

@@ -12,7 +12,10 @@ from mispair.simulation.metrics import (
     alignments,
     cosine_silhouette,
     histogram,
+    projections,
     purified,
+    purified_as_written,
+    top_two,
     zero_shot_accuracy,
 )
 
@@ -47,6 +50,56 @@ def test_alignments_are_absolute_and_of_normalised_rows() -> None:
     rows = torch.eye(4)[:2]
     weights = torch.tensor([[-3.0, 0.0, 4.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
     np.testing.assert_allclose(alignments(weights, rows), [[0.6, 0.0], [0.0, 1.0]])
+
+
+def test_a_neuron_of_zeros_is_aligned_with_nothing() -> None:
+    weights = torch.tensor([[0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    np.testing.assert_array_equal(alignments(weights, torch.eye(2, 3)), [[0, 0], [0, 1]])
+
+
+def test_projections_keep_sign_and_length() -> None:
+    weights = torch.tensor([[-3.0, 0.0, 4.0], [0.5, 2.0, 0.0]])
+    np.testing.assert_array_equal(projections(weights, torch.eye(2, 3)), [[-3, 0], [0.5, 2]])
+
+
+def test_top_two_are_the_largest_cosines_in_order() -> None:
+    cosines = np.random.default_rng(4).random((6, 5))
+    naive = [sorted(row, reverse=True)[:2] for row in cosines.tolist()]
+    np.testing.assert_array_equal(top_two(cosines), naive)
+
+
+def naively_purified_as_written(cosines: np.ndarray, threshold: float) -> tuple[int, float]:
+    best: list[tuple[int, float]] = []
+    for row in cosines.tolist():
+        j = row.index(max(row))
+        if row[j] > threshold:
+            best.append((j, row[j]))
+    magnitudes = [cosine for _, cosine in best]
+    return len({j for j, _ in best}), sum(magnitudes) / max(len(best), 1)
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.9, 0.999])
+def test_purified_as_written_equals_a_loop(threshold: float) -> None:
+    cosines = np.random.default_rng(8).random((40, 6)) ** 2
+    result = purified_as_written(cosines, threshold)
+    expected = naively_purified_as_written(cosines, threshold)
+    assert (result.features, result.magnitude) == (expected[0], pytest.approx(expected[1]))
+    assert result.threshold == threshold
+
+
+def test_purified_as_written_differs_from_the_public_code() -> None:
+    """It tolerates a second large cosine, averages over neurons and looks at one threshold."""
+    mixed = np.array([[0.7, 0.6, 0.0], [0.6, 0.7, 0.0], [0.0, 0.0, 0.4]])
+    written, run = purified_as_written(mixed), purified(mixed, 0.2, 0.5, 0.1)
+    assert (written.features, run.features) == (2, 1)
+    twice = np.array([[0.8, 0.0], [0.6, 0.0]])
+    assert purified_as_written(twice).magnitude == pytest.approx(0.7)
+    assert purified(twice, 0.5, 0.5, 0.1).magnitude == pytest.approx(1.4)
+
+
+def test_purified_as_written_is_strict_and_may_find_none() -> None:
+    assert purified_as_written(np.array([[0.5, 0.1]])).features == 0
+    assert purified_as_written(np.array([[0.5, 0.1]])).magnitude == 0.0
 
 
 def test_purity_of_a_known_encoder() -> None:
@@ -91,6 +144,15 @@ def test_accuracy_uses_cosines_not_products() -> None:
         2 / 3 + 1 / 3
     )
     assert zero_shot_accuracy(features, prompts, torch.tensor([0, 0, 1])) == pytest.approx(2 / 3)
+
+
+def test_accuracy_by_inner_product_favours_long_prompts() -> None:
+    features = torch.tensor([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9]])
+    prompts = torch.tensor([[1.0, 0.0], [10.0, 10.0]])
+    labels = torch.tensor([0, 1, 1])
+    assert zero_shot_accuracy(features, prompts, labels, "inner") == pytest.approx(2 / 3)
+    unit = torch.nn.functional.normalize(prompts, dim=1)
+    assert zero_shot_accuracy(100 * features, unit, labels, "inner") == 1.0
 
 
 def test_histogram_counts_every_cosine_once() -> None:

@@ -1,174 +1,675 @@
-"""The hand-derived step against autograd on explicit matrices, written the plain way."""
+"""Trajectories of the hand-derived engine against autograd with B × B losses, the plain way."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from mispair.simulation import noise
-from mispair.simulation.data import Batch, Draws, draw_dictionaries, draw_fresh_batch
-from mispair.simulation.decoder import start_decoder, train_decoder
-from mispair.simulation.encoder import Diverged, Encoders, draw_encoders
-from mispair.simulation.filtering import filter_pairs, filtered_batches
-from mispair.simulation.losses import InfoNCE
+from mispair.simulation.arithmetic import times
+from mispair.simulation.data import Draws
+from mispair.simulation.encoder import Diverged, Encoders, Silenced, draw_encoders, side_by_side
+from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise, Inputs
 from mispair.simulation.study import Study
-from mispair.simulation.training import Plan, gradients, train
+from mispair.simulation.training import (
+    Outcome,
+    Plan,
+    Trained,
+    plan_of,
+    train,
+    train_side_by_side,
+)
 
-SMALL = Study(
-    d1=60, d=10, m=14, classes=5, batch_size=30, steps_per_epoch=4, epochs=10, filtered_pairs=60,
-    lr=0.02, latent_density=0.2, precision="float64", test_images=50, test_density=0.2,
+D1, D, M, B = 40, 6, 9, 30
+EPOCHS, STEPS = 6, 20
+
+WRITTEN = Study(
+    preset="as-written", d1=D1, d=D, m=M, classes=2, spurious_group_size=3, batch_size=B,
+    precision="float64", temperature=30.0, lr=0.02, start_std=0.05, phase2_steps=30,
+    low_quality_pairs=200,
+)  # fmt: skip
+RUN = Study(
+    preset="as-run", d1=D1, d=D, m=M, classes=2, batch_size=B, precision="float64", lr=0.02,
+    lr_decay=0.5, lr_decay_every=2, start_std=0.05, low_quality_pairs=200,
 )  # fmt: skip
 
 
-def draws(trial: int = 0, dtype: torch.dtype = torch.float64) -> Draws:
-    return Draws(seed=3, trial=trial, device="cpu", dtype=dtype)
+def draws(dtype: torch.dtype = torch.float64) -> Draws:
+    return Draws(seed=3, trial=0, device="cpu", dtype=dtype)
 
 
-def plain_loss(features: torch.Tensor, temperature: float) -> torch.Tensor:
-    """InfoNCE by its definition, one row at a time."""
-    pairs = len(features) // 2
-    total = torch.zeros((), dtype=features.dtype)
-    for i in range(2 * pairs):
-        partner = (i + pairs) % (2 * pairs)
-        logits = torch.stack(
-            [features[i] @ features[j] / temperature for j in range(2 * pairs) if j != i]
-        )
-        total = total - features[i] @ features[partner] / temperature + logits.logsumexp(dim=0)
-    return total / (2 * pairs)
+@dataclass(frozen=True)
+class Drawn:
+    """Dense pairs with sparse codes, some of them mismatched, drawn by the step's number."""
+
+    seed: int = 0
+    dtype: torch.dtype = torch.float64
+    d1: int = D1
+    size: int = B
+    steps_per_epoch: int = STEPS
+
+    def batch(self, step: int) -> Batch:
+        generator = torch.Generator().manual_seed(1000 * self.seed + step)
+        normal = {"generator": generator, "dtype": torch.float64}
+        codes = (torch.rand(2, self.size, D, generator=generator) < 0.25).double()
+        codes *= torch.randn(2, self.size, D, **normal).sign()
+        codes[1] = torch.where(torch.rand(self.size, 1, generator=generator) < 0.2, *codes.flip(0))
+        fixed = torch.Generator().manual_seed(self.seed)
+        bases = torch.linalg.qr(
+            torch.randn(2, self.d1, D, generator=fixed, dtype=torch.float64)
+        ).Q.mT
+        values = codes @ bases + 0.05 * torch.randn(2, self.size, self.d1, **normal)
+        return Batch(*(Dense(one) for one in values.to(self.dtype)))
 
 
-def vectorised_loss(features: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The same through a library's cross entropy, for longer runs."""
-    pairs = len(features) // 2
-    logits = features @ features.T / temperature
-    logits = logits.masked_fill(torch.eye(2 * pairs, dtype=torch.bool), -math.inf)
-    target = (torch.arange(2 * pairs) + pairs) % (2 * pairs)
-    return torch.nn.functional.cross_entropy(logits, target)
+def start(study: Study, arm: str = "raw") -> Encoders:
+    return draw_encoders(draws(), arm, study)
 
 
-def explicit_captions(batch: Batch, encoders: Encoders, gradient: torch.Tensor) -> torch.Tensor:
-    """Build noise that has exactly the forward and backward products the step used."""
-    texts = batch.text_codes @ batch.text_rows
+# The plain way -----------------------------------------------------------------------------------
+
+
+def plain_infonce(f: Tensor, h: Tensor, tau: float) -> Tensor:
+    """The mean over the batch through a library's cross entropy."""
+    both = torch.cat([f, h])
+    logits = (both @ both.T / tau).masked_fill(torch.eye(2 * len(f), dtype=torch.bool), -math.inf)
+    return torch.nn.functional.cross_entropy(logits, torch.arange(2 * len(f)).roll(len(f)))
+
+
+def plain_spectral(f: Tensor, h: Tensor, tau: float) -> Tensor:
+    """Eq. 1 as a mean over the batch, with the whole B × B matrix."""
+    gram = f @ h.T
+    negatives = (gram**2).fill_diagonal_(0) / (2 * tau)
+    return (-gram.diagonal() + negatives.sum(dim=0) + negatives.sum(dim=1)).mean()
+
+
+def plain_features(kind: str, a: Tensor, b: Tensor) -> Tensor:
+    if kind == "symmetric-relu":
+        return (a - b).relu() - (-a - b).relu()
+    return (a + b).relu() if kind == "relu" else a
+
+
+def plain_thresholds(plan: Plan, weights: Tensor, step: int, memory: dict) -> Tensor:
+    """The schedules once more, with a dictionary for a memory."""
+    norms = (weights.detach() ** 2).sum(dim=2)
+    both = norms.mean(dim=0)
+    start_norms = memory.setdefault("start", both)
+    anew = plan.bias_scale * (math.log(plan.d) / plan.d * both).sqrt()
+    b = memory.setdefault("b", torch.zeros_like(both))
+    eta = plan.lr_at(step) * (B if plan.loss_reduction == "sum" else 1)
+    if plan.bias_schedule == "zero" or "third" in memory:
+        return b
+    if "second" not in memory:
+        by_theory = bool((both >= 2 * start_norms).all())
+        on_the_whole = bool(both.sum() >= 2 * start_norms.sum())
+        if by_theory if plan.bias_schedule == "theory" else on_the_whole:
+            memory.update(second=step, first=norms, b=anew)
+    elif plan.bias_schedule == "theory":
+        memory["b"] = b * (1 + eta / plan.d)
+        if bool((norms[0] >= plan.phase2_growth * plan.d * memory["first"][0]).all()):
+            memory["third"] = step
+    elif step == memory["second"] + plan.phase2_steps:
+        memory["third"] = step
+    else:
+        memory["b"] = anew
+    return memory["b"]
+
+
+TextOf = Callable[[int, Tensor, Tensor], Tensor]
+
+
+def plain_training(
+    begin: Encoders, images: Callable[[int], Tensor], texts: TextOf, plan: Plan
+) -> tuple[Encoders, list[float], dict]:
+    """Train by autograd. Captions may depend on V and on the gradient by its pre-activations."""
+    weights = begin.weights.clone().requires_grad_()
+    biases = begin.biases.clone().requires_grad_()
+    optimiser = (
+        torch.optim.Adam([weights, biases], lr=plan.lr, foreach=False)
+        if plan.optimiser == "adam"
+        else torch.optim.SGD([weights, biases], lr=plan.lr)
+    )
+    losses, memory = [], {}
+
+    def rescale() -> None:
+        with torch.no_grad():
+            norms = weights.norm(dim=2, keepdim=True)
+            weights.div_(norms)
+            biases.div_(norms[:, :, 0])
+
+    def backward(step: int, gradient: Tensor) -> tuple[float, Tensor]:
+        optimiser.zero_grad()
+        text = texts(step, weights[1].detach(), gradient) @ weights[1].T
+        text.retain_grad()
+        f = plain_features(begin.kind, images(step) @ weights[0].T, biases[0])
+        h = plain_features(begin.kind, text, biases[1])
+        loss = plain_infonce if plan.loss == "infonce" else plain_spectral
+        value = loss(f, h, plan.temperature) * (B if plan.loss_reduction == "sum" else 1)
+        squares = (weights**2).sum() + ((biases**2).sum() if begin.kind == "relu" else 0)
+        value = value + plan.weight_penalty * squares
+        value.backward()
+        return float(value.detach()), text.grad
+
+    for step in range(plan.steps):
+        if plan.unit_rows:
+            rescale()
+        if begin.kind == "symmetric-relu":
+            with torch.no_grad():
+                biases.copy_(plain_thresholds(plan, weights, step, memory).expand(2, -1))
+        _, gradient = backward(step, torch.zeros(B, M, dtype=torch.float64))
+        losses.append(backward(step, gradient)[0])
+        if begin.kind != "relu":
+            biases.grad = None
+        optimiser.param_groups[0]["lr"] = plan.lr_at(step)
+        optimiser.step()
+    if plan.unit_rows:
+        rescale()
+    return Encoders(begin.kind, weights.detach(), biases.detach()), losses, memory
+
+
+def moved(found: Encoders, begin: Encoders) -> float:
+    """How far weights went, relative to where they started; if of unit rows, on the sphere."""
+    unit = [one.weights / one.weights.norm(dim=2, keepdim=True) for one in (found, begin)]
+    return float((unit[0] - unit[1]).norm() / unit[1].norm())
+
+
+THEORY = {"bias_schedule": "theory", "bias_scale": 0.3, "phase2_growth": 0.25}
+TRAJECTORIES = {
+    "as written, practical": WRITTEN,
+    "as written, theory": WRITTEN.model_copy(update=THEORY),
+    "as written, zero": WRITTEN.model_copy(update={"bias_schedule": "zero"}),
+    "theory, mean": WRITTEN.model_copy(update={**THEORY, "loss_reduction": "mean", "lr": 0.6}),
+    "linear": WRITTEN.model_copy(update={"encoder": "linear"}),
+    "relu, spectral": WRITTEN.model_copy(update={"encoder": "relu"}),
+    "relu, spectral, penalty": WRITTEN.model_copy(
+        update={"encoder": "relu", "weight_penalty": 0.3}
+    ),
+    "symmetric, adam, penalty": WRITTEN.model_copy(
+        update={"optimiser": "adam", "weight_penalty": 0.1}
+    ),
+    "as written, unit rows": WRITTEN.model_copy(update={"unit_rows": True}),
+    "symmetric, infonce": WRITTEN.model_copy(
+        update={"loss": "infonce", "temperature": 0.5, "loss_reduction": "mean", "lr": 0.5}
+    ),
+    "as run": RUN,
+    "as run, free rows": RUN.model_copy(update={"unit_rows": False}),
+    "as run, sum, no penalty": RUN.model_copy(
+        update={"loss_reduction": "sum", "weight_penalty": 0.0}
+    ),
+    "linear, infonce": RUN.model_copy(update={"encoder": "linear"}),
+}
+
+
+@pytest.mark.parametrize("name", TRAJECTORIES)
+def test_trajectory_equals_plain_autograd(name: str) -> None:
+    study = TRAJECTORIES[name]
+    plan = plan_of(study, EPOCHS, STEPS)
+    begin, data = start(study), Drawn()
+    ours = train(begin, data.batch, plan)
+    plain, losses, memory = plain_training(
+        begin,
+        lambda step: data.batch(step).image.dense(),
+        lambda step, *_: data.batch(step).text.dense(),
+        plan,
+    )
+    np.testing.assert_allclose(ours.losses.ravel(), losses, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(ours.encoders.weights, plain.weights, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(ours.encoders.biases, plain.biases, rtol=1e-7, atol=1e-9)
+    assert moved(ours.encoders, begin) > 0.1  # a check on unmoved weights is empty
+    assert (ours.phases.second, ours.phases.third) == (memory.get("second"), memory.get("third"))
+    if study.encoder == "symmetric-relu" and study.bias_schedule != "zero" and not study.unit_rows:
+        assert 0 < memory["second"] < memory["third"] < plan.steps - 1
+        features = ours.encoders.features(0, data.batch(0).image)
+        assert 0.1 < float((features == 0).double().mean()) < 0.95  # thresholds that bite
+
+
+def coded(step: int, *, stored: bool) -> Batch:
+    """Noiseless images; captions with projected noise, then with stored noise, then with none."""
+    generator = torch.Generator().manual_seed(step)
+    normal = {"generator": generator, "dtype": torch.float64}
+    codes = (torch.rand(B, D, generator=generator) < 0.25).double()
+    fixed = torch.Generator().manual_seed(7)
+    rows = torch.linalg.qr(torch.randn(2, D1, D, generator=fixed, dtype=torch.float64)).Q.mT
+    count = 12 if stored else B
+    fresh = FreshNoise(0.3, torch.randn(count, M, **normal), torch.randn(M, D1, **normal))
+    kept = 0.3 * torch.randn(10, D1, **normal) if stored else None
+    return Batch(Coded(codes, rows[0].clone()), Coded(codes, rows[1].clone(), fresh, kept))
+
+
+def explicit(inputs: Inputs, V: Tensor, gradient: Tensor) -> Tensor:
+    """Build noise that has exactly the forward and backward products the step uses."""
+    assert isinstance(inputs, Coded)
+    values = inputs.codes @ inputs.rows
     count = 0
-    if batch.fresh is not None:
-        V = encoders.weights[1]
-        seen, unseen = batch.fresh.seen, batch.fresh.unseen
+    if inputs.fresh is not None:
+        seen, unseen = inputs.fresh.seen, inputs.fresh.unseen
         count = len(seen)
-        basis = torch.linalg.solve_triangular(
-            torch.linalg.cholesky(V @ V.T), V, upper=False
-        )  # orthonormal rows
+        lower = torch.linalg.cholesky(V @ V.T)
+        basis = torch.linalg.solve_triangular(lower, V, upper=False)  # orthonormal rows
         left = torch.linalg.qr(gradient[:count]).Q
         outside = unseen[: left.shape[1]]
         outside = outside - (outside @ basis.T) @ basis
-        texts[:count] += batch.fresh.std * (seen @ basis + left @ outside)
-    if batch.stored is not None:
-        texts[count : count + len(batch.stored)] += batch.stored
-    return texts
+        values[:count] += inputs.fresh.std * (seen @ basis + left @ outside)
+    if inputs.stored is not None:
+        values[count : count + len(inputs.stored)] += inputs.stored
+    return values
 
 
-def autograd_step(
-    encoders: Encoders, images: torch.Tensor, texts: torch.Tensor, study: Study
-) -> tuple[float, torch.Tensor, torch.Tensor, torch.Tensor]:
-    weights = encoders.weights.detach().clone().requires_grad_()
-    biases = encoders.biases.detach().clone().requires_grad_()
-    raw = texts @ weights[1].T + biases[1]
-    raw.retain_grad()
-    features = torch.cat([(images @ weights[0].T + biases[0]).relu(), raw.relu()])
-    penalty = study.weight_penalty * ((weights**2).sum() + (biases**2).sum())
-    loss = vectorised_loss(features, study.temperature) + penalty
-    loss.backward()
-    return float(loss.detach()), weights.grad, biases.grad, raw.grad
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("name", ["as run", "as written, zero", "linear"])
+def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
+    name: str, stored: bool
+) -> None:
+    study = TRAJECTORIES[name].model_copy(
+        update={"temperature": 1.0, "lr": 0.005, "weight_penalty": 0.01}
+    )
+    plan, begin = plan_of(study, 2, STEPS), start(study)
+    ours = train(begin, lambda step: coded(step, stored=stored), plan)
+    plain, losses, _ = plain_training(
+        begin,
+        lambda step: coded(step, stored=stored).image.dense(),
+        lambda step, V, gradient: explicit(coded(step, stored=stored).text, V, gradient),
+        plan,
+    )
+    np.testing.assert_allclose(ours.losses.ravel(), losses, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(ours.encoders.weights, plain.weights, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(ours.encoders.biases, plain.biases, rtol=1e-6, atol=1e-8)
+    assert moved(ours.encoders, begin) > 0.1
 
 
-def ready(encoders: Encoders) -> Encoders:
-    encoders.weights.grad = torch.zeros_like(encoders.weights)
-    encoders.biases.grad = torch.zeros_like(encoders.biases)
-    assert encoders.normalise()
-    return encoders
+@pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
+def test_float32_agrees_with_float64(study: Study) -> None:
+    """At a size at which products go to the faster library; the same draws, rounded."""
+    big = study.model_copy(update={"d1": 300, "m": 48, "batch_size": 100})
+    plan = plan_of(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
+    begin = start(big)
+    exact = train(begin, Drawn(d1=300, size=100).batch, plan)
+    single = Encoders(begin.kind, begin.weights.float(), begin.biases.float())
+    ours = train(single, Drawn(d1=300, size=100, dtype=torch.float32).batch, plan)
+    assert ours.encoders.weights.dtype == torch.float32
+    difference = ours.encoders.weights.double() - exact.encoders.weights
+    assert difference.norm() / exact.encoders.weights.norm() < 1e-4
+    np.testing.assert_allclose(ours.losses, exact.losses, rtol=1e-4, atol=1e-4)
+    assert moved(exact.encoders, begin) > 0.1
 
 
-def raw_batch(study: Study, step: int, trial: int = 0) -> Batch:
-    dictionaries = draw_dictionaries(draws(trial), study.d1, study.d)
-    return draw_fresh_batch(draws(trial), "raw", step, dictionaries, study, 0.3)
+# Side by side ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0, 8.0])
-def test_infonce_and_its_gradient_follow_the_definition(scale: float) -> None:
+@dataclass(frozen=True)
+class Poisoned(Drawn):
+    """Gives one entry of one batch another value."""
+
+    value: float = math.nan
+    at: int = 5
+
+    def batch(self, step: int) -> Batch:
+        found = super().batch(step)
+        if step == self.at:
+            found.image.dense()[0, 0] = self.value
+        return found
+
+
+@dataclass(frozen=True)
+class Empty(Drawn):
+    """Has a batch of captions without anything in them."""
+
+    at: int = 7
+
+    def batch(self, step: int) -> Batch:
+        found = super().batch(step)
+        return Batch(found.image, Dense(found.text.dense() * (step != self.at)))
+
+
+def alone(begin: Encoders, source: Drawn, plan: Plan) -> Outcome:
+    try:
+        return train(begin, source.batch, plan)
+    except (Diverged, Silenced) as failure:
+        return failure
+
+
+@pytest.mark.parametrize("name", TRAJECTORIES)
+def test_runs_side_by_side_are_those_alone(name: str) -> None:
+    study = TRAJECTORIES[name]
+    plan = plan_of(study, EPOCHS, STEPS)
+    starts = [start(study, arm) for arm in ("a", "b", "c", "d")]
+    if study.encoder != "relu":
+        empty: Drawn = Empty(3)
+    else:  # a learned bias would answer even an empty caption
+        empty = Drawn(3)
+    sources = [Drawn(1), Poisoned(2), empty, Drawn(4)]
+    before = [one.weights.clone() for one in starts]
+    together = train_side_by_side(starts, sources, plan)
+    assert all(torch.equal(one.weights, w) for one, w in zip(starts, before, strict=True))
+    kinds = [type(one) for one in together]
+    assert kinds == [Trained, Diverged, Silenced if study.encoder != "relu" else Trained, Trained]
+    for ours, begin, source in zip(together, starts, sources, strict=True):
+        single = alone(begin, source, plan)
+        assert type(ours) is type(single)
+        if not isinstance(ours, Trained):
+            assert ours.step == single.step
+            continue
+        np.testing.assert_allclose(ours.losses, single.losses, rtol=1e-9, atol=1e-11)
+        for part in ("weights", "biases"):
+            torch.testing.assert_close(
+                getattr(ours.encoders, part), getattr(single.encoders, part), rtol=1e-8, atol=1e-10
+            )
+        assert (ours.phases.second, ours.phases.third) == (
+            single.phases.second,
+            single.phases.third,
+        )
+        torch.testing.assert_close(ours.phases.norms_first, single.phases.norms_first)
+        torch.testing.assert_close(ours.phases.norms_second, single.phases.norms_second)
+
+
+def test_one_run_side_by_side_is_that_run() -> None:
+    plan = plan_of(WRITTEN, 1, STEPS)
+    (ours,) = train_side_by_side([start(WRITTEN)], [Drawn()], plan)
+    assert torch.equal(
+        ours.encoders.weights, train(start(WRITTEN), Drawn().batch, plan).encoders.weights
+    )
+    (failed,) = train_side_by_side([start(WRITTEN)], [Poisoned()], plan)
+    assert isinstance(failed, Diverged)
+    assert failed.step == 5
+
+
+def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
+    asked = []
+
+    @dataclass(frozen=True)
+    class Asked(Poisoned):
+        def batch(self, step: int) -> Batch:
+            asked.append(step)
+            return super().batch(step)
+
+    plan = plan_of(WRITTEN, 1, STEPS)
+    found = train_side_by_side([start(WRITTEN), start(WRITTEN)], [Asked(at=2), Asked(at=4)], plan)
+    assert [one.step for one in found] == [2, 4]
+    assert max(asked) == 4
+
+
+# Failure -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
+def test_divergence_is_stopped_at_its_step(study: Study, poison: float) -> None:
+    with pytest.raises(Diverged, match="at step 5") as stop:
+        train(start(study), Poisoned(value=poison).batch, plan_of(study, 1, STEPS))
+    assert stop.value.step == 5
+
+
+def test_a_step_size_too_large_diverges_before_the_end() -> None:
+    wild = WRITTEN.model_copy(update={"lr": 30.0, "bias_schedule": "zero"})
+    with pytest.raises(Diverged) as stop:
+        train(start(wild), Drawn().batch, plan_of(wild, 10, STEPS))
+    assert 0 < stop.value.step < 200
+
+
+def test_weights_that_the_last_step_spoils_are_no_result() -> None:
+    wild = WRITTEN.model_copy(update={"lr": 1e308, "bias_schedule": "zero", "start_std": 1.0})
+    with pytest.raises(Diverged) as stop:
+        train(start(wild), Drawn().batch, plan_of(wild, 1, 1))
+    assert stop.value.step == 1
+
+
+def test_neurons_too_long_to_be_rescaled_are_a_divergence() -> None:
+    begin = start(RUN)
+    begin.weights[0, 1] = 1e200  # its norm overflows, so that rescaling would leave a zero
+    with pytest.raises(Diverged, match="at step 0"):
+        train(begin, Drawn().batch, plan_of(RUN, 1, STEPS))
+
+
+@pytest.mark.parametrize("side", ["image", "text"])
+def test_a_batch_to_which_one_tower_is_silent_is_reported(side: str) -> None:
+    def batch(step: int) -> Batch:
+        found = Drawn().batch(step)
+        nothing = Dense(torch.zeros(B, D1, dtype=torch.float64))
+        return replace(found, **{side: nothing}) if step == 7 else found
+
+    with pytest.raises(Silenced, match="at step 7") as stop:
+        train(start(WRITTEN), batch, plan_of(WRITTEN, 1, STEPS))
+    assert stop.value.step == 7
+
+
+def test_thresholds_that_outgrow_the_weights_are_reported() -> None:
+    harsh = WRITTEN.model_copy(update={"bias_scale": 50.0})
+    plan = plan_of(harsh, EPOCHS, STEPS)
+    with pytest.raises(Silenced) as stop:
+        train(start(harsh), Drawn().batch, plan)
+    gentle = train(start(WRITTEN), Drawn().batch, plan_of(WRITTEN, EPOCHS, STEPS))
+    assert stop.value.step == gentle.phases.second  # until then both have no threshold
+
+
+# Going on after an interruption ------------------------------------------------------------------
+
+
+class Shelf:
+    """A keeper that remembers all states, and may be cut off."""
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, Tensor]] = []
+
+    def load(self) -> dict[str, Tensor] | None:
+        return self.states[-1] if self.states else None
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        self.states.append(state)
+
+
+class Interrupted(Exception):  # noqa: N818
+    pass
+
+
+@pytest.mark.parametrize(
+    "name", ["as written, practical", "as written, theory", "as run", "symmetric, adam, penalty"]
+)
+def test_a_resumed_training_is_bit_identical(name: str) -> None:
+    study = TRAJECTORIES[name]
+    plan = replace(plan_of(study, EPOCHS, STEPS), save_every=25)
+    whole = train(start(study), Drawn().batch, plan)
+    shelf = Shelf()
+    taken: list[int] = []
+
+    def until(stop: int) -> Callable[[int], Batch]:
+        def batch(step: int) -> Batch:
+            if step == stop:
+                raise Interrupted
+            taken.append(step)
+            return Drawn().batch(step)
+
+        return batch
+
+    for stop in (10, 30, 80, 119):
+        with pytest.raises(Interrupted):
+            train(start(study), until(stop), plan, shelf)
+    assert [int(state["step"]) for state in shelf.states] == [25, 50, 75, 100]
+    assert taken == [*range(10), *range(30), *range(25, 80), *range(75, 119)]
+    for _ in range(2):  # to the end, and once more after it
+        taken.clear()
+        ours = train(start(study), until(-1), plan, shelf)
+        assert torch.equal(ours.encoders.weights, whole.encoders.weights)
+        assert torch.equal(ours.encoders.biases, whole.encoders.biases)
+        assert np.array_equal(ours.losses, whole.losses)
+        assert (ours.phases.second, ours.phases.third) == (whole.phases.second, whole.phases.third)
+        assert torch.equal(ours.phases.norms_first, whole.phases.norms_first)
+        assert torch.equal(ours.phases.norms_second, whole.phases.norms_second)
+    assert not taken
+    assert [int(state["step"]) for state in shelf.states[4:]] == [120]
+
+
+def test_a_training_that_failed_is_not_kept() -> None:
+    shelf = Shelf()
+    plan = replace(plan_of(WRITTEN, 1, STEPS), save_every=2)
+    with pytest.raises(Diverged):
+        train(start(WRITTEN), Poisoned().batch, plan, shelf)
+    assert [int(state["step"]) for state in shelf.states] == [2, 4]
+
+
+# Lesser promises ---------------------------------------------------------------------------------
+
+
+def test_training_lowers_the_loss_leaves_the_start_alone_and_ends_on_unit_rows() -> None:
+    begin = start(RUN)
+    before = begin.weights.clone()
+    trained = train(begin, Drawn().batch, plan_of(RUN, EPOCHS, STEPS))
+    assert trained.losses.shape == (EPOCHS, STEPS)
+    assert trained.losses[-1].mean() < 0.9 * trained.losses[0].mean()
+    assert torch.equal(begin.weights, before)
+    norms = trained.encoders.weights.norm(dim=2)
+    torch.testing.assert_close(norms, torch.ones_like(norms))
+
+
+def test_weights_that_need_not_be_of_unit_norm_are_not() -> None:
+    trained = train(start(WRITTEN), Drawn().batch, plan_of(WRITTEN, 1, STEPS))
+    norms = trained.encoders.weights.norm(dim=2)
+    assert float((norms - 1).abs().min()) > 1e-3
+
+
+@pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
+def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
+    plan = replace(plan_of(study, 2, STEPS), lr_decay_every=1, unit_rows=True)
+    data = Drawn().batch
+    # Without decay in reach, two epochs differ from those with a decay after the first ...
+    slow = train(start(study), data, replace(plan, lr_decay=1e-12)).encoders
+    one = train(start(study), data, replace(plan, epochs=1)).encoders
+    torch.testing.assert_close(slow.weights, one.weights, rtol=0, atol=1e-8)
+    # ... and with a decay only after the second, they do not.
+    late = train(start(study), data, replace(plan, lr_decay_every=2, lr_decay=1e-12)).encoders
+    none = train(start(study), data, replace(plan, lr_decay=1.0)).encoders
+    assert torch.equal(late.weights, none.weights)
+    assert not torch.equal(late.weights, one.weights)
+
+
+def test_the_watcher_meets_every_step_before_its_update() -> None:
+    plan, begin = plan_of(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
+    seen: list[Tensor] = []
+    thresholds: list[Tensor] = []
+
+    def watch(step: int, encoders: Encoders) -> None:
+        assert step == len(seen)
+        seen.append(encoders.weights.clone())
+        thresholds.append(encoders.biases.clone())
+
+    trained = train(begin, Drawn().batch, plan, watch=watch)
+    assert len(seen) == plan.steps
+    assert torch.equal(seen[0], begin.weights)
+    shorter = train(begin, Drawn().batch, replace(plan, epochs=3)).encoders
+    assert torch.equal(seen[3 * STEPS], shorter.weights)
+    assert trained.phases.second is not None
+    assert not thresholds[trained.phases.second - 1].any()
+    assert thresholds[trained.phases.second].all()
+
+
+def test_a_plan_is_the_study_s() -> None:
+    plan = plan_of(WRITTEN, 3, 7)
+    assert plan.steps == 21
+    for name in ("lr", "loss", "temperature", "bias_schedule", "d", "unit_rows", "optimiser"):
+        assert getattr(plan, name) == getattr(WRITTEN, name)
+
+
+# Encoders ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["symmetric-relu", "relu", "linear"])
+def test_features_follow_the_definition(kind: str) -> None:
     generator = torch.Generator().manual_seed(0)
-    both = (scale * torch.randn(14, 5, generator=generator, dtype=torch.float64)).relu()
-    both.requires_grad_()
-    expected = plain_loss(both, 0.1)
-    expected.backward()
-    loss, image, text = InfoNCE(0.1)(both[:7].detach(), both[7:].detach())
-    # At scale 8 the rows' largest terms lie too far apart for one shift: the other path is taken.
-    assert loss == pytest.approx(float(expected.detach()), rel=1e-12)
-    torch.testing.assert_close(torch.cat([image, text]), both.grad, rtol=1e-10, atol=1e-12)
+    weights = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
+    biases = torch.rand(2, 4, generator=generator, dtype=torch.float64) * (kind != "linear")
+    encoders = Encoders(kind, weights, biases)
+    inputs = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64)
+    for tower, found in enumerate(
+        (encoders.image_features(inputs[0]), encoders.text_features(inputs[1]))
+    ):
+        bare = encoders.without_bias().features(tower, Dense(inputs[tower]))
+        for n in range(3):
+            for i in range(4):
+                a, b = float(weights[tower, i] @ inputs[tower, n]), float(biases[tower, i])
+                both = {
+                    "symmetric-relu": max(a - b, 0) - max(-a - b, 0),
+                    "relu": max(a + b, 0),
+                    "linear": a,
+                }
+                assert float(found[n, i]) == pytest.approx(both[kind], abs=1e-14)
+                assert float(bare[n, i]) == pytest.approx(max(a, 0) if kind == "relu" else a)
 
 
-def test_infonce_survives_large_features_in_float32() -> None:
-    generator = torch.Generator().manual_seed(1)
-    features = 6 * torch.randn(40, 8, generator=generator).relu()
-    loss, image, text = InfoNCE(0.1)(features[:20], features[20:])
-    exact, exact_image, exact_text = InfoNCE(0.1)(features[:20].double(), features[20:].double())
-    assert loss == pytest.approx(exact, rel=1e-5)
-    torch.testing.assert_close(image.double(), exact_image, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(text.double(), exact_text, rtol=1e-3, atol=1e-4)
+def test_starting_weights_are_one_draw_and_only_learned_biases_start_off_zero() -> None:
+    drawn = {kind: RUN.model_copy(update={"encoder": kind}) for kind in ("relu", "linear")}
+    drawn["symmetric-relu"] = WRITTEN
+    found = {kind: start(study) for kind, study in drawn.items()}
+    generator = draws().generator("start", "raw")
+    assert torch.equal(found["relu"].weights, 0.05 * draws().normal(generator, 2, M, D1))
+    assert torch.equal(found["relu"].biases, 0.05 * draws().normal(generator, 2, M))
+    for kind in ("linear", "symmetric-relu"):
+        assert found[kind].kind == kind
+        assert torch.equal(found[kind].weights, found["relu"].weights)
+        assert not found[kind].biases.any()
+    with pytest.raises(ValueError, match="transformer"):
+        start(RUN.model_copy(update={"encoder": "transformer"}))
 
 
-@pytest.mark.parametrize("noise_draws", ["projected", "full"])
-def test_trajectory_equals_plain_autograd(noise_draws: str) -> None:
-    study = SMALL.model_copy(update={"noise_draws": noise_draws, "text_noise": 0.3})
-    ours = ready(draw_encoders(draws(), "raw", study.m, study.d1, 0.05))
-    start = ours.weights.clone()
-    plain = Encoders(ours.weights.clone().requires_grad_(), ours.biases.clone().requires_grad_())
-    adam = torch.optim.Adam([ours.weights, ours.biases], lr=study.lr, fused=True)
-    plain_adam = torch.optim.Adam([plain.weights, plain.biases], lr=study.lr, foreach=False)
-    loss = InfoNCE(study.temperature)
-    for step in range(40):
-        assert ours.normalise()
-        with torch.no_grad():
-            norm = plain.weights.norm(dim=2, keepdim=True)
-            plain.weights.div_(norm)
-            plain.biases.div_(norm[:, :, 0])
-        batch = raw_batch(study, step)
-        images = batch.image_codes @ batch.image_rows
-        # The gradient by the captions' features decides the unseen noise; it does not depend on it.
-        texts = explicit_captions(batch, plain, torch.zeros(study.batch_size, study.m).double())
-        gradient = autograd_step(plain, images, texts, study)[3]
-        texts = explicit_captions(batch, plain, gradient)
-        value, weight_gradient, bias_gradient, _ = autograd_step(plain, images, texts, study)
-        assert gradients(ours, batch, loss, study.weight_penalty) == pytest.approx(value, rel=1e-9)
-        plain.weights.grad, plain.biases.grad = weight_gradient, bias_gradient
-        adam.step()
-        plain_adam.step()
-    torch.testing.assert_close(ours.weights, plain.weights.detach(), rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(ours.biases, plain.biases.detach(), rtol=1e-6, atol=1e-8)
-    assert (ours.weights - start).norm() / start.norm() > 0.5  # a check on unmoved weights is empty
+@pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
+def test_rows_that_cannot_be_rescaled_are_told_run_by_run(bad: float) -> None:
+    starts = [start(RUN, arm) for arm in ("a", "b")]
+    starts[1].weights[1, 2] = bad
+    both = side_by_side(starts)
+    assert both.rescale().tolist() == [True, False]
+    assert starts[0].normalise() is True
+    assert starts[1].normalise() is False
+    assert torch.equal(both.weights[:, 0], starts[0].weights)
+    assert torch.equal(both.biases[:, 0], starts[0].biases)
 
 
-def test_step_on_filtered_pairs_equals_autograd() -> None:
-    dictionaries = draw_dictionaries(draws(), SMALL.d1, SMALL.d)
-    encoders = ready(draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 0.05))
-    decoder = train_decoder(draws(), start_decoder(draws(), encoders, SMALL), dictionaries, SMALL)
-    pairs = filter_pairs(draws(), encoders, decoder, dictionaries, SMALL, 0.3)
-    assert 0 < pairs.replaced.sum() < len(pairs.replaced)
-    batch_of, steps = filtered_batches(draws(), pairs, 60, dictionaries, SMALL, 0.3)
-    assert steps == 4
-    for step in range(4):
-        batch = batch_of(step)
-        assert batch.fresh is not None
-        assert batch.stored is not None
-        images = batch.image_codes @ batch.image_rows
-        texts = explicit_captions(batch, encoders, torch.zeros(30, SMALL.m).double())
-        gradient = autograd_step(encoders, images, texts, SMALL)[3]
-        texts = explicit_captions(batch, encoders, gradient)
-        value, weights, biases, _ = autograd_step(encoders, images, texts, SMALL)
-        ours = gradients(encoders, batch, InfoNCE(SMALL.temperature), SMALL.weight_penalty)
-        assert ours == pytest.approx(value, rel=1e-10)
-        torch.testing.assert_close(encoders.weights.grad, weights, rtol=1e-8, atol=1e-10)
-        torch.testing.assert_close(encoders.biases.grad, biases, rtol=1e-8, atol=1e-10)
+# Inputs, and the arithmetic they rest on ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("form", ["dense", "coded", "runs"])
+def test_inputs_have_the_products_of_the_matrix_they_stand_for(form: str, in_place: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    normal = {"generator": generator, "dtype": torch.float64}
+    runs = (3,) if form == "runs" else ()
+    weights = torch.randn(*runs, M, D1, **normal)
+    inputs = (
+        coded(0, stored=True).text
+        if form == "coded"
+        else Dense(torch.randn(*runs, B, D1, **normal))
+    )
+    gradient = torch.randn(*runs, B, M, **normal)
+    X = explicit(inputs, weights, gradient) if form == "coded" else inputs.dense()
+    assert len(inputs) == B
+    torch.testing.assert_close(inputs.product(weights), X @ weights.mT, rtol=1e-9, atol=1e-10)
+    expected = weights + gradient.mT @ X
+    out = weights if in_place else weights.clone()
+    inputs.accumulate(gradient, weights, out=out)
+    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shapes", [(4, 5, 6), (130, 257, 80), (80, 200, 300)])
+@pytest.mark.parametrize("flipped", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_are_products_in_all_layouts(
+    dtype: torch.dtype, shapes: tuple[int, int, int], flipped: tuple[bool, bool]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    n, k, m = shapes
+    pair = []
+    for (rows, columns), flip in zip(((n, k), (k, m)), flipped, strict=True):
+        values = torch.randn(rows, columns, generator=generator, dtype=dtype)
+        pair.append(values.T.contiguous().T if flip else values)
+    left, right = pair
+    exact = left.double() @ right.double()
+    found = times(left, right)
+    assert found.dtype == dtype
+    error = (found.double() - exact).norm() / exact.norm()
+    assert float(error) < (2e-6 if dtype == torch.float32 else 1e-14)  # no lower precision inside
 
 
 def test_projected_noise_has_the_joint_distribution_of_full_noise() -> None:
@@ -199,7 +700,8 @@ def test_projected_noise_has_the_joint_distribution_of_full_noise() -> None:
 
 @pytest.mark.parametrize("dependent", [False, True])
 def test_factor_gives_an_orthonormal_basis_even_of_dependent_rows(dependent: bool) -> None:
-    V = draw_encoders(draws(), "raw", 6, 20, 1.0).weights[0]
+    generator = torch.Generator().manual_seed(0)
+    V = torch.randn(6, 20, generator=generator, dtype=torch.float64)
     if dependent:
         V[3] = V[1] - V[2]
     lower, inverse = noise.factor(V)
@@ -209,73 +711,3 @@ def test_factor_gives_an_orthonormal_basis_even_of_dependent_rows(dependent: boo
     identity = torch.eye(rank, dtype=torch.float64)
     torch.testing.assert_close(basis @ basis.T, identity, rtol=0, atol=1e-9)
     torch.testing.assert_close(lower @ lower.T, V @ V.T, rtol=1e-9, atol=1e-9)
-
-
-def plan(**changes: float) -> Plan:
-    values = {
-        "epochs": 3, "steps_per_epoch": 4, "lr": 0.02, "lr_decay": 0.1, "lr_decay_every": 1,
-        "temperature": 0.1, "weight_penalty": 1e-3,
-    }  # fmt: skip
-    return Plan(**{**values, **changes})
-
-
-def test_training_lowers_the_loss_leaves_the_start_alone_and_ends_on_unit_rows() -> None:
-    start = draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 1e-3)
-    before = start.weights.clone()
-    trained, losses = train(start, lambda step: raw_batch(SMALL, step), plan(epochs=10))
-    assert losses.shape == (10, 4)
-    assert losses[-1].mean() < 0.9 * losses[0].mean()
-    assert torch.equal(start.weights, before)
-    norms = trained.weights.norm(dim=2)
-    torch.testing.assert_close(norms, torch.ones_like(norms))
-
-
-def test_step_size_decays_after_the_given_epochs() -> None:
-    start = draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 1e-3)
-
-    def batch(step: int) -> Batch:
-        return raw_batch(SMALL, step)
-
-    # Without decay in reach, two epochs differ from those with a decay after the first ...
-    slow = train(start, batch, plan(epochs=2, lr_decay=1e-9))[0]
-    one = train(start, batch, plan(epochs=1))[0]
-    torch.testing.assert_close(slow.weights, one.weights, rtol=0, atol=1e-6)
-    # ... and with a decay only after the second, they do not.
-    late = train(start, batch, plan(epochs=2, lr_decay_every=2, lr_decay=1e-9))[0]
-    none = train(start, batch, plan(epochs=2, lr_decay=1.0))[0]
-    assert torch.equal(late.weights, none.weights)
-
-
-@pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_divergence_is_stopped_at_its_step(poison: float) -> None:
-    def batch(step: int) -> Batch:
-        good = raw_batch(SMALL, step)
-        if step == 5:
-            good.image_codes[0, 0] = poison
-        return good
-
-    with pytest.raises(Diverged, match="at step 5") as stop:
-        train(draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 1e-3), batch, plan())
-    assert stop.value.step == 5
-
-
-def test_float32_agrees_with_float64() -> None:
-    """The same draws, rounded: the trajectories stay together over tens of steps."""
-    start = draw_encoders(draws(), "raw", SMALL.m, SMALL.d1, 0.05)
-    batches = [raw_batch(SMALL, step) for step in range(20)]
-
-    def rounded(step: int) -> Batch:
-        b = batches[step]
-        assert b.fresh is not None
-        fresh = type(b.fresh)(b.fresh.std, b.fresh.seen.float(), b.fresh.unseen.float())
-        return Batch(
-            b.image_codes.float(), b.image_rows.float(), b.text_codes.float(),
-            b.text_rows.float(), fresh,
-        )  # fmt: skip
-
-    exact, exact_losses = train(start, batches.__getitem__, plan(epochs=5))
-    single = Encoders(start.weights.float(), start.biases.float())
-    ours, losses = train(single, rounded, plan(epochs=5))
-    assert ours.weights.dtype == torch.float32
-    assert abs(losses - exact_losses).max() < 1e-4
-    assert (ours.weights.double() - exact.weights).norm() / exact.weights.norm() < 1e-3

@@ -73,7 +73,7 @@ def test_an_edited_simulation_reruns_no_image_text_step(run: Checkout) -> None:
     imported = next(path for path in modules if path.stem == "metrics")
     with imported.open("a") as module:
         module.write("\nANSWER = 42\n")
-    assert run.planned() == {"simulate": 4, **REPORT}
+    assert run.planned() == {"simulate": 12, **REPORT}
 
 
 def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: Checkout) -> None:

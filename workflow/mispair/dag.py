@@ -19,6 +19,8 @@ from mispair.pairs.sources import resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
 from mispair.settings import Settings, command_line
+from mispair.simulation.conditions import conditions
+from mispair.simulation.jobs import FIGURE_1, Job, jobs
 
 SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
 SCENES = "results/scenes/shards"
@@ -30,6 +32,7 @@ GENERATED_SET_FILES = [
     for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
 ]
 UNTOUCHED = "untouched"
+SIMULATION = "results/simulation/{condition}/cs~{probability}/trials~{first}-{last}.json"
 
 
 def use_this_python() -> None:
@@ -75,6 +78,9 @@ class Dag:
         self.groups = self._groups() if wanted else {}
         self.evaluation_sets = self._evaluation_sets() if wanted else {}
         self.tower_files = self._tower_files() if wanted else []
+        simulated = self.runs("simulation")
+        self.conditions = conditions(self.config.simulate) if simulated else {}
+        self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
             self._refuse_too_many_neurons()
 
@@ -231,19 +237,31 @@ class Dag:
         return [f"results/arms/{self.corpus}/{self.towers}/{arm}/{what}.json" for arm in arms]
 
     def simulations(self) -> list[str]:
-        """Return the results of every C_s and chunk of trials."""
-        if not self.runs("simulation"):
-            return []
-        settings = self.config.simulate
-        starts = range(0, settings.trials, settings.trials_per_job)
-        chunks = [
-            (first, min(first + settings.trials_per_job, settings.trials) - 1) for first in starts
-        ]
-        return [
-            f"results/simulation/cs~{probability:g}/trials~{first}-{last}.json"
-            for probability in settings.spurious_probabilities
-            for first, last in chunks
-        ]
+        """Return the results of every condition, C_s and chunk of trials."""
+        return list(self._simulations)
+
+    def _jobs_of_the_simulation(self) -> dict[str, Job]:
+        return {
+            SIMULATION.format(
+                condition=job.condition,
+                probability=f"{job.spurious_probability:g}",
+                first=job.trials[0],
+                last=job.trials[-1],
+            ): job
+            for job in jobs(self.config.simulate, self.conditions)
+        }
+
+    def condition_flags(self, wildcards: Any) -> str:
+        """Return all settings of a condition as one string of command-line flags."""
+        return command_line(self.conditions[wildcards.condition].study)
+
+    def simulated_arms(self, wildcards: Any) -> str:
+        """Return the arms of a job as one string; those of figure 1 for a file asked by hand.
+
+        From the wildcards alone: Snakemake compares no params that are derived from the output.
+        """
+        job = self._simulations.get(SIMULATION.format(**dict(wildcards.items())))
+        return " ".join(job.arms if job else FIGURE_1)
 
     @staticmethod
     def trials_of(wildcards: Any) -> list[int]:

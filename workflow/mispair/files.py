@@ -136,7 +136,7 @@ def write_tensors(
     import numpy as np
     from safetensors.numpy import save_file
 
-    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     with replacing(path) as temporary:
         # The library orders the metadata by a hash that differs from run to run; one sorted JSON
         # entry keeps the bytes the same.

@@ -4,7 +4,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from snakemake.exceptions import WorkflowError
 
-from mispair.dag import GENERATED_SET_FILES, TRAINED_TOWERS, Dag, use_this_python
+from mispair.dag import GENERATED_SET_FILES, SIMULATION, TRAINED_TOWERS, Dag, use_this_python
 from mispair.files import UserError
 from mispair.provenance import code_version
 

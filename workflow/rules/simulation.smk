@@ -1,23 +1,32 @@
-# The sparse-coding study: one job per spurious probability C_s and chunk of trials.
+# The sparse-coding study: one job per condition, spurious probability C_s and chunk of trials.
+import re
 
 
 rule simulate:
     output:
-        simulation="results/simulation/cs~{probability}/trials~{first}-{last}.json",
+        simulation=SIMULATION,
     log:
-        "logs/simulate/cs~{probability}/trials~{first}-{last}.log",
+        "logs/simulate/{condition}/cs~{probability}/trials~{first}-{last}.log",
     benchmark:
-        "benchmarks/simulate/cs~{probability}/trials~{first}-{last}.tsv"
+        "benchmarks/simulate/{condition}/cs~{probability}/trials~{first}-{last}.tsv"
+    wildcard_constraints:
+        condition="|".join(map(re.escape, dag.conditions)),
     conda:
         "../../envs/environment.yaml"
     resources:
         gpu=dag.gpus("simulate"),
     params:
         *code_version("simulate"),
-        flags=dag.flags("simulate"),
+        flags=dag.condition_flags,
+        arms=dag.simulated_arms,
         trials=dag.trials_of,
+        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        checkpoint=lambda wildcards, output: f"{output.simulation[:-5]}.checkpoint",
     message:
-        "Simulate the four stages S1-S4 at C_s = {wildcards.probability}"
+        "Simulate {wildcards.condition} at C_s = {wildcards.probability},"
+        " trials {wildcards.first} to {wildcards.last}, on {params.arms}"
     shell:
-        "python -m mispair simulate --spurious-probability {wildcards.probability}"
-        " --trials {params.trials} --simulation {output.simulation} {params.flags} > {log} 2>&1"
+        "python -m mispair simulate --condition {wildcards.condition}"
+        " --spurious-probability {wildcards.probability} --trials {params.trials}"
+        " --arms {params.arms} --checkpoint {params.checkpoint}"
+        " --simulation {output.simulation} {params.flags} > {log} 2>&1"

@@ -1,12 +1,24 @@
-"""The paper's claims on the simulation, judged on the tables."""
+"""The paper's claims on the simulation's figure 1, judged on each preset that was run."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 
-from mispair.reporting import published, verdicts
+from mispair.reporting import claims_theory, controls_simulation, published, verdicts
+from mispair.reporting.reproduction import points
+from mispair.reporting.simulation_runs import (
+    PAIR,
+    by_probability,
+    differences,
+    listed,
+    of_preset,
+    presets,
+    runs,
+    spurious,
+)
 from mispair.reporting.statistics import stratified_interval, trend
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Verdict
@@ -23,95 +35,88 @@ NAMES = {
 NEARLY_ALL, UP_TO = 0.95, 0.3
 """What "nearly all features, even at C_s = 0.3" is taken to mean."""
 
-SELECTED = 2 / 3
-"""Share of the runs, the best ones, that the published points average (ten of fifteen)."""
-
-HARMLESS = 0.1
-"""Share of right captions that a filter may replace without a remark."""
+FIGURE1 = "simulation_figure1_as_run"
+"""Where figure 1 is; a verdict on the other preset refers to that preset's figure."""
 
 RAW = Claim(
     "raw-degrades", "simulation",
     "Encoders trained on raw captions purify fewer features as C_s grows.",
-    "figure 1(a)", "trend", "simulation_figure1",
+    "figure 1(a)", "trend", FIGURE1,
 )  # fmt: skip
 GAP = Claim(
     "gap-widens", "simulation",
     "The gain in accuracy by filtering widens as C_s grows.",
-    "figure 1(c), section 5.1", "trend", "simulation_figure1",
+    "figure 1(c), section 5.1", "trend", FIGURE1,
 )  # fmt: skip
 ALL = Claim(
     "nearly-all", "simulation",
     f"With filtered captions nearly all features (here: {100 * NEARLY_ALL:g} %) are purified even "
     f"at C_s = {UP_TO:g}.",
-    "figure 1(a), section 5.1", "level", "simulation_figure1",
+    "figure 1(a), section 5.1", "level", FIGURE1,
+)  # fmt: skip
+REPRODUCED = Claim(
+    "figure1-reproduced", "simulation",
+    "The published points of figure 1 come out again.",
+    "figure 1", "points", FIGURE1,
 )  # fmt: skip
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on all claims of the study."""
-    if not tables.study("simulation"):
-        claims = [*(_claim(metric) for metric in NAMES), GAP, ALL, RAW]
+    """Return the verdicts on all claims of the study, those of two presets beside each other."""
+    found = [judge_preset(tables, preset, confidence) for preset in presets(tables.simulation)]
+    if not found:
+        claims = [*(_claim(metric) for metric in NAMES), GAP, ALL, RAW, REPRODUCED]
         return [
-            Verdict(claim, verdicts.UNMEASURED, "the simulation was not run") for claim in claims
+            Verdict(claim, verdicts.UNMEASURED, "the simulation was not run")
+            for claim in [*claims, *claims_theory.CLAIMS]
         ]
-    table = tables.simulation
-    return [
-        *(_filtered(table, metric, confidence) for metric in NAMES),
+    return [verdict for together in zip(*found, strict=True) for verdict in together]
+
+
+def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
+    """Return the verdicts on one preset's own runs; bridge and grid take no part."""
+    table = of_preset(tables.simulation, preset)
+    zero = controls_simulation.never_thresholded(tables, preset)
+    found = [
+        *(_filtered(table, metric, confidence, zero) for metric in NAMES),
         _gap(table, 1 - confidence),
         _nearly_all(table, confidence),
         _raw(table, 1 - confidence),
+        _reproduced(table),
+        *claims_theory.judge(table, confidence),
+    ]
+    figure = f"simulation_figure1_{preset.replace('-', '_')}"
+    return [
+        replace(
+            verdict,
+            preset=preset,
+            claim=replace(verdict.claim, figure=figure)
+            if verdict.claim.figure == FIGURE1
+            else verdict.claim,
+        )
+        for verdict in found
     ]
 
 
 def _claim(metric: str) -> Claim:
     text, panel, _ = NAMES[metric]
-    return Claim(
-        f"filtered-{metric}", "simulation", text, f"figure {panel}", "difference",
-        "simulation_figure1",
-    )  # fmt: skip
-
-
-def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a measure of every run: one row for C_s and trial, columns raw and filtered."""
-    own = table[table["metric"] == metric]
-    wide = own.pivot_table(
-        index=["spurious_probability", "trial"], columns="trained_on", values="value"
-    )
-    return wide.reindex(columns=["raw", "filtered"])
-
-
-def differences(table: pd.DataFrame, metric: str) -> pd.Series:
-    """Return filtered − raw of every run that has both, by C_s and trial."""
-    wide = runs(table, metric).dropna()
-    return wide["filtered"] - wide["raw"]
-
-
-def best(values: pd.Series) -> float:
-    """Return the mean of the best two thirds of the runs, as the published points are made."""
-    values = values.dropna()
-    if len(values) < 3:
-        return math.nan
-    return float(values.nlargest(round(SELECTED * len(values))).mean())
+    return Claim(f"filtered-{metric}", "simulation", text, f"figure {panel}", "difference", FIGURE1)
 
 
 def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
-    curve = (
-        published.figure1().query("trained_on == @arm").set_index("spurious_probability")[metric]
-    )
+    curve = published.figure1_curve(metric, arm)
     return curve[[value for value in probabilities if value in curve.index]]
 
 
-def _filtered(table: pd.DataFrame, metric: str, confidence: float) -> Verdict:
+def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Control) -> Verdict:
     claim, digits = _claim(metric), NAMES[metric][2]
-    gains = differences(table, metric)
-    gains = gains[gains.index.get_level_values("spurious_probability") > 0]
-    groups = [group.tolist() for _, group in gains.groupby("spurious_probability")]
-    found = stratified_interval(groups, confidence)
+    gains = spurious(differences(table, metric))
+    found = by_probability(gains, confidence)
     outcome, reason = verdicts.decide_difference(found)
     if outcome == verdicts.UNMEASURED:
         return Verdict(claim, outcome, reason)
     probabilities = sorted(gains.index.get_level_values("spurious_probability").unique())
-    wide = runs(table, metric).loc[gains.index]
+    wide = runs(table, metric).loc[gains.index, list(PAIR)]
     raw = _published(metric, probabilities, "raw")
     filtered = _published(metric, probabilities, "filtered")
     theirs = (
@@ -120,18 +125,25 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float) -> Verdict:
         if len(raw)
         else "not published at these C_s"
     )
+    controls = [
+        controls_simulation.selection(wide, digits, found.value),
+        controls_simulation.clean_replaced(table),
+        controls_simulation.nothing_to_repair(table, metric, found.value, confidence),
+    ]
+    if metric == "accuracy":
+        controls += [controls_simulation.without_thresholds(table), unbent]
     means = wide.groupby("spurious_probability").mean().mean()
     return Verdict(
         claim,
         outcome,
         reason,
-        scope=f"mean over C_s {', '.join(f'{value:g}' for value in probabilities)}",
+        scope=f"mean over C_s {listed(probabilities)}",
         measured=f"raw {number(means['raw'], digits)}, "
         f"filtered {number(means['filtered'], digits)}",
         published=theirs,
         sample=_sample(gains),
         test=f"difference {verdicts.interval_text(found, confidence, digits)}",
-        controls=(_selection(wide, digits, found.value), _clean_replaced(table)),
+        controls=tuple(controls),
     )
 
 
@@ -140,49 +152,6 @@ def _sample(gains: pd.Series) -> str:
     per = f"{trials.min()}" if trials.nunique() == 1 else f"{trials.min()} to {trials.max()}"
     noun = "trial" if per == "1" else "trials"
     return f"{count(len(trials), 'value')} of C_s × {per} {noun}"
-
-
-def _selection(wide: pd.DataFrame, digits: int, gain: float) -> Control:
-    name = "Best two thirds of the runs"
-    chosen = wide.groupby("spurious_probability").agg(best)
-    if chosen.isna().any(axis=None) or chosen.empty:
-        return Control(
-            name, "not measured", "Needs at least three trials at every C_s; the published points "
-            "average the best ten of fifteen runs, these all runs.",
-        )  # fmt: skip
-    lift = float((chosen.mean() - wide.groupby("spurious_probability").mean().mean()).max())
-    selected = float((chosen["filtered"] - chosen["raw"]).mean())
-    text = (
-        f"Chosen as the published points are, the runs give raw "
-        f"{number(chosen['raw'].mean(), digits)} and filtered "
-        f"{number(chosen['filtered'].mean(), digits)}: a gain of "
-        f"{number(selected, digits, sign=True)} instead of {number(gain, digits, sign=True)}."
-    )
-    return Control(name, "limits" if lift >= abs(gain) / 2 else "does not limit", text)
-
-
-def _clean_replaced(table: pd.DataFrame) -> Control:
-    name = "What the filter replaces"
-    own = table[table["trained_on"] == "filtered"]
-    shares = {
-        kind: own.loc[own["metric"] == f"replaced_share_{kind}"].groupby("spurious_probability")
-        ["value"].mean().dropna()
-        for kind in ("bad", "clean")
-    }  # fmt: skip
-    if shares["clean"].empty:
-        return Control(name, "not measured", "Shares of replaced captions were not recorded.")
-    text = f"The filter replaced {share_range(shares['clean'])} of the right captions"
-    if not shares["bad"].empty:
-        text += f" and {share_range(shares['bad'])} of the wrong ones"
-    return Control(
-        name, "limits" if shares["clean"].max() > HARMLESS else "does not limit", f"{text}."
-    )
-
-
-def share_range(shares: pd.Series) -> str:
-    """Format the smallest and largest of shares in per cent."""
-    low, high = 100 * shares.min(), 100 * shares.max()
-    return f"{low:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 
 def _trend_of(series: pd.Series) -> tuple[pd.DataFrame, list[float]]:
@@ -258,19 +227,8 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
         test=f"{100 * confidence:g} % interval {number(found.low, 1)} to {number(found.high, 1)}"
         if found.known
         else "no interval (one run)",
-        controls=(_best_count(here, features),),
+        controls=(controls_simulation.best_count(here, NEARLY_ALL * features),),
     )
-
-
-def _best_count(values: pd.Series, features: float) -> Control:
-    name = "Best two thirds of the runs"
-    chosen = best(values)
-    if not math.isfinite(chosen):
-        return Control(name, "not measured", "Needs at least three trials at this C_s.")
-    level = NEARLY_ALL * features
-    crosses = (chosen >= level) != (values.mean() >= level)
-    text = f"The best two thirds of the runs purify {number(chosen, 1)} features on average."
-    return Control(name, "limits" if crosses else "does not limit", text)
 
 
 def _from_to(means: pd.Series, digits: int = 3, sign: bool = False) -> str:
@@ -279,4 +237,28 @@ def _from_to(means: pd.Series, digits: int = 3, sign: bool = False) -> str:
     return (
         f"{number(means.iloc[0], digits, sign)} → {number(means.iloc[-1], digits, sign)} "
         f"from C_s {means.index[0]:g} to {means.index[-1]:g}"
+    )
+
+
+def _reproduced(table: pd.DataFrame) -> Verdict:
+    every = points(table)
+    known = [point for point in every if point.measured]
+    within = [point for point in known if point.within]
+    outcome, reason = verdicts.decide_points(len(within), len(known))
+    if outcome == verdicts.UNMEASURED:
+        return Verdict(REPRODUCED, outcome, reason)
+    shares = []
+    for metric, (_, panel, _) in NAMES.items():
+        own = [point.within for point in known if point.metric == metric]
+        shares.append(f"{panel}: {sum(own)} of {len(own)}")
+    return Verdict(
+        REPRODUCED,
+        outcome,
+        reason,
+        scope=f"best two thirds of the runs at C_s "
+        f"{listed([point.spurious_probability for point in known])}",
+        measured="; ".join(shares),
+        published=count(len(known), "point"),
+        sample=_sample(runs(table, "accuracy")["raw"].dropna()),
+        test="no test: a count of points within their tolerances",
     )

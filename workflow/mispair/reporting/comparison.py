@@ -1,4 +1,4 @@
-"""Tables of measured beside published numbers, with their differences."""
+"""Tables of the image-text study: measured beside published numbers, with their differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mispair.reporting import claims_image_text as shuffled
-from mispair.reporting import claims_simulation as simulated
 from mispair.reporting import published, style
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import MISSING, number
@@ -18,13 +17,14 @@ STARTS = ("pretrained", "reinitialised")
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is printed: caption, heads, cells, and a remark below."""
+    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study."""
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     remark: str = ""
     folded: bool = False
+    section: str = "Measured against published"
 
 
 def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str:
@@ -52,11 +52,6 @@ def image_text(tables: Tables) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def simulation(tables: Tables) -> list[Table]:
-    """Return the study's comparisons; tables without a measurement are left out."""
-    return [table for table in (_figure1(tables),) if table.rows]
-
-
 def _overlap(tables: Tables) -> Table:
     text = shuffled.purity_series(tables, "pretrained", "text", "mean_abs_cosine")
     image = shuffled.purity_series(tables, "pretrained", "image", "mean_abs_cosine")
@@ -70,8 +65,8 @@ def _overlap(tables: Tables) -> Table:
             f"{rate:g}",
             mean_and_spread(text.loc[text["rate"] == rate, "value"], 4),
             mean_and_spread(image.loc[image["rate"] == rate, "value"], 4),
-            _or_dash(there, 4), _or_dash(ours, 2), _or_dash(their, 2),
-            _or_dash(ours - their, 2, sign=True),
+            or_dash(there, 4), or_dash(ours, 2), or_dash(their, 2),
+            or_dash(ours - their, 2, sign=True),
         ))  # fmt: skip
     return Table(
         "Mean |cos| of neuron pairs, fine-tuned from pre-trained projections",
@@ -93,9 +88,9 @@ def _scores(tables: Tables) -> Table:
             there = theirs[column].get(rate, math.nan)
             their = there - theirs[column][0.0]
             rows.append((
-                column, f"{rate:g}", mean_and_spread(own, 3), _or_dash(there, 3),
-                _or_dash(here, 3, sign=True), _or_dash(their, 3, sign=True),
-                _or_dash(here - their, 3, sign=True),
+                column, f"{rate:g}", mean_and_spread(own, 3), or_dash(there, 3),
+                or_dash(here, 3, sign=True), or_dash(their, 3, sign=True),
+                or_dash(here - their, 3, sign=True),
             ))  # fmt: skip
     return Table(
         "Mean over evaluation sets, fine-tuned from pre-trained projections (table 4)",
@@ -121,7 +116,7 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
                 for rate in rates
             ]
             chance = here["chance"].max()
-            rows.append((name, start, _or_dash(chance, 3),
+            rows.append((name, start, or_dash(chance, 3),
                          mean_and_spread(untouched, 3, counted=False), *cells))  # fmt: skip
     return Table(
         f"{title} on every evaluation set: mean ± 1 standard deviation over seeds",
@@ -149,9 +144,9 @@ def _pruned(tables: Tables) -> Table:
             there = theirs.get(strategy, math.nan)
             gain, their = own.mean() - random, there - theirs["random"]
             rows.append((
-                tower, strategy, mean_and_spread(own, 3), _or_dash(gain, 3, sign=True),
-                _or_dash(there, 3), _or_dash(their, 3, sign=True),
-                _or_dash(gain - their, 3, sign=True),
+                tower, strategy, mean_and_spread(own, 3), or_dash(gain, 3, sign=True),
+                or_dash(there, 3), or_dash(their, 3, sign=True),
+                or_dash(gain - their, 3, sign=True),
             ))  # fmt: skip
     return Table(
         "Accuracy with k neurons kept, mean over k and evaluation sets (n counts draws)",
@@ -162,30 +157,6 @@ def _pruned(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _figure1(tables: Tables) -> Table:
-    table = tables.simulation
-    curves = published.figure1().set_index(["spurious_probability", "trained_on"])
-    rows = []
-    for metric in style.MEASURES:
-        digits = simulated.NAMES[metric][2]
-        wide = simulated.runs(table, metric)
-        for probability, own in wide.groupby("spurious_probability"):
-            for arm in ("raw", "filtered"):
-                there = curves[metric].get((probability, arm), math.nan)
-                rows.append((
-                    metric.replace("_", " "), f"{probability:g}", arm,
-                    mean_and_spread(own[arm], digits), _or_dash(simulated.best(own[arm]), digits),
-                    _or_dash(there, digits),
-                    _or_dash(own[arm].mean() - there, digits, sign=True),
-                ))  # fmt: skip
-    return Table(
-        "The four measures of figure 1",
-        ("measure", "C_s", "trained on", "measured, all runs", "best two thirds of the runs",
-         "published (best 10 of 15)", "all runs − published"),
-        tuple(rows),
-        "A best-two-thirds mean needs at least three trials.",
-    )  # fmt: skip
-
-
-def _or_dash(value: float, digits: int, sign: bool = False) -> str:
+def or_dash(value: float, digits: int, sign: bool = False) -> str:
+    """Format a number; what was not measured is a dash."""
     return number(value, digits, sign) if math.isfinite(value) else "–"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Callable
@@ -15,9 +16,12 @@ import vl_convert
 from mispair.reporting import (
     catalogue,
     charts,
+    figures_conditions,
+    figures_features,
     figures_image_text,
     figures_pruning,
     figures_simulation,
+    figures_theory,
     style,
 )
 from mispair.reporting.charts import Drawing, Hole
@@ -36,9 +40,18 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "pruning_by_set": figures_pruning.by_set,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,
-    "simulation_figure1": figures_simulation.figure1,
-    "simulation_cosines": figures_simulation.cosines,
+    "simulation_figure1_as_written": functools.partial(
+        figures_simulation.figure1, preset="as-written"
+    ),
+    "simulation_figure1_as_run": functools.partial(figures_simulation.figure1, preset="as-run"),
+    "simulation_cosines": figures_features.cosines,
+    "simulation_mixing": figures_features.mixing,
+    "simulation_tsne": figures_features.tsne,
+    "simulation_captions": figures_simulation.captions,
     "simulation_filter": figures_simulation.replaced,
+    "simulation_alignments": figures_theory.alignments,
+    "simulation_bridge": figures_conditions.switches,
+    "simulation_grid": figures_conditions.sensitivity,
 }
 """What draws each figure of the catalogue."""
 

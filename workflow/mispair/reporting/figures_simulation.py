@@ -1,46 +1,70 @@
-"""The figures of the simulation."""
+"""The simulation's figures along C_s: figure 1, captions and filter."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_simulation import differences, share_range
-from mispair.reporting.tables import Tables, mean_by
+from mispair.reporting.claims_theory import caption_runs
+from mispair.reporting.controls_simulation import share_range
+from mispair.reporting.simulation_runs import (
+    PAIR,
+    best,
+    differences,
+    main,
+    of_preset,
+    presets,
+    spurious,
+)
+from mispair.reporting.tables import Tables
 from mispair.reporting.words import listing, number
 
 NOT_RUN = "the simulation was not run"
-SOURCE = {"raw": "raw captions", "filtered": "filtered captions"}
 KINDS = {
     "replaced_share_bad": "captions of another image",
     "replaced_share_clean": "right captions",
 }
+CAPTIONS = {
+    "caption_true": "Right features kept (probability)",
+    "caption_spurious": "Wrong features added (probability)",
+}
 
 
-def figure1(tables: Tables) -> Drawing | Hole:
-    """Draw the four measures of figure 1, with every run and the published points."""
-    table = tables.simulation
+def figure1(tables: Tables, preset: str) -> Drawing | Hole:
+    """Draw the four measures of figure 1 of one preset, with every run and the published points."""
+    table = main(of_preset(tables.simulation, preset))
     runs = table[table["metric"].isin(style.MEASURES) & table["value"].notna()]
+    runs = runs[runs["trained_on"].isin(PAIR)]
     if runs.empty:
-        return Hole(NOT_RUN)
+        if not presets(tables.simulation):
+            return Hole(NOT_RUN)
+        if preset in presets(tables.simulation):
+            return Hole(f"no run of preset {preset} gave a result")
+        return Hole(f"preset {preset} was not run; `simulate: {{compare_presets: true}}` runs both")
     keys = ["metric", "trained_on", "spurious_probability"]
-    columns = [*keys, "trial", "value"]
     theirs = published.figure1().melt(
         ["spurious_probability", "trained_on"], list(style.MEASURES), "metric", "value"
     )
-    data = charts.layers(runs[columns], keys, theirs.assign(layer="published"))
-    arms = [arm for arm in style.ARMS if arm in set(data["trained_on"])]
+    chosen = runs.groupby(keys)["value"].agg(best).dropna().reset_index()
+    data = charts.layers(
+        runs[[*keys, "trial", "value"]], keys, chosen.assign(layer="best"),
+        theirs.assign(layer="published"),
+    )  # fmt: skip
+    arms = [arm for arm in PAIR if arm in set(data["trained_on"])]
     panels = [
-        _panel(metric, title, letter, arms)
+        _panel(metric, title, letter, arms, selected=metric in set(chosen["metric"]))
         for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
     ]
     grid = charts.side_by_side(panels, 2, data)
     return Drawing(grid, data, _figure1_sentence(table), "trained_on")
 
 
-def _panel(metric: str, title: str, letter: str, arms: list[str]) -> charts.Panel:
+def _panel(metric: str, title: str, letter: str, arms: list[str], selected: bool) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
         y=charts.y_axis(title),
@@ -57,16 +81,25 @@ def _panel(metric: str, title: str, letter: str, arms: list[str]) -> charts.Pane
         charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50)).encode(
             opacity=charts.fade(1), tooltip=tips
         ).properties(name=f"{charts.VIEW}{letter}"),
-        charts.only(base, "run").mark_circle(size=28).encode(
-            opacity=charts.fade(0.4), tooltip=tips
+        charts.only(base, "run").mark_circle(size=22).encode(
+            opacity=charts.fade(0.3), tooltip=tips
         ),
         charts.only(base, "published").mark_point(shape="diamond", size=42, filled=False).encode(
             opacity=charts.fade(0.9), tooltip=tips
         ),
-        charts.only(base, "published").mark_line(strokeDash=[3, 3], strokeWidth=1.2).encode(
+        charts.only(base, "published").mark_line(strokeDash=[2, 3], strokeWidth=1.2).encode(
             opacity=charts.fade(0.7)
         ),
     ]  # fmt: skip
+    if selected:  # a layer without a row would make the browser complain of an empty axis
+        parts += [
+            charts.only(base, "best").mark_line(strokeWidth=1.4, strokeDash=[7, 3]).encode(
+                opacity=charts.fade(0.9)
+            ),
+            charts.only(base, "best").mark_point(shape="triangle-up", size=48, filled=False).encode(
+                opacity=charts.fade(1), tooltip=tips
+            ),
+        ]  # fmt: skip
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
     heading = f"({letter}) {title.split(' (')[0]}"
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
@@ -78,8 +111,7 @@ def _figure1_sentence(table: pd.DataFrame) -> str:
         ("accuracy", "accuracy", 3), ("silhouette", "silhouette", 3),
         ("purified_features", "purified features", 1), ("purified_magnitude", "magnitude", 3),
     ):  # fmt: skip
-        gains = differences(table, metric)
-        gains = gains[gains.index.get_level_values("spurious_probability") > 0]
+        gains = spurious(differences(table, metric))
         if len(gains):
             parts.append(f"{name} by {number(gains.mean(), digits, sign=True)}")
     if not parts:
@@ -87,81 +119,87 @@ def _figure1_sentence(table: pd.DataFrame) -> str:
     return f"Over all runs with C_s above 0, filtering changes {listing(parts)}."
 
 
-def cosines(tables: Tables) -> Drawing | Hole:
-    """Draw histograms of |cos| of neurons with the dictionaries, raw above filtered."""
-    table = tables.simulation
-    rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
-    if rows.empty:
-        return Hole(NOT_RUN if table.empty else "no histogram was recorded")
-    shown = max(rows["spurious_probability"].unique())
-    rows = rows[rows["spurious_probability"] == shown]
-    keys = ["tower", "trained_on", "trial"]
-    share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
-    data = mean_by(
-        rows.assign(value=share),
-        ["spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
-    )
-    data["panel"] = data["tower"] + " neurons, " + data["trained_on"].map(SOURCE)
-    order = [
-        f"{tower} neurons, {SOURCE[arm]}"
-        for tower in ("text", "image")
-        for arm in ("raw", "filtered")
-    ]
-    chart = (
-        alt.Chart(charts.values(data))
-        .mark_bar(binSpacing=0)
-        .encode(
-            x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
-                    axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
-            x2="bin_high:Q",
-            y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
-                    scale=alt.Scale(type="sqrt")),
-            color=charts.colour("trained_on", "Trained on", style.ARMS, list(style.ARMS)),
-            tooltip=charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
-        )
-        .properties(width=charts.WIDTH, height=140)
-        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
-        .resolve_axis(x="independent")
-    )  # fmt: skip
-    return Drawing(chart, data.drop(columns="panel"), _cosine_sentence(data, shown))
-
-
-def _cosine_sentence(data: pd.DataFrame, shown: float) -> str:
-    own = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
-    between = own.groupby(["tower", "trained_on"])["value"].sum()
-    words = [
-        f"{tower} {number(100 * between.get((tower, 'raw'), 0), 1)} % on raw and "
-        f"{number(100 * between.get((tower, 'filtered'), 0), 1)} % on filtered captions"
-        for tower in ("text", "image")
-        if tower in set(data["tower"])
-    ]
-    return (
-        f"At C_s = {shown:g}, between aligned and orthogonal (cosines of 0.2 to 0.5) lie: "
-        f"{'; '.join(words)}."
-    )
-
-
 def replaced(tables: Tables) -> Drawing | Hole:
     """Draw the share of captions that the filter replaced, of right and of wrong ones."""
     table = tables.simulation
     rows = table[table["metric"].isin(KINDS) & table["value"].notna()]
+    rows = rows[(rows["kind"] == "preset") & (rows["trained_on"] == "filtered")]
     if rows.empty:
         return Hole(NOT_RUN if table.empty else "no shares of replaced captions were recorded")
     rows = rows.assign(kind=rows["metric"].map(KINDS))
-    keys = ["kind", "spurious_probability"]
-    data = charts.layers(rows[[*keys, "trial", "value"]], keys)
     colours = dict(zip(KINDS.values(), (style.ARMS["raw"], style.ARMS["filtered"]), strict=True))
+    columns = ["condition", "kind", "spurious_probability"]
+    data = charts.summary(rows, columns)
+    panels = [
+        _lines("kind", "Of", colours, "Share replaced", domain=[0, 1]).transform_filter(
+            f"datum.condition == '{preset}'"
+        ).properties(title=preset, width=charts.WIDTH, height=charts.HEIGHT)
+        for preset in presets(rows.assign(kind="preset"))
+    ]  # fmt: skip
+    words = [
+        f"{share_range(own['value'])} of the {kind} ({preset})"
+        for preset in presets(rows.assign(kind="preset"))
+        for kind, own in rows[rows["condition"] == preset].groupby("kind")
+    ]
+    return Drawing(
+        charts.side_by_side(panels, 2, data), data, f"The filter replaced {listing(words)}."
+    )
+
+
+def captions(tables: Tables) -> Drawing | Hole:
+    """Draw how often captions keep an image's features and how often they hold wrong ones."""
+    table = tables.simulation
+    rows = table[table["metric"].isin(CAPTIONS) & table["value"].notna()]
+    rows = rows[(rows["kind"] == "preset") & rows["source"].isin(style.SOURCES)]
+    rows = rows[rows["trained_on"].isin(PAIR)]
+    if rows.empty:
+        return Hole(NOT_RUN if table.empty else "no probabilities of captions were recorded")
+    columns = ["condition", "metric", "source", "spurious_probability"]
+    runs = rows.groupby([*columns, "trial"])[["value"]].mean().reset_index()
+    data = charts.summary(runs, columns)
+    scale: dict[str, dict[str, Any]] = {"caption_true": {"domainMax": 1}, "caption_spurious": {}}
+    panels = [
+        _lines("source", "Captions", style.SOURCES, title, **scale[metric])
+        .transform_filter(f"datum.condition == '{preset}' && datum.metric == '{metric}'")
+        .properties(title=f"{title.split(' (')[0]}, {preset}", width=charts.WIDTH,
+                    height=charts.HEIGHT)
+        for preset in presets(rows)
+        for metric, title in CAPTIONS.items()
+        if metric in set(of_preset(rows, preset)["metric"])
+    ]  # fmt: skip
+    return Drawing(charts.side_by_side(panels, 2, data), data, _caption_sentence(rows))
+
+
+def _lines(
+    field: str, title: str, colours: Mapping[str, str], y: str, **scale: Any
+) -> charts.Panel:
     base = alt.Chart().encode(
-        x=charts.x_axis("spurious_probability", style.CS,
-                        sorted(rows["spurious_probability"].unique())),
-        y=charts.y_axis("Share replaced", domain=[0, 1]),
-        color=charts.colour("kind", "Of", colours, list(colours)),
-        tooltip=charts.tips("kind:N:of", "spurious_probability:Q:C_s", "value:Q:share replaced"),
+        x=charts.x_axis("spurious_probability", style.CS),
+        y=charts.y_axis(y, **scale),
+        color=charts.colour(field, title, colours, list(colours)),
+        tooltip=charts.tips(f"{field}:N:of", "spurious_probability:Q:C_s", "value:Q:value",
+                            "n:Q:runs"),
     )  # fmt: skip
-    chart = alt.layer(
-        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50)),
-        charts.only(base, "run").mark_circle(size=28, opacity=0.4),
-        data=charts.values(data),
-    ).properties(width=2 * charts.WIDTH, height=charts.HEIGHT)
-    words = [f"{share_range(own['value'])} of the {kind}" for kind, own in rows.groupby("kind")]
-    return Drawing(chart, data, f"The filter replaced {listing(words)}.")
+    return alt.layer(
+        base.mark_area(opacity=0.16, line=False, clip=True).encode(y="low:Q", y2="high:Q"),
+        base.mark_line(point=alt.OverlayMarkDef(size=50)),
+    )
+
+
+def _caption_sentence(rows: pd.DataFrame) -> str:
+    parts = []
+    for preset in presets(rows):
+        own = of_preset(rows, preset)
+        kept = {source: caption_runs(own, "caption_true", source) for source in style.SOURCES}
+        added = {source: caption_runs(own, "caption_spurious", source) for source in style.SOURCES}
+        for source in style.SOURCES:
+            words = [
+                f"{number(values[source].mean())} {what}"
+                for what, values in (("kept", kept), ("wrong", added))
+                if len(values[source])
+            ]
+            if words:
+                parts.append(f"{preset}, {source} captions: {' and '.join(words)}")
+    if not parts:
+        return "Captions were measured at C_s = 0 only."
+    return f"Mean over C_s above 0: {'; '.join(parts)}."

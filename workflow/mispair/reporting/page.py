@@ -18,7 +18,9 @@ from mispair.reporting import (
     claims_image_text,
     claims_simulation,
     comparison,
+    comparison_simulation,
     records,
+    simulation_runs,
     verdicts,
 )
 from mispair.reporting.figures import VEGA_LITE
@@ -31,6 +33,7 @@ LARGEST_STATIC = 60_000
 SYMBOLS = {
     "C_m": Markup("<i>C</i><sub>m</sub>"),
     "C_s": Markup("<i>C</i><sub>s</sub>"),
+    "S_h": Markup("<i>S</i><sub>h</sub>"),
 }
 
 
@@ -76,7 +79,7 @@ def safe_json(content: Any) -> Markup:
 
 
 def symbols(text: object) -> Markup:
-    """Escape a text and print its C_m and C_s as letters with subscripts."""
+    """Escape a text and print its C_m, C_s and S_h as letters with subscripts."""
     html = escape(text)
     for name, symbol in SYMBOLS.items():
         html = Markup(str(html).replace(name, str(symbol)))
@@ -117,17 +120,19 @@ def limits(tables: Tables) -> list[str]:
             "order of batches only (and in the new weights of re-initialised projections)."
         )
     if tables.study("simulation"):
-        presets = sorted(tables.simulation["preset"].dropna().unique())
-        missing = [name for name in ("as-run", "as-written") if name not in presets]
-        trials = int(tables.simulation["trial"].nunique())
-        text = f"Preset {listing(presets)}" if presets else "A preset that was not recorded"
-        text += f", {count(trials, 'trial')} (the paper: fifteen to twenty)"
+        presets = simulation_runs.presets(tables.simulation)
+        missing = [name for name in simulation_runs.PRESETS if name not in presets]
+        trials = [
+            count(simulation_runs.of_preset(tables.simulation, name)["trial"].nunique(), "trial")
+            for name in presets
+        ]
+        text = ", ".join(f"{name} with {n}" for name, n in zip(presets, trials, strict=True))
+        text = f"preset {text} (the paper: fifteen to twenty)"
         if missing:
             text += f"; {listing(missing)} was not run"
         found.append(f"Simulation: {text}.")
     found.append(
-        "Tables 2 and 3 (LaCLIP checkpoints on public data sets), figure 5 and the theorems are "
-        "not tested on this page."
+        "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested on this page."
     )
     return found
 
@@ -162,15 +167,19 @@ def render(
         *claims_image_text.judge(tables, confidence),
         *claims_simulation.judge(tables, confidence),
     ]
-    studies = [
-        {
+    printed = {
+        "image_text": comparison.image_text(tables),
+        "simulation": comparison_simulation.simulation(tables, judged, confidence),
+    }
+    studies = []
+    for study in catalogue.STUDIES:
+        drawn = [_picture(pictures, figure) for figure in catalogue.figures(study.key)]
+        studies.append({
             "study": study,
             "measured": tables.study(study.key),
-            "pictures": [_picture(pictures, figure) for figure in catalogue.figures(study.key)],
-            "tables": _comparisons(study.key, tables),
-        }
-        for study in catalogue.STUDIES
-    ]
+            "sections": _sections(study, drawn, printed[study.key]),
+            "holes": [picture for picture in drawn if picture.hole],
+        })  # fmt: skip
     environment = _environment()
     return environment.get_template("index.html.j2").render(
         title=title,
@@ -202,8 +211,19 @@ def _picture(pictures: Mapping[str, Picture], figure: catalogue.Figure) -> Pictu
     return pictures.get(figure.name, Picture(figure, None, None))
 
 
-def _comparisons(study: str, tables: Tables) -> list[comparison.Table]:
-    return comparison.simulation(tables) if study == "simulation" else comparison.image_text(tables)
+def _sections(
+    study: catalogue.Study, pictures: Sequence[Picture], tables: Sequence[comparison.Table]
+) -> list[dict[str, Any]]:
+    """Put figures that were drawn and tables where they belong; empty sections are left out."""
+    found = [
+        {
+            "title": title,
+            "pictures": [p for p in pictures if p.figure.section == title and not p.hole],
+            "tables": [table for table in tables if table.section == title],
+        }
+        for title in study.sections
+    ]
+    return [section for section in found if section["pictures"] or section["tables"]]
 
 
 def _rules(judged: Sequence[verdicts.Verdict]) -> list[tuple[str, str]]:

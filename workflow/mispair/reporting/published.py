@@ -19,6 +19,13 @@ def figure1() -> pd.DataFrame:
     return pd.read_csv(io.StringIO(_text("figure1_simulation")))
 
 
+def figure1_curve(metric: str, arm: str) -> pd.Series:
+    """One curve of figure 1: a measure of an arm by spurious_probability."""
+    table = figure1()
+    curve: pd.Series = table[table["trained_on"] == arm].set_index("spurious_probability")[metric]
+    return curve
+
+
 def purity() -> pd.DataFrame:
     """Mean |cos| of the CC3M model's text neurons by shuffle_probability, random shuffling."""
     table = pd.read_csv(io.StringIO(_text("purity_by_shuffling")))

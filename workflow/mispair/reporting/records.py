@@ -13,6 +13,7 @@ import pandas as pd
 
 from mispair import __version__
 from mispair.reporting.comparison import Table
+from mispair.reporting.simulation_runs import presets
 from mispair.reporting.tables import Tables
 from mispair.reporting.tables import records as rows_of
 from mispair.reporting.words import count, duration, number
@@ -144,17 +145,21 @@ def fingerprints(tables: Tables) -> Table | None:
 
 
 def settings_of(tables: Tables) -> Table | None:
-    """Return the settings that the simulation recorded."""
+    """Return the settings that each preset of the simulation was run with, side by side."""
     table = tables.provenance
     own = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
-    rows = [
-        (
-            str(key).removeprefix("settings."),
-            ", ".join(sorted(group["text"].fillna("none").unique())),
-        )
-        for key, group in own.groupby("key")
-    ]
-    return Table("Settings of the simulation", ("setting", "value"), tuple(rows)) if rows else None
+    names = presets(tables.simulation)
+    own = own[own["condition"].isin(names)]
+    rows = []
+    for key, group in own.groupby("key"):
+        cells = [
+            ", ".join(sorted(group.loc[group["condition"] == name, "text"].fillna("none").unique()))
+            for name in names
+        ]
+        rows.append((str(key).removeprefix("settings."), *cells))
+    if not rows:
+        return None
+    return Table("Settings of the simulation", ("setting", *names), tuple(rows))
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -201,9 +206,19 @@ def holes(tables: Tables) -> list[str]:
         for (metric, place), group in own.groupby(where):
             found.append(f"{metric} on {place}: {count(len(group), 'value')} not defined.")
     table = tables.simulation
-    for row in rows_of(table[table["metric"] == "diverged_at_step"]):
-        found.append(
-            f"Simulation: training on {row['trained_on']} captions diverged at C_s "
-            f"{row['spurious_probability']:g}, trial {row['trial']:g} (step {row['value']:g})."
-        )
+    for metric, happened in (
+        ("diverged_at_step", "diverged"),
+        ("silenced_at_step", "was silenced"),
+    ):
+        lost = table[table["metric"] == metric]
+        keys = ["condition", "trained_on", "spurious_probability"]
+        for (condition, arm, probability), group in lost.groupby(keys):
+            trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
+            steps = sorted(group["value"].dropna())
+            when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
+            noun = "trial" if len(group) == 1 else "trials"
+            found.append(
+                f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
+                f"{noun} {trials} (step {when})."
+            )
     return found

@@ -9,7 +9,34 @@ from __future__ import annotations
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
 
-ARMS = {"raw": "#c2410c", "filtered": "#0060a8"}
+ARMS = {
+    "raw": "#c2410c",
+    "filtered": "#0060a8",
+    "filtered-2": "#56b4e9",
+    "filtered-3": "#3d8f8f",
+    "replace-all": "#8e3b8e",
+    "random-decoder": "#9a6700",
+    "generated-only": "#6e7781",
+    "high-quality-only": "#0b6e4f",
+    "oracle": "#1f2328",
+}
+"""What encoders are trained on, in the order of tables and legends."""
+
+ARM_WORDS = {
+    "raw": "raw captions",
+    "filtered": "filtered captions",
+    "filtered-2": "filtered, second round",
+    "filtered-3": "filtered, third round",
+    "replace-all": "every caption replaced",
+    "random-decoder": "filtered with a decoder from random weights",
+    "generated-only": "S_h and replaced captions only",
+    "high-quality-only": "S_h alone",
+    "oracle": "right captions only",
+}
+SOURCES = {"raw": "#c2410c", "generated": "#8e3b8e", "filtered": "#0060a8"}
+CHANGES = {"raw": "#c2410c", "filtered": "#0060a8", "gain": "#1f2328"}
+EQUATIONS = {"measured": "#1f2328", "Eq. 34": "#0060a8", "Eqs. 35-36": "#c2410c"}
+CLASSES = ("#0060a8", "#c2410c", "#0b6e4f", "#8e3b8e", "#9a6700", "#6e7781", "#56b4e9", "#1f2328")
 TOWERS = {"text": "#0b6e4f", "image": "#8e3b8e"}
 STRATEGIES = {
     "high-purity": "#0060a8",

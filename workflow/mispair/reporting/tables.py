@@ -13,6 +13,8 @@ Row = Mapping[str, Any]
 TEXT = frozenset((
     "table", "start", "tower", "metric", "evaluation_set", "classname", "fingerprint", "strategy",
     "ranked_by", "basis", "preset", "trained_on", "reason", "scheme", "key", "text", "artefact",
+    "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
+    "bias_schedule", "prompts", "bias", "source",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
 
@@ -23,14 +25,22 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                  "low", "high", "chance", "fingerprint"),
     "pruning": ("start", "rate", "evaluation_set", "basis", "strategy", "ranked_by", "metric",
                 "seed", "draw", "k", "value", "n", "low", "high"),
-    "simulation": ("preset", "spurious_probability", "trained_on", "metric", "trial", "seed",
-                   "features", "tower", "epoch", "bin_low", "bin_high", "value"),
+    "simulation": ("condition", "kind", "switch", "preset", "features", "misalignment", "encoder",
+                   "bias_schedule", "image_noise_variance", "definition_main",
+                   "spurious_probability", "trained_on", "metric", "definition", "source",
+                   "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
+                   "bin_low", "bin_high", "value"),
+    "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
+                          "trial", "tower", "neuron", "label", "x", "y"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
-    "provenance": ("artefact", "start", "rate", "key", "text"),
+    "provenance": ("artefact", "condition", "start", "rate", "key", "text"),
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
+
+POINTS = frozenset(("tsne", "neuron_alignment"))
+"""Metrics of the simulation that are points of a plane; they have a table of their own."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Tables:
     zeroshot: pd.DataFrame
     pruning: pd.DataFrame
     simulation: pd.DataFrame
+    simulation_points: pd.DataFrame
     pairs: pd.DataFrame
     provenance: pd.DataFrame
 
@@ -131,15 +142,48 @@ def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Add to the rows of a simulation what its settings say: preset, and features in all (d)."""
+    """Add to the rows of a simulation what its condition is and what its settings say.
+
+    ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
+    other preset's values) or ``grid``; a condition without a name is its preset. ``features`` is d,
+    ``image_noise_variance`` is per coordinate.
+    """
     settings = provenance.get("settings") or {}
-    about = {"preset": settings.get("preset"), "features": settings.get("d")}
-    return [{**about, **row} for row in rows]
+    about = {
+        "preset": settings.get("preset"),
+        "features": settings.get("d"),
+        "definition_main": settings.get("figure1_definition"),
+        "image_noise_variance": _variance(settings),
+        **{name: settings.get(name) for name in ("misalignment", "encoder", "bias_schedule")},
+    }
+    found = []
+    for row in rows:
+        name = row.get("condition") or about["preset"]
+        found.append({**about, **row, "condition": name, **_kind(str(name))})
+    return found
 
 
-def origins(artefact: str, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _kind(condition: str) -> dict[str, str | None]:
+    kind, _, rest = condition.partition("~")
+    if not rest:
+        return {"kind": "preset", "switch": None}
+    return {"kind": kind, "switch": rest if kind == "bridge" else None}
+
+
+def _variance(settings: Mapping[str, Any]) -> float | None:
+    noise, unit = settings.get("image_noise"), settings.get("noise_unit")
+    if noise is None or unit is None:
+        return None
+    if unit == "std":
+        return float(noise) ** 2
+    return float(noise) / (float(settings["d1"]) if unit == "energy" else 1)
+
+
+def origins(
+    artefact: str, provenance: Mapping[str, Any], condition: str | None = None
+) -> list[dict[str, Any]]:
     """Flatten a provenance to rows of key and text; nested keys are joined with dots."""
-    about = {"artefact": artefact, **arm(provenance)}
+    about = {"artefact": artefact, "condition": condition, **arm(provenance)}
     return [{**about, "key": key, "text": text} for key, text in _flat(provenance)]
 
 

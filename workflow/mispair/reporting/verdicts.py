@@ -45,8 +45,19 @@ RULES = {
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
     "undecided otherwise.",
     "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
-    "claimed level, contradicts if the whole interval lies below it, undecided otherwise, and "
+    "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
+    "contradicts if the whole interval lies on the other side of it, undecided otherwise, and "
     "always with fewer than two trials.",
+    "oracle": "The difference between raw captions and right ones (the raw arm of the same trial "
+    "at C_s = 0), averaged over all C_s > 0, by the rule of differences.",
+    "order 1/d": "The paper’s 1 − Θ(1/d) and Θ(1/d) do not say which constant is meant; the rule "
+    "takes 1. Two levels, 1 − 1/d at least and 1/d at most, each by the rule of levels on the mean "
+    "over all C_s > 0. Supports if both are kept, contradicts if one is not, undecided otherwise.",
+    "points": "Published points of figure 1 at which at least three trials were run, against the "
+    "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
+    "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
+    "silhouette. Supports if all points are, contradicts if fewer than half are, undecided "
+    "otherwise.",
 }
 """The rules in words, as the report prints them."""
 
@@ -99,6 +110,8 @@ class Verdict:
         What part of the data the claim was judged on.
     reason : str
         Why the outcome is what it is.
+    preset : str
+        The preset of the simulation that it was judged on, if there is one.
     """
 
     claim: Claim
@@ -111,6 +124,12 @@ class Verdict:
     test: str = ""
     controls: tuple[Control, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())
+    preset: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """Name of its place on the page."""
+        return "-".join(filter(None, ("claim", self.claim.key, self.preset)))
 
     @property
     def limited(self) -> tuple[str, ...]:
@@ -148,17 +167,38 @@ def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
     return UNDECIDED, f"the interval of {found.n} runs holds zero"
 
 
-def decide_level(found: Interval, level: float) -> tuple[Outcome, str]:
-    """Judge whether a mean reaches a claimed level."""
+def decide_level(found: Interval, level: float, sign: int = 1) -> tuple[Outcome, str]:
+    """Judge whether a mean reaches a claimed level; with `sign` −1, whether it keeps below."""
     if not math.isfinite(found.value):
         return UNMEASURED, "no run was measured there"
     if not found.known:
         return UNDECIDED, "one trial alone decides nothing"
-    if found.low >= level:
-        return SUPPORTS, f"the whole interval reaches {number(level, 1)}"
-    if found.high < level:
-        return CONTRADICTS, f"the whole interval lies below {number(level, 1)}"
-    return UNDECIDED, f"the interval of {found.n} runs holds {number(level, 1)}"
+    text = f"{level:.3g}"
+    low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
+    if low >= sign * level:
+        return SUPPORTS, f"the whole interval {'reaches' if sign > 0 else 'keeps below'} {text}"
+    if high < sign * level:
+        return CONTRADICTS, f"the whole interval lies {'below' if sign > 0 else 'above'} {text}"
+    return UNDECIDED, f"the interval of {found.n} runs holds {text}"
+
+
+def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tuple[Outcome, str]:
+    """Judge a claim of two parts: supported if both are, contradicted if one is."""
+    reason = f"{first[1]}; {second[1]}"
+    for outcome in (UNMEASURED, CONTRADICTS, UNDECIDED):
+        if outcome in (first[0], second[0]):
+            return outcome, reason
+    return SUPPORTS, reason
+
+
+def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
+    """Judge whether the points of a figure were reproduced, by how many were."""
+    if measured == 0:
+        return UNMEASURED, "no published point has the three trials that a selection needs"
+    reason = f"{within} of {measured} points lie within their tolerance"
+    if within == measured:
+        return SUPPORTS, reason
+    return (CONTRADICTS if within < measured / 2 else UNDECIDED), reason
 
 
 def decide_order(high: float, low: float, random: Interval) -> tuple[Outcome, str]:
@@ -227,7 +267,14 @@ class Question:
 QUESTIONS = (
     Question(
         "Do mismatched captions mix features and damage the model?",
-        ("overlap-rises", "accuracy-falls", "silhouette-falls", "raw-degrades"),
+        (
+            "overlap-rises",
+            "accuracy-falls",
+            "silhouette-falls",
+            "raw-degrades",
+            "raw-mixes",
+            "raw-fails",
+        ),
     ),
     Question("Do purer neurons classify better?", ("pruning-accuracy", "pruning-silhouette")),
     Question(
@@ -239,7 +286,14 @@ QUESTIONS = (
             "filtered-silhouette",
             "gap-widens",
             "nearly-all",
+            "captions-repaired",
+            "filtered-unmixes",
+            "filtered-succeeds",
         ),
+    ),
+    Question(
+        "Do figure 1’s numbers and the theory’s account of training come out again?",
+        ("figure1-reproduced", "loss-near-optimal", "alignments-follow"),
     ),
 )
 

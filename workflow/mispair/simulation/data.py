@@ -1,9 +1,9 @@
-"""The generative model: dictionaries, latent codes, pairs, batches and the test set.
+"""The generative model: dictionaries, latent codes, pairs, and the fixed samples S_h and S_w.
 
-Images are x = M z_x and captions y = H z_y + noise, with orthonormal M and H (d1, d) from the QR
-factors of Gaussian matrices. With probability C_s the whole latent code of a caption is redrawn,
-independently of its image. The dictionaries stay general matrices: Adam works on each coordinate
-by itself, so that turning them into the first axes would change the result (for SGD it would not).
+Images are x = M z_x + noise and captions y = H z_y + noise, with orthonormal M and H (d1, d) from
+the QR factors of Gaussian matrices. `mispair.simulation.misalignment` makes z_y from z_x. The
+dictionaries stay general matrices: Adam works on each coordinate by itself, so that turning them
+into the first axes would change the result (for SGD it would not).
 
 Every draw comes from a generator named by the seed, the trial, the arm and the step, and by nothing
 else; C_s only decides which draws are used, so that conditions share their data.
@@ -11,12 +11,16 @@ else; C_s only decides which draws are used, so that conditions share their data
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mispair import seeds
+from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise
+from mispair.simulation.misalignment import SpuriousSets, misalign
 from mispair.simulation.study import Study
 
 
@@ -47,9 +51,13 @@ class Draws:
         """Draw standard normal numbers."""
         return torch.randn(*shape, generator=generator, device=self.device, dtype=self.dtype)
 
+    def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
+        """Draw numbers from [0, 1), the same ones whatever the precision."""
+        return torch.rand(*shape, generator=generator, device=self.device)
+
     def bernoulli(self, generator: torch.Generator, share: float, *shape: int) -> Tensor:
         """Draw truth values that hold with probability `share`."""
-        return torch.rand(*shape, generator=generator, device=self.device) < share
+        return self.uniform(generator, *shape) < share
 
 
 @dataclass(frozen=True)
@@ -82,141 +90,229 @@ class Pairs:
     Attributes
     ----------
     image, text : Tensor (n, d)
-        z_x and z_y, zeros and ones.
-    redrawn : Tensor (n,) of bool
-        Whether the caption's code was redrawn independently of the image's.
+        z_x and z_y: zeros, ones and, for signed latents, minus ones.
+    misaligned : Tensor (n,) of bool
+        Whether the caption is wrong: with `caption`, its code was redrawn independently of the
+        image's; with the other models of misalignment, the two codes differ.
     """
 
     image: Tensor
     text: Tensor
-    redrawn: Tensor
+    misaligned: Tensor
 
 
 def draw_pairs(
-    draws: Draws, generator: torch.Generator, n: int, study: Study, spurious_probability: float
+    draws: Draws,
+    generator: torch.Generator,
+    n: int,
+    study: Study,
+    spurious_probability: float,
+    spurious: SpuriousSets,
 ) -> Pairs:
-    """Draw `n` pairs whose whole caption is redrawn with probability C_s."""
-    image, other = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
-    redrawn = draws.bernoulli(generator, spurious_probability, n)
-    return Pairs(image, torch.where(redrawn[:, None], other, image), redrawn)
+    """Draw `n` pairs of S_w."""
+    if study.misalignment == "caption":
+        codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
+        redrawn = draws.bernoulli(generator, spurious_probability, n)
+        image, other = _with_signs(draws, generator, codes, study)
+        return Pairs(image, torch.where(redrawn[:, None], other, image), redrawn)
+    image = _draw_codes(draws, generator, n, study)
+    uniform = draws.uniform(generator, 2, n, study.d)
+    text = misalign(image, uniform, spurious, spurious_probability, study)
+    return Pairs(image, text, (text != image).any(dim=1))
 
 
-@dataclass(frozen=True)
-class FreshNoise:
-    """Caption noise that is drawn for one step and never seen again.
-
-    Only two functions of such a matrix E (n, d1) of independent normals reach a training step: E Vᵀ
-    in the forward pass and Gᵀ E in the backward pass, where G depends on E through E Vᵀ alone. Both
-    follow exactly from far fewer normals (`mispair.simulation.noise`), which are what is drawn.
-
-    Attributes
-    ----------
-    std : float
-        Standard deviation per coordinate.
-    seen : Tensor (n, m)
-        Normals that make the part of E in the row space of V.
-    unseen : Tensor (m, d1)
-        Normals that make the part of Gᵀ E from outside that space.
-    """
-
-    std: float
-    seen: Tensor
-    unseen: Tensor
+def _draw_codes(draws: Draws, generator: torch.Generator, n: int, study: Study) -> Tensor:
+    codes = draws.bernoulli(generator, study.latent_density, n, study.d).to(draws.dtype)
+    return _with_signs(draws, generator, codes, study)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """One training step's pairs: images ``image_codes @ image_rows``, captions likewise plus noise.
-
-    Rows come in the order: captions with fresh noise, then those with stored noise, then those
-    without. The loss does not depend on the order of the pairs.
-
-    Attributes
-    ----------
-    image_codes : Tensor (B, d)
-        Latent codes of the images, without noise in training.
-    image_rows : Tensor (d, d1)
-        The image dictionary.
-    text_codes : Tensor (B, k)
-        Coefficients of the captions.
-    text_rows : Tensor (k, d1)
-        What they are coefficients of: the text dictionary, and the decoder's output weights where
-        captions were generated.
-    fresh : FreshNoise or None
-        Noise of the first rows.
-    stored : Tensor (n, d1) or None
-        Noise of the rows after these, as it is added.
-    """
-
-    image_codes: Tensor
-    image_rows: Tensor
-    text_codes: Tensor
-    text_rows: Tensor
-    fresh: FreshNoise | None = None
-    stored: Tensor | None = None
+def _with_signs(draws: Draws, generator: torch.Generator, codes: Tensor, study: Study) -> Tensor:
+    if study.latent_values == "binary":
+        return codes
+    return codes - 2 * codes * draws.bernoulli(generator, 0.5, *codes.shape)
 
 
 def draw_fresh_noise(
-    draws: Draws, generator: torch.Generator, n: int, study: Study
+    draws: Draws, generator: torch.Generator, n: int, std: float, study: Study
 ) -> tuple[FreshNoise | None, Tensor | None]:
-    """Draw the noise of `n` fresh captions in the form that the study asks for."""
-    if study.noise_draws == "full":
-        return None, draws.normal(generator, n, study.d1).mul_(study.text_noise)
+    """Draw noise (n, d1) for one step: in projected form, in full, or neither if there is none."""
+    if std == 0 or n == 0:
+        return None, None
+    if study.noise_draws == "full" or draws.device == "cuda":
+        return None, draws.normal(generator, n, study.d1).mul_(std)
     seen = draws.normal(generator, n, study.m)
-    unseen = draws.normal(generator, study.m, study.d1)
-    return FreshNoise(study.text_noise, seen, unseen), None
-
-
-def draw_fresh_batch(
-    draws: Draws,
-    arm: str,
-    step: int,
-    dictionaries: Dictionaries,
-    study: Study,
-    spurious_probability: float,
-) -> Batch:
-    """Draw the raw pairs of one training step afresh."""
-    generator = draws.generator(arm, step)
-    pairs = draw_pairs(draws, generator, study.batch_size, study, spurious_probability)
-    fresh, stored = draw_fresh_noise(draws, generator, study.batch_size, study)
-    return Batch(pairs.image, dictionaries.image, pairs.text, dictionaries.text, fresh, stored)
+    return FreshNoise(std, seen, draws.normal(generator, study.m, study.d1)), None
 
 
 @dataclass(frozen=True)
-class TestSet:
-    """Images with class labels, and one prompt per class.
+class CodedSample:
+    """One modality of a fixed sample as codes @ rows + noise, with noise on any of its rows.
 
     Attributes
     ----------
-    images : Tensor (n, d1)
-        x = M z_x + noise.
-    labels : Tensor (n,) of int64
-        The class with the most active features.
-    prompts : Tensor (classes, d1)
-        H times the indicator of the class's features, plus noise.
+    codes : Tensor (n, k)
+        Coefficients.
+    rows : Tensor (k, d1)
+        What they are coefficients of.
+    noise : Tensor (s, d1)
+        Noise of some rows, as it is added.
+    noise_row : Tensor (n,) of int64
+        Row of `noise` that belongs to a row of `codes`; -1 for one without noise.
     """
 
-    __test__ = False  # not a test, whatever pytest thinks of the name
+    codes: Tensor
+    rows: Tensor
+    noise: Tensor
+    noise_row: Tensor
 
-    images: Tensor
-    labels: Tensor
-    prompts: Tensor
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def product(self, weights: Tensor) -> Tensor:
+        """Return X Wᵀ."""
+        found = self.codes @ (self.rows @ weights.T)
+        noisy = self.noise_row >= 0
+        found[noisy] += (self.noise @ weights.T)[self.noise_row[noisy]]
+        return found
+
+    def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Add Gᵀ X to `out`."""
+        out.addmm_(gradient.T @ self.codes, self.rows)
+        noisy = self.noise_row >= 0
+        out.addmm_(gradient[noisy].T, self.noise[self.noise_row[noisy]])
+
+    def dense(self) -> Tensor:
+        """Return X."""
+        found = self.codes.new_zeros(len(self.codes), self.rows.shape[1])
+        noisy = self.noise_row >= 0
+        found[noisy] = self.noise[self.noise_row[noisy]]
+        return found.addmm_(self.codes, self.rows)
 
 
-def draw_test_set(draws: Draws, dictionaries: Dictionaries, study: Study) -> TestSet:
-    """Draw test images whose best class leads by at least the margin, and the prompts."""
-    generator = draws.generator("test")
-    size = study.d // study.classes
-    found: list[Tensor] = []
-    while sum(map(len, found)) < study.test_images:
-        codes = draws.bernoulli(generator, study.test_density, 4 * study.test_images, study.d)
-        best = codes.view(-1, study.classes, size).sum(dim=2).topk(2).values
-        found.append(codes[best[:, 0] >= best[:, 1] + study.test_margin])
-    codes = torch.cat(found)[: study.test_images]
-    labels = codes.view(-1, study.classes, size).sum(dim=2).argmax(dim=1)
-    images = codes.to(draws.dtype) @ dictionaries.image
-    images += study.test_image_noise * draws.normal(generator, *images.shape)
-    members = torch.eye(study.classes, device=draws.device, dtype=draws.dtype)
-    prompts = members.repeat_interleave(size, dim=1) @ dictionaries.text
-    prompts += study.prompt_noise * draws.normal(generator, *prompts.shape)
-    return TestSet(images, labels, prompts)
+@dataclass(frozen=True)
+class Sample:
+    """A fixed sample of pairs, met again and again.
+
+    Attributes
+    ----------
+    image, text : Dense or CodedSample (n, d1)
+        Images and captions. Images have noise on all rows or on none; captions may on some.
+    pairs : Pairs
+        Their latent codes as they were drawn; of a generated caption, those of what it replaced.
+    """
+
+    image: Dense | CodedSample
+    text: Dense | CodedSample
+    pairs: Pairs
+
+    def __post_init__(self) -> None:
+        """Refuse images that could not be ordered together with the captions."""
+        if isinstance(self.image, CodedSample):
+            noisy = self.image.noise_row >= 0
+            if bool(noisy.any()) and not bool(noisy.all()):
+                raise ValueError("image: either all images of a sample have noise, or none has")
+
+    def __len__(self) -> int:
+        return len(self.pairs.image)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Gather the pairs `rows` (B,), those with noisy captions first, else in that order."""
+        if isinstance(self.text, CodedSample):
+            noisy = self.text.noise_row[rows] >= 0
+            rows = torch.cat([rows[noisy], rows[~noisy]])
+        return Batch(_take(self.image, rows), _take(self.text, rows))
+
+
+def _take(inputs: Dense | CodedSample, rows: Tensor) -> Dense | Coded:
+    if isinstance(inputs, Dense):
+        return Dense(inputs.values.index_select(0, rows))
+    noise_row = inputs.noise_row[rows]
+    stored = inputs.noise.index_select(0, noise_row[noise_row >= 0])
+    codes = inputs.codes.index_select(0, rows)
+    return Coded(codes, inputs.rows, stored=stored if len(stored) else None)
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """Put samples one after the other; one sample is returned as it is.
+
+    Coded captions of several widths must share the rows of the narrower ones, as generated captions
+    do, whose first rows are the text dictionary.
+    """
+    if len(samples) == 1:
+        return samples[0]
+    pairs = (sample.pairs for sample in samples)
+    columns = zip(*((p.image, p.text, p.misaligned) for p in pairs), strict=True)
+    return Sample(
+        _joined([sample.image for sample in samples]),
+        _joined([sample.text for sample in samples]),
+        Pairs(*(torch.cat(column) for column in columns)),
+    )
+
+
+def _joined(parts: Sequence[Dense | CodedSample]) -> Dense | CodedSample:
+    coded = [part for part in parts if isinstance(part, CodedSample)]
+    if len(coded) < len(parts):
+        return Dense(torch.cat([part.dense() for part in parts]))
+    widest = max(coded, key=lambda part: part.codes.shape[1])
+    width = widest.codes.shape[1]
+    noise_rows, count = [], 0
+    for part in coded:
+        noise_rows.append(torch.where(part.noise_row < 0, -1, part.noise_row + count))
+        count += len(part.noise)
+    return CodedSample(
+        codes=torch.cat([pad(part.codes, (0, width - part.codes.shape[1])) for part in coded]),
+        rows=widest.rows,
+        noise=torch.cat([part.noise for part in coded]),
+        noise_row=torch.cat(noise_rows),
+    )
+
+
+def draw_high_quality(draws: Draws, dictionaries: Dictionaries, study: Study) -> Sample:
+    """Draw S_h: aligned pairs (assumption 3.2)."""
+    generator = draws.generator("high-quality")
+    codes = _draw_codes(draws, generator, study.high_quality_pairs, study)
+    aligned = torch.zeros(len(codes), dtype=torch.bool, device=codes.device)
+    pairs = Pairs(codes, codes, aligned)
+    return _with_noise(draws, generator, pairs, "high_quality_noise", dictionaries, study)
+
+
+def draw_low_quality(
+    draws: Draws,
+    dictionaries: Dictionaries,
+    study: Study,
+    spurious_probability: float,
+    spurious: SpuriousSets,
+) -> Sample:
+    """Draw S_w (assumption 3.3); with fresh data, the pairs that S3 filters."""
+    generator = draws.generator("filter" if study.data == "fresh" else "low-quality")
+    pairs = draw_pairs(
+        draws, generator, study.low_quality_pairs, study, spurious_probability, spurious
+    )
+    return _with_noise(draws, generator, pairs, "text_noise", dictionaries, study)
+
+
+def _with_noise(
+    draws: Draws,
+    generator: torch.Generator,
+    pairs: Pairs,
+    text_noise: str,
+    dictionaries: Dictionaries,
+    study: Study,
+) -> Sample:
+    text = _fixed_inputs(draws, generator, pairs.text, dictionaries.text, text_noise, study)
+    image = _fixed_inputs(draws, generator, pairs.image, dictionaries.image, "image_noise", study)
+    return Sample(image, text, pairs)
+
+
+def _fixed_inputs(
+    draws: Draws, generator: torch.Generator, codes: Tensor, rows: Tensor, name: str, study: Study
+) -> Dense | CodedSample:
+    """Add noise; what is met together with fresh pairs stays coded, as those are."""
+    n, std = len(codes), study.std(name)
+    if std == 0:
+        nowhere = torch.full((n,), -1, device=codes.device)
+        return CodedSample(codes, rows, codes.new_zeros(0, study.d1), nowhere)
+    noise = draws.normal(generator, n, study.d1).mul_(std)
+    if study.data == "fresh":
+        return CodedSample(codes, rows, noise, torch.arange(n, device=codes.device))
+    return Dense(noise.addmm_(codes, rows))

@@ -1,13 +1,19 @@
-"""The two one-layer encoders: ReLU, a learned bias, and rows of unit norm."""
+"""The two one-layer encoders f (images, weights W) and h (captions, weights V)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from mispair.simulation.data import Draws
+from mispair.simulation.inputs import Dense, Inputs
+from mispair.simulation.study import Study
+
+Kind = Literal["symmetric-relu", "relu", "linear"]
 
 
 class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
@@ -24,49 +30,116 @@ class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
         self.step = step
 
 
-@dataclass(frozen=True)
-class Encoders:
-    """The image encoder f (index 0) and the text encoder g (index 1).
+class Silenced(ArithmeticError):  # noqa: N818
+    """No neuron of an encoder responded to any pair of a batch, so that nothing can be learned.
 
     Attributes
     ----------
-    weights : Tensor (2, m, d1)
-        One neuron a row: W and V.
-    biases : Tensor (2, m)
-        Added before the ReLU.
+    step : int
+        The step at which this happened, counted from 0.
     """
 
+    def __init__(self, step: int) -> None:
+        super().__init__(f"every neuron of an encoder was silent at step {step}")
+        self.step = step
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """The image encoder f (index 0) and the text encoder h (index 1), or those of several runs.
+
+    Attributes
+    ----------
+    kind : str
+        With pre-activations a = W x, features are
+
+        - ``symmetric-relu``: relu(a - b) - relu(-a - b), thresholds b >= 0 (Eqs. 2, 3);
+        - ``relu``: relu(a + b), biases b learned;
+        - ``linear``: a.
+    weights : Tensor (2, m, d1) or (2, runs, m, d1)
+        One neuron a row: W and V.
+    biases : Tensor (2, m) or (2, runs, m)
+        b; zeros if linear.
+    """
+
+    kind: Kind
     weights: Tensor
     biases: Tensor
 
     def clone(self) -> Encoders:
         """Copy the parameters."""
-        return Encoders(self.weights.clone(), self.biases.clone())
+        return Encoders(self.kind, self.weights.clone(), self.biases.clone())
 
-    def normalise(self) -> bool:
+    def without_bias(self) -> Encoders:
+        """Return encoders with the same weights whose biases are zero."""
+        return Encoders(self.kind, self.weights, torch.zeros_like(self.biases))
+
+    def squared_norms(self) -> Tensor:
+        """Return the squared norm of each neuron's weights, (2, m) or (2, runs, m)."""
+        return torch.linalg.vector_norm(self.weights, dim=-1).square_()
+
+    def rescale(self) -> Tensor:
         """Rescale each neuron, weights and bias, to unit weight norm in place.
 
         Returns
         -------
-        bool
+        Tensor () or (runs,) of bool
             Whether all norms were finite and positive.
         """
-        norms = torch.linalg.vector_norm(self.weights, dim=2, keepdim=True)
+        norms = torch.linalg.vector_norm(self.weights, dim=-1, keepdim=True)
         self.weights.div_(norms)
-        self.biases.div_(norms[:, :, 0])
-        return bool((torch.isfinite(norms) & (norms > 0)).all())
+        self.biases.div_(norms[..., 0])
+        return (torch.isfinite(norms) & (norms > 0)).all(dim=-1).all(dim=-1).all(dim=0)
+
+    def finite(self) -> Tensor:
+        """Return whether all weights and biases are finite, () or (runs,) of bool."""
+        rows = torch.isfinite(self.weights).all(dim=-1) & torch.isfinite(self.biases)
+        return rows.all(dim=-1).all(dim=0)
+
+    def normalise(self) -> bool:
+        """Rescale as `rescale` does, and return whether that was possible for all neurons."""
+        return bool(self.rescale().all())
+
+    def features(self, tower: int, inputs: Inputs) -> Tensor:
+        """Encode images (tower 0) or captions (tower 1) in any form, as (n, m) or (runs, n, m)."""
+        found = inputs.product(self.weights[tower])
+        if self.kind == "linear":
+            return found
+        bias = self.biases[tower].unsqueeze(-2)
+        if self.kind == "relu":
+            return found.add_(bias).relu_()
+        return found.sub_(found.clamp(-bias, bias))  # what is left beyond the thresholds
 
     def image_features(self, images: Tensor) -> Tensor:
-        """Encode images (n, d1) as ReLU(W x + b), (n, m)."""
-        return torch.addmm(self.biases[0], images, self.weights[0].T).relu_()
+        """Encode images (n, d1) as f(x), (n, m)."""
+        return self.features(0, Dense(images))
 
     def text_features(self, texts: Tensor) -> Tensor:
-        """Encode captions (n, d1) as ReLU(V y + b), (n, m)."""
-        return torch.addmm(self.biases[1], texts, self.weights[1].T).relu_()
+        """Encode captions (n, d1) as h(y), (n, m)."""
+        return self.features(1, Dense(texts))
 
 
-def draw_encoders(draws: Draws, arm: str, m: int, d1: int, std: float) -> Encoders:
-    """Draw starting weights and biases from N(0, std²)."""
+def side_by_side(encoders: Sequence[Encoders]) -> Encoders:
+    """Join the encoders of several runs, all of one kind, along a leading axis of runs."""
+    return Encoders(
+        encoders[0].kind,
+        torch.stack([one.weights for one in encoders], dim=1),
+        torch.stack([one.biases for one in encoders], dim=1),
+    )
+
+
+def draw_encoders(draws: Draws, arm: str, study: Study) -> Encoders:
+    """Draw starting weights from N(0, start_std²), and biases likewise if they are learned.
+
+    Raises
+    ------
+    ValueError
+        If the study's encoder has more than one layer.
+    """
+    if study.encoder == "transformer":
+        raise ValueError("a transformer's weights are not those of a one-layer encoder")
     generator = draws.generator("start", arm)
-    weights = draws.normal(generator, 2, m, d1).mul_(std)
-    return Encoders(weights, draws.normal(generator, 2, m).mul_(std))
+    weights = draws.normal(generator, 2, study.m, study.d1).mul_(study.start_std)
+    biases = draws.normal(generator, 2, study.m).mul_(study.start_std)
+    encoders = Encoders(study.encoder, weights, biases)
+    return encoders if study.encoder == "relu" else encoders.without_bias()

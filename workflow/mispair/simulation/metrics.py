@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,15 +14,15 @@ HISTOGRAM_BINS = 50
 
 @dataclass(frozen=True)
 class Purified:
-    """How many features have neurons of their own.
+    """How many features have neurons of their own, by one of two definitions.
 
     Attributes
     ----------
     features : int
-        Distinct features that some neuron represents alone.
+        Distinct features for which some neuron is purified.
     magnitude : float
-        Sum of those neurons' cosines divided by `features`. Several neurons of one feature all
-        count in the sum, so that it can exceed 1. 0 where there are none.
+        How well those neurons are aligned, as `purified` or `purified_as_written` defines it. 0
+        where there are none.
     threshold : float
         The cosine above which a neuron counted as aligned with a feature.
     """
@@ -31,10 +32,23 @@ class Purified:
     threshold: float
 
 
+def projections(weights: Tensor, rows: Tensor) -> np.ndarray:
+    """Return the inner products (m, d) of neurons (m, d1) with features (d, d1)."""
+    return (weights @ rows.T).double().cpu().numpy()
+
+
 def alignments(weights: Tensor, rows: Tensor) -> np.ndarray:
-    """Return the absolute cosines (m, d) of neurons (m, d1) with orthonormal features (d, d1)."""
-    products = (weights @ rows.T).double().abs()
-    return (products / weights.double().norm(dim=1, keepdim=True)).cpu().numpy()
+    """Return the absolute cosines (m, d) of neurons (m, d1) with orthonormal features (d, d1).
+
+    A neuron of zeros has cosine 0 with everything.
+    """
+    norms = weights.double().norm(dim=1, keepdim=True).cpu().numpy()
+    return np.abs(projections(weights, rows)) / np.where(norms > 0, norms, 1)
+
+
+def top_two(cosines: np.ndarray) -> np.ndarray:
+    """Return each neuron's largest and second largest absolute cosine (m, 2), of (m, d)."""
+    return np.sort(cosines, axis=1)[:, :-3:-1]
 
 
 def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purified:
@@ -42,7 +56,9 @@ def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purif
 
     A neuron is purified at a threshold if exactly one of its absolute cosines lies above it. Of
     the thresholds ``low``, ``low + step``, ... up to ``high`` that one is used which gives the most
-    distinct features, the lowest of these if several do.
+    distinct features, the lowest of these if several do. The magnitude is the sum of the purified
+    neurons' cosines divided by the number of features: several neurons of one feature all count in
+    the sum, so that it can exceed 1.
 
     Parameters
     ----------
@@ -77,8 +93,42 @@ def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purif
     return best
 
 
-def zero_shot_accuracy(features: Tensor, prompts: Tensor, labels: Tensor) -> float:
-    """Share of images whose nearest prompt by cosine is that of their class.
+def purified_as_written(cosines: np.ndarray, threshold: float = 0.5) -> Purified:
+    """Count purified features as the paper's text does (section 5.1, figures 1a and 1b).
+
+    A neuron is purified for the feature on which its projection is largest, if their absolute
+    cosine exceeds the threshold. Distinct features are counted; the magnitude is the mean, over all
+    purified neurons, of their largest absolute cosine.
+
+    Parameters
+    ----------
+    cosines : ndarray (m, d)
+        Absolute cosines of neurons with features.
+    threshold : float
+        The text's is 0.5.
+
+    Examples
+    --------
+    Neuron 0 exceeds the threshold twice and counts for its largest cosine; neuron 2 never does.
+
+    >>> cosines = np.array([[0.7, 0.6, 0.0], [0.9, 0.0, 0.1], [0.4, 0.1, 0.1]])
+    >>> result = purified_as_written(cosines)
+    >>> result.features, round(result.magnitude, 3)
+    (1, 0.8)
+    """
+    largest = cosines.max(axis=1)
+    pure = largest > threshold
+    features = len(np.unique(cosines[pure].argmax(axis=1)))
+    return Purified(features, float(largest[pure].mean()) if features else 0.0, threshold)
+
+
+def zero_shot_accuracy(
+    features: Tensor,
+    prompts: Tensor,
+    labels: Tensor,
+    similarity: Literal["cosine", "inner"] = "cosine",
+) -> float:
+    """Share of images whose most similar prompt is that of their class.
 
     Parameters
     ----------
@@ -87,10 +137,14 @@ def zero_shot_accuracy(features: Tensor, prompts: Tensor, labels: Tensor) -> flo
     prompts : Tensor (classes, m)
         Features of the classes' prompts.
     labels : Tensor (n,)
-        The classes. Vectors of zeros have cosine 0 with everything; ties go to the first class.
+        The classes. Ties go to the first class; vectors of zeros are equally similar to everything.
+    similarity : str
+        ``inner``: argmax_k <f(x), h(y_k)>, as the text says (section 2.2). ``cosine``: of vectors
+        that were normalised first, as the public code does. They differ only by the prompts' norms.
     """
-    cosines = _unit(features) @ _unit(prompts).T
-    return float((cosines.argmax(dim=1) == labels).double().mean())
+    if similarity == "cosine":
+        features, prompts = _unit(features), _unit(prompts)
+    return float(((features @ prompts.T).argmax(dim=1) == labels).double().mean())
 
 
 def cosine_silhouette(features: Tensor, labels: Tensor) -> float:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mispair.simulation.arithmetic import times
+
 
 def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Factor V Vᵀ = L Lᵀ.
@@ -36,7 +38,7 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     L_inverse : Tensor (r, m)
         Its left inverse, so that ``L_inverse @ weights`` has orthonormal rows.
     """
-    gram = (weights @ weights.T).double()
+    gram = times(weights, weights.T).double()
     lower, failed = torch.linalg.cholesky_ex(gram)
     # A diagonal entry of L is a row's distance from the span of the rows before it; close to
     # rounding, that distance means nothing.
@@ -55,7 +57,7 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def forward(seen: Tensor, lower: Tensor) -> Tensor:
     """Return E Vᵀ (n, m) from the normals E₁ (n, m) and the factor L (m, r)."""
-    return seen[:, : lower.shape[1]] @ lower.T
+    return times(seen[:, : lower.shape[1]], lower.T)
 
 
 def backward(
@@ -85,6 +87,6 @@ def backward(
     """
     upper = torch.linalg.qr(gradient, mode="r").R
     unseen = unseen[: len(upper)]
-    along = (unseen @ weights.T) @ inverse.T  # N Q, (q, r)
-    a = (gradient.T @ seen[:, : len(inverse)] - upper.T @ along) @ inverse
+    along = times(unseen, weights.T) @ inverse.T  # N Q, (q, r)
+    a = (times(gradient.T, seen[:, : len(inverse)]) - upper.T @ along) @ inverse
     return a, upper.T, unseen

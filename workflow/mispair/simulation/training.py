@@ -1,14 +1,23 @@
 """Contrastive training of the two encoders (S1 and S4), with hand-derived gradients.
 
 What a step costs at the paper's size (d1 = 2500, d = 50, m = 80, B = 500), in floating-point
-operations:
+operations. ``as-written``, on a fixed sample with noise in all coordinates:
+
+===============================================================  =======================  ==========
+features: X Wᵀ and Y Vᵀ                                          2 · 2 B m d1             400 MFLOP
+gradients by the weights, added straight to these                2 · 2 B m d1             400 MFLOP
+spectral loss: FᵀF and HᵀH, and one product with each            4 · 2 B m²               26 MFLOP
+===============================================================  =======================  ==========
+
+That is 0.83 GFLOP; B × B matrices would take 160 MFLOP for the loss in place of 26. ``as-run``, on
+fresh noiseless images and captions with projected noise:
 
 ===============================================================  =======================  ==========
 images, noiseless, so that W meets them only through W M         2 · 2 m d d1             40 MFLOP
 captions, noiseless part, likewise through V H                   2 · 2 m d d1             40 MFLOP
 their fresh noise: V Vᵀ, N Vᵀ, Rᵀ N, and one product with V      4 · 2 m² d1              128 MFLOP
-loss, forward: three of the four blocks of B × B                 3 · 2 B² m               120 MFLOP
-loss, backward                                                   4 · 2 B² m               160 MFLOP
+InfoNCE, forward: three of the four blocks of B × B              3 · 2 B² m               120 MFLOP
+InfoNCE, backward                                                4 · 2 B² m               160 MFLOP
 ===============================================================  =======================  ==========
 
 That is 0.49 GFLOP, against 1.28 GFLOP for the plain way: four products of B × m × d1 and three of
@@ -19,56 +28,122 @@ parameters: what is not a matrix product takes about as long as the products do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.simulation import noise
-from mispair.simulation.arithmetic import denormals_flushed
-from mispair.simulation.data import Batch
-from mispair.simulation.encoder import Diverged, Encoders
-from mispair.simulation.losses import InfoNCE
+from mispair.simulation.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.simulation.encoder import Diverged, Encoders, Silenced, side_by_side
+from mispair.simulation.inputs import Batch, Source, stacked
+from mispair.simulation.losses import loss_named
+from mispair.simulation.schedules import Phases, Schedule
+from mispair.simulation.study import Study
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast to train.
+    """How long, how fast and by which loss to train.
 
     Attributes
     ----------
     epochs, steps_per_epoch : int
         Their product is the number of steps.
-    lr : float
-        Adam's step size at the start.
-    lr_decay : float
-        Factor on it after every `lr_decay_every` epochs.
-    lr_decay_every : int
-        Epochs between two decays.
-    temperature : float
-        Of the loss.
-    weight_penalty : float
-        Factor of the squared Frobenius norm of all weights and biases.
+    optimiser, lr, lr_decay, lr_decay_every, unit_rows, loss, loss_reduction, temperature,
+    weight_penalty, bias_schedule, bias_scale, phase2_steps, phase2_growth, d
+        The study's settings of these names; the bias schedule ``none`` leaves thresholds as they
+        are.
+    save_every : int
+        Steps between two states given to a keeper.
     """
 
     epochs: int
     steps_per_epoch: int
+    optimiser: Literal["adam", "sgd"]
     lr: float
     lr_decay: float
     lr_decay_every: int
+    unit_rows: bool
+    loss: Literal["infonce", "spectral"]
+    loss_reduction: Literal["mean", "sum"]
     temperature: float
     weight_penalty: float
+    bias_schedule: Literal["theory", "practical", "zero", "none"]
+    bias_scale: float
+    phase2_steps: int
+    phase2_growth: float
+    d: int
+    save_every: int = 200
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return self.epochs * self.steps_per_epoch
+
+    def lr_at(self, step: int) -> float:
+        """Return the step size of a step, counted from 0."""
+        epoch = step // self.steps_per_epoch
+        return self.lr * self.lr_decay ** (epoch // self.lr_decay_every)
+
+
+def plan_of(study: Study, epochs: int, steps_per_epoch: int) -> Plan:
+    """Return the plan of a training of a study."""
+    settings = {
+        field.name: getattr(study, field.name)
+        for field in dataclasses.fields(Plan)
+        if field.name in type(study).model_fields
+    }
+    return Plan(**{**settings, "epochs": epochs, "steps_per_epoch": steps_per_epoch})
+
+
+class Keeper(Protocol):
+    """Keeps the state of a training, so that it can go on after an interruption."""
+
+    def load(self) -> dict[str, Tensor] | None:
+        """Return the last state that was saved, if any was."""
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        """Save a state in place of the last; the tensors are the keeper's own."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training ended with.
+
+    Attributes
+    ----------
+    encoders : Encoders
+        Of unit rows if the plan asks for these.
+    losses : ndarray (epochs, steps_per_epoch)
+        Loss with the penalty, before each step.
+    phases : Phases
+        When the phases of the bias schedule began.
+    """
+
+    encoders: Encoders
+    losses: np.ndarray
+    phases: Phases
+
+
+Watch = Callable[[int, Encoders], None]
+Outcome = Trained | Diverged | Silenced
 
 
 def train(
-    start: Encoders, batch: Callable[[int], Batch], plan: Plan
-) -> tuple[Encoders, np.ndarray]:
+    start: Encoders,
+    batch: Callable[[int], Batch],
+    plan: Plan,
+    keeper: Keeper | None = None,
+    watch: Watch | None = None,
+) -> Trained:
     """Train a copy of the encoders.
 
-    Neurons are rescaled to unit norm before every forward pass; the gradient is that of the
-    rescaled parameters, not of the rescaling.
+    With ``unit_rows``, neurons are rescaled to unit norm before every forward pass and at the end;
+    the gradient is that of the rescaled parameters, not of the rescaling.
 
     Parameters
     ----------
@@ -78,86 +153,259 @@ def train(
         Returns the batch of a step, counted from 0.
     plan : Plan
         Length, step sizes and loss.
-
-    Returns
-    -------
-    encoders : Encoders
-        With rows of unit norm.
-    losses : ndarray (epochs, steps_per_epoch)
-        Loss with the penalty, before each step.
+    keeper : Keeper, optional
+        Is given the state every ``plan.save_every`` steps and after the last. If it has one,
+        training goes on from there, with the very numbers it would have had.
+    watch : callable, optional
+        Called before every step that is taken (those before a saved state are not), with the step
+        and the encoders as it meets them, rescaled and with their thresholds; they then change.
 
     Raises
     ------
     Diverged
         If the loss or a weight is not finite, naming the step.
+    Silenced
+        If all features of a tower were zero in a batch, naming the step.
     """
-    encoders = start.clone()
-    loss = InfoNCE(plan.temperature)
-    for parameter in (encoders.weights, encoders.biases):
-        parameter.grad = torch.empty_like(parameter)
-    adam = torch.optim.Adam([encoders.weights, encoders.biases], lr=plan.lr, fused=True)
-    losses = np.empty((plan.epochs, plan.steps_per_epoch))
-    with denormals_flushed():
-        for step in range(losses.size):
-            epoch, within = divmod(step, plan.steps_per_epoch)
-            adam.param_groups[0]["lr"] = plan.lr * plan.lr_decay ** (epoch // plan.lr_decay_every)
-            if not encoders.normalise():
-                raise Diverged(step)
-            value = gradients(encoders, batch(step), loss, plan.weight_penalty)
-            if not np.isfinite(value):
-                raise Diverged(step)
-            losses[epoch, within] = value
-            adam.step()
-    if not encoders.normalise():
-        raise Diverged(losses.size)
-    return Encoders(encoders.weights.detach(), encoders.biases.detach()), losses
+    training = _Training(start.clone(), plan)
+    training.run(batch, keeper, watch)
+    (outcome,) = training.outcomes()
+    if not isinstance(outcome, Trained):
+        raise outcome
+    return outcome
 
 
-def gradients(encoders: Encoders, batch: Batch, loss: InfoNCE, penalty: float) -> float:
-    """Write the gradients of one batch into the parameters' ``grad`` and return the loss."""
-    W, V = encoders.weights
-    weight_gradients, bias_gradients = encoders.weights.grad, encoders.biases.grad
-    assert weight_gradients is not None, "weights need a place for their gradient"
-    assert bias_gradients is not None, "biases need a place for their gradient"
+def train_side_by_side(
+    starts: Sequence[Encoders],
+    sources: Sequence[Source],
+    plan: Plan,
+    watches: Sequence[Watch] = (),
+) -> list[Outcome]:
+    """Train copies of several runs' encoders at the same time, as a GPU likes it.
 
-    image = torch.addmm(encoders.biases[0], batch.image_codes, batch.image_rows @ W.T).relu_()
-    text = torch.addmm(encoders.biases[1], batch.text_codes, batch.text_rows @ V.T)
-    fresh, stored = batch.fresh, batch.stored
-    count = 0
-    if fresh is not None:
-        count = len(fresh.seen)
-        lower, inverse = noise.factor(V)
-        text[:count].add_(noise.forward(fresh.seen, lower), alpha=fresh.std)
-    if stored is not None:
-        text[count : count + len(stored)].addmm_(stored, V.T)
-    text.relu_()
+    Runs do not touch each other: each ends as `train` would have it, to rounding. A run that fails
+    is carried along without harm to the others.
 
-    value, image_gradient, text_gradient = loss(image, text)
-    value += penalty * float(encoders.weights.square().sum() + encoders.biases.square().sum())
-    image_gradient.mul_(image > 0)
-    text_gradient.mul_(text > 0)
+    Parameters
+    ----------
+    starts : sequence of Encoders
+        Where each run starts; all of one kind and size.
+    sources : sequence of Source
+        The training pairs of each run.
+    plan : Plan
+        Length, step sizes and loss of all.
+    watches : sequence of callable, optional
+        One for each run, as `watch` of `train`.
 
-    torch.stack([image_gradient.sum(dim=0), text_gradient.sum(dim=0)], out=bias_gradients)
-    bias_gradients.add_(encoders.biases, alpha=2 * penalty)
-    _accumulate(
-        weight_gradients[0], W, 2 * penalty, image_gradient, batch.image_codes, batch.image_rows
-    )
-    _accumulate(
-        weight_gradients[1], V, 2 * penalty, text_gradient, batch.text_codes, batch.text_rows
-    )
-    if fresh is not None:
-        on_weights, on_unseen, unseen = noise.backward(
-            text_gradient[:count], fresh.seen, fresh.unseen, V, inverse
+    Returns
+    -------
+    list of Outcome
+        What became of each run.
+    """
+    if len(starts) == 1:
+        try:
+            return [train(starts[0], sources[0].batch, plan, watch=next(iter(watches), None))]
+        except (Diverged, Silenced) as failure:
+            return [failure]
+    training = _Training(side_by_side(starts), plan)
+
+    def watch(step: int, encoders: Encoders) -> None:
+        for run, own in enumerate(watches):
+            own(step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run]))
+
+    training.run(lambda step: stacked([source.batch(step) for source in sources]), watch=watch)
+    return training.outcomes()
+
+
+class _Training:
+    """A training under way, of one run or of several side by side; it changes the encoders."""
+
+    def __init__(self, encoders: Encoders, plan: Plan) -> None:
+        self.encoders, self.plan, self.step = encoders, plan, 0
+        self.loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
+        self.optimiser = (_Adam if plan.optimiser == "adam" else _Descent)(encoders, plan)
+        self.schedule = Schedule(
+            plan.bias_schedule if encoders.kind == "symmetric-relu" else "none",
+            plan.d,
+            plan.bias_scale,
+            plan.phase2_steps,
+            plan.phase2_growth,
         )
-        weight_gradients[1].addmm_(on_weights, V, alpha=fresh.std)
-        weight_gradients[1].addmm_(on_unseen, unseen, alpha=fresh.std)
-    if stored is not None:
-        weight_gradients[1].addmm_(text_gradient[count : count + len(stored)].T, stored)
-    return value
+        self.schedule.begin(encoders)
+        device, runs = encoders.weights.device, encoders.weights.shape[1:-2]
+        self.losses = torch.zeros(plan.steps, *runs, dtype=torch.float64, device=device)
+        self.silent = torch.zeros(plan.steps, *runs, dtype=torch.bool, device=device)
+        self.failed = torch.zeros(runs, dtype=torch.bool, device=device)
+        self.sound = ~self.failed  # whether the weights are numbers after the last step
+        # To look at a flag is to wait for a GPU; the step of a failure is on record anyhow.
+        self.check_every = 1 if device.type == "cpu" else 50
+
+    def run(
+        self,
+        batch: Callable[[int], Batch],
+        keeper: Keeper | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """Take all steps that are left, unless all runs fail before."""
+        saved = keeper.load() if keeper is not None else None
+        if saved is not None:
+            self._restore(saved)
+        keep_freed_memory()
+        with denormals_flushed():
+            while self.step < self.plan.steps:
+                self._advance(batch(self.step), watch)
+                save = self.step % self.plan.save_every == 0 or self.step == self.plan.steps
+                if (save or self.step % self.check_every == 0) and bool(self.failed.all()):
+                    return
+                if save and keeper is not None:
+                    keeper.save(self._state())
+        if self.plan.unit_rows:
+            self.sound &= self.encoders.rescale()
+        self.sound &= self.encoders.finite()
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what became of each run, once `run` has ended."""
+        plan, encoders = self.plan, self.encoders
+        weights, biases = (
+            values.unflatten(0, (2, 1)) if self.failed.dim() == 0 else values
+            for values in (encoders.weights, encoders.biases)
+        )
+        losses = self.losses.view(plan.steps, -1).T.cpu().numpy()
+        silent = self.silent.view(plan.steps, -1).T.cpu().numpy()
+        sound = self.sound.view(-1).tolist()
+        found: list[Outcome] = []
+        for run, phases in enumerate(self.schedule.phases(encoders)):
+            failures = np.flatnonzero(~np.isfinite(losses[run]) | silent[run])
+            if len(failures):
+                step = int(failures[0])
+                found.append(Silenced(step) if np.isfinite(losses[run, step]) else Diverged(step))
+            elif not sound[run]:
+                found.append(Diverged(plan.steps))
+            else:
+                one = Encoders(encoders.kind, weights[:, run].clone(), biases[:, run].clone())
+                shape = (plan.epochs, plan.steps_per_epoch)
+                found.append(Trained(one, losses[run].reshape(shape).copy(), phases))
+        return found
+
+    def _advance(self, batch: Batch, watch: Watch | None) -> None:
+        encoders, plan, step = self.encoders, self.plan, self.step
+        sound = encoders.rescale() if plan.unit_rows else None
+        lr = plan.lr_at(step)
+        self.schedule.advance(
+            step, encoders, lr * len(batch.image) if plan.loss_reduction == "sum" else lr
+        )
+        if watch is not None:
+            watch(step, encoders)
+
+        features = encoders.features(0, batch.image), encoders.features(1, batch.text)
+        value, *gradients = self.loss(*features)
+        if plan.weight_penalty:
+            squares = encoders.squared_norms()
+            if encoders.kind == "relu":
+                squares = squares + encoders.biases.square()
+            value = value + plan.weight_penalty * squares.sum(dim=(0, -1))
+        if sound is not None:
+            value = value.where(sound, torch.nan)
+        self.losses[step] = value
+        for found, gradient in zip(features, gradients, strict=True):
+            active = found != 0  # where both kinds of ReLU have the slope 1, else 0
+            self.silent[step] |= ~active.any(dim=-1).any(dim=-1)
+            if encoders.kind != "linear":
+                gradient.mul_(active)
+        self.failed |= ~torch.isfinite(value) | self.silent[step]
+        self.optimiser.update(batch, gradients, lr)
+        self.step += 1
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return all that changes from step to step, but for Adam's moments."""
+        return {
+            "weights": self.encoders.weights,
+            "biases": self.encoders.biases,
+            "losses": self.losses,
+            "silent": self.silent,
+            **{f"schedule.{name}": values for name, values in self.schedule.state().items()},
+        }
+
+    def _state(self) -> dict[str, Tensor]:
+        state = {**self._tensors(), **self.optimiser.state(), "step": torch.tensor(self.step)}
+        return {name: values.clone() for name, values in state.items()}
+
+    def _restore(self, state: dict[str, Tensor]) -> None:
+        for name, values in self._tensors().items():
+            values.copy_(state[name])
+        self.optimiser.restore(state)
+        self.step = int(state["step"])
 
 
-def _accumulate(
-    out: Tensor, weights: Tensor, decay: float, gradient: Tensor, codes: Tensor, rows: Tensor
-) -> None:
-    """Set ``out`` to ``decay · weights + gradientᵀ codes rows``."""
-    torch.addmm(weights, gradient.T @ codes, rows, beta=decay, out=out)
+class _Descent:
+    """Stochastic gradient descent, whose products are added straight to the weights."""
+
+    def __init__(self, encoders: Encoders, plan: Plan) -> None:
+        self.encoders, self.penalty = encoders, plan.weight_penalty
+        self.learned = _learned(encoders)
+
+    def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
+        """Take one step, given the gradients by both towers' pre-activations, which it spoils."""
+        weights, biases = self.encoders.weights, self.encoders.biases
+        pulls = [2 * self.penalty * lr * values for values in self.learned if self.penalty]
+        for tower, inputs in enumerate((batch.image, batch.text)):
+            change = gradients[tower].mul_(-lr)
+            if self.encoders.kind == "relu":
+                biases[tower].add_(change.sum(dim=-2))
+            inputs.accumulate(change, weights[tower], out=weights[tower])
+        for values, pull in zip(self.learned, pulls, strict=False):
+            values.sub_(pull)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` needs: nothing."""
+        return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go back to a state."""
+
+
+class _Adam:
+    """PyTorch's fused Adam on gradients that are derived by hand."""
+
+    def __init__(self, encoders: Encoders, plan: Plan) -> None:
+        self.encoders, self.penalty = encoders, plan.weight_penalty
+        self.learned = _learned(encoders)
+        for values in self.learned:
+            values.grad = torch.zeros_like(values)
+        self.adam = torch.optim.Adam(self.learned, lr=plan.lr, fused=True)
+
+    def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
+        """Take one step, given the gradients by both towers' pre-activations."""
+        weights, biases = self.encoders.weights, self.encoders.biases
+        for values in self.learned:
+            torch.mul(values, 2 * self.penalty, out=values.grad)
+        for tower, inputs in enumerate((batch.image, batch.text)):
+            if biases.grad is not None:
+                biases.grad[tower].add_(gradients[tower].sum(dim=-2))
+            assert weights.grad is not None
+            inputs.accumulate(gradients[tower], weights[tower], out=weights.grad[tower])
+        self.adam.param_groups[0]["lr"] = lr
+        self.adam.step()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the moments and the count of steps, by name."""
+        return {
+            f"adam.{number}.{name}": values
+            for number, moments in self.adam.state_dict()["state"].items()
+            for name, values in moments.items()
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go back to a state."""
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, values in state.items():
+            if key.startswith("adam."):
+                _, number, name = key.split(".")
+                moments.setdefault(int(number), {})[name] = values
+        groups = self.adam.state_dict()["param_groups"]
+        self.adam.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _learned(encoders: Encoders) -> list[Tensor]:
+    """Return the parameters that gradients change; thresholds follow a schedule instead."""
+    return [encoders.weights, encoders.biases] if encoders.kind == "relu" else [encoders.weights]

@@ -1,246 +1,342 @@
-"""One trial: pre-train (S1), fit the decoder (S2), filter (S3), retrain (S4), and measure both."""
+"""What the arms of one trial share: its data, its stages S1 to S4, and what is measured on them.
+
+All arms of a trial share dictionaries, pairs, their order and the test sets. S1 starts from the
+same weights whatever it is trained on, and so does S4.
+"""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
-import numpy as np
 import torch
+from torch import Tensor
 
+from mispair.simulation.caption_statistics import caption_statistics, decode
 from mispair.simulation.data import (
-    Batch,
-    Dictionaries,
     Draws,
-    TestSet,
+    Sample,
     draw_dictionaries,
-    draw_fresh_batch,
-    draw_test_set,
+    draw_high_quality,
+    draw_low_quality,
+    joined,
 )
-from mispair.simulation.decoder import start_decoder, train_decoder
-from mispair.simulation.encoder import Diverged, Encoders, draw_encoders
-from mispair.simulation.filtering import filter_pairs, filtered_batches
-from mispair.simulation.metrics import (
-    Purified,
-    alignments,
-    cosine_silhouette,
-    histogram,
-    purified,
-    zero_shot_accuracy,
+from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder, starts_from_encoders
+from mispair.simulation.dynamics import (
+    alignments_after,
+    alignments_as_printed,
+    trajectory_errors,
 )
+from mispair.simulation.encoder import Encoders, draw_encoders
+from mispair.simulation.filtering import compare, only, replaced_sample, shares
+from mispair.simulation.inputs import Source
+from mispair.simulation.losses import loss_named
+from mispair.simulation.measure import AnyEncoders, Examiner, Row
+from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
+from mispair.simulation.sources import FixedSource, MixedSource, raw_source
 from mispair.simulation.study import Study
-from mispair.simulation.training import Plan, train
+from mispair.simulation.training import Keeper, Plan, Trained, plan_of
+from mispair.simulation.transformer import TransformerEncoders, draw_transformers
 
-log = logging.getLogger(__name__)
+ROUND = "filtered-"
+"""Arms of the second and later rounds are called after it: filtered-2, filtered-3, ..."""
+
+WATCHED_EVERY, WATCHED_UNTIL = 8, 200
+"""Steps between two looks at the alignments of phase I, and the last one."""
+
+PAIRED_UP = ("partner", "independent")
+"""Models of misalignment whose spurious sets are pairs, as in Eqs. 35 and 36."""
 
 
-@dataclass
-class Arm:
-    """What was measured on one arm of a trial.
+@dataclass(frozen=True)
+class Training:
+    """A training to be done: from where, on which pairs, and how."""
+
+    start: AnyEncoders
+    source: Source
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Captions:
+    """What S2 and S3 made of the pairs of S_w.
 
     Attributes
     ----------
-    values : dict of str to float
-        Metrics by name.
-    losses : ndarray (epochs, steps_per_epoch)
-        Training loss before each step; empty if training diverged.
-    histograms : dict of str to ndarray
-        For ``image`` and ``text``, counts of |cos| of neurons with dictionary.
-    diverged_at : int or None
-        The step at which training left the finite numbers.
+    hidden : Tensor (n, m)
+        The decoder's hidden activations on the images.
+    decoder : Decoder
+        Makes captions of these.
+    replaced : Tensor (n,) of bool
+        Whether the generated caption is the better one.
+    enough : bool
+        Whether S1 purified enough features for the decoder to start from the encoders.
+    rows : list of dict
+        What was measured.
     """
 
-    values: dict[str, float] = field(default_factory=dict)
-    losses: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    histograms: dict[str, np.ndarray] = field(default_factory=dict)
-    diverged_at: int | None = None
+    hidden: Tensor
+    decoder: Decoder
+    replaced: Tensor
+    enough: bool
+    rows: list[Row]
 
 
-def run_trial(
-    study: Study, spurious_probability: float, trial: int, device: str = "cpu"
-) -> dict[str, Arm]:
-    """Run one trial of one condition.
+@dataclass(eq=False)
+class Trial:
+    """One trial of one condition at one C_s.
 
-    Both arms share the dictionaries and the test set. An arm that diverges is returned with the
-    step at which it did; the filtered arm cannot be made from a raw one that diverged.
-
-    Parameters
+    Attributes
     ----------
     study : Study
-        All settings.
+        Settings.
     spurious_probability : float
-        C_s: probability that a raw caption is redrawn, at least 0 and below 1.
-    trial : int
-        Number of the trial; with the seed it determines every draw.
-    device : str
-        ``cpu`` or ``cuda``.
-
-    Returns
-    -------
-    dict of str to Arm
-        ``raw`` and, unless that one diverged, ``filtered``.
+        C_s.
+    draws : Draws
+        Its random draws; they know its number.
+    rows : dict of str to list of dict
+        What was measured, by arm.
+    trained : dict of str to Trained
+        What training ended with, by arm.
+    watched : list
+        Steps of S1's phase I with the alignments (m, d) of both encoders then.
     """
-    dtype = torch.float64 if study.precision == "float64" else torch.float32
-    draws = Draws(study.seed, trial, device, dtype)
-    dictionaries = draw_dictionaries(draws, study.d1, study.d)
-    test = draw_test_set(draws, dictionaries, study)
-    raw, filtered = Arm(), Arm()
-    try:
-        encoders, count = _raw_arm(raw, draws, dictionaries, test, study, spurious_probability)
-    except Diverged as stop:
-        return {"raw": _mark(raw, stop, "raw", spurious_probability, trial)}
-    try:
-        _filtered_arm(
-            filtered, draws, encoders, count, dictionaries, test, study, spurious_probability
+
+    study: Study
+    spurious_probability: float
+    draws: Draws
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    trained: dict[str, Trained] = field(default_factory=dict)
+    watched: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)
+    _captions: dict[str, Captions] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Draw what everything else is made of."""
+        self.dictionaries = draw_dictionaries(self.draws, self.study.d1, self.study.d)
+        self.spurious = draw_spurious_sets(self.draws, self.study)
+        self.examiner = Examiner(
+            self.study, self.draws, self.dictionaries, self.spurious.partners > 0
         )
-    except Diverged as stop:
-        _mark(filtered, stop, "filtered", spurious_probability, trial)
-    return {"raw": raw, "filtered": filtered}
 
+    @cached_property
+    def high_quality(self) -> Sample:
+        """S_h."""
+        return draw_high_quality(self.draws, self.dictionaries, self.study)
 
-def _raw_arm(
-    arm: Arm,
-    draws: Draws,
-    dictionaries: Dictionaries,
-    test: TestSet,
-    study: Study,
-    spurious_probability: float,
-) -> tuple[Encoders, Purified]:
-    """Pre-train on raw pairs (S1) and measure."""
-    batch = partial(
-        draw_fresh_batch,
-        draws,
-        "raw",
-        dictionaries=dictionaries,
-        study=study,
-        spurious_probability=spurious_probability,
-    )
-    start = draw_encoders(draws, "raw", study.m, study.d1, study.start_std)
-    return _train_and_measure(
-        arm, start, batch, study.epochs, study.steps_per_epoch, dictionaries, test, study
-    )
+    @cached_property
+    def low_quality(self) -> Sample:
+        """S_w; with fresh data, the pairs that S3 filters."""
+        return draw_low_quality(
+            self.draws, self.dictionaries, self.study, self.spurious_probability, self.spurious
+        )
 
+    # S1 and S4 ----------------------------------------------------------------------------------
 
-def _filtered_arm(
-    arm: Arm,
-    draws: Draws,
-    pretrained: Encoders,
-    count: Purified,
-    dictionaries: Dictionaries,
-    test: TestSet,
-    study: Study,
-    spurious_probability: float,
-) -> None:
-    """Fit the decoder (S2), filter (S3), retrain (S4) and measure."""
-    enough = count.features > study.purified_share_needed * study.d
-    decoder = start_decoder(draws, pretrained if enough else None, study)
-    decoder = train_decoder(draws, decoder, dictionaries, study)
-    pairs = filter_pairs(draws, pretrained, decoder, dictionaries, study, spurious_probability)
-    arm.values.update(pairs.shares(), decoder_from_encoders=float(enough))
-    all_pairs = study.steps_per_epoch * study.batch_size
-    raw_pairs = all_pairs - study.filtered_pairs if enough else 0
-    batch, steps_per_epoch = filtered_batches(
-        draws, pairs, raw_pairs, dictionaries, study, spurious_probability
-    )
-    start = draw_encoders(
-        draws,
-        "filtered" if study.retrain_weights == "fresh" else "raw",
-        study.m,
-        study.d1,
-        study.start_std,
-    )
-    epochs = study.retrain_epochs if enough else study.retrain_epochs_filtered_only
-    _train_and_measure(arm, start, batch, epochs, steps_per_epoch, dictionaries, test, study)
+    def pretraining(self) -> Training:
+        """Prepare S1 on raw pairs."""
+        study = self.study
+        source = raw_source(
+            self.draws, self.dictionaries, study, self.spurious_probability, self.spurious,
+            self.high_quality, self.low_quality,
+        )  # fmt: skip
+        return Training(self._start("raw"), source, self._plan(study.epochs))
 
+    def pretraining_on_high_quality(self) -> Training:
+        """Prepare S1 on S_h alone, for as many steps."""
+        source = self._fixed([self.high_quality], "raw")
+        return Training(self._start("raw"), source, self._plan(self.study.epochs))
 
-def _train_and_measure(
-    arm: Arm,
-    start: Encoders,
-    batch: Callable[[int], Batch],
-    epochs: int,
-    steps_per_epoch: int,
-    dictionaries: Dictionaries,
-    test: TestSet,
-    study: Study,
-) -> tuple[Encoders, Purified]:
-    plan = Plan(
-        epochs=epochs,
-        steps_per_epoch=steps_per_epoch,
-        lr=study.lr,
-        lr_decay=study.lr_decay,
-        lr_decay_every=study.lr_decay_every,
-        temperature=study.temperature,
-        weight_penalty=study.weight_penalty,
-    )
-    began = time.perf_counter()
-    encoders, arm.losses = train(start, batch, plan)
-    seconds = time.perf_counter() - began
-    log.info(
-        "%d steps in %.1f s (%.2f ms a step)",
-        arm.losses.size,
-        seconds,
-        1000 * seconds / arm.losses.size,
-    )
-    of_images = alignments(encoders.weights[0], dictionaries.image)
-    of_texts = alignments(encoders.weights[1], dictionaries.text)
-    count = purified(of_images, study.threshold_low, study.threshold_high, study.threshold_step)
-    features = encoders.image_features(test.images)
-    prompts = encoders.text_features(test.prompts)
-    arm.values.update(
-        purified_features=float(count.features),
-        purified_magnitude=count.magnitude,
-        purified_threshold=count.threshold,
-        accuracy=zero_shot_accuracy(features, prompts, test.labels),
-        silhouette=cosine_silhouette(features, test.labels),
-    )
-    arm.histograms = {"image": histogram(of_images), "text": histogram(of_texts)}
-    return encoders, count
+    def retraining(self, arm: str) -> Training:
+        """Prepare S4 on what S2 and S3 make for an arm."""
+        study, captions = self.study, self.captions(arm)
+        everything = torch.ones_like(captions.replaced)
+        replaced = everything if arm == "replace-all" else captions.replaced
+        sample = replaced_sample(self.low_quality, captions.hidden, captions.decoder, replaced)
+        plan = self._plan(study.retrain_epochs)
+        source: Source
+        if arm == "generated-only":
+            source = self._fixed([self.high_quality, only(sample, replaced)], "filtered")
+        elif study.data == "fixed":
+            raw = [self.low_quality] if study.retrain_with_raw and captions.enough else []
+            source = self._fixed([*self._with_high_quality(sample), *raw], "filtered")
+        else:
+            fixed = joined(self._with_high_quality(sample))
+            with_raw = study.retrain_with_raw and captions.enough
+            source = self._mixed(fixed, "filtered", with_raw)
+        if not captions.enough and arm != "generated-only":
+            plan = plan_of(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
+        if study.retrain_weights == "continued":
+            # The thresholds stay what they were: phase I is over.
+            start: AnyEncoders = self.trained["raw"].encoders
+            plan = replace(plan, bias_schedule="none")
+        else:
+            start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
+        return Training(start, source, plan)
 
+    def longer(self, training: Training, trained: Trained) -> Training:
+        """Prepare to go on with a training, to see how low its loss can get (Theorem 4.1)."""
+        epochs = -(-self.study.optimum_steps // self.study.steps_per_epoch)
+        plan = replace(self._plan(epochs), bias_schedule="none")
+        return Training(trained.encoders, training.source, plan)
 
-def rows(arms: dict[str, Arm], **keys: Any) -> list[dict[str, Any]]:
-    """Return what was measured as flat rows, each with `keys`.
+    def loss(self, encoders: AnyEncoders, source: Source) -> float:
+        """Return the mean loss over the batches of the first epoch, without the penalty."""
+        study = self.study
+        loss = loss_named(study.loss, study.temperature, study.loss_reduction)
+        total = 0.0
+        for step in range(study.steps_per_epoch):
+            batch = source.batch(step)
+            features = encoders.features(0, batch.image), encoders.features(1, batch.text)
+            total += float(loss(*features)[0])
+        return total / study.steps_per_epoch
 
-    Metrics have ``value``; ``loss`` (mean over an epoch) also has ``epoch``, counted from 1;
-    ``cosine_histogram`` has ``tower``, the bin's edges ``from`` and ``to``, and the count as value;
-    ``diverged_at_step`` stands where an arm has no other metric.
-    """
-    found: list[dict[str, Any]] = []
-    for name, arm in arms.items():
-        shared = {"trained_on": name, **keys}
-        found += [{"metric": key, "value": value, **shared} for key, value in arm.values.items()]
-        if arm.diverged_at is not None:
-            found.append({"metric": "diverged_at_step", "value": arm.diverged_at, **shared})
-        found += [
-            {"metric": "loss", "value": float(of_epoch.mean()), "epoch": epoch, **shared}
-            for epoch, of_epoch in enumerate(arm.losses, start=1)
-        ]
-        for tower, counts in arm.histograms.items():
-            edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()
-            found += [
-                {
-                    "metric": "cosine_histogram",
-                    "value": value,
-                    "tower": tower,
-                    "from": low,
-                    "to": high,
-                    **shared,
-                }
-                for value, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
+    def _start(self, name: str) -> AnyEncoders:
+        draw = draw_transformers if self.study.encoder == "transformer" else draw_encoders
+        return draw(self.draws, name, self.study)
+
+    def _plan(self, epochs: int) -> Plan:
+        return plan_of(self.study, epochs, self.study.steps_per_epoch)
+
+    def _with_high_quality(self, sample: Sample) -> list[Sample]:
+        return [self.high_quality, sample] if self.study.pretrain_on_high_quality else [sample]
+
+    def _fixed(self, samples: list[Sample], name: str) -> FixedSource:
+        return FixedSource(self.draws, name, samples, self.study)
+
+    def _mixed(self, fixed: Sample, name: str, with_raw: bool) -> MixedSource:
+        places = self.study.steps_per_epoch * self.study.batch_size
+        raw = max(0, places - len(fixed)) if with_raw else 0
+        return MixedSource(
+            self.draws, fixed, raw, name, self.dictionaries, self.study,
+            self.spurious_probability, self.spurious,
+        )  # fmt: skip
+
+    # S2 and S3 ----------------------------------------------------------------------------------
+
+    def captions(self, arm: str) -> Captions:
+        """Fit the decoder that an arm uses (S2) and compare its captions with the raw ones (S3)."""
+        name = arm if arm == "random-decoder" or arm.startswith(ROUND) else "filtered"
+        if name not in self._captions:
+            self._captions[name] = self._make_captions(name)
+        return self._captions[name]
+
+    def _make_captions(self, name: str) -> Captions:
+        study, dictionaries = self.study, self.dictionaries
+        trained = self.trained[before(name)] if name.startswith(ROUND) else self.trained["raw"]
+        encoders = trained.encoders
+        enough = self._purified_enough(encoders)
+        from_encoders = name != "random-decoder" and starts_from_encoders(study, enough)
+        one_layer = encoders if isinstance(encoders, Encoders) and from_encoders else None
+        decoder = start_decoder(self.draws, one_layer, study, trained.phases)
+        decoder, loss = fit_decoder(self.draws, decoder, dictionaries, self.high_quality, study)
+        sample = self.low_quality
+        found = compare(encoders, decoder, sample, study.filter_factor)
+        values = {
+            "decoder_from_encoders": float(one_layer is not None),
+            "decoder_loss": loss,
+            **shares(found.replaced, sample.pairs.misaligned),
+        }
+        rows: list[Row] = [{"metric": key, "value": value} for key, value in values.items()]
+        codes = sample.pairs
+        generated = decode(decoder.captions(found.hidden), dictionaries.text)
+        filtered = torch.where(found.replaced[:, None], generated, codes.text)
+        sources = {"raw": codes.text, "generated": generated, "filtered": filtered}
+        for source, texts in sources.items():
+            statistics = caption_statistics(codes.image, texts, self.spurious.partners > 0)
+            rows += [
+                {"metric": key, "value": value, "source": source}
+                for key, value in statistics.items()
             ]
-    return found
+        return Captions(found.hidden, decoder, found.replaced, enough, rows)
+
+    def _purified_enough(self, encoders: AnyEncoders) -> bool:
+        study = self.study
+        if study.decoder_start != "encoders-if-purified" or isinstance(
+            encoders, TransformerEncoders
+        ):
+            return True
+        count = self.examiner.purified(encoders, study.figure1_definition)
+        return count.features > study.purified_share_needed * study.d
+
+    # The theory's phase I -----------------------------------------------------------------------
+
+    @property
+    def follows_theory(self) -> bool:
+        """Whether Eqs. 34 to 36 speak of how S1 is trained here."""
+        study = self.study
+        return (
+            study.optimiser == "sgd"
+            and study.loss == "spectral"
+            and study.encoder in ("symmetric-relu", "linear")
+            and not study.unit_rows
+        )
+
+    def watch(self, step: int, encoders: Encoders) -> None:
+        """Look at the alignments that a step of S1 meets, as long as thresholds are zero."""
+        if step % WATCHED_EVERY or step > WATCHED_UNTIL or bool(encoders.biases.any()):
+            return
+        sides = (self.dictionaries.image, self.dictionaries.text)
+        image, text = (w @ rows.T for w, rows in zip(encoders.weights, sides, strict=True))
+        self.watched.append((step, image, text))
+
+    def trajectories(self) -> list[Row]:
+        """Compare what was watched with Eq. 34 and, where features are paired up, Eqs. 35, 36."""
+        if not self.watched:
+            return []
+        study = self.study
+        watched = [
+            (step, image.double().cpu().numpy(), text.double().cpu().numpy())
+            for step, image, text in self.watched
+        ]
+        moment = cross_moment(study, self.spurious_probability, self.spurious)
+        if study.pretrain_on_high_quality:
+            aligned = cross_moment(study, 0.0, self.spurious)
+            share = study.high_quality_pairs / (study.high_quality_pairs + study.low_quality_pairs)
+            moment = share * aligned + (1 - share) * moment
+        expected = moment.double().cpu().numpy()
+        eta = study.lr * (study.batch_size if study.loss_reduction == "sum" else 1)
+        _, image, text = watched[0]
+        predicted = {"eq34": partial(alignments_after, image, text, expected, eta)}
+        if study.misalignment in PAIRED_UP:
+            partners = self.spurious.partners.argmax(dim=1).cpu().numpy()
+            predicted["eq35"] = partial(alignments_as_printed, image, text, expected, partners, eta)
+        return trajectory_errors(watched, predicted)
 
 
-def _mark(arm: Arm, stop: Diverged, name: str, spurious_probability: float, trial: int) -> Arm:
-    log.warning(
-        "C_s = %g, trial %d, %s arm: %s; the other trials go on",
-        spurious_probability,
-        trial,
-        name,
-        stop,
-    )
-    arm.diverged_at = stop.step
-    return arm
+class WatchingKeeper:
+    """Keeps what a trial has watched together with the state of the training that it watches."""
+
+    def __init__(self, keeper: Keeper, trial: Trial) -> None:
+        self.keeper, self.trial = keeper, trial
+
+    def load(self) -> dict[str, Tensor] | None:
+        """Return the last state, and take up what had been watched by then."""
+        saved = self.keeper.load()
+        if saved is None:
+            return None
+        state = dict(saved)
+        steps, watched = state.pop("watched_steps"), state.pop("watched")
+        self.trial.watched = [
+            (int(step), image, text)
+            for step, (image, text) in zip(steps.flatten(), watched, strict=True)
+        ]
+        return state
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        """Save a state with what has been watched."""
+        watched = self.trial.watched
+        seen = torch.stack([torch.stack([image, text]) for _, image, text in watched])
+        steps = torch.tensor([step for step, _, _ in watched])
+        self.keeper.save({**state, "watched_steps": steps, "watched": seen})
+
+
+def before(arm: str) -> str:
+    """Return the arm of the round before: filtered-3 comes after filtered-2, that after filtered.
+
+    Examples
+    --------
+    >>> before("filtered-3"), before("filtered-2")
+    ('filtered-2', 'filtered')
+    """
+    number = int(arm.removeprefix(ROUND)) - 1
+    return f"{ROUND}{number}" if number > 1 else "filtered"

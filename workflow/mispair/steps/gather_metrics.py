@@ -46,10 +46,15 @@ def run(
     for artefact, paths in {**measured, "simulation": simulation}.items():
         for path in paths:
             found, provenance = read_metrics(path)
-            rows["provenance"] += tidy.origins(artefact, provenance)
             if artefact == "simulation":
-                rows[artefact] += tidy.simulated(found, provenance)
+                found = tidy.simulated(found, provenance)
+                condition = found[0]["condition"] if found else None
+                rows["provenance"] += tidy.origins(artefact, provenance, condition)
+                for row in found:
+                    points = row["metric"] in tidy.POINTS
+                    rows["simulation_points" if points else artefact].append(row)
             else:
+                rows["provenance"] += tidy.origins(artefact, provenance)
                 rows[artefact] += [{**tidy.arm(provenance), **row} for row in found]
     for path in pairings:
         about = metadata(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -13,56 +13,143 @@ from mispair.simulation.study import Study
 
 log = logging.getLogger(__name__)
 
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Misalignment = Literal["caption", "partner", "groups", "random-sets", "independent"]
+BiasSchedule = Literal["practical", "zero", "theory"]
+Switch = Literal[
+    "latents", "misalignment", "noise", "data", "pretraining", "encoder", "loss", "optimiser",
+    "decoder", "filter", "retraining", "test",
+]  # fmt: skip
+
 
 class Settings(Study):
-    """Settings of the simulation study."""
+    """Settings of the simulation study: those of the base condition, and what else is run."""
 
-    spurious_probabilities: list[Annotated[float, Field(ge=0, lt=1)]] = settings.sweep(
+    spurious_probabilities: list[Probability] = settings.sweep(
         [0.1, 0.3, 0.5],
         min_length=1,
-        description="Spurious probabilities C_s: share of captions redrawn, 0 to below 1.",
+        description="Spurious probabilities C_s: how often a caption, or a feature of it, is not "
+        "the image's; how high they may go depends on misalignment.",
     )
     trials: int = settings.sweep(2, ge=1, description="Trials at each spurious probability.")
-    trials_per_job: int = settings.sweep(1, ge=1, description="Trials that one job runs in turn.")
+    trials_per_job: int = settings.sweep(1, ge=1, description="Trials that one job runs.")
+    compare_presets: bool = settings.sweep(
+        False,
+        description="Whether the other preset is run too, at the same C_s and trials. It keeps "
+        "this section's sizes and lengths of training; all else in which the presets differ is "
+        "its own.",
+    )
+    arms_trials: int = settings.sweep(
+        0,
+        ge=0,
+        description="First trials in which every arm of training data is run; the arms that do "
+        "not depend on C_s are run once, at C_s = 0.",
+    )
+    arms_probabilities: list[Probability] = settings.sweep(
+        [0.3], min_length=1, description="C_s at which every arm is run."
+    )
+    bridge_trials: int = settings.sweep(
+        0,
+        ge=0,
+        description="First trials of the bridge between the presets: the other preset, and the "
+        "preset with one group of settings at a time (a switch) as the other has them.",
+    )
+    bridge_probabilities: list[Probability] = settings.sweep(
+        [0.3], min_length=1, description="C_s of the bridge."
+    )
+    bridge_switches: list[Switch] | None = settings.sweep(
+        None,
+        min_length=1,
+        description="Switches that the bridge throws, one at a time; null for all. One whose "
+        "settings this section already has as the other preset has them is left out.",
+    )
+    grid_trials: int = settings.sweep(
+        0,
+        ge=0,
+        description="First trials of the grid: every noise with every model of misalignment and "
+        "every bias schedule, with symmetric-relu encoders.",
+    )
+    grid_probability: Probability = settings.sweep(0.3, description="C_s of the grid.")
+    grid_noises: list[Annotated[float, Field(ge=0)]] = settings.sweep(
+        [0.02, 0.005, 0.0004],
+        min_length=1,
+        description="Noises of the grid: variance per coordinate of all images, captions and "
+        "prompts.",
+    )
+    grid_misalignments: list[Misalignment] = settings.sweep(
+        list(get_args(Misalignment)),
+        min_length=1,
+        description="Models of misalignment of the grid.",
+    )
+    grid_bias_schedules: list[BiasSchedule] = settings.sweep(
+        list(get_args(BiasSchedule)), min_length=1, description="Bias schedules of the grid."
+    )
 
 
 def run(
-    settings: Settings, *, spurious_probability: float, trials: list[int], simulation: Path
+    settings: Settings,
+    *,
+    condition: str,
+    spurious_probability: float,
+    trials: list[int],
+    arms: list[str],
+    checkpoint: Path,
+    simulation: Path,
 ) -> None:
-    """Write the metrics, losses and cosine histograms of both arms of each trial.
+    """Write what was measured on all arms of each trial.
 
     Parameters
     ----------
     settings : Settings
-        Settings of the step.
+        Settings of the step, complete for this condition.
+    condition : str
+        Name of the condition, for the rows.
     spurious_probability : float
         C_s of this job.
     trials : list of int
         Numbers of the trials, at least 0; each depends on its own number only.
+    arms : list of str
+        What to train on; see `mispair.simulation.run.run_trials`.
+    checkpoint : Path
+        Folder for states of trainings: a job that was killed goes on from them. Removed at the end.
     simulation : Path
-        Written: metrics rows with ``trained_on``, ``spurious_probability``, ``trial``, ``seed``.
+        Written: metrics rows with ``condition``, ``trained_on``, ``spurious_probability``,
+        ``trial`` and ``seed``.
     """
     import torch
 
+    from mispair.checkpoints import Checkpoints
     from mispair.devices import choose_device
     from mispair.files import UserError
     from mispair.metrics import write_metrics
-    from mispair.simulation.trial import rows, run_trial
+    from mispair.provenance import code_version, fingerprint
+    from mispair.simulation.run import is_arm, rows, run_trials
+    from mispair.simulation.test_set import NoSuchImages
 
-    if not 0 <= spurious_probability < 1:
-        raise UserError(f"--spurious-probability: {spurious_probability} is outside [0, 1).")
+    if reason := settings.refuse_spurious_probability(spurious_probability):
+        raise UserError(f"--spurious-probability: {reason}.")
     if not trials or min(trials) < 0 or len(set(trials)) < len(trials):
         raise UserError(f"--trials: {trials} must be distinct numbers from 0 up, at least one.")
+    if unknown := [arm for arm in arms if not is_arm(arm)]:
+        raise UserError(f"--arms: there is no arm {', '.join(unknown)}.")
     device = choose_device(settings.device)
     if device == "cpu":
         torch.set_num_threads(1)  # sums in one order, whatever the machine
-    found = []
-    for trial in trials:
-        log.info("C_s = %g, trial %d on %s", spurious_probability, trial, device)
-        arms = run_trial(settings, spurious_probability, trial, device)
-        found += rows(
-            arms, spurious_probability=spurious_probability, trial=trial, seed=settings.seed
-        )
-    sweeps = {"spurious_probabilities", "trials", "trials_per_job"}
-    provenance = {"settings": settings.model_dump(exclude=sweeps), "device": device}
-    write_metrics(simulation, found, provenance)
+    study = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
+    for name in ("image_noise", "text_noise"):
+        ratio = study.noise_to_signal(name)
+        log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
+    about = [study.model_dump_json(), str(spurious_probability), device, *code_version("simulate")]
+    checkpoints = Checkpoints(checkpoint, fingerprint(about))
+    log.info("%s, C_s = %g, trials %s on %s", condition, spurious_probability, trials, device)
+    try:
+        found = run_trials(
+            study, spurious_probability, trials, arms, device,
+            lambda trial, arm: checkpoints.keeper(f"{trial}-{arm}"),
+        )  # fmt: skip
+    except NoSuchImages as error:
+        raise UserError(f"simulate.{error}.") from error
+    keys = {"condition": condition, "spurious_probability": spurious_probability}
+    provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
+    write_metrics(simulation, rows(found, seed=settings.seed, **keys), provenance)
+    checkpoints.remove()

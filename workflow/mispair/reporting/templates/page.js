@@ -18,6 +18,7 @@
     drawAll();
     return;
   }
+  const margin = 600;
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (entry.isIntersecting) {
@@ -25,7 +26,12 @@
         draw(entry.target);
       }
     }
-  }, { rootMargin: "600px" });
-  plots.forEach((plot) => observer.observe(plot));
+  }, { rootMargin: `${margin}px` });
+  // An observer speaks up with the next frame, which a window that shows nothing new may never have.
+  plots.forEach((plot) => {
+    const near = plot.getBoundingClientRect().top < window.innerHeight + margin;
+    if (near) draw(plot);
+    else observer.observe(plot);
+  });
   window.addEventListener("beforeprint", drawAll);
 })();

@@ -1,0 +1,134 @@
+"""Both losses and their hand-derived gradients against the definitions, term by term."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from mispair.simulation.losses import InfoNCE, Spectral, loss_named
+
+PAIRS, NEURONS = 7, 5
+
+
+def infonce_by_definition(image: Tensor, text: Tensor, temperature: float) -> Tensor:
+    """Mean over the 2B rows, one row at a time."""
+    features = torch.cat([image, text])
+    pairs = len(image)
+    total = torch.zeros((), dtype=features.dtype)
+    for i in range(2 * pairs):
+        partner = (i + pairs) % (2 * pairs)
+        logits = torch.stack(
+            [features[i] @ features[j] / temperature for j in range(2 * pairs) if j != i]
+        )
+        total = total - features[i] @ features[partner] / temperature + logits.logsumexp(dim=0)
+    return total / (2 * pairs)
+
+
+def spectral_by_definition(image: Tensor, text: Tensor, temperature: float) -> Tensor:
+    """Eq. 1, summed over the pairs, one term at a time."""
+    total = torch.zeros((), dtype=image.dtype)
+    for p in range(len(image)):
+        total = total - image[p] @ text[p]
+        for n in range(len(image)):
+            if n != p:
+                total = total + (image[n] @ text[p]) ** 2 / (2 * temperature)
+                total = total + (image[p] @ text[n]) ** 2 / (2 * temperature)
+    return total
+
+
+def expected(name: str, reduction: str, image: Tensor, text: Tensor, tau: float) -> list[Tensor]:
+    """Loss and gradients by the definition and autograd."""
+    image, text = image.clone().requires_grad_(), text.clone().requires_grad_()
+    if name == "infonce":
+        loss = infonce_by_definition(image, text, tau) * (PAIRS if reduction == "sum" else 1)
+    else:
+        loss = spectral_by_definition(image, text, tau) / (1 if reduction == "sum" else PAIRS)
+    loss.backward()
+    return [loss.detach(), image.grad, text.grad]
+
+
+def features(scale: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    both = scale * torch.randn(2, PAIRS, NEURONS, generator=generator, dtype=torch.float64)
+    return both[0], both[1]
+
+
+def assert_all_close(found: tuple[Tensor, ...], wanted: list[Tensor], rtol: float = 1e-9) -> None:
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("scale", [0.3, 1.2, 8.0])
+@pytest.mark.parametrize(("name", "tau"), [("infonce", 0.1), ("spectral", 0.1), ("spectral", 30.0)])
+def test_loss_and_gradients_follow_the_definition(
+    name: str, tau: float, scale: float, reduction: str
+) -> None:
+    # InfoNCE at 1.2 needs a shift; at 8 the rows' largest terms lie too far apart for one.
+    image, text = features(scale)
+    found = loss_named(name, tau, reduction)(image, text)
+    assert_all_close(found, expected(name, reduction, image, text, tau))
+
+
+def test_the_scales_above_lead_infonce_down_all_its_paths() -> None:
+    paths = []
+    for scale in (0.3, 1.2, 8.0):
+        both = torch.cat(features(scale))
+        peaks = (both @ both.T / 0.1).fill_diagonal_(-math.inf).amax(dim=1)
+        spread, largest = float(peaks.max() - peaks.min()), float(peaks.abs().max())
+        paths.append("rows" if spread >= 160 else "shifted" if largest > 80 else "plain")
+    assert paths == ["plain", "shifted", "rows"]
+
+
+@pytest.mark.parametrize("name", ["infonce", "spectral"])
+def test_the_features_are_left_alone(name: str) -> None:
+    image, text = features(1.0)
+    before = image.clone(), text.clone()
+    loss_named(name, 0.1, "mean")(image, text)
+    assert torch.equal(image, before[0])
+    assert torch.equal(text, before[1])
+
+
+@pytest.mark.parametrize("scales", [(0.3, 0.5, 0.2), (0.3, 1.2, 0.2), (0.3, 8.0, 1.0)])
+@pytest.mark.parametrize("name", ["infonce", "spectral"])
+def test_runs_side_by_side_are_those_alone(name: str, scales: tuple[float, ...]) -> None:
+    """Also where one run needs another path through the arithmetic than the others."""
+    runs = [features(scale, seed) for seed, scale in enumerate(scales)]
+    image, text = (torch.stack(side) for side in zip(*runs, strict=True))
+    found = loss_named(name, 0.1, "sum")(image, text)
+    assert found[0].shape == (3,)
+    for run, (one_image, one_text) in enumerate(runs):
+        alone = loss_named(name, 0.1, "sum")(one_image, one_text)
+        assert_all_close(tuple(part[run] for part in found), list(alone), rtol=1e-11)
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["infonce", "spectral"])
+def test_a_run_that_is_not_a_number_leaves_the_others_alone(name: str, poison: float) -> None:
+    good, bad = features(8.0), features(0.3, seed=1)
+    bad[0][2, 3] = poison
+    image, text = (torch.stack(side) for side in zip(bad, good, strict=True))
+    loss, *gradients = loss_named(name, 0.1, "mean")(image, text)
+    assert not bool(torch.isfinite(loss[0]))
+    alone = loss_named(name, 0.1, "mean")(*good)
+    assert_all_close((loss[1], gradients[0][1], gradients[1][1]), list(alone), rtol=1e-11)
+
+
+def test_infonce_survives_large_features_in_float32() -> None:
+    generator = torch.Generator().manual_seed(1)
+    image, text = (6 * torch.randn(40, 8, generator=generator).relu()).chunk(2)
+    found = [part.double() for part in InfoNCE(0.1)(image, text)]
+    exact = InfoNCE(0.1)(image.double(), text.double())
+    for ours, theirs in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_spectral_loss_of_a_perfect_solution() -> None:
+    """Orthonormal pairs of length s: B pairs at -s², and no negatives to pay for."""
+    image = 3 * torch.eye(4, dtype=torch.float64)
+    loss, image_gradient, _ = Spectral(2.0)(image, image)
+    assert float(loss) == pytest.approx(-4 * 9, rel=1e-12)
+    torch.testing.assert_close(image_gradient, -image, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,450 @@
+"""Whole trials at small size: every arm, both presets, interruptions and failures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from mispair.files import UserError
+from mispair.metrics import read_metrics
+from mispair.simulation import run as simulation
+from mispair.simulation.data import Draws
+from mispair.simulation.inputs import Batch
+from mispair.simulation.run import is_arm, rows, run_trials
+from mispair.simulation.sources import FixedSource, FreshSource
+from mispair.simulation.study import Study
+from mispair.simulation.trial import Trial
+from mispair.steps import simulate
+
+SIZES = {
+    "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 12,
+    "steps_per_epoch": 10, "low_quality_pairs": 300, "high_quality_pairs": 120,
+    "retrain_epochs": 12, "retrain_epochs_filtered_only": 24, "latent_density": 0.2,
+    "test_images": 200, "test_density": 0.2, "test_margin": 1, "optimum_steps": 0,
+}  # fmt: skip
+AS_RUN = Study(**SIZES, lr=0.02, lr_decay_every=5, text_noise=0.1)
+AS_WRITTEN = Study(
+    **SIZES, preset="as-written", lr=5e-3, temperature=25.0, image_noise=0.01, text_noise=0.01,
+    high_quality_noise=0.01, test_image_noise=0.01, prompt_noise=0.01, start_std=1e-3,
+    phase2_steps=60, decoder_lr=1e-3, bias_scale=0.5,
+)  # fmt: skip
+EVERY_ARM = (
+    "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
+    "filtered-2",
+)  # fmt: skip
+
+
+def value(measured: list[dict], metric: str, **keys: object) -> float:
+    """Return the one value of a metric."""
+    (found,) = (
+        row["value"]
+        for row in measured
+        if row["metric"] == metric and all(row.get(key) == want for key, want in keys.items())
+    )
+    return float(found)
+
+
+def main_value(study: Study, measured: list[dict], metric: str) -> float:
+    return value(measured, metric, definition=study.figure1_definition)
+
+
+@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
+def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
+    arms = run_trials(study, 0.2, [0])[0]
+    assert set(arms) == {"raw", "filtered"}
+    for measured in arms.values():
+        losses = [row["value"] for row in measured if row["metric"] == "loss"]
+        assert len(losses) == 12
+        assert losses[-1] < losses[0]
+        assert main_value(study, measured, "accuracy") > 0.5  # chance is 0.2
+        assert main_value(study, measured, "purified_features") >= 5
+        for tower in ("image", "text"):
+            bins = [
+                row["value"]
+                for row in measured
+                if row["metric"] == "cosine_histogram" and row["tower"] == tower
+            ]
+            assert sum(bins) == 160
+    assert value(arms["filtered"], "replaced_share_bad") > 0.5
+    assert run_trials(study, 0.2, [0])[0] == arms
+    assert run_trials(study, 0.2, [1])[1] != arms
+
+
+@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
+def test_every_arm_is_measured(study: Study) -> None:
+    study = study.model_copy(update={"optimum_steps": 60})
+    arms = run_trials(study, 0.3, [0], EVERY_ARM)[0]
+    assert set(arms) == set(EVERY_ARM)
+    for name, measured in arms.items():
+        assert all(math.isfinite(row.get("value", 0.0)) for row in measured), name
+        both = {row["definition"] for row in measured if row["metric"] == "accuracy"}
+        assert both == {"as-run", "as-written"}
+        assert sum(row["metric"] == "accuracy_by_protocol" for row in measured) == 8
+        assert sum(row["metric"] == "neuron_alignment" for row in measured) == 32
+    assert value(arms["raw"], "loss_gap") >= 0
+    assert sum(row["metric"] == "tsne" for row in arms["raw"]) == 200
+    # What S2 and S3 made is reported where it was used, of raw and of generated captions.
+    for name in ("filtered", "random-decoder", "filtered-2"):
+        sources = {row["source"] for row in arms[name] if row["metric"] == "caption_true"}
+        assert sources == {"raw", "generated", "filtered"}
+    true = {
+        source: value(arms["filtered"], "caption_true", source=source)
+        for source in ("raw", "generated", "filtered")
+    }
+    assert true["filtered"] > true["raw"]
+
+
+def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
+    """At C_s = 0 the model of misalignment does not matter: data and weights are the same."""
+    kinds = ("groups", "partner", "random-sets", "independent")
+    found = [
+        run_trials(AS_WRITTEN.model_copy(update={"misalignment": kind}), 0.0, [0], ["raw"])[0]
+        for kind in kinds
+    ]
+    means = [main_value(AS_WRITTEN, arms["raw"], "purified_magnitude") for arms in found]
+    assert len(set(means)) == 1
+    losses = [[row for row in arms["raw"] if row["metric"] == "loss"] for arms in found]
+    assert all(own == losses[0] for own in losses)
+
+
+def test_arms_share_what_makes_them_comparable() -> None:
+    trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
+    start = trial.pretraining().start
+    assert torch.equal(start.weights, trial.pretraining_on_high_quality().start.weights)
+    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    prepared = {arm: trial.retraining(arm) for arm in ("filtered", "replace-all", "random-decoder")}
+    for training in prepared.values():
+        assert torch.equal(training.start.weights, start.weights)  # retrain_weights: initial
+        assert training.plan == trial.pretraining().plan
+    batches = {arm: training.source.batch(3) for arm, training in prepared.items()}
+    images = [batch.image.dense() for batch in batches.values()]
+    assert torch.equal(images[0], images[1])
+    assert torch.equal(images[0], images[2])
+    assert not torch.equal(batches["filtered"].text.dense(), batches["replace-all"].text.dense())
+
+
+def test_what_s4_trains_on() -> None:
+    """Fixed data: S_h, filtered S_w, and raw S_w if wanted; generated-only leaves kept ones out."""
+    trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
+    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    replaced = int(trial.captions("filtered").replaced.sum())
+    assert 0 < replaced < 300
+
+    def size(study: Study, arm: str) -> int:
+        trial.study = study
+        source = trial.retraining(arm).source
+        assert isinstance(source, FixedSource)
+        return len(source._sample)
+
+    assert size(AS_WRITTEN, "filtered") == 120 + 300
+    assert size(AS_WRITTEN, "generated-only") == 120 + replaced
+    assert size(AS_WRITTEN.model_copy(update={"retrain_with_raw": True}), "filtered") == 720
+
+
+def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> None:
+    needs_all = AS_RUN.model_copy(update={"purified_share_needed": 1.0})
+    found = run_trials(needs_all, 0.2, [0], ["raw", "filtered", "random-decoder"])[0]
+    assert value(found["filtered"], "decoder_from_encoders") == 0
+    # 300 filtered pairs in batches of 60, and twice the epochs.
+    assert sum(row["metric"] == "loss" for row in found["filtered"]) == 24
+    assert main_value(AS_RUN, found["filtered"], "accuracy") == main_value(
+        AS_RUN, found["random-decoder"], "accuracy"
+    )
+    needs_none = AS_RUN.model_copy(update={"purified_share_needed": 0.0})
+    enough = run_trials(needs_none, 0.2, [0])[0]["filtered"]
+    assert value(enough, "decoder_from_encoders") == 1
+    assert sum(row["metric"] == "loss" for row in enough) == 12
+
+
+@pytest.mark.parametrize("weights", ["fresh", "initial", "continued"])
+def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
+    study = AS_WRITTEN.model_copy(update={"retrain_weights": weights})
+    trial = Trial(study, 0.3, Draws(0, 0, "cpu", torch.float32))
+    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    start = trial.retraining("filtered").start.weights
+    same = torch.equal(start, trial.pretraining().start.weights)
+    goes_on = torch.equal(start, trial.trained["raw"].encoders.weights)
+    assert (same, goes_on) == (weights == "initial", weights == "continued")
+    # With weights far from their start the thresholds must not wait for them to double.
+    assert (trial.retraining("filtered").plan.bias_schedule == "none") == goes_on
+
+
+def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
+    ours = run_trials(AS_WRITTEN, 0.2, [0], ["raw"])[0]["raw"]
+    theirs = run_trials(
+        AS_WRITTEN.model_copy(update={"figure1_definition": "as-run", "test_margin": 2}),
+        0.2, [0], ["raw"],
+    )[0]["raw"]  # fmt: skip
+    for metric in ("purified_features", "purified_magnitude"):
+        for definition in ("as-run", "as-written"):
+            assert value(ours, metric, definition=definition) == value(
+                theirs, metric, definition=definition
+            )
+    assert value(ours, "purified_threshold", definition="as-written") == 0.5
+
+
+def test_without_thresholds_symmetric_relu_is_linear_mixes_more_and_classifies_better() -> None:
+    zero = AS_WRITTEN.model_copy(update={"bias_schedule": "zero"})
+    linear = AS_WRITTEN.model_copy(update={"encoder": "linear"})
+    found = [run_trials(study, 0.2, [0], ["raw"])[0]["raw"] for study in (zero, linear)]
+    for metric in ("accuracy", "purified_magnitude", "silhouette"):
+        values = [main_value(zero, measured, metric) for measured in found]
+        assert values[0] == pytest.approx(values[1], abs=1e-5)
+    thresholds = run_trials(AS_WRITTEN, 0.2, [0], ["raw"])[0]["raw"]
+    # So few features are above a cosine of 0.5 by chance; neurons of their own explain more.
+    assert value(thresholds, "alpha_share") > value(found[0], "alpha_share") + 0.1
+    assert main_value(zero, found[0], "accuracy") > main_value(zero, thresholds, "accuracy")
+
+
+def test_alignments_follow_eq_34_while_features_are_small() -> None:
+    study = AS_WRITTEN.model_copy(
+        update={"misalignment": "partner", "start_std": 1e-4, "image_noise": 0.0,
+                "text_noise": 0.0, "low_quality_pairs": 3000, "high_quality_pairs": 60,
+                "lr": 2e-3, "bias_schedule": "zero", "epochs": 6}
+    )  # fmt: skip
+    measured = run_trials(study, 0.3, [0], ["raw"])[0]["raw"]
+    grown = value(measured, "alignment_norm", step=56, source="measured") / value(
+        measured, "alignment_norm", step=0, source="measured"
+    )
+    assert grown > 1.5
+    assert value(measured, "alignment_error", step=56, source="eq34") < 0.15
+    # Eqs. 35 and 36 drop what shrinks, which is all there at the start.
+    assert value(measured, "alignment_error", step=0, source="eq35") > 0.3
+
+
+class Interruption(Exception):  # noqa: N818
+    """What ends a job before its time."""
+
+
+class Memory:
+    """Keeps states in memory, and ends the job at the given number of saves."""
+
+    def __init__(self, saves: int) -> None:
+        self.states: dict[tuple[int, str], dict[str, Tensor]] = {}
+        self.left = saves
+
+    def keeper(self, trial: int, arm: str) -> _Keeper:
+        return _Keeper(self, (trial, arm))
+
+
+class _Keeper:
+    def __init__(self, memory: Memory, name: tuple[int, str]) -> None:
+        self.memory, self.name = memory, name
+
+    def load(self) -> dict[str, Tensor] | None:
+        return self.memory.states.get(self.name)
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        self.memory.states[self.name] = state
+        self.memory.left -= 1
+        if self.memory.left == 0:
+            raise Interruption
+
+
+@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
+def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = simulation.Trial._plan
+
+    def often(self: Trial, epochs: int) -> object:
+        import dataclasses
+
+        return dataclasses.replace(original(self, epochs), save_every=50)
+
+    monkeypatch.setattr(simulation.Trial, "_plan", often)
+    expected = run_trials(study, 0.3, [0])
+    memory = Memory(1)
+    interruptions = 0
+    while True:
+        try:
+            found = run_trials(study, 0.3, [0], keepers=memory.keeper)
+            break
+        except Interruption:
+            interruptions += 1
+            memory.left = 1
+    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
+    assert found == expected
+
+
+def test_trials_side_by_side_end_as_they_do_alone() -> None:
+    """What a GPU does, on a CPU: dense data, trials stacked along an axis."""
+    for study in (AS_WRITTEN, AS_RUN.model_copy(update={"noise_draws": "full"})):
+        trials = [Trial(study, 0.2, Draws(0, number, "cpu", torch.float32)) for number in (0, 1)]
+        simulation._Runner(trials, ["raw", "filtered"], lambda trial, arm: None).run()
+        for trial in trials:
+            number = trial.draws.trial
+            alone = run_trials(study, 0.2, [number])[number]
+            for arm in ("raw", "filtered"):
+                for metric in ("accuracy", "purified_features", "purified_magnitude"):
+                    assert main_value(study, trial.rows[arm], metric) == pytest.approx(
+                        main_value(study, alone[arm], metric), rel=0.02
+                    )
+            kept = [row for row in trial.rows["raw"] if row["metric"] == "alignment_norm"]
+            assert len(kept) == sum(row["metric"] == "alignment_norm" for row in alone["raw"])
+
+
+def test_float32_and_float64_agree() -> None:
+    exact = run_trials(AS_WRITTEN.model_copy(update={"precision": "float64"}), 0.2, [0], ["raw"])
+    single = run_trials(AS_WRITTEN, 0.2, [0], ["raw"])
+    # The draws of the two precisions are different numbers, so only what they share can be compared
+    # here; the same numbers in both are compared in test_simulation_training.
+    for found in (exact, single):
+        assert main_value(AS_WRITTEN, found[0]["raw"], "accuracy") > 0.5
+
+
+def test_a_transformer_has_accuracy_and_no_neurons() -> None:
+    study = AS_RUN.model_copy(update={"encoder": "transformer", "epochs": 4, "retrain_epochs": 4})
+    arms = run_trials(study, 0.1, [0])[0]
+    assert set(arms) == {"raw", "filtered"}
+    metrics = {row["metric"] for row in arms["filtered"]}
+    assert {"accuracy", "silhouette", "replaced_share"} <= metrics
+    assert not metrics & {"purified_features", "top_alignment", "cosine_histogram"}
+
+
+def test_a_schedule_that_silences_every_neuron_is_named() -> None:
+    loud = AS_WRITTEN.model_copy(update={"bias_scale": 50.0})
+    arms = run_trials(loud, 0.2, [0])[0]
+    (row,) = arms["raw"]
+    assert row["metric"] == "silenced_at_step"
+    assert 0 < row["value"] < 120
+    assert "filtered" not in arms
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    original = FreshSource.batch
+
+    def batch(self: FreshSource, step: int) -> Batch:
+        found = original(self, step)
+        if (self._draws.trial, step) == (0, at):
+            found.image.codes[0, 0] = math.nan
+        return found
+
+    monkeypatch.setattr(FreshSource, "batch", batch)
+
+
+@pytest.fixture
+def settings() -> simulate.Settings:
+    short = {"epochs": 2, "retrain_epochs": 2, "retrain_epochs_filtered_only": 2}
+    return simulate.Settings(**{**SIZES, **short, "device": "cpu"})
+
+
+def job(folder: Path, name: str, trials: list[int]) -> dict:
+    return {
+        "condition": "as-run", "spurious_probability": 0.3, "trials": trials,
+        "arms": ["raw", "filtered"], "checkpoint": folder / "checkpoint",
+        "simulation": folder / name,
+    }  # fmt: skip
+
+
+def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
+    tmp_path: Path, settings: simulate.Settings
+) -> None:
+    def write(name: str, trials: list[int]) -> Path:
+        simulate.run(settings, **job(tmp_path, name, trials))
+        return tmp_path / name
+
+    both, alone = write("both.json", [0, 1]), write("alone.json", [1])
+    assert write("again.json", [0, 1]).read_bytes() == both.read_bytes()
+    found, provenance = read_metrics(both)
+    assert [row for row in found if row["trial"] == 1] == read_metrics(alone)[0]
+    assert provenance["settings"]["d1"] == 100
+    assert provenance["condition"] == "as-run"
+    assert "spurious_probabilities" not in provenance["settings"]
+    assert {
+        (row["condition"], row["spurious_probability"], row["seed"]) for row in found
+    } == {("as-run", 0.3, 0)}  # fmt: skip
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
+    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level("INFO")
+    wanted = job(tmp_path, "whole.json", [0])
+    simulate.run(settings, **wanted)
+    with monkeypatch.context() as patch:
+        patch.setattr("mispair.checkpoints.Checkpoints.remove", lambda self: None)
+        simulate.run(settings, **job(tmp_path, "kept.json", [0]))
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
+        "0-filtered.safetensors", "0-raw.safetensors",
+    ]  # fmt: skip
+    caplog.clear()
+    simulate.run(settings, **job(tmp_path, "resumed.json", [0]))
+    assert "going on from" in caplog.text
+    assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "0-raw.safetensors").write_bytes(b"broken")
+    simulate.run(settings, **job(tmp_path, "anew.json", [0]))
+    assert "Training starts anew" in caplog.text
+    assert (tmp_path / "anew.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mispair.checkpoints.Checkpoints.remove", lambda self: None)
+        simulate.run(settings, **job(tmp_path, "kept.json", [0]))
+    caplog.clear()
+    simulate.run(
+        settings.model_copy(update={"lr": 0.05}), **job(tmp_path, "other.json", [0])
+    )  # fmt: skip
+    assert "of other settings or code" in caplog.text
+    assert "going on from" not in caplog.text
+
+
+def test_divergence_is_recorded_and_spares_other_trials(
+    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, at=13)
+    simulate.run(settings, **job(tmp_path, "simulation.json", [0, 1]))
+    found, _ = read_metrics(tmp_path / "simulation.json")
+    first = [row for row in found if row["trial"] == 0]
+    assert [(row["metric"], row["trained_on"], row["value"]) for row in first] == [
+        ("diverged_at_step", "raw", 13)
+    ]
+    assert {row["trained_on"] for row in found if row["trial"] == 1} == {"raw", "filtered"}
+    assert "NaN" not in (tmp_path / "simulation.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"spurious_probability": 1.0}, "outside"),
+        ({"spurious_probability": -0.1}, "outside"),
+        ({"trials": []}, "at least one"),
+        ({"trials": [1, 1]}, "distinct"),
+        ({"trials": [-1]}, "from 0 up"),
+        ({"arms": ["raw", "flitered"]}, "no arm flitered"),
+    ],
+)
+def test_step_refuses_impossible_jobs(
+    tmp_path: Path, settings: simulate.Settings, change: dict, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        simulate.run(settings, **{**job(tmp_path, "simulation.json", [0]), **change})
+    assert not (tmp_path / "simulation.json").exists()
+
+
+def test_arms_have_names() -> None:
+    assert all(map(is_arm, EVERY_ARM))
+    assert not any(map(is_arm, ("oracle", "filtered-1", "filtered-x", "filtered-", "")))
+
+
+def test_rows_carry_what_tells_them_apart() -> None:
+    found = {3: {"raw": [{"metric": "accuracy", "value": 0.5}]}}
+    assert rows(found, seed=1) == [
+        {"metric": "accuracy", "value": 0.5, "trained_on": "raw", "trial": 3, "seed": 1}
+    ]
+
+
+def test_cuda_without_cuda_is_a_clear_error(
+    tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    wanted = settings.model_copy(update={"device": "cuda"})
+    with pytest.raises(UserError, match="Set device to auto or cpu"):
+        simulate.run(wanted, **job(tmp_path, "x.json", [0]))

@@ -1,0 +1,165 @@
+"""Figures of what neurons and features look like: cosines, mixing, and images in two dimensions."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import charts, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.figures_simulation import NOT_RUN
+from mispair.reporting.simulation_runs import PAIR, at_largest, presets
+from mispair.reporting.tables import Tables, mean_by
+from mispair.reporting.words import count, number
+
+
+def cosines(tables: Tables) -> Drawing | Hole:
+    """Draw histograms of |cos| of neurons with the dictionaries, raw beside filtered."""
+    table = tables.simulation
+    rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
+    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    if rows.empty:
+        return Hole(NOT_RUN if table.empty else "no histogram was recorded")
+    rows = at_largest(rows)
+    keys = ["condition", "tower", "trained_on", "trial"]
+    share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
+    data = mean_by(
+        rows.assign(value=share),
+        ["condition", "spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
+    )
+    data["panel"] = _panel_of(data) + ": " + data["tower"] + " neurons, " + data["trained_on"]
+    order = [
+        panel
+        for tower in ("text", "image")
+        for arm in PAIR
+        for panel in sorted(set(data["panel"]))
+        if panel.endswith(f": {tower} neurons, {arm}")
+    ]
+    # Raw and filtered of one preset stand beside each other.
+    order.sort(key=lambda panel: (panel.split(":")[0], "text neurons" not in panel))
+    chart = (
+        alt.Chart(charts.values(data))
+        .mark_bar(binSpacing=0)
+        .encode(
+            x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
+                    axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
+            x2="bin_high:Q",
+            y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
+                    scale=alt.Scale(type="sqrt")),
+            color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
+            tooltip=charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
+        )
+        .properties(width=charts.WIDTH, height=140)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+        .resolve_axis(x="independent")
+    )  # fmt: skip
+    return Drawing(chart, data.drop(columns="panel"), _cosine_sentence(data))
+
+
+def _panel_of(data: pd.DataFrame) -> pd.Series:
+    return data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
+
+
+def _cosine_sentence(data: pd.DataFrame) -> str:
+    own = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
+    parts = []
+    for preset in presets(data.assign(kind="preset")):
+        here = data[data["condition"] == preset]
+        between = own[own["condition"] == preset].groupby(["tower", "trained_on"])["value"].sum()
+        words = [
+            f"{tower} {number(100 * between.get((tower, 'raw'), 0), 1)} % on raw and "
+            f"{number(100 * between.get((tower, 'filtered'), 0), 1)} % on filtered captions"
+            for tower in ("text", "image")
+            if tower in set(here["tower"])
+        ]
+        shown = here["spurious_probability"].max()
+        parts.append(f"{preset} at C_s = {shown:g}: {', '.join(words)}")
+    return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
+
+
+def mixing(tables: Tables) -> Drawing | Hole:
+    """Draw each neuron's largest against its second |cos|, raw and filtered."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == "neuron_alignment") & table["x"].notna() & table["y"].notna()]
+    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    if rows.empty:
+        return Hole(
+            NOT_RUN if tables.simulation.empty else "neurons are recorded one by one with "
+            "`simulate: {arms_trials: 1}` or more"
+        )  # fmt: skip
+    rows = at_largest(rows)
+    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+    data = rows.drop(columns=["kind", "metric", "label"]).assign(
+        panel=_panel_of(rows) + ": " + rows["tower"] + " neurons"
+    )
+    scale = alt.Scale(domain=[0, 1])
+    chart = (
+        alt.Chart(charts.values(data.drop(columns=["condition", "spurious_probability", "tower"]),
+                                4))
+        .mark_circle(size=36)
+        .encode(
+            x=alt.X("x:Q", title="Largest |cos| with a feature", scale=scale),
+            y=alt.Y("y:Q", title="Second largest |cos|", scale=scale),
+            color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
+            opacity=alt.value(0.6),
+            tooltip=charts.tips("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest",
+                                "y:Q:second"),
+        )
+        .properties(width=charts.WIDTH, height=charts.HEIGHT)
+        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
+    )  # fmt: skip
+    return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(data))
+
+
+def _mixing_sentence(data: pd.DataFrame) -> str:
+    parts = []
+    for preset in presets(data.assign(kind="preset")):
+        own = data[data["condition"] == preset]
+        words = [
+            f"{number(one['x'].mean(), 2)} and {number(one['y'].mean(), 2)} on {arm}"
+            for arm, one in ((arm, own[own["trained_on"] == arm]) for arm in PAIR)
+            if len(one)
+        ]
+        shown, trial = own["spurious_probability"].max(), own["trial"].min()
+        parts.append(f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(words)} captions")
+    return f"Largest and second |cos| of a neuron, on average: {'; '.join(parts)}."
+
+
+def tsne(tables: Tables) -> Drawing | Hole:
+    """Draw the test images' features in two dimensions, raw beside filtered, by class."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == "tsne") & table["x"].notna() & table["y"].notna()]
+    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    if rows.empty:
+        return Hole(
+            NOT_RUN if tables.simulation.empty else "images are laid out with "
+            "`simulate: {arms_trials: 1}` or more"
+        )  # fmt: skip
+    rows = at_largest(rows)
+    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["trained_on"])
+    data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
+    shown = rows[["panel", "label", "x", "y"]].assign(label=rows["label"].map("{:g}".format))
+    labels = sorted(set(shown["label"]), key=float)
+    colours = [style.CLASSES[index % len(style.CLASSES)] for index in range(len(labels))]
+    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    chart = (
+        alt.Chart(charts.values(shown, 3))
+        .mark_circle(size=16, opacity=0.7)
+        .encode(
+            x=alt.X("x:Q", axis=None, scale=alt.Scale(zero=False)),
+            y=alt.Y("y:Q", axis=None, scale=alt.Scale(zero=False)),
+            color=alt.Color("label:N", title="Class",
+                            scale=alt.Scale(domain=labels, range=colours)),
+        )
+        .properties(width=charts.WIDTH, height=1.5 * charts.HEIGHT)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+        .resolve_scale(x="independent", y="independent")
+    )  # fmt: skip
+    panels = "; ".join(panel for panel in order if panel in set(shown["panel"]))
+    sentence = (
+        f"{count(len(shown), 'image')} of {count(len(labels), 'class', 'classes')}: {panels} "
+        "captions. Distances between groups mean nothing in such a layout; whether groups are "
+        "apart does."
+    )
+    return Drawing(chart, data, sentence)

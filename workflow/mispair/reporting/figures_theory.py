@@ -1,0 +1,93 @@
+"""The figure of the theory of training: alignments as measured and as the equations say."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from mispair.reporting import charts, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.claims_theory import last_errors
+from mispair.reporting.figures_simulation import NOT_RUN
+from mispair.reporting.simulation_runs import at_largest, of_preset, presets
+from mispair.reporting.tables import Tables, mean_by
+from mispair.reporting.words import number
+
+WORDS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
+DASHES = [[1, 0], [7, 3], [2, 2]]
+STEPS = 120
+"""Most steps that one curve shows."""
+
+
+def alignments(tables: Tables) -> Drawing | Hole:
+    """Draw the norm of all alignments by step, and the equations' relative error."""
+    table = tables.simulation
+    rows = table[table["metric"].isin(["alignment_norm", "alignment_error"])]
+    rows = rows[(rows["kind"] == "preset") & rows["source"].isin(WORDS) & rows["value"].notna()]
+    if rows.empty:
+        return Hole(
+            NOT_RUN if table.empty else "alignments are followed where training is as written "
+            "(SGD on the spectral loss), with `simulate: {arms_trials: 1}` or more"
+        )  # fmt: skip
+    # Rounding alone is the error at step 0, and 1e-16 would take up the whole of a log scale.
+    shown = at_largest(rows[(rows["metric"] == "alignment_norm") | (rows["step"] > 0)])
+    keys = ["condition", "spurious_probability", "metric", "source", "step"]
+    data = mean_by(_thinned(shown), keys)
+    data["source"] = data["source"].map(WORDS)
+    data["panel"] = data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
+    panels = [
+        _panel(metric, title, panel)
+        for panel in sorted(set(data["panel"]))
+        for metric, title in (
+            ("alignment_norm", "Norm of the alignments"),
+            ("alignment_error", "Relative error of the equations"),
+        )
+    ]
+    sentence = _sentence(rows)
+    return Drawing(charts.side_by_side(panels, 2, data), data.drop(columns="panel"), sentence)
+
+
+def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    kept = set()
+    for _, own in rows.groupby(["condition", "spurious_probability"]):
+        steps = np.unique(own["step"].dropna())
+        chosen = np.linspace(0, len(steps) - 1, min(STEPS, len(steps))).round().astype(int)
+        kept |= set(steps[chosen])
+    return rows[rows["step"].isin(kept)]
+
+
+def _panel(metric: str, title: str, panel: str) -> alt.Chart:
+    names = list(style.EQUATIONS)
+    legend = alt.Legend(symbolType="stroke", symbolSize=400)
+    return (
+        alt.Chart()
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
+            y=alt.Y("value:Q", title=f"{title} (log scale)", scale=alt.Scale(type="log")),
+            color=alt.Color("source:N", title="Alignments", legend=legend,
+                            scale=charts.palette(style.EQUATIONS, names)),
+            strokeDash=alt.StrokeDash("source:N", title="Alignments", legend=legend,
+                                      scale=alt.Scale(domain=names, range=DASHES)),
+            tooltip=charts.tips("source:N:", "step:Q:step", "value:Q:value"),
+        )
+        .transform_filter(f"datum.metric == '{metric}' && datum.panel == '{panel}'")
+        .transform_filter("datum.value > 0")
+        .properties(width=charts.WIDTH, height=charts.HEIGHT, title=f"{title}, {panel}")
+    )  # fmt: skip
+
+
+def _sentence(rows: pd.DataFrame) -> str:
+    parts = []
+    for preset in presets(rows):
+        for source, words in (("eq34", "Eq. 34"), ("eq35", "Eqs. 35-36")):
+            errors = last_errors(of_preset(rows, preset), source)
+            if len(errors):
+                parts.append(f"{words} by {number(errors.mean())} ({preset})")
+    if not parts:
+        return "The alignments grow as drawn; no equation was followed beside them."
+    return (
+        "At the last step followed, mean over all C_s, the relative error is, of "
+        f"{', of '.join(parts)}."
+    )

@@ -1,0 +1,93 @@
+"""How often captions hold the image's features, and spurious ones (Theorem 4.3, Eq. 13)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def decode(captions: Tensor, rows: Tensor, threshold: float = 0.5) -> Tensor:
+    """Return the codes that captions y = H z + noise show.
+
+    ẑ_j = sign(<y, H_j>) if |<y, H_j>| > threshold, and 0 otherwise. With the threshold 1/2, ẑ is
+    the code whose entries 0 and ±1 are nearest to the projections. Raw captions do not need this:
+    their codes are known, and noise of standard deviation 0.24 would turn 4 % of zeros into ones.
+
+    Parameters
+    ----------
+    captions : Tensor (n, d1)
+        Captions y.
+    rows : Tensor (d, d1)
+        H transposed, with orthonormal rows.
+    threshold : float
+        1/2 takes Eq. 13's z = 1 at its word. A decoder whose captions are shorter than true ones
+        then appears to leave features out, although the cosines of S3 do not see a caption's
+        length; half of `scale` is the threshold that does not see it either.
+
+    Returns
+    -------
+    Tensor (n, d)
+        Codes of -1, 0 and 1, in the captions' dtype.
+    """
+    shown = captions @ rows.T
+    return shown.sign() * (shown.abs() > threshold)
+
+
+def scale(captions: Tensor, rows: Tensor, image_codes: Tensor) -> float:
+    """Return the length at which captions show the features that their images have.
+
+    This is the median of z_x^j <y, H_j> over all images and their active features j (the lower one
+    of two): 1 for captions y = H z_x without noise, and NaN where no feature is active.
+    """
+    shown = ((captions @ rows.T) * image_codes)[image_codes != 0]
+    return float(shown.median()) if len(shown) else float("nan")
+
+
+def caption_statistics(
+    image_codes: Tensor, text_codes: Tensor, spurious: Tensor
+) -> dict[str, float]:
+    """Estimate the two probabilities of Eq. 13 from the codes of images and their captions.
+
+    Parameters
+    ----------
+    image_codes, text_codes : Tensor (n, d)
+        z_x and z_y (or what `decode` makes of a caption), with entries -1, 0 and 1.
+    spurious : Tensor (d, d) of bool
+        Whether j' (column) is in the spurious set of j (row); the diagonal is ignored.
+
+    Returns
+    -------
+    dict of str to float
+        Each a share, NaN where there is nothing to count:
+
+        ``caption_true``
+            of active image features j, those that the caption has with the same sign: Eq. 13's
+            first probability, whose z = 1 is read as z_x^j for features that may be -1.
+        ``caption_spurious``
+            of active image features j, each with every j' of its spurious set that is not active
+            in the image, the cases in which the caption has j' (with either sign): Eq. 13's second
+            probability. Over a set of K - 1 features it is about C_s / (K - 1) in raw captions.
+        ``caption_spurious_any``
+            of active image features j with at least one such j', those for which the caption has
+            any of them: about C_s in raw captions whatever K is.
+    """
+    sets = spurious.bool().to(image_codes.device) & ~torch.eye(
+        len(spurious), dtype=torch.bool, device=image_codes.device
+    )
+    members = sets.double()
+    active = image_codes != 0
+    added = (text_codes != 0) & ~active
+    kept = (text_codes == image_codes) & active
+    # For (image, j'): of how many active features j' is a spurious one, if not active itself.
+    chances = (active.double() @ members) * ~active
+    possible = active & ((~active).double() @ members.T > 0)
+    happened = active & (added.double() @ members.T > 0)
+    return {
+        "caption_true": _share(kept.sum(), active.sum()),
+        "caption_spurious": _share((chances * added).sum(), chances.sum()),
+        "caption_spurious_any": _share(happened.sum(), possible.sum()),
+    }
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return float(part) / float(whole) if whole > 0 else float("nan")

@@ -1,0 +1,153 @@
+"""The conditions of the study: the preset, the other one, and what lies between and around them.
+
+The rules ask this module, and no step imports it: an edit of it reruns only those jobs whose
+settings it changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from mispair.files import UserError
+from mispair.simulation.presets import PRESETS
+from mispair.simulation.study import Study
+
+if TYPE_CHECKING:
+    from mispair.steps.simulate import Settings
+
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "latents": ("latent_values",),
+    "misalignment": ("misalignment",),
+    # One unit holds for all noises, those of the test too.
+    "noise": (
+        "noise_unit", "image_noise", "text_noise", "high_quality_noise", "test_image_noise",
+        "prompt_noise",
+    ),
+    "data": ("data",),
+    "pretraining": ("pretrain_on_high_quality",),
+    "encoder": ("encoder", "unit_rows", "start_std"),
+    "loss": ("loss", "loss_reduction", "temperature", "weight_penalty"),
+    "optimiser": ("optimiser", "lr", "lr_decay", "epochs", "steps_per_epoch"),
+    "decoder": (
+        "decoder", "decoder_start", "decoder_data", "decoder_optimiser", "decoder_loss_reduction",
+        "decoder_steps", "purified_share_needed",
+    ),
+    "filter": ("filter_factor",),
+    "retraining": (
+        "retrain_weights", "retrain_with_raw", "retrain_epochs", "retrain_epochs_filtered_only",
+    ),
+    "test": ("figure1_definition", "test_density", "test_margin", "test_shift"),
+}  # fmt: skip
+"""Groups of settings that change together on the bridge: all in which the presets differ, once."""
+
+LENGTHS = (
+    "epochs", "steps_per_epoch", "decoder_steps", "retrain_epochs", "retrain_epochs_filtered_only",
+)  # fmt: skip
+"""Lengths of training: the presets differ in them, and a small configuration shortens both."""
+
+NOISES = ("image_noise", "text_noise", "high_quality_noise", "test_image_noise", "prompt_noise")
+
+Kind = Literal["base", "preset", "bridge", "grid"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One setting of all numbers, at which trials are run.
+
+    Attributes
+    ----------
+    name : str
+        Safe as a file name.
+    study : Study
+        Complete: nothing is left to a preset.
+    kind : {"base", "preset", "bridge", "grid"}
+        What it is run for: the configuration itself, the other preset, the bridge, the grid.
+    switch : str, optional
+        The switch that a condition of the bridge throws.
+    """
+
+    name: str
+    study: Study
+    kind: Kind
+    switch: str | None = None
+
+
+def conditions(settings: Settings) -> dict[str, Condition]:
+    """Return the conditions that a configuration asks for, by name; the base condition is first.
+
+    Raises
+    ------
+    UserError
+        Naming every combination of settings that cannot be run.
+
+    Examples
+    --------
+    >>> from mispair.steps.simulate import Settings
+    >>> list(conditions(Settings(preset="as-written", compare_presets=True)))
+    ['as-written', 'as-run']
+    """
+    base = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
+    found = [Condition(base.preset, base, "base")]
+    problems: dict[str, list[str]] = {}
+
+    def add(name: str, kind: Kind, changes: dict[str, Any], switch: str | None = None) -> None:
+        try:
+            study = Study.model_validate({**base.model_dump(), **changes})
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            problems.setdefault(f"simulate.{reason}", []).append(name)
+        else:
+            found.append(Condition(name, study, kind, switch))
+
+    far = other_preset(base)
+    if settings.compare_presets or settings.bridge_trials:
+        add(far["preset"], "preset", far)
+    if settings.bridge_trials:
+        for switch in settings.bridge_switches or SWITCHES:
+            thrown = {key: far[key] for key in SWITCHES[switch]}
+            if thrown != base.model_dump(include=set(thrown)):
+                add(f"bridge~{switch}", "bridge", thrown, switch)
+    if settings.grid_trials:
+        grid = product(
+            settings.grid_noises, settings.grid_misalignments, settings.grid_bias_schedules
+        )
+        for noise, misalignment, bias_schedule in grid:
+            changes = {
+                "noise_unit": "variance",
+                **dict.fromkeys(NOISES, noise),
+                "misalignment": misalignment,
+                "encoder": "symmetric-relu",
+                # Thresholds follow the growth of the weights, which rescaling would undo.
+                "unit_rows": False,
+                "bias_schedule": bias_schedule,
+            }
+            add(f"grid~{noise:g}~{misalignment}~{bias_schedule}", "grid", changes)
+    refuse(problems)
+    return {condition.name: condition for condition in found}
+
+
+def other_preset(base: Study) -> dict[str, Any]:
+    """Return the settings of the other preset, at the sizes and lengths of training of `base`.
+
+    Settings in which the presets agree are those of `base`; of the others, `base` decides the
+    `LENGTHS` that differ from its own preset's.
+    """
+    own = PRESETS[base.preset]
+    (other,) = set(PRESETS) - {base.preset}
+    differing = {key: value for key, value in PRESETS[other].items() if value != own[key]}
+    lengths = {key: value for key in LENGTHS if (value := getattr(base, key)) != own[key]}
+    return {**base.model_dump(), **differing, **lengths, "preset": other}
+
+
+def refuse(problems: dict[str, list[str]]) -> None:
+    """Raise one `UserError` with every problem and who has it, if there are problems."""
+    lines = []
+    for problem, names in problems.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(problem + (f" (condition {names[0]}{more})" if names else ""))
+    if lines:
+        raise UserError("\n  ".join(["simulate asks for what cannot be run:", *lines]))

@@ -1,0 +1,150 @@
+r"""How alignments grow in phase I, as the theory has it (Eqs. 32 to 36), and Eq. 11's loss gap.
+
+Without thresholds (b = 0), and as long as features are small, only the term -<f(x), h(y)> of the
+loss moves the weights. In expectation over pairs, one step of gradient descent then changes
+A_ij = <w_i, M_j> and B_ij = <v_i, H_j> by
+
+.. math:: A \leftarrow A + \eta B C^\top, \qquad B \leftarrow B + \eta A C, \qquad
+          C_{jj'} = \mathbb{E}[z_x^j z_y^{j'}],
+
+both at once. These are Eqs. 32 and 33 for any model of misalignment: noise has no correlation with
+anything and drops out. η is the step size times the batch size if the loss of a batch is the sum
+over its pairs, and the step size itself if it is the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+
+def cross_moment(image_codes: Tensor, text_codes: Tensor) -> np.ndarray:
+    """Return C (d, d), the mean of z_x z_yᵀ over pairs with codes (n, d)."""
+    total = image_codes.double().T @ text_codes.double()
+    return (total / len(image_codes)).cpu().numpy()
+
+
+def alignments_after(
+    image: np.ndarray, text: np.ndarray, moment: np.ndarray, step_size: float, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Go `steps` times through Eq. 34 at once, without its error term.
+
+    With C = U diag(s) Vᵀ, each singular value links A U's column with B V's; their sum grows by
+    1 + η s a step and their difference by 1 - η s.
+
+    Parameters
+    ----------
+    image, text : ndarray (m, d)
+        A and B at the start.
+    moment : ndarray (d, d)
+        C.
+    step_size : float
+        η.
+    steps : int
+        t, at least 0.
+
+    Returns
+    -------
+    tuple of two ndarray (m, d)
+        A and B after t steps.
+    """
+    left, singular, right = np.linalg.svd(moment)
+    a, b = image @ left, text @ right.T
+    together = (a + b) * (1 + step_size * singular) ** steps
+    apart = (a - b) * (1 - step_size * singular) ** steps
+    return (together + apart) / 2 @ left.T, (together - apart) / 2 @ right
+
+
+def alignments_as_printed(
+    image: np.ndarray,
+    text: np.ndarray,
+    moment: np.ndarray,
+    partners: np.ndarray,
+    step_size: float,
+    steps: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate Eqs. 35 and 36 as printed, for features in pairs (j, j') and with a = 1.
+
+    b and c are η C_jj and η C_jj', averaged with their mirror images under j ↔ j'; other entries of
+    C are dropped. Both encoders get the same alignments: the printed solution keeps the modes of
+    A + B, which grow by a + b ± c, and drops those of A - B, which Eq. 34 lets shrink by a - b ± c.
+
+    Parameters
+    ----------
+    image, text, moment, step_size, steps
+        As in `alignments_after`.
+    partners : ndarray (d,) of int
+        The partner j' of every feature j.
+
+    Returns
+    -------
+    tuple of two ndarray (m, d)
+        The same values twice.
+
+    Raises
+    ------
+    ValueError
+        If a partner's partner is another feature.
+    """
+    features = np.arange(len(partners))
+    if (partners[partners] != features).any():
+        raise ValueError("Eqs. 35 and 36 hold for features in pairs: j' of j' must be j")
+    b = moment[features, features]
+    c = moment[features, partners]
+    b, c = step_size * (b + b[partners]) / 2, step_size * (c + c[partners]) / 2
+    faster, slower = (1 + b + c) ** steps, (1 + b - c) ** steps
+    start = image + text
+    found = (faster + slower) / 4 * start + (faster - slower) / 4 * start[:, partners]
+    return found, found.copy()
+
+
+def trajectory_errors(
+    measured: Sequence[tuple[int, np.ndarray, np.ndarray]],
+    predicted: Mapping[str, Callable[[int], tuple[np.ndarray, np.ndarray]]],
+) -> list[dict[str, Any]]:
+    """Compare measured alignments with predictions, step by step.
+
+    Parameters
+    ----------
+    measured : sequence of (int, ndarray (m, d), ndarray (m, d))
+        Steps with A and B.
+    predicted : mapping of str to callable
+        By source, what returns A and B for a number of steps.
+
+    Returns
+    -------
+    list of dict
+        Rows with ``metric``, ``step``, ``source`` and ``value``: ``alignment_norm`` is the
+        Frobenius norm of A and B together, for the source ``measured`` and each prediction;
+        ``alignment_error`` is the norm of the difference from what was measured, divided by the
+        measured norm, for each prediction.
+    """
+    rows = []
+    for step, image, text in measured:
+        truth = np.stack([image, text])
+        norm = float(np.linalg.norm(truth))
+        rows.append(_row("alignment_norm", step, "measured", norm))
+        for source, predict in predicted.items():
+            found = np.stack(predict(step))
+            rows.append(_row("alignment_norm", step, source, float(np.linalg.norm(found))))
+            error = float(np.linalg.norm(found - truth)) / norm
+            rows.append(_row("alignment_error", step, source, error))
+    return rows
+
+
+def relative_loss_gap(loss: float, optimum: float) -> float:
+    """Return (L - L*) / |L*| (Eq. 11).
+
+    Raises
+    ------
+    ZeroDivisionError
+        If the optimum is 0.
+    """
+    return (loss - optimum) / abs(optimum)
+
+
+def _row(metric: str, step: int, source: str, value: float) -> dict[str, Any]:
+    return {"metric": metric, "step": step, "source": source, "value": value}

@@ -1,0 +1,103 @@
+"""The jobs of the study: which trials of which condition, at which C_s, on which training data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from mispair.simulation.conditions import Condition, refuse
+
+if TYPE_CHECKING:
+    from mispair.steps.simulate import Settings
+
+FIGURE_1 = ("raw", "filtered")
+ARMS = (
+    "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
+    "filtered-2", "filtered-3",
+)  # fmt: skip
+"""What an arm is trained on, in the order in which a job names them; the oracle is raw at 0."""
+INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
+"""Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some trials of one condition at one C_s, on the training data of each of the arms."""
+
+    condition: str
+    spurious_probability: float
+    trials: range
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What one key of the configuration wants: the first trials, on some arms, at some C_s."""
+
+    key: str
+    probabilities: Iterable[float]
+    trials: int
+    arms: Iterable[str]
+
+
+def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
+    """Return what a configuration asks to be simulated, each trial, C_s and arm once.
+
+    A job has at most `trials_per_job` trials, all on the same arms. A C_s that only the arms or
+    the bridge name is run in the base condition too: there is always something to compare with.
+
+    Raises
+    ------
+    UserError
+        If a C_s is outside the range of a condition's model of misalignment, or more trials have
+        every arm, or are on the bridge, than there are.
+    """
+    found: list[Job] = []
+    problems: dict[str, list[str]] = {}
+    for key in ("arms_trials", "bridge_trials"):
+        if (number := getattr(settings, key)) > settings.trials:
+            problems[f"simulate.{key}: {number} are more than the {settings.trials} trials"] = []
+    for condition in conditions.values():
+        wanted: dict[float, dict[int, set[str]]] = {}
+        for request in _requests(settings, condition):
+            for probability in request.probabilities if request.trials else ():
+                reason = condition.study.refuse_spurious_probability(probability)
+                if reason:
+                    problems.setdefault(f"simulate.{request.key}: {reason}", []).append(
+                        condition.name
+                    )
+                for trial in range(request.trials):
+                    arms = wanted.setdefault(probability, {}).setdefault(trial, set())
+                    arms.update(request.arms)
+        for probability, trials in wanted.items():
+            found += [
+                Job(condition.name, probability, chunk, arms)
+                for chunk, arms in _chunks(trials, settings.trials_per_job)
+            ]
+    refuse(problems)
+    return found
+
+
+def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
+    s, kind = settings, condition.kind
+    if kind == "base" or (kind == "preset" and s.compare_presets):
+        yield _Request("spurious_probabilities", s.spurious_probabilities, s.trials, FIGURE_1)
+    if kind != "grid":
+        yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
+    else:
+        yield _Request("grid_probability", [s.grid_probability], s.grid_trials, FIGURE_1)
+    if kind == "base":
+        with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
+        yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)
+        yield _Request("arms_trials", [0.0], s.arms_trials, INDEPENDENT_OF_C_S)
+
+
+def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tuple[str, ...]]]:
+    """Cut trials 0, 1, ... into jobs: at every multiple of `size`, and where the arms change."""
+    cuts = groupby(sorted(trials), lambda trial: (trial // size, trials[trial]))
+    for (_, wanted), chunk in cuts:
+        first, *others = chunk
+        arms = tuple(arm for arm in ARMS if arm in wanted)
+        yield range(first, first + 1 + len(others)), arms

@@ -1,0 +1,174 @@
+"""What is measured on trained encoders, as rows of metric, value and what tells them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from mispair.simulation import metrics
+from mispair.simulation.data import Dictionaries, Draws
+from mispair.simulation.embedding import tsne
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.mixing import mixing
+from mispair.simulation.presets import PRESETS
+from mispair.simulation.study import Study
+from mispair.simulation.test_set import TestSet, draw_test_set
+from mispair.simulation.transformer import TransformerEncoders
+
+Row = dict[str, Any]
+AnyEncoders = Encoders | TransformerEncoders
+
+MARGINS = (1, 2)
+"""Margins of the test sets of ``accuracy_by_protocol``."""
+
+SIMILARITY: dict[str, Literal["cosine", "inner"]] = {"as-run": "cosine", "as-written": "inner"}
+"""By what an image's class is chosen: the public code's cosine, or section 2.2's inner product."""
+
+SHOWN_IMAGES = 400
+"""Test images in figure 5."""
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Measures the encoders of one trial, always on the same test sets.
+
+    Attributes
+    ----------
+    study : Study
+        Settings.
+    draws : Draws
+        Of the trial.
+    dictionaries : Dictionaries
+        Of the trial.
+    spurious : Tensor (d, d) of bool
+        Whether feature j' (column) is spuriously correlated with j.
+    """
+
+    study: Study
+    draws: Draws
+    dictionaries: Dictionaries
+    spurious: Tensor
+
+    @cached_property
+    def tests(self) -> dict[tuple[float, int], TestSet]:
+        """Test sets by density and margin: of both definitions and of all protocols."""
+        study = self.study
+        wanted = {self.protocol(definition) for definition in PRESETS}
+        wanted |= {(study.test_density, min(margin, self.widest_margin)) for margin in MARGINS}
+        return {
+            (density, margin): draw_test_set(self.draws, self.dictionaries, study, density, margin)
+            for density, margin in sorted(wanted)
+        }
+
+    @property
+    def widest_margin(self) -> int:
+        """Features of a class: the largest margin there can be."""
+        return self.study.d // self.study.classes
+
+    def protocol(self, definition: str) -> tuple[float, int]:
+        """Return density and margin of the test set of a definition of figure 1."""
+        if definition == self.study.figure1_definition:
+            return self.study.test_density, self.study.test_margin
+        preset = PRESETS[definition]
+        return preset["test_density"], min(preset["test_margin"], self.widest_margin)
+
+    @cached_property
+    def main_test(self) -> TestSet:
+        """The test set of the study's own definition."""
+        return self.tests[self.protocol(self.study.figure1_definition)]
+
+    def purified(self, encoders: Encoders, definition: str) -> metrics.Purified:
+        """Count the image encoder's purified features by one of the two definitions."""
+        cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
+        if definition == "as-written":
+            return metrics.purified_as_written(cosines)
+        study = self.study
+        return metrics.purified(
+            cosines, study.threshold_low, study.threshold_high, study.threshold_step
+        )
+
+    def figure1(self, encoders: AnyEncoders) -> list[Row]:
+        """Measure figure 1's four numbers in both definitions; a transformer has the last two."""
+        rows: list[Row] = []
+        for definition in PRESETS:
+            values: dict[str, float] = {}
+            if isinstance(encoders, Encoders):
+                count = self.purified(encoders, definition)
+                values |= {
+                    "purified_features": float(count.features),
+                    "purified_magnitude": count.magnitude,
+                    "purified_threshold": count.threshold,
+                }
+            test = self.tests[self.protocol(definition)]
+            features = encoders.image_features(test.images)
+            values["accuracy"] = metrics.zero_shot_accuracy(
+                features,
+                encoders.text_features(test.prompts),
+                test.labels,
+                similarity=SIMILARITY[definition],
+            )
+            values["silhouette"] = metrics.cosine_silhouette(features, test.labels)
+            rows += [
+                {"metric": name, "value": value, "definition": definition}
+                for name, value in values.items()
+            ]
+        return rows
+
+    def protocols(self, encoders: AnyEncoders) -> list[Row]:
+        """Measure accuracy with every choice of prompts, margin and bias that the text leaves."""
+        rows: list[Row] = []
+        similarity = SIMILARITY[self.study.figure1_definition]
+        for bias, own in (("trained", encoders), ("zero", encoders.without_bias())):
+            for margin in MARGINS:
+                test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
+                features = own.image_features(test.images)
+                for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
+                    value = metrics.zero_shot_accuracy(
+                        features, own.text_features(texts), test.labels, similarity=similarity
+                    )
+                    rows.append(
+                        {"metric": "accuracy_by_protocol", "value": value, "prompts": prompts,
+                         "margin": margin, "bias": bias}
+                    )  # fmt: skip
+        return rows
+
+    def neurons(self, encoders: Encoders, detailed: bool) -> list[Row]:
+        """Measure cosines of neurons with features, and what neuron pairs mix (Theorem 4.2)."""
+        rows: list[Row] = []
+        dictionaries = self.dictionaries
+        towers = (("image", dictionaries.image), ("text", dictionaries.text))
+        for (tower, features), weights in zip(towers, encoders.weights, strict=True):
+            cosines = metrics.alignments(weights, features)
+            top = metrics.top_two(cosines)
+            for name, column in zip(("top_alignment", "second_alignment"), top.T, strict=True):
+                rows.append({"metric": name, "value": float(column.mean()), "tower": tower})
+            if detailed:
+                rows += [
+                    {"metric": "neuron_alignment", "tower": tower, "neuron": neuron,
+                     "x": float(first), "y": float(second)}
+                    for neuron, (first, second) in enumerate(top)
+                ]  # fmt: skip
+            counts = metrics.histogram(cosines)
+            edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()
+            rows += [
+                {"metric": "cosine_histogram", "value": value, "tower": tower, "from": low,
+                 "to": high}
+                for value, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
+            ]  # fmt: skip
+        image, text = encoders.weights
+        mixed = mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
+        return rows + [{"metric": key, "value": value} for key, value in mixed.means().items()]
+
+    def embedding(self, encoders: AnyEncoders) -> list[Row]:
+        """Lay out the test images' features in the plane (figure 5)."""
+        test = self.main_test
+        features = encoders.image_features(test.images[:SHOWN_IMAGES]).double().cpu().numpy()
+        places = tsne(features, self.study.seed)
+        return [
+            {"metric": "tsne", "x": float(x), "y": float(y), "label": int(label)}
+            for (x, y), label in zip(places, test.labels[:SHOWN_IMAGES].tolist(), strict=True)
+        ]

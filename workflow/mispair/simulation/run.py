@@ -1,0 +1,235 @@
+"""Run the trials of one condition at one C_s through all of their arms.
+
+On a CPU trials are run one after the other, each on one thread; on a GPU they are trained side by
+side, because a single one leaves it idle.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from mispair.simulation.data import Draws
+from mispair.simulation.dynamics import relative_loss_gap
+from mispair.simulation.encoder import Diverged, Encoders, Silenced
+from mispair.simulation.measure import Row
+from mispair.simulation.study import Study
+from mispair.simulation.training import Keeper, Plan, Trained, train, train_side_by_side
+from mispair.simulation.transformer import TransformerEncoders, train_transformer
+from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, before
+
+log = logging.getLogger(__name__)
+
+RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
+"""Arms that S4 trains, besides those of further rounds."""
+
+Keepers = Callable[[int, str], Keeper | None]
+"""Gives the keeper of the training of a trial (by number) on an arm."""
+
+
+def is_arm(name: str) -> bool:
+    """Tell whether something is the name of an arm."""
+    number = name.removeprefix(ROUND)
+    further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
+    return further or name in ("raw", "high-quality-only", *RETRAINED)
+
+
+def run_trials(
+    study: Study,
+    spurious_probability: float,
+    trials: Sequence[int],
+    arms: Sequence[str] = ("raw", "filtered"),
+    device: str = "cpu",
+    keepers: Keepers = lambda trial, arm: None,
+) -> dict[int, dict[str, list[Row]]]:
+    """Run trials of one condition.
+
+    Parameters
+    ----------
+    study : Study
+        All settings.
+    spurious_probability : float
+        C_s, within the range of the study's model of misalignment.
+    trials : sequence of int
+        Numbers of the trials; with the seed, a number determines every draw of its trial.
+    arms : sequence of str
+        On what to train: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
+        ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
+        the first two, the run is detailed: it also estimates how far losses are from their optimum,
+        and gives the alignments of single neurons and, of trial 0, an embedding of the test images.
+    device : str
+        ``cpu`` or ``cuda``.
+    keepers : callable, optional
+        Gives the keeper of each training.
+
+    Returns
+    -------
+    dict of int to dict of str to list of dict
+        By trial and arm, rows of ``metric``, ``value`` and what tells them apart. An arm whose
+        training diverged or fell silent has the one row ``diverged_at_step`` or
+        ``silenced_at_step``; arms that would have to be made from it have none.
+    """
+    if study.encoder == "transformer":
+        # Only a one-layer encoder sees noise through products with its weights.
+        study = study.model_copy(update={"noise_draws": "full"})
+    dtype = torch.float64 if study.precision == "float64" else torch.float32
+    found: dict[int, dict[str, list[Row]]] = {}
+    for chunk in [list(trials)] if device == "cuda" else [[trial] for trial in trials]:
+        group = [
+            Trial(study, spurious_probability, Draws(study.seed, trial, device, dtype))
+            for trial in chunk
+        ]
+        _Runner(group, arms, keepers).run()
+        found |= {trial.draws.trial: trial.rows for trial in group}
+    return found
+
+
+class _Runner:
+    """Takes trials of one condition through their arms, side by side where that is faster."""
+
+    def __init__(self, trials: Sequence[Trial], arms: Sequence[str], keepers: Keepers) -> None:
+        self.trials, self.arms, self.keepers = trials, arms, keepers
+        self.detailed = bool(set(arms) - {"raw", "filtered"})
+
+    def run(self) -> None:
+        trainings = [(trial, trial.pretraining()) for trial in self.trials]
+        self._train("raw", trainings)
+        for trial in self.trials:
+            if "raw" in trial.trained:
+                trial.rows["raw"] += trial.trajectories()
+        if "high-quality-only" in self.arms:
+            self._train(
+                "high-quality-only",
+                [(trial, trial.pretraining_on_high_quality()) for trial in self.trials],
+            )
+        for arm in self.arms:
+            if arm in RETRAINED or arm.startswith(ROUND):
+                self._retrain(arm)
+
+    def _retrain(self, arm: str) -> None:
+        needed = before(arm) if arm.startswith(ROUND) else "raw"
+        trainings = []
+        for trial in self.trials:
+            if needed not in trial.trained:
+                continue
+            try:
+                trainings.append((trial, trial.retraining(arm)))
+            except Diverged as failure:
+                _mark(trial, arm, failure, "the decoder")
+        self._train(arm, trainings)
+        if arm in ("replace-all", "generated-only"):
+            return  # made of the captions of the filtered arm, which are reported there
+        for trial, _ in trainings:
+            if arm in trial.trained:
+                trial.rows[arm] += trial.captions(arm).rows
+
+    def _train(self, arm: str, trainings: Sequence[tuple[Trial, Training]]) -> None:
+        for plan, group in _by_plan(trainings).items():
+            began = time.perf_counter()
+            outcomes = self._outcomes(arm, group, plan)
+            seconds = time.perf_counter() - began
+            log.info(
+                "%s: %d x %d steps in %.1f s (%.2f ms a step)",
+                arm, len(group), plan.steps, seconds, 1000 * seconds / plan.steps / len(group),
+            )  # fmt: skip
+            for (trial, training), outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, Trained):
+                    trial.trained[arm] = outcome
+                    trial.rows[arm] = self._measure(trial, arm, training, outcome)
+                else:
+                    _mark(trial, arm, outcome, "training")
+
+    def _outcomes(
+        self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
+    ) -> list[Trained | Diverged | Silenced]:
+        starts = [training.start for _, training in group]
+        sources = [training.source for _, training in group]
+        watching = [trial for trial, _ in group if arm == "raw" and trial.follows_theory]
+        one_layer = [start for start in starts if isinstance(start, Encoders)]
+        if len(group) > 1 and len(one_layer) == len(starts):
+            return train_side_by_side(one_layer, sources, plan, [trial.watch for trial in watching])
+        found: list[Trained | Diverged | Silenced] = []
+        for (trial, training), start in zip(group, starts, strict=True):
+            keeper = self.keepers(trial.draws.trial, arm)
+            if keeper is not None and trial in watching:
+                keeper = WatchingKeeper(keeper, trial)
+            batch = training.source.batch
+            try:
+                if isinstance(start, TransformerEncoders):
+                    found.append(train_transformer(start, batch, plan, keeper))
+                else:
+                    watch = trial.watch if trial in watching else None
+                    found.append(train(start, batch, plan, keeper, watch))
+            except (Diverged, Silenced) as failure:
+                found.append(failure)
+        return found
+
+    def _measure(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
+        examiner, study, encoders = trial.examiner, trial.study, trained.encoders
+        rows = [*examiner.figure1(encoders), *examiner.protocols(encoders)]
+        if isinstance(encoders, Encoders):
+            rows += examiner.neurons(encoders, self.detailed)
+        steps = {"phase2_step": trained.phases.second, "phase3_step": trained.phases.third}
+        rows += [{"metric": key, "value": step} for key, step in steps.items() if step is not None]
+        rows += [
+            {"metric": "loss", "value": float(of_epoch.mean()), "epoch": epoch}
+            for epoch, of_epoch in enumerate(trained.losses, start=1)
+        ]
+        if arm == "raw":
+            rows += [
+                {"metric": "noise_to_signal", "value": study.noise_to_signal(f"{tower}_noise"),
+                 "tower": tower}
+                for tower in ("image", "text")
+            ]  # fmt: skip
+        if self.detailed and arm in ("raw", "filtered"):
+            rows += self._loss_gap(trial, arm, training, trained)
+            if trial.draws.trial == 0:
+                rows += examiner.embedding(encoders)
+        return rows
+
+    def _loss_gap(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
+        """Train on, and call the lower of the two losses the optimum (Theorem 4.1)."""
+        if trial.study.optimum_steps == 0:
+            return []
+        longer = trial.longer(training, trained)
+        (outcome,) = self._outcomes(f"{arm}-longer", [(trial, longer)], longer.plan)
+        if not isinstance(outcome, Trained):
+            return []
+        loss = trial.loss(trained.encoders, training.source)
+        optimum = min(loss, trial.loss(outcome.encoders, training.source))
+        rows: list[Row] = [{"metric": "loss_optimum", "value": optimum}]
+        if optimum != 0:
+            rows.append({"metric": "loss_gap", "value": relative_loss_gap(loss, optimum)})
+        return rows
+
+
+def _by_plan(
+    trainings: Iterable[tuple[Trial, Training]],
+) -> dict[Plan, list[tuple[Trial, Training]]]:
+    groups: dict[Plan, list[tuple[Trial, Training]]] = {}
+    for trial, training in trainings:
+        groups.setdefault(training.plan, []).append((trial, training))
+    return groups
+
+
+def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> None:
+    log.warning(
+        "C_s = %g, trial %d, %s arm: %s: %s; the other trials go on",
+        trial.spurious_probability, trial.draws.trial, arm, what, failure,
+    )  # fmt: skip
+    metric = "silenced_at_step" if isinstance(failure, Silenced) else "diverged_at_step"
+    trial.rows[arm] = [{"metric": metric, "value": failure.step}]
+
+
+def rows(found: dict[int, dict[str, list[Row]]], **keys: Any) -> list[Row]:
+    """Return all rows of `run_trials`, each with its arm (``trained_on``), trial and `keys`."""
+    return [
+        {**row, "trained_on": arm, "trial": trial, **keys}
+        for trial, arms in found.items()
+        for arm, measured in arms.items()
+        for row in measured
+    ]
