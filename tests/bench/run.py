@@ -17,9 +17,13 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 REPOSITORY = Path(__file__).parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
-from tests.bench import demo, finetuning  # noqa: E402
+from tests.bench import demo, finetuning, simulation  # noqa: E402
 
-BENCHES = {"finetuning": finetuning.measure, "demo": demo.measure}
+BENCHES = {
+    "finetuning": finetuning.measure,
+    "simulation": simulation.measure,
+    "demo": demo.measure,
+}
 
 
 def main() -> None:
