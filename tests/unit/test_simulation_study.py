@@ -90,6 +90,8 @@ def test_each_model_of_misalignment_has_its_range(
         ({"misalignment": "random-sets", "spurious_group_size": 51}, "more than the d = 50"),
         ({"misalignment": "groups", "spurious_group_size": 7}, "divisor of d"),
         ({"misalignment": "partner", "d": 25, "m": 30}, "d = 25 is odd"),
+        ({"dictionaries": "axes"}, "Adam and a transformer see the coordinates"),
+        ({"preset": "as-written", "dictionaries": "axes", "encoder": "transformer"}, "choose qr"),
         ({"spurious_probabilities": [0.1, 1.0]}, "less than 1"),
         ({"spurious_probabilities": [-0.1]}, "greater than or equal to 0"),
         ({"spurious_probabilities": [0.1, 0.1]}, "listed twice"),

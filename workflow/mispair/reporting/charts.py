@@ -67,6 +67,17 @@ def summary(table: pd.DataFrame, keys: list[str], value: str = "value") -> pd.Da
     return out.drop(columns="spread")
 
 
+def limited(data: pd.DataFrame, **where: str) -> bool:
+    """Tell whether any row with these values has limits: the browser complains of a layer without.
+
+    Groups of one run have none.
+    """
+    if "low" not in data:
+        return False
+    own = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
+    return bool(own["low"].notna().any())
+
+
 def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataFrame:
     """Stack single runs, their means with spread, and further curves, told apart by ``layer``."""
     return pd.concat(

@@ -32,14 +32,14 @@ def switches(tables: Tables) -> Drawing | Hole:
     names = sorted(set(data["switch"]) - {bridge.FAR_END})
     order = names + ([bridge.FAR_END] if bridge.FAR_END in set(data["switch"]) else [])
     panels = [
-        _changes(metric, title, order, len(data["switch"].unique()))
+        _changes(metric, title, order, charts.limited(data, metric=metric))
         for metric, title in style.MEASURES.items()
     ]
     chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data, _bridge_sentence(tables, data), "trained_on")
 
 
-def _changes(metric: str, title: str, order: list[str], rows: int) -> charts.Panel:
+def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
     place = alt.Y("switch:N", title=None, sort=order, axis=alt.Axis(labelLimit=150))
     base = alt.Chart().encode(
         y=place,
@@ -50,17 +50,21 @@ def _changes(metric: str, title: str, order: list[str], rows: int) -> charts.Pan
         "switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from", "high:Q:to",
         "n:Q:pairs",
     )  # fmt: skip
+    place_of = f"Change of: {title}"
     parts = [
         alt.Chart().mark_rule(color="#8c959f").encode(x=alt.datum(0)),
-        base.mark_rule(strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=f"Change of: {title}"), x2="high:Q", opacity=charts.fade(0.8)
-        ),
-        base.mark_circle(size=34).encode(x="value:Q", opacity=charts.fade(1), tooltip=tips)
+        base.mark_circle(size=34)
+        .encode(x=alt.X("value:Q", title=place_of), opacity=charts.fade(1), tooltip=tips)
         .properties(name=f"{charts.VIEW}{metric}"),
-    ]  # fmt: skip
+    ]
+    if limited:
+        interval = base.mark_rule(strokeWidth=1.6).encode(
+            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8)
+        )
+        parts.insert(1, interval)
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
     return layered.properties(
-        width=charts.WIDTH - 110, height=34 * rows, title=title.split(" (")[0]
+        width=charts.WIDTH - 110, height=34 * len(order), title=title.split(" (")[0]
     )
 
 

@@ -57,14 +57,23 @@ def figure1(tables: Tables, preset: str) -> Drawing | Hole:
     )  # fmt: skip
     arms = [arm for arm in PAIR if arm in set(data["trained_on"])]
     panels = [
-        _panel(metric, title, letter, arms, selected=metric in set(chosen["metric"]))
+        _panel(
+            metric,
+            title,
+            letter,
+            arms,
+            metric in set(chosen["metric"]),
+            charts.limited(data, metric=metric),
+        )
         for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
     ]
     grid = charts.side_by_side(panels, 2, data)
     return Drawing(grid, data, _figure1_sentence(table), "trained_on")
 
 
-def _panel(metric: str, title: str, letter: str, arms: list[str], selected: bool) -> charts.Panel:
+def _panel(
+    metric: str, title: str, letter: str, arms: list[str], selected: bool, limited: bool
+) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
         y=charts.y_axis(title),
@@ -75,9 +84,6 @@ def _panel(metric: str, title: str, letter: str, arms: list[str], selected: bool
         "trial:Q:trial", "layer:N:what",
     )  # fmt: skip
     parts = [
-        charts.only(base, "mean").mark_area(opacity=0.16, line=False).encode(
-            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
-        ),
         charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50)).encode(
             opacity=charts.fade(1), tooltip=tips
         ).properties(name=f"{charts.VIEW}{letter}"),
@@ -91,7 +97,13 @@ def _panel(metric: str, title: str, letter: str, arms: list[str], selected: bool
             opacity=charts.fade(0.7)
         ),
     ]  # fmt: skip
-    if selected:  # a layer without a row would make the browser complain of an empty axis
+    # A layer without a row would make the browser complain of an empty axis.
+    if limited:
+        band = charts.only(base, "mean").mark_area(opacity=0.16, line=False).encode(
+            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
+        )  # fmt: skip
+        parts.insert(0, band)
+    if selected:
         parts += [
             charts.only(base, "best").mark_line(strokeWidth=1.4, strokeDash=[7, 3]).encode(
                 opacity=charts.fade(0.9)
@@ -131,7 +143,10 @@ def replaced(tables: Tables) -> Drawing | Hole:
     columns = ["condition", "kind", "spurious_probability"]
     data = charts.summary(rows, columns)
     panels = [
-        _lines("kind", "Of", colours, "Share replaced", domain=[0, 1]).transform_filter(
+        _lines(
+            "kind", "Of", colours, "Share replaced",
+            charts.limited(data, condition=preset), domain=[0, 1],
+        ).transform_filter(
             f"datum.condition == '{preset}'"
         ).properties(title=preset, width=charts.WIDTH, height=charts.HEIGHT)
         for preset in presets(rows.assign(kind="preset"))
@@ -159,7 +174,10 @@ def captions(tables: Tables) -> Drawing | Hole:
     data = charts.summary(runs, columns)
     scale: dict[str, dict[str, Any]] = {"caption_true": {"domainMax": 1}, "caption_spurious": {}}
     panels = [
-        _lines("source", "Captions", style.SOURCES, title, **scale[metric])
+        _lines(
+            "source", "Captions", style.SOURCES, title,
+            charts.limited(data, condition=preset, metric=metric), **scale[metric],
+        )
         .transform_filter(f"datum.condition == '{preset}' && datum.metric == '{metric}'")
         .properties(title=f"{title.split(' (')[0]}, {preset}", width=charts.WIDTH,
                     height=charts.HEIGHT)
@@ -171,7 +189,7 @@ def captions(tables: Tables) -> Drawing | Hole:
 
 
 def _lines(
-    field: str, title: str, colours: Mapping[str, str], y: str, **scale: Any
+    field: str, title: str, colours: Mapping[str, str], y: str, limited: bool, **scale: Any
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
@@ -180,10 +198,9 @@ def _lines(
         tooltip=charts.tips(f"{field}:N:of", "spurious_probability:Q:C_s", "value:Q:value",
                             "n:Q:runs"),
     )  # fmt: skip
-    return alt.layer(
-        base.mark_area(opacity=0.16, line=False, clip=True).encode(y="low:Q", y2="high:Q"),
-        base.mark_line(point=alt.OverlayMarkDef(size=50)),
-    )
+    band = base.mark_area(opacity=0.16, line=False, clip=True).encode(y="low:Q", y2="high:Q")
+    line = base.mark_line(point=alt.OverlayMarkDef(size=50))
+    return alt.layer(band, line) if limited else alt.layer(line)
 
 
 def _caption_sentence(rows: pd.DataFrame) -> str:

@@ -48,8 +48,8 @@ class Draws:
         return seeds.torch_generator(self.seed, "simulate", self.trial, *name, device=self.device)
 
     def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
-        """Draw standard normal numbers."""
-        return torch.randn(*shape, generator=generator, device=self.device, dtype=self.dtype)
+        """Draw standard normal numbers, to the precision of float32: the same ones in float64."""
+        return torch.randn(*shape, generator=generator, device=self.device).to(self.dtype)
 
     def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw numbers from [0, 1), the same ones whatever the precision."""
@@ -81,6 +81,17 @@ def draw_dictionaries(draws: Draws, d1: int, d: int) -> Dictionaries:
         gaussian = draws.normal(draws.generator("dictionary", name), d1, d)
         rows.append(torch.linalg.qr(gaussian).Q.T.contiguous())
     return Dictionaries(*rows)
+
+
+def first_axes(draws: Draws, d1: int, d: int) -> Dictionaries:
+    """Return the first d axes as both dictionaries.
+
+    Starting weights and noise are distributed alike in every direction, and gradient descent does
+    not know in which basis it is written: any other orthonormal dictionary gives the same
+    distribution of results. Adam does know, because it scales every coordinate by itself.
+    """
+    rows = torch.eye(d, d1, dtype=draws.dtype, device=draws.device)
+    return Dictionaries(rows, rows)
 
 
 @dataclass(frozen=True)
@@ -315,4 +326,7 @@ def _fixed_inputs(
     noise = draws.normal(generator, n, study.d1).mul_(std)
     if study.data == "fresh":
         return CodedSample(codes, rows, noise, torch.arange(n, device=codes.device))
+    if study.dictionaries == "axes":
+        noise[:, : study.d].add_(codes)
+        return Dense(noise)
     return Dense(noise.addmm_(codes, rows))

@@ -20,6 +20,7 @@ AS_RUN: dict[str, Any] = {
     "d": 50,
     "m": 80,
     "classes": 5,
+    "dictionaries": "qr",
     "latent_values": "binary",
     "latent_density": 0.1,
     "misalignment": "caption",

@@ -55,6 +55,11 @@ class Study(settings.Settings):
     classes: int = Field(
         _AS_RUN["classes"], ge=2, description="Classes of the test; they share out the d features."
     )
+    dictionaries: Literal["qr", "axes"] = Field(
+        _AS_RUN["dictionaries"],
+        description="M and H: QR factors of Gaussian matrices, or the first d axes, which is a "
+        "little faster and the same in distribution for SGD, and not for Adam.",
+    )
     latent_values: Literal["binary", "signed"] = Field(
         _AS_RUN["latent_values"],
         description="Values of an active feature in training: 1 (binary), or 1 and -1 with equal "
@@ -300,6 +305,12 @@ class Study(settings.Settings):
         return self.d1 * self.std(name) ** 2 / (self.d * self.latent_density)
 
     @property
+    def _rotates(self) -> bool:
+        """Whether training is the same in every orthonormal basis."""
+        descends = self.optimiser == self.decoder_optimiser == "sgd"
+        return descends and self.encoder != "transformer"
+
+    @property
     def highest_spurious_probability(self) -> float:
         """The largest C_s that the model of misalignment admits."""
         if self.misalignment == "caption":
@@ -344,6 +355,10 @@ class Study(settings.Settings):
             else "",
             f"d: {self.d} orthonormal features need d1 of at least {self.d}, not {self.d1}"
             if self.d > self.d1
+            else "",
+            "dictionaries: axes give the same as qr only if all stages use SGD on one-layer "
+            "encoders: Adam and a transformer see the coordinates; choose qr"
+            if self.dictionaries == "axes" and not self._rotates
             else "",
             f"classes: d = {self.d} features cannot be shared out equally among {self.classes} "
             "classes; choose a divisor of d"

@@ -19,6 +19,7 @@ from mispair.simulation.data import (
     draw_dictionaries,
     draw_high_quality,
     draw_low_quality,
+    first_axes,
     joined,
 )
 from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder, starts_from_encoders
@@ -112,7 +113,8 @@ class Trial:
 
     def __post_init__(self) -> None:
         """Draw what everything else is made of."""
-        self.dictionaries = draw_dictionaries(self.draws, self.study.d1, self.study.d)
+        draw = first_axes if self.study.dictionaries == "axes" else draw_dictionaries
+        self.dictionaries = draw(self.draws, self.study.d1, self.study.d)
         self.spurious = draw_spurious_sets(self.draws, self.study)
         self.examiner = Examiner(
             self.study, self.draws, self.dictionaries, self.spurious.partners > 0
