@@ -592,3 +592,30 @@ if __name__ == "__main__":  # a page to look at: python -m tests.unit.test_repor
 
     target = Path(sys.argv[1])
     report({**NOTHING, "simulation": make_study(target / "results", 15)}, target)
+
+
+def test_captions_are_also_read_at_their_own_length() -> None:
+    """Short captions that hold everything fail the literal threshold only, and that is said."""
+
+    def table(rescaled: float) -> pd.DataFrame:
+        here = {"trained_on": "filtered", "spurious_probability": 0.3, "seed": 0}
+        rows: list[dict[str, Any]] = []
+        for trial in range(3):
+            kept = {"generated": 0.4, "rescaled": rescaled}
+            for source, value in kept.items():
+                rows += [
+                    {"metric": "caption_true", "source": source, "value": value},
+                    {"metric": "caption_spurious", "source": source, "value": 0.001},
+                ]
+            rows.append({"metric": "caption_scale", "value": 0.45})
+            for row in rows[-5:]:
+                row |= {**here, "trial": trial}
+        return tidy("simulation", rows)
+
+    control = controls_simulation.at_their_own_length(table(0.99), 1 / 50)
+    assert control.finding == "limits"
+    assert "0.450" in control.text
+    assert "keep 0.990" in control.text
+    assert controls_simulation.at_their_own_length(table(0.6), 1 / 50).finding == "does not limit"
+    nothing = controls_simulation.at_their_own_length(table(0.6).query("trial > 5"), 1 / 50)
+    assert nothing.finding == "not measured"

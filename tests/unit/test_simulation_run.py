@@ -90,7 +90,7 @@ def test_every_arm_is_measured(study: Study) -> None:
     # What S2 and S3 made is reported where it was used, of raw and of generated captions.
     for name in ("filtered", "random-decoder", "filtered-2"):
         sources = {row["source"] for row in arms[name] if row["metric"] == "caption_true"}
-        assert sources == {"raw", "generated", "filtered"}
+        assert sources == {"raw", "generated", "filtered", "rescaled"}
     true = {
         source: value(arms["filtered"], "caption_true", source=source)
         for source in ("raw", "generated", "filtered")

@@ -7,6 +7,7 @@ import pandas as pd
 from mispair.reporting import controls_simulation, verdicts
 from mispair.reporting.simulation_runs import (
     by_probability,
+    caption_runs,
     differences,
     listed,
     runs,
@@ -139,14 +140,11 @@ def _captions(table: pd.DataFrame, confidence: float) -> Verdict:
         f"{number(level)}",
         sample=_trials(true),
         test=f"{_interval(kept, confidence)}; {_interval(added, confidence)}",
-        controls=(controls_simulation.generated_against_raw(table, confidence),),
+        controls=(
+            controls_simulation.generated_against_raw(table, confidence),
+            controls_simulation.at_their_own_length(table, level),
+        ),
     )
-
-
-def caption_runs(table: pd.DataFrame, metric: str, source: str = "generated") -> pd.Series:
-    """Return a probability of captions of a source in every run with C_s above 0."""
-    own = table[(table["metric"] == metric) & (table["source"] == source)].dropna(subset=["value"])
-    return spurious(own.groupby(["spurious_probability", "trial"])["value"].mean())
 
 
 def _succeeds(table: pd.DataFrame, confidence: float) -> Verdict:

@@ -11,6 +11,7 @@ from mispair.reporting.simulation_runs import (
     PAIR,
     best,
     by_probability,
+    caption_runs,
     differences,
     listed,
     main,
@@ -211,3 +212,22 @@ def generated_against_raw(table: pd.DataFrame, confidence: float) -> Control:
         f"{interval_text(found, confidence)} from raw to generated captions."
     )
     return Control(name, "does not limit" if found.known and found.high < 0 else "limits", text)
+
+
+def at_their_own_length(table: pd.DataFrame, level: float) -> Control:
+    """Read generated captions by half of the length at which they show the image's features."""
+    name = "Captions read at their own length"
+    kept = caption_runs(table, "caption_true", "rescaled")
+    added = caption_runs(table, "caption_spurious", "rescaled")
+    if kept.empty or added.empty:
+        return Control(name, "not measured", "Generated captions were read at length 1 only.")
+    own = table[(table["metric"] == "caption_scale") & (table["trained_on"] == "filtered")]
+    text = (
+        f"Generated captions show a right feature at a length of {number(own['value'].median())} "
+        f"(median), where true ones have 1; the filter's cosines do not see that. By half of their "
+        f"own length they keep {number(kept.mean())} of the right features and add "
+        f"{number(added.mean())} wrong ones."
+    )
+    short = caption_runs(table, "caption_true", "generated").mean()
+    crosses = (kept.mean() >= 1 - level) != (short >= 1 - level)
+    return Control(name, "limits" if crosses else "does not limit", text)

@@ -10,11 +10,11 @@ import pandas as pd
 
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_theory import caption_runs
 from mispair.reporting.controls_simulation import share_range
 from mispair.reporting.simulation_runs import (
     PAIR,
     best,
+    caption_runs,
     differences,
     main,
     of_preset,

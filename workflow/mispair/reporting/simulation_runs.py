@@ -101,3 +101,9 @@ def best(values: pd.Series) -> float:
 def listed(probabilities: pd.Index | list[float]) -> str:
     """Print values of C_s, each once."""
     return ", ".join(f"{value:g}" for value in sorted(set(probabilities)))
+
+
+def caption_runs(table: pd.DataFrame, metric: str, source: str = "generated") -> pd.Series:
+    """Return a probability of captions of a source in every run with C_s above 0."""
+    own = table[(table["metric"] == metric) & (table["source"] == source)].dropna(subset=["value"])
+    return spurious(own.groupby(["spurious_probability", "trial"])["value"].mean())

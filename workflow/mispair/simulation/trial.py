@@ -12,7 +12,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import caption_statistics, decode
+from mispair.simulation.caption_statistics import caption_statistics, decode, scale
 from mispair.simulation.data import (
     Draws,
     Sample,
@@ -240,9 +240,15 @@ class Trial:
         }
         rows: list[Row] = [{"metric": key, "value": value} for key, value in values.items()]
         codes = sample.pairs
-        generated = decode(decoder.captions(found.hidden), dictionaries.text)
+        captions = decoder.captions(found.hidden)
+        generated = decode(captions, dictionaries.text)
         filtered = torch.where(found.replaced[:, None], generated, codes.text)
+        # A decoder whose captions are short keeps features that a threshold of 1/2 does not see.
+        length = scale(captions, dictionaries.text, codes.image)
+        rows.append({"metric": "caption_scale", "value": length})
         sources = {"raw": codes.text, "generated": generated, "filtered": filtered}
+        if length > 0:
+            sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
         for source, texts in sources.items():
             statistics = caption_statistics(codes.image, texts, self.spurious.partners > 0)
             rows += [
