@@ -13,10 +13,12 @@ from mispair.files import UserError
 from mispair.metrics import read_metrics
 from mispair.simulation import run as simulation
 from mispair.simulation.data import Dictionaries, Draws
-from mispair.simulation.inputs import Batch
+from mispair.simulation.encoder import Encoders
+from mispair.simulation.inputs import Batch, Dense, Source
 from mispair.simulation.run import is_arm, rows, run_trials
 from mispair.simulation.sources import FixedSource, FreshSource
 from mispair.simulation.study import Study
+from mispair.simulation.training import Trained, train, train_side_by_side
 from mispair.simulation.trial import Trial
 from mispair.steps import simulate
 
@@ -286,6 +288,55 @@ def test_trials_side_by_side_end_as_they_do_alone() -> None:
                     )
             kept = [row for row in trial.rows["raw"] if row["metric"] == "alignment_norm"]
             assert len(kept) == sum(row["metric"] == "alignment_norm" for row in alone["raw"])
+
+
+class Moved:
+    """A source whose pairs lie on another device."""
+
+    def __init__(self, source: Source, device: str) -> None:
+        self.source, self.device = source, device
+        self.steps_per_epoch = source.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        batch = self.source.batch(step)
+        return Batch(*(Dense(side.dense().to(self.device)) for side in (batch.image, batch.text)))
+
+
+def moved(encoders: Encoders, device: str) -> Encoders:
+    return Encoders(encoders.kind, encoders.weights.to(device), encoders.biases.to(device))
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
+def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
+    """The same pairs and weights, dense and side by side, in float64."""
+    study = study.model_copy(update={"precision": "float64", "noise_draws": "full"})
+    trials = [Trial(study, 0.2, Draws(0, number, "cpu", torch.float64)) for number in (0, 1)]
+    prepared = [trial.pretraining() for trial in trials]
+    here = [train(one.start, one.source.batch, one.plan) for one in prepared]
+    starts = [moved(one.start, device) for one in prepared]
+    sources = [Moved(one.source, device) for one in prepared]
+    there = train_side_by_side(starts, sources, prepared[0].plan)
+    for ours, theirs in zip(here, there, strict=True):
+        assert isinstance(theirs, Trained)
+        assert (ours.phases.second, ours.phases.third) == (
+            theirs.phases.second, theirs.phases.third,
+        )  # fmt: skip
+        torch.testing.assert_close(
+            theirs.encoders.weights.cpu(), ours.encoders.weights, rtol=1e-6, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("arm", ["raw", "filtered"])
