@@ -151,11 +151,13 @@ def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
     return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
 
 
-def side_by_side(panels: Sequence[Panel], columns: int, data: pd.DataFrame) -> alt.ConcatChart:
+def side_by_side(
+    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72
+) -> alt.ConcatChart:
     """Lay panels out in rows; their frames, not their labels, are aligned."""
     return alt.concat(
         *panels, columns=columns, data=values(data), bounds="flush",
-        spacing={"row": 84, "column": 72},
+        spacing={"row": 84, "column": gap},
     )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ def sensitivity(tables: Tables) -> Drawing | Hole:
     panels = [
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
-    chart = charts.side_by_side(panels, min(3, len(schedules)), data)
+    chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=104)
     return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(found, shown))
 
 
@@ -153,7 +153,7 @@ def _heat_map(
     layered = alt.layer(*parts).transform_filter(
         f"datum.metric == '{metric}' && datum.bias_schedule == '{bias}'"
     )
-    width = min(charts.WIDTH - 60, 100 * len(noise))
+    width = min(charts.WIDTH - 70, 100 * len(noise))
     return layered.properties(
         width=width, height=44 * len(models), title=f"{TITLES[metric]}, bias {bias}"
     )
