@@ -619,3 +619,18 @@ def test_captions_are_also_read_at_their_own_length() -> None:
     assert controls_simulation.at_their_own_length(table(0.6), 1 / 50).finding == "does not limit"
     nothing = controls_simulation.at_their_own_length(table(0.6).query("trial > 5"), 1 / 50)
     assert nothing.finding == "not measured"
+
+
+def test_points_of_another_size_are_not_compared_with_the_published_ones() -> None:
+    rows = [
+        {"metric": "accuracy", "definition": "as-run", "trained_on": arm, "trial": trial,
+         "spurious_probability": 0.3, "value": 0.9, "seed": 0, "preset": "as-run",
+         "condition": "as-run", "kind": "preset", "definition_main": "as-run"}
+        for arm in ("raw", "filtered") for trial in range(3)
+    ]  # fmt: skip
+    for features, number in ((50, 2), (20, 0)):
+        table = tidy("simulation", [{**row, "features": features} for row in rows])
+        assert len(reproduction.points(table)) == number
+    verdict = judged(Tables.of({"simulation": table}))["figure1-reproduced", "as-run"]
+    assert verdict.outcome == "not measured"
+    assert "run with 20" in verdict.reason

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from mispair.reporting import claims_theory, controls_simulation, published, verdicts
-from mispair.reporting.reproduction import points
+from mispair.reporting.reproduction import FEATURES, comparable, points
 from mispair.reporting.simulation_runs import (
     PAIR,
     by_probability,
@@ -241,6 +241,11 @@ def _from_to(means: pd.Series, digits: int = 3, sign: bool = False) -> str:
 
 
 def _reproduced(table: pd.DataFrame) -> Verdict:
+    if not comparable(table):
+        reason = (
+            f"published with {FEATURES} features, run with {number(table['features'].max(), 0)}"
+        )
+        return Verdict(REPRODUCED, verdicts.UNMEASURED, reason)
     every = points(table)
     known = [point for point in every if point.measured]
     within = [point for point in known if point.within]

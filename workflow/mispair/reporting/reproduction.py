@@ -44,9 +44,20 @@ class Point:
         return abs(self.best - self.published) <= TOLERANCES[self.metric]
 
 
+FEATURES = 50
+"""d of the published points; at another size there is nothing to compare with them."""
+
+
+def comparable(table: pd.DataFrame) -> bool:
+    """Tell whether runs have as many features as the published ones, as far as they say."""
+    return bool((table["features"].dropna() == FEATURES).all())
+
+
 def points(table: pd.DataFrame) -> list[Point]:
-    """Return the published points at which one preset's table has runs."""
-    found = []
+    """Return the published points at which one preset's table has runs of the published size."""
+    found: list[Point] = []
+    if not comparable(table):
+        return found
     for metric in style.MEASURES:
         wide = runs(table, metric)
         for arm in PAIR:
