@@ -307,7 +307,7 @@ def _agreement(study: Study, ours: Arm, twin: Arm) -> str:
         ours, twin = _arm(study, _engine), _arm(study, _naive)
     start = ours.start.clone()
     if study.unit_rows:
-        start.normalise()
+        start.rescale()
     difference = _distance(ours.encoders, twin.encoders, ours.encoders)
     moved = _distance(start, ours.encoders, start)
     if not difference <= AGREEMENT[study.precision]:

@@ -18,13 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
-
-
-def cross_moment(image_codes: Tensor, text_codes: Tensor) -> np.ndarray:
-    """Return C (d, d), the mean of z_x z_yᵀ over pairs with codes (n, d)."""
-    total = image_codes.double().T @ text_codes.double()
-    return (total / len(image_codes)).cpu().numpy()
 
 
 def alignments_after(

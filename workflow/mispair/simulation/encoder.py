@@ -96,10 +96,6 @@ class Encoders:
         rows = torch.isfinite(self.weights).all(dim=-1) & torch.isfinite(self.biases)
         return rows.all(dim=-1).all(dim=0)
 
-    def normalise(self) -> bool:
-        """Rescale as `rescale` does, and return whether that was possible for all neurons."""
-        return bool(self.rescale().all())
-
     def features(self, tower: int, inputs: Inputs) -> Tensor:
         """Encode images (tower 0) or captions (tower 1) in any form, as (n, m) or (runs, n, m)."""
         found = inputs.product(self.weights[tower])
