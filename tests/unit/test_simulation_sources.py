@@ -17,12 +17,12 @@ from mispair.simulation.data import (
     Sample,
     draw_dictionaries,
     draw_high_quality,
-    draw_low_quality,
 )
 from mispair.simulation.inputs import Batch, Coded, Dense, Source
 from mispair.simulation.misalignment import SpuriousSets, draw_spurious_sets
-from mispair.simulation.sources import FixedSource, FreshSource, MixedSource, raw_source
+from mispair.simulation.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
+from mispair.simulation.trial import Trial
 
 SIZES: dict[str, Any] = {
     "d1": 60, "d": 10, "m": 12, "classes": 5, "batch_size": 40, "low_quality_pairs": 170,
@@ -248,10 +248,8 @@ def test_a_mixture_too_small_for_a_batch_is_one_batch() -> None:
 
 
 def source_of(study: Study) -> tuple[Source, Sample, Sample]:
-    high = draw_high_quality(draws(), DICTIONARIES, study)
-    low = draw_low_quality(draws(), DICTIONARIES, study, 0.3, spurious(study))
-    source = raw_source(draws(), DICTIONARIES, study, 0.3, spurious(study), high, low)
-    return source, high, low
+    trial = Trial(study, 0.3, draws())
+    return trial.pretraining().source, trial.high_quality, trial.low_quality
 
 
 def rows_of(batches: list[Batch], side: str) -> Tensor:

@@ -22,6 +22,7 @@ from mispair.simulation.transformer import (
     patches_of,
     train_transformer,
 )
+from tests.unit.test_simulation_losses import spectral_by_definition
 
 SMALL = Study(
     d1=40, d=10, m=12, classes=5, encoder="transformer", noise_draws="full", batch_size=48,
@@ -140,14 +141,7 @@ def plain_infonce(image: Tensor, text: Tensor, temperature: float) -> Tensor:
 
 def plain_spectral(image: Tensor, text: Tensor, temperature: float) -> Tensor:
     """Eq. 1, pair by pair, as a mean."""
-    total = torch.zeros((), dtype=image.dtype)
-    for p in range(len(image)):
-        total = total - image[p] @ text[p]
-        for n in range(len(image)):
-            if n != p:
-                total = total + (image[n] @ text[p]) ** 2 / (2 * temperature)
-                total = total + (image[p] @ text[n]) ** 2 / (2 * temperature)
-    return total / len(image)
+    return spectral_by_definition(image, text, temperature) / len(image)
 
 
 @pytest.mark.parametrize("study", [SMALL, SPECTRAL], ids=["infonce, adam", "spectral, sgd"])

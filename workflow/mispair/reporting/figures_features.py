@@ -77,18 +77,22 @@ def _cosine_sentence(data: pd.DataFrame) -> str:
     return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
 
 
+def _first_trial(tables: Tables, metric: str) -> pd.DataFrame:
+    """Return the points of each preset's first trial at its largest C_s, raw and filtered."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == metric) & table["x"].notna() & table["y"].notna()]
+    rows = at_largest(rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)])
+    return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+
+
 def mixing(tables: Tables) -> Drawing | Hole:
     """Draw each neuron's largest against its second |cos|, raw and filtered."""
-    table = tables.simulation_points
-    rows = table[(table["metric"] == "neuron_alignment") & table["x"].notna() & table["y"].notna()]
-    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    rows = _first_trial(tables, "neuron_alignment")
     if rows.empty:
         return Hole(
             NOT_RUN if tables.simulation.empty else "neurons are recorded one by one with "
             "`simulate: {arms_trials: 1}` or more"
         )  # fmt: skip
-    rows = at_largest(rows)
-    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
     data = rows.drop(columns=["kind", "metric", "label"]).assign(
         panel=_panel_of(rows) + ": " + rows["tower"] + " neurons"
     )
@@ -127,16 +131,12 @@ def _mixing_sentence(data: pd.DataFrame) -> str:
 
 def tsne(tables: Tables) -> Drawing | Hole:
     """Draw the test images' features in two dimensions, raw beside filtered, by class."""
-    table = tables.simulation_points
-    rows = table[(table["metric"] == "tsne") & table["x"].notna() & table["y"].notna()]
-    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    rows = _first_trial(tables, "tsne")
     if rows.empty:
         return Hole(
             NOT_RUN if tables.simulation.empty else "images are laid out with "
             "`simulate: {arms_trials: 1}` or more"
         )  # fmt: skip
-    rows = at_largest(rows)
-    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
     rows = rows.assign(panel=_panel_of(rows) + ": " + rows["trained_on"])
     data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
     shown = rows[["panel", "label", "x", "y"]].assign(label=rows["label"].map("{:g}".format))

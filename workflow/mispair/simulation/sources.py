@@ -16,50 +16,9 @@ from mispair.simulation.data import (
     draw_pairs,
     joined,
 )
-from mispair.simulation.inputs import Batch, Coded, Inputs, Source
+from mispair.simulation.inputs import Batch, Coded, Inputs
 from mispair.simulation.misalignment import SpuriousSets
 from mispair.simulation.study import Study
-
-
-def raw_source(
-    draws: Draws,
-    dictionaries: Dictionaries,
-    study: Study,
-    spurious_probability: float,
-    spurious: SpuriousSets,
-    high_quality: Sample,
-    low_quality: Sample,
-) -> Source:
-    """Return what S1 trains on: S_w, fresh or fixed, and S_h where the study wants it.
-
-    Parameters
-    ----------
-    draws, dictionaries, spurious
-        Of the trial.
-    study : Study
-        Settings.
-    spurious_probability : float
-        C_s.
-    high_quality, low_quality : Sample
-        S_h and S_w; the latter is met with fixed data only.
-    """
-    with_high_quality = study.pretrain_on_high_quality
-    if study.data == "fixed":
-        samples = [high_quality, low_quality] if with_high_quality else [low_quality]
-        return FixedSource(draws, "raw", samples, study)
-    if not with_high_quality:
-        return FreshSource(draws, "raw", dictionaries, study, spurious_probability, spurious)
-    fresh_pairs = max(0, study.steps_per_epoch * study.batch_size - len(high_quality))
-    return MixedSource(
-        draws,
-        high_quality,
-        fresh_pairs,
-        "raw",
-        dictionaries,
-        study,
-        spurious_probability,
-        spurious,
-    )
 
 
 class FreshSource:

@@ -389,21 +389,32 @@ class _Adam:
 
     def state(self) -> dict[str, Tensor]:
         """Return the moments and the count of steps, by name."""
-        return {
-            f"adam.{number}.{name}": values
-            for number, moments in self.adam.state_dict()["state"].items()
-            for name, values in moments.items()
-        }
+        return memory_of(self.adam)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, values in state.items():
-            if key.startswith("adam."):
-                _, number, name = key.split(".")
-                moments.setdefault(int(number), {})[name] = values
-        groups = self.adam.state_dict()["param_groups"]
-        self.adam.load_state_dict({"state": moments, "param_groups": groups})
+        restore_memory(self.adam, state)
+
+
+def memory_of(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return what an optimiser remembers of each parameter, by name; the tensors go on changing."""
+    return {
+        f"optimiser.{number}.{name}": values
+        for number, memory in optimiser.state_dict()["state"].items()
+        for name, values in memory.items()
+        if isinstance(values, Tensor)
+    }
+
+
+def restore_memory(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    """Give an optimiser back what `memory_of` returned; other entries stay unread."""
+    memory: dict[int, dict[str, Tensor]] = {}
+    for key, values in state.items():
+        if key.startswith("optimiser."):
+            _, number, name = key.split(".")
+            memory.setdefault(int(number), {})[name] = values
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": memory, "param_groups": groups})
 
 
 def _learned(encoders: Encoders) -> list[Tensor]:

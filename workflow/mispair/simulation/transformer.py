@@ -28,7 +28,7 @@ from mispair.simulation.inputs import Batch, Inputs
 from mispair.simulation.losses import loss_named
 from mispair.simulation.schedules import Phases
 from mispair.simulation.study import Study
-from mispair.simulation.training import Keeper, Plan, Trained
+from mispair.simulation.training import Keeper, Plan, Trained, memory_of, restore_memory
 
 MOST_PATCHES = 25
 """Patches that x is cut into if d1 permits: 25 of 100 coordinates at the paper's size."""
@@ -253,10 +253,7 @@ class _Training:
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
         found = {name: value.clone() for name, value in self.encoders.state().items()}
-        for index, values in self._optimiser.state_dict()["state"].items():
-            for key, value in values.items():
-                if isinstance(value, Tensor):
-                    found[f"optimiser.{index}.{key}"] = value.clone()
+        found |= {name: value.clone() for name, value in memory_of(self._optimiser).items()}
         found["losses"] = torch.from_numpy(self.losses.copy())
         found["step"] = torch.tensor(self.step)
         return found
@@ -264,12 +261,6 @@ class _Training:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
         self.encoders.load(state)
-        memory: dict[int, dict[str, Tensor]] = {}
-        for name, value in state.items():
-            if name.startswith("optimiser."):
-                _, index, key = name.split(".")
-                memory.setdefault(int(index), {})[key] = value
-        groups = self._optimiser.state_dict()["param_groups"]
-        self._optimiser.load_state_dict({"state": memory, "param_groups": groups})
+        restore_memory(self._optimiser, state)
         self.losses = state["losses"].cpu().numpy().copy()
         self.step = int(state["step"])

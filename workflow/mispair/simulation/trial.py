@@ -34,7 +34,7 @@ from mispair.simulation.inputs import Source
 from mispair.simulation.losses import loss_named
 from mispair.simulation.measure import AnyEncoders, Examiner, Row
 from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
-from mispair.simulation.sources import FixedSource, MixedSource, raw_source
+from mispair.simulation.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.training import Keeper, Plan, Trained, plan_of
 from mispair.simulation.transformer import TransformerEncoders, draw_transformers
@@ -137,10 +137,16 @@ class Trial:
     def pretraining(self) -> Training:
         """Prepare S1 on raw pairs."""
         study = self.study
-        source = raw_source(
-            self.draws, self.dictionaries, study, self.spurious_probability, self.spurious,
-            self.high_quality, self.low_quality,
-        )  # fmt: skip
+        source: Source
+        if study.data == "fixed":
+            source = self._fixed(self._with_high_quality(self.low_quality), "raw")
+        elif study.pretrain_on_high_quality:
+            source = self._mixed(self.high_quality, "raw", with_raw=True)
+        else:
+            source = FreshSource(
+                self.draws, "raw", self.dictionaries, study, self.spurious_probability,
+                self.spurious,
+            )  # fmt: skip
         return Training(self._start("raw"), source, self._plan(study.epochs))
 
     def pretraining_on_high_quality(self) -> Training:
