@@ -20,7 +20,7 @@ import contextlib
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -79,6 +79,12 @@ def measure(epochs: int | None = None) -> Iterator[Row]:
     yield from _beside(as_written, ours)
     in_span, in_full = yield from _decoders(as_written, ours.encoders)
     yield _reuse(ours.seconds, in_span, twin.seconds, in_full)
+    if torch.cuda.is_available():
+        for study in (as_run, as_written):
+            sweep = _sweep(study.preset)
+            yield stacked_figure(
+                study, "cuda", sweep["spurious_probabilities"], range(sweep["trials"])
+            )
 
 
 def _study(preset: str, epochs: int | None) -> Study:
@@ -339,7 +345,7 @@ def _beside(study: Study, alone: Arm) -> Iterator[Row]:
         by_torch = _gemm_rate(SQUARE, SQUARE, SQUARE, torch.matmul)
         step = _arm(short, _engine).step
         started = time.perf_counter()
-        run_trials(study, C_S, [0])
+        run_trials(study, [C_S], [0])
         trial = time.perf_counter() - started
     rate = _flops(study) / step / 1e9
     yield (
@@ -443,6 +449,66 @@ def _reuse(arm: float, decoder: float, naive_arm: float, naive_decoder: float) -
         f"{naive:.0f} s: {points} x (four arms, decoder in full) by the naive twin",
         f"{naive / ours:.2f}x",
     )
+
+
+def stacked_figure(
+    study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
+) -> Row:
+    """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
+    from mispair.simulation.data import Draws
+    from mispair.simulation.run import run_side_by_side
+    from mispair.simulation.trial import Trial
+
+    study = study.model_copy(update={"noise_draws": "full"})  # a GPU draws it so in any case
+
+    def figure(probabilities: Sequence[float], numbers: Sequence[int]) -> float:
+        started = time.perf_counter()
+        dtype = getattr(torch, study.precision)
+        run_side_by_side(
+            [
+                Trial(study, probability, Draws(study.seed, number, device, dtype))
+                for probability in probabilities
+                for number in numbers
+            ]
+        )
+        _finish(device)
+        return time.perf_counter() - started
+
+    figure(spurious_probabilities[:1], trials[:2])  # what is loaded once counts for none
+    seconds = figure(spurious_probabilities, trials)
+    runs = len(spurious_probabilities) * len(trials)
+    peak = _square_rate(device)
+    steps = study.steps_per_epoch * (study.epochs + study.retrain_epochs)
+    least = runs * steps * _flops(study) / peak
+    return (
+        f"simulation, {study.preset}, complete figure 1 on {_name(device)}: {runs} trials side by "
+        "side, all measures included",
+        f"{seconds:.2f} s",
+        f"{least:.2f} s for the products of S1 and S4 at torch.matmul's measured peak, "
+        f"{peak / 1e12:.1f} TFLOP/s in float32 (TF32 off)",
+        f"{least / seconds:.0%} of peak",
+    )
+
+
+def _finish(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _name(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else "the CPU"
+
+
+def _square_rate(device: str) -> float:
+    """Return the best rate of a product of large squares on a device, in FLOP/s."""
+    side = 8192 if device == "cuda" else SQUARE
+    one, other = torch.randn(side, side, device=device), torch.randn(side, side, device=device)
+    best, until = math.inf, time.perf_counter() + GEMM_SECONDS
+    while (started := time.perf_counter()) < until:
+        one @ other
+        _finish(device)
+        best = min(best, time.perf_counter() - started)
+    return 2 * side**3 / best
 
 
 def _sweep(preset: str) -> dict:

@@ -39,10 +39,11 @@ def as_run() -> Study:
 
 def measured(study: Study, spurious_probability: float) -> dict[str, np.ndarray]:
     """Return by metric the values (arms, trials): oracle, filtered, raw."""
-    at_zero = run_trials(study, 0.0, TRIALS, ["raw"])
-    found = run_trials(study, spurious_probability, TRIALS, ["raw", "filtered"])
-    rows = [[at_zero[trial]["raw"], found[trial]["filtered"], found[trial]["raw"]]
-            for trial in TRIALS]  # fmt: skip
+    at_zero = run_trials(study, [0.0], TRIALS, ["raw"])
+    found = run_trials(study, [spurious_probability], TRIALS)
+    own = [found[spurious_probability, trial] for trial in TRIALS]
+    rows = [[at_zero[0.0, trial]["raw"], arms["filtered"], arms["raw"]]
+            for trial, arms in zip(TRIALS, own, strict=True)]  # fmt: skip
 
     def values(metric: str, **keys: Any) -> np.ndarray:
         return np.array(

@@ -56,7 +56,7 @@ def main_value(study: Study, measured: list[dict], metric: str) -> float:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
-    arms = run_trials(study, 0.2, [0])[0]
+    arms = run_trials(study, [0.2], [0])[0.2, 0]
     assert set(arms) == {"raw", "filtered"}
     for measured in arms.values():
         losses = [row["value"] for row in measured if row["metric"] == "loss"]
@@ -72,14 +72,14 @@ def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
             ]
             assert sum(bins) == 160
     assert value(arms["filtered"], "replaced_share_bad") > 0.5
-    assert run_trials(study, 0.2, [0])[0] == arms
-    assert run_trials(study, 0.2, [1])[1] != arms
+    assert run_trials(study, [0.2], [0])[0.2, 0] == arms
+    assert run_trials(study, [0.2], [1])[0.2, 1] != arms
 
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_every_arm_is_measured(study: Study) -> None:
     study = study.model_copy(update={"optimum_steps": 60})
-    arms = run_trials(study, 0.3, [0], EVERY_ARM)[0]
+    arms = run_trials(study, [0.3], [0], EVERY_ARM)[0.3, 0]
     assert set(arms) == set(EVERY_ARM)
     for name, measured in arms.items():
         assert all(math.isfinite(row.get("value", 0.0)) for row in measured), name
@@ -104,8 +104,8 @@ def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
     """At C_s = 0 the model of misalignment does not matter: data and weights are the same."""
     kinds = ("groups", "partner", "random-sets", "independent")
     found = [
-        run_trials(AS_WRITTEN.model_copy(update={"misalignment": kind}), 0.0, [0], ["raw"])[0]
-        for kind in kinds
+        run_trials(study, [0.0], [0], ["raw"])[0.0, 0]
+        for study in (AS_WRITTEN.model_copy(update={"misalignment": kind}) for kind in kinds)
     ]
     means = [main_value(AS_WRITTEN, arms["raw"], "purified_magnitude") for arms in found]
     assert len(set(means)) == 1
@@ -117,7 +117,7 @@ def test_arms_share_what_makes_them_comparable() -> None:
     trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
     start = trial.pretraining().start
     assert torch.equal(start.weights, trial.pretraining_on_high_quality().start.weights)
-    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    simulation.run_side_by_side([trial], ["raw"])
     prepared = {arm: trial.retraining(arm) for arm in ("filtered", "replace-all", "random-decoder")}
     for training in prepared.values():
         assert torch.equal(training.start.weights, start.weights)  # retrain_weights: initial
@@ -132,7 +132,7 @@ def test_arms_share_what_makes_them_comparable() -> None:
 def test_what_s4_trains_on() -> None:
     """Fixed data: S_h, filtered S_w, and raw S_w if wanted; generated-only leaves kept ones out."""
     trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
-    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    simulation.run_side_by_side([trial], ["raw"])
     replaced = int(trial.captions("filtered").replaced.sum())
     assert 0 < replaced < 300
 
@@ -149,7 +149,7 @@ def test_what_s4_trains_on() -> None:
 
 def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> None:
     needs_all = AS_RUN.model_copy(update={"purified_share_needed": 1.0})
-    found = run_trials(needs_all, 0.2, [0], ["raw", "filtered", "random-decoder"])[0]
+    found = run_trials(needs_all, [0.2], [0], ["raw", "filtered", "random-decoder"])[0.2, 0]
     assert value(found["filtered"], "decoder_from_encoders") == 0
     # 300 filtered pairs in batches of 60, and twice the epochs.
     assert sum(row["metric"] == "loss" for row in found["filtered"]) == 24
@@ -157,7 +157,7 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
         AS_RUN, found["random-decoder"], "accuracy"
     )
     needs_none = AS_RUN.model_copy(update={"purified_share_needed": 0.0})
-    enough = run_trials(needs_none, 0.2, [0])[0]["filtered"]
+    enough = run_trials(needs_none, [0.2], [0])[0.2, 0]["filtered"]
     assert value(enough, "decoder_from_encoders") == 1
     assert sum(row["metric"] == "loss" for row in enough) == 12
 
@@ -166,7 +166,7 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
 def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
     study = AS_WRITTEN.model_copy(update={"retrain_weights": weights})
     trial = Trial(study, 0.3, Draws(0, 0, "cpu", torch.float32))
-    simulation._Runner([trial], ["raw"], lambda number, arm: None).run()
+    simulation.run_side_by_side([trial], ["raw"])
     start = trial.retraining("filtered").start.weights
     same = torch.equal(start, trial.pretraining().start.weights)
     goes_on = torch.equal(start, trial.trained["raw"].encoders.weights)
@@ -176,11 +176,11 @@ def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
 
 
 def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
-    ours = run_trials(AS_WRITTEN, 0.2, [0], ["raw"])[0]["raw"]
+    ours = run_trials(AS_WRITTEN, [0.2], [0], ["raw"])[0.2, 0]["raw"]
     theirs = run_trials(
         AS_WRITTEN.model_copy(update={"figure1_definition": "as-run", "test_margin": 2}),
-        0.2, [0], ["raw"],
-    )[0]["raw"]  # fmt: skip
+        [0.2], [0], ["raw"],
+    )[0.2, 0]["raw"]  # fmt: skip
     for metric in ("purified_features", "purified_magnitude"):
         for definition in ("as-run", "as-written"):
             assert value(ours, metric, definition=definition) == value(
@@ -192,11 +192,11 @@ def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
 def test_without_thresholds_symmetric_relu_is_linear_mixes_more_and_classifies_better() -> None:
     zero = AS_WRITTEN.model_copy(update={"bias_schedule": "zero"})
     linear = AS_WRITTEN.model_copy(update={"encoder": "linear"})
-    found = [run_trials(study, 0.2, [0], ["raw"])[0]["raw"] for study in (zero, linear)]
+    found = [run_trials(study, [0.2], [0], ["raw"])[0.2, 0]["raw"] for study in (zero, linear)]
     for metric in ("accuracy", "purified_magnitude", "silhouette"):
         values = [main_value(zero, measured, metric) for measured in found]
         assert values[0] == pytest.approx(values[1], abs=1e-5)
-    thresholds = run_trials(AS_WRITTEN, 0.2, [0], ["raw"])[0]["raw"]
+    thresholds = run_trials(AS_WRITTEN, [0.2], [0], ["raw"])[0.2, 0]["raw"]
     # So few features are above a cosine of 0.5 by chance; neurons of their own explain more.
     assert value(thresholds, "alpha_share") > value(found[0], "alpha_share") + 0.1
     assert main_value(zero, found[0], "accuracy") > main_value(zero, thresholds, "accuracy")
@@ -208,7 +208,7 @@ def test_alignments_follow_eq_34_while_features_are_small() -> None:
                 "text_noise": 0.0, "low_quality_pairs": 3000, "high_quality_pairs": 60,
                 "lr": 2e-3, "bias_schedule": "zero", "epochs": 6}
     )  # fmt: skip
-    measured = run_trials(study, 0.3, [0], ["raw"])[0]["raw"]
+    measured = run_trials(study, [0.3], [0], ["raw"])[0.3, 0]["raw"]
     grown = value(measured, "alignment_norm", step=56, source="measured") / value(
         measured, "alignment_norm", step=0, source="measured"
     )
@@ -226,15 +226,15 @@ class Memory:
     """Keeps states in memory, and ends the job at the given number of saves."""
 
     def __init__(self, saves: int) -> None:
-        self.states: dict[tuple[int, str], dict[str, Tensor]] = {}
+        self.states: dict[tuple[float, int, str], dict[str, Tensor]] = {}
         self.left = saves
 
-    def keeper(self, trial: int, arm: str) -> _Keeper:
-        return _Keeper(self, (trial, arm))
+    def keeper(self, spurious_probability: float, trial: int, arm: str) -> _Keeper:
+        return _Keeper(self, (spurious_probability, trial, arm))
 
 
 class _Keeper:
-    def __init__(self, memory: Memory, name: tuple[int, str]) -> None:
+    def __init__(self, memory: Memory, name: tuple[float, int, str]) -> None:
         self.memory, self.name = memory, name
 
     def load(self) -> dict[str, Tensor] | None:
@@ -259,12 +259,12 @@ def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(
         return dataclasses.replace(original(self, epochs), save_every=50)
 
     monkeypatch.setattr(simulation.Trial, "_plan", often)
-    expected = run_trials(study, 0.3, [0])
+    expected = run_trials(study, [0.3], [0])
     memory = Memory(1)
     interruptions = 0
     while True:
         try:
-            found = run_trials(study, 0.3, [0], keepers=memory.keeper)
+            found = run_trials(study, [0.3], [0], keepers=memory.keeper)
             break
         except Interruption:
             interruptions += 1
@@ -274,13 +274,16 @@ def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(
 
 
 def test_trials_side_by_side_end_as_they_do_alone() -> None:
-    """What a GPU does, on a CPU: dense data, trials stacked along an axis."""
+    """What a GPU does, on a CPU: dense data, trials of two C_s stacked along an axis."""
     for study in (AS_WRITTEN, AS_RUN.model_copy(update={"noise_draws": "full"})):
-        trials = [Trial(study, 0.2, Draws(0, number, "cpu", torch.float32)) for number in (0, 1)]
-        simulation._Runner(trials, ["raw", "filtered"], lambda trial, arm: None).run()
+        trials = [
+            Trial(study, spurious_probability, Draws(0, number, "cpu", torch.float32))
+            for spurious_probability, number in ((0.2, 0), (0.2, 1), (0.4, 1))
+        ]
+        simulation.run_side_by_side(trials)
         for trial in trials:
-            number = trial.draws.trial
-            alone = run_trials(study, 0.2, [number])[number]
+            which = trial.spurious_probability, trial.draws.trial
+            alone = run_trials(study, which[:1], which[1:])[which]
             for arm in ("raw", "filtered"):
                 for metric in ("accuracy", "purified_features", "purified_magnitude"):
                     assert main_value(study, trial.rows[arm], metric) == pytest.approx(
@@ -342,8 +345,9 @@ def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
 @pytest.mark.parametrize("arm", ["raw", "filtered"])
 def test_float32_and_float64_agree(arm: str) -> None:
     """The same draws in both: what differs is the rounding of 240 steps and of the decoder."""
-    single = run_trials(AS_WRITTEN, 0.2, [0])[0][arm]
-    exact = run_trials(AS_WRITTEN.model_copy(update={"precision": "float64"}), 0.2, [0])[0][arm]
+    single = run_trials(AS_WRITTEN, [0.2], [0])[0.2, 0][arm]
+    in_double = AS_WRITTEN.model_copy(update={"precision": "float64"})
+    exact = run_trials(in_double, [0.2], [0])[0.2, 0][arm]
     assert main_value(AS_WRITTEN, single, "purified_features") == main_value(
         AS_WRITTEN, exact, "purified_features"
     )
@@ -359,7 +363,7 @@ def test_float32_and_float64_agree(arm: str) -> None:
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn every draw of the run on axes by an orthonormal matrix: its results stay."""
     exact = AS_WRITTEN.model_copy(update={"precision": "float64", "optimum_steps": 0})
-    on_axes = run_trials(exact.model_copy(update={"dictionaries": "axes"}), 0.2, [0])[0]
+    on_axes = run_trials(exact.model_copy(update={"dictionaries": "axes"}), [0.2], [0])[0.2, 0]
 
     generator = torch.Generator().manual_seed(5)
     turn = torch.linalg.qr(torch.randn(100, 100, generator=generator, dtype=torch.float64)).Q
@@ -374,7 +378,7 @@ def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Draws, "normal", turned)
     monkeypatch.setattr("mispair.simulation.trial.draw_dictionaries", dictionaries)
-    in_turned_basis = run_trials(exact, 0.2, [0])[0]
+    in_turned_basis = run_trials(exact, [0.2], [0])[0.2, 0]
     for arm in ("raw", "filtered"):
         for metric in ("accuracy", "purified_features", "purified_magnitude", "silhouette"):
             assert main_value(exact, on_axes[arm], metric) == pytest.approx(
@@ -384,7 +388,7 @@ def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.Monke
 
 def test_a_transformer_has_accuracy_and_no_neurons() -> None:
     study = AS_RUN.model_copy(update={"encoder": "transformer", "epochs": 4, "retrain_epochs": 4})
-    arms = run_trials(study, 0.1, [0])[0]
+    arms = run_trials(study, [0.1], [0])[0.1, 0]
     assert set(arms) == {"raw", "filtered"}
     metrics = {row["metric"] for row in arms["filtered"]}
     assert {"accuracy", "silhouette", "replaced_share"} <= metrics
@@ -393,7 +397,7 @@ def test_a_transformer_has_accuracy_and_no_neurons() -> None:
 
 def test_a_schedule_that_silences_every_neuron_is_named() -> None:
     loud = AS_WRITTEN.model_copy(update={"bias_scale": 50.0})
-    arms = run_trials(loud, 0.2, [0])[0]
+    arms = run_trials(loud, [0.2], [0])[0.2, 0]
     (row,) = arms["raw"]
     assert row["metric"] == "silenced_at_step"
     assert 0 < row["value"] < 120
@@ -420,7 +424,7 @@ def settings() -> simulate.Settings:
 
 def job(folder: Path, name: str, trials: list[int]) -> dict:
     return {
-        "condition": "as-run", "spurious_probability": 0.3, "trials": trials,
+        "condition": "as-run", "spurious_probabilities": [0.3], "trials": trials,
         "arms": ["raw", "filtered"], "checkpoint": folder / "checkpoint",
         "simulation": folder / name,
     }  # fmt: skip
@@ -446,6 +450,18 @@ def test_step_writes_the_same_bytes_and_trials_do_not_see_each_other(
     assert not (tmp_path / "checkpoint").exists()
 
 
+def test_a_job_of_several_probabilities_is_the_sum_of_its_parts(
+    tmp_path: Path, settings: simulate.Settings
+) -> None:
+    def write(name: str, probabilities: list[float]) -> list[dict]:
+        wanted = {**job(tmp_path, name, [0, 1]), "spurious_probabilities": probabilities}
+        simulate.run(settings, **wanted)
+        return read_metrics(tmp_path / name)[0]
+
+    parts = [*write("one.json", [0.1]), *write("other.json", [0.4])]
+    assert write("both.json", [0.1, 0.4]) == parts
+
+
 def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     tmp_path: Path, settings: simulate.Settings, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -457,7 +473,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
         patch.setattr("mispair.checkpoints.Checkpoints.remove", lambda self: None)
         simulate.run(settings, **job(tmp_path, "kept.json", [0]))
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
-        "0-filtered.safetensors", "0-raw.safetensors",
+        "0.3-0-filtered.safetensors", "0.3-0-raw.safetensors",
     ]  # fmt: skip
     caplog.clear()
     simulate.run(settings, **job(tmp_path, "resumed.json", [0]))
@@ -465,7 +481,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
     (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "0-raw.safetensors").write_bytes(b"broken")
+    (tmp_path / "checkpoint" / "0.3-0-raw.safetensors").write_bytes(b"broken")
     simulate.run(settings, **job(tmp_path, "anew.json", [0]))
     assert "Training starts anew" in caplog.text
     assert (tmp_path / "anew.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
@@ -498,8 +514,8 @@ def test_divergence_is_recorded_and_spares_other_trials(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"spurious_probability": 1.0}, "outside"),
-        ({"spurious_probability": -0.1}, "outside"),
+        ({"spurious_probabilities": [1.0]}, "outside"),
+        ({"spurious_probabilities": [0.3, -0.1]}, "outside"),
         ({"trials": []}, "at least one"),
         ({"trials": [1, 1]}, "distinct"),
         ({"trials": [-1]}, "from 0 up"),
@@ -520,10 +536,12 @@ def test_arms_have_names() -> None:
 
 
 def test_rows_carry_what_tells_them_apart() -> None:
-    found = {3: {"raw": [{"metric": "accuracy", "value": 0.5}]}}
-    assert rows(found, seed=1) == [
-        {"metric": "accuracy", "value": 0.5, "trained_on": "raw", "trial": 3, "seed": 1}
-    ]
+    found = {(0.2, 3): {"raw": [{"metric": "accuracy", "value": 0.5}]}}
+    (row,) = rows(found, seed=1)
+    assert row == {
+        "metric": "accuracy", "value": 0.5,
+        "trained_on": "raw", "spurious_probability": 0.2, "trial": 3, "seed": 1,
+    }  # fmt: skip
 
 
 def test_cuda_without_cuda_is_a_clear_error(

@@ -32,7 +32,7 @@ GENERATED_SET_FILES = [
     for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
 ]
 UNTOUCHED = "untouched"
-SIMULATION = "results/simulation/{condition}/cs~{probability}/trials~{first}-{last}.json"
+SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
 
 
 def use_this_python() -> None:
@@ -237,14 +237,14 @@ class Dag:
         return [f"results/arms/{self.corpus}/{self.towers}/{arm}/{what}.json" for arm in arms]
 
     def simulations(self) -> list[str]:
-        """Return the results of every condition, C_s and chunk of trials."""
+        """Return the results of every condition, some C_s and chunk of trials a file."""
         return list(self._simulations)
 
     def _jobs_of_the_simulation(self) -> dict[str, Job]:
         return {
             SIMULATION.format(
                 condition=job.condition,
-                probability=f"{job.spurious_probability:g}",
+                probabilities="+".join(f"{p:g}" for p in job.spurious_probabilities),
                 first=job.trials[0],
                 last=job.trials[-1],
             ): job
@@ -262,6 +262,12 @@ class Dag:
         """
         job = self._simulations.get(SIMULATION.format(**dict(wildcards.items())))
         return " ".join(job.arms if job else FIGURE_1)
+
+    @staticmethod
+    def probabilities_of(wildcards: Any) -> list[str]:
+        """Return every C_s of a job."""
+        found: list[str] = wildcards.probabilities.split("+")
+        return found
 
     @staticmethod
     def trials_of(wildcards: Any) -> list[int]:

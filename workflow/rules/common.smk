@@ -24,7 +24,7 @@ wildcard_constraints:
     first="[0-9]+",
     group="[0-9]+",
     last="[0-9]+",
-    probability="[0-9.e-]+",
+    probabilities="[0-9.e+-]+",
     rate="[0-9.e-]+",
     start="pretrained|reinitialised",
     towers="[^/]+",

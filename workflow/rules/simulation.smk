@@ -1,4 +1,4 @@
-# The sparse-coding study: one job per condition, spurious probability C_s and chunk of trials.
+# The sparse-coding study: a job has some trials of one condition, at one C_s or at several.
 import re
 
 
@@ -6,9 +6,9 @@ rule simulate:
     output:
         simulation=SIMULATION,
     log:
-        "logs/simulate/{condition}/cs~{probability}/trials~{first}-{last}.log",
+        "logs/simulate/{condition}/cs~{probabilities}/trials~{first}-{last}.log",
     benchmark:
-        "benchmarks/simulate/{condition}/cs~{probability}/trials~{first}-{last}.tsv"
+        "benchmarks/simulate/{condition}/cs~{probabilities}/trials~{first}-{last}.tsv"
     wildcard_constraints:
         condition="|".join(map(re.escape, dag.conditions)),
     conda:
@@ -19,14 +19,15 @@ rule simulate:
         *code_version("simulate"),
         flags=dag.condition_flags,
         arms=dag.simulated_arms,
+        probabilities=dag.probabilities_of,
         trials=dag.trials_of,
         # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.simulation[:-5]}.checkpoint",
     message:
-        "Simulate {wildcards.condition} at C_s = {wildcards.probability},"
+        "Simulate {wildcards.condition} at C_s = {wildcards.probabilities},"
         " trials {wildcards.first} to {wildcards.last}, on {params.arms}"
     shell:
         "python -m mispair simulate --condition {wildcards.condition}"
-        " --spurious-probability {wildcards.probability} --trials {params.trials}"
+        " --spurious-probabilities {params.probabilities} --trials {params.trials}"
         " --arms {params.arms} --checkpoint {params.checkpoint}"
         " --simulation {output.simulation} {params.flags} > {log} 2>&1"

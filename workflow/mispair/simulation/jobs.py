@@ -24,10 +24,10 @@ INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 
 @dataclass(frozen=True)
 class Job:
-    """Some trials of one condition at one C_s, on the training data of each of the arms."""
+    """Some trials of one condition at some C_s, on the training data of each of the arms."""
 
     condition: str
-    spurious_probability: float
+    spurious_probabilities: tuple[float, ...]
     trials: range
     arms: tuple[str, ...]
 
@@ -45,8 +45,9 @@ class _Request:
 def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
     """Return what a configuration asks to be simulated, each trial, C_s and arm once.
 
-    A job has at most `trials_per_job` trials, all on the same arms. A C_s that only the arms or
-    the bridge name is run in the base condition too: there is always something to compare with.
+    A job has at most `trials_per_job` trials at `probabilities_per_job` C_s, all on the same arms.
+    A C_s that only the arms or the bridge name is run in the base condition too: there is always
+    something to compare with.
 
     Raises
     ------
@@ -71,11 +72,15 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
                 for trial in range(request.trials):
                     arms = wanted.setdefault(probability, {}).setdefault(trial, set())
                     arms.update(request.arms)
+        alike: dict[tuple[range, tuple[str, ...]], list[float]] = {}
         for probability, trials in wanted.items():
-            found += [
-                Job(condition.name, probability, chunk, arms)
-                for chunk, arms in _chunks(trials, settings.trials_per_job)
-            ]
+            for chunk in _chunks(trials, settings.trials_per_job):
+                alike.setdefault(chunk, []).append(probability)
+        found += [
+            Job(condition.name, probabilities, trials, arms)
+            for (trials, arms), every in alike.items()
+            for probabilities in _batched(every, settings.probabilities_per_job)
+        ]
     refuse(problems)
     return found
 
@@ -92,6 +97,11 @@ def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
         with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
         yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)
         yield _Request("arms_trials", [0.0], s.arms_trials, INDEPENDENT_OF_C_S)
+
+
+def _batched(values: list[float], size: int) -> Iterator[tuple[float, ...]]:
+    for first in range(0, len(values), size):
+        yield tuple(values[first : first + size])
 
 
 def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tuple[str, ...]]]:

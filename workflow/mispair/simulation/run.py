@@ -1,7 +1,7 @@
-"""Run the trials of one condition at one C_s through all of their arms.
+"""Run the trials of one condition through all of their arms, at one C_s or at several.
 
-On a CPU trials are run one after the other, each on one thread; on a GPU they are trained side by
-side, because a single one leaves it idle.
+On a CPU trials are run one after the other, each on one thread; on a GPU those of all C_s are
+trained side by side, because a single one leaves it idle.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -27,8 +28,11 @@ log = logging.getLogger(__name__)
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 """Arms that S4 trains, besides those of further rounds."""
 
-Keepers = Callable[[int, str], Keeper | None]
-"""Gives the keeper of the training of a trial (by number) on an arm."""
+Keepers = Callable[[float, int, str], Keeper | None]
+"""Gives the keeper of the training of a trial at a C_s, by number, on an arm."""
+
+Found = dict[tuple[float, int], dict[str, list[Row]]]
+"""Rows by C_s and trial, and by arm."""
 
 
 def is_arm(name: str) -> bool:
@@ -40,22 +44,23 @@ def is_arm(name: str) -> bool:
 
 def run_trials(
     study: Study,
-    spurious_probability: float,
+    spurious_probabilities: Sequence[float],
     trials: Sequence[int],
     arms: Sequence[str] = ("raw", "filtered"),
     device: str = "cpu",
-    keepers: Keepers = lambda trial, arm: None,
-) -> dict[int, dict[str, list[Row]]]:
+    keepers: Keepers = lambda spurious_probability, trial, arm: None,
+) -> Found:
     """Run trials of one condition.
 
     Parameters
     ----------
     study : Study
         All settings.
-    spurious_probability : float
-        C_s, within the range of the study's model of misalignment.
+    spurious_probabilities : sequence of float
+        Each C_s, within the range of the study's model of misalignment.
     trials : sequence of int
-        Numbers of the trials; with the seed, a number determines every draw of its trial.
+        Numbers of the trials, run at each C_s; with the seed, a number determines every draw of
+        its trial.
     arms : sequence of str
         On what to train: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
@@ -68,24 +73,38 @@ def run_trials(
 
     Returns
     -------
-    dict of int to dict of str to list of dict
-        By trial and arm, rows of ``metric``, ``value`` and what tells them apart. An arm whose
-        training diverged or fell silent has the one row ``diverged_at_step`` or
+    dict of (float, int) to dict of str to list of dict
+        By C_s and trial, and by arm, rows of ``metric``, ``value`` and what tells them apart. An
+        arm whose training diverged or fell silent has the one row ``diverged_at_step`` or
         ``silenced_at_step``; arms that would have to be made from it have none.
     """
     if study.encoder == "transformer":
         # Only a one-layer encoder sees noise through products with its weights.
         study = study.model_copy(update={"noise_draws": "full"})
     dtype = torch.float64 if study.precision == "float64" else torch.float32
-    found: dict[int, dict[str, list[Row]]] = {}
-    for chunk in [list(trials)] if device == "cuda" else [[trial] for trial in trials]:
+    wanted = list(product(spurious_probabilities, trials))
+    found: Found = {}
+    for chunk in [wanted] if device == "cuda" else [[one] for one in wanted]:
         group = [
-            Trial(study, spurious_probability, Draws(study.seed, trial, device, dtype))
-            for trial in chunk
+            Trial(study, probability, Draws(study.seed, trial, device, dtype))
+            for probability, trial in chunk
         ]
-        _Runner(group, arms, keepers).run()
-        found |= {trial.draws.trial: trial.rows for trial in group}
+        run_side_by_side(group, arms, keepers)
+        found |= dict(zip(chunk, (trial.rows for trial in group), strict=True))
     return found
+
+
+def run_side_by_side(
+    trials: Sequence[Trial],
+    arms: Sequence[str] = ("raw", "filtered"),
+    keepers: Keepers = lambda spurious_probability, trial, arm: None,
+) -> None:
+    """Take trials of one study, at any C_s, through their arms; their rows are found in them.
+
+    Arms and keepers are those of `run_trials`. Trainings that are alike in all but their data are
+    stacked into one.
+    """
+    _Runner(trials, arms, keepers).run()
 
 
 class _Runner:
@@ -154,7 +173,7 @@ class _Runner:
             return train_side_by_side(one_layer, sources, plan, [trial.watch for trial in watching])
         found: list[Trained | Diverged | Silenced] = []
         for (trial, training), start in zip(group, starts, strict=True):
-            keeper = self.keepers(trial.draws.trial, arm)
+            keeper = self.keepers(trial.spurious_probability, trial.draws.trial, arm)
             if keeper is not None and trial in watching:
                 keeper = WatchingKeeper(keeper, trial)
             batch = training.source.batch
@@ -225,11 +244,11 @@ def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> No
     trial.rows[arm] = [{"metric": metric, "value": failure.step}]
 
 
-def rows(found: dict[int, dict[str, list[Row]]], **keys: Any) -> list[Row]:
-    """Return all rows of `run_trials`, each with its arm (``trained_on``), trial and `keys`."""
+def rows(found: Found, **keys: Any) -> list[Row]:
+    """Return all rows of `run_trials` with their arm (``trained_on``), C_s, trial and `keys`."""
     return [
-        {**row, "trained_on": arm, "trial": trial, **keys}
-        for trial, arms in found.items()
+        {**row, "trained_on": arm, "spurious_probability": probability, "trial": trial, **keys}
+        for (probability, trial), arms in found.items()
         for arm, measured in arms.items()
         for row in measured
     ]

@@ -1,4 +1,4 @@
-"""Run trials of the sparse-coding study at one spurious probability, on raw and filtered data."""
+"""Run trials of the sparse-coding study at spurious probabilities, on raw and filtered data."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ class Settings(Study):
     )
     trials: int = settings.sweep(2, ge=1, description="Trials at each spurious probability.")
     trials_per_job: int = settings.sweep(1, ge=1, description="Trials that one job runs.")
+    probabilities_per_job: int = settings.sweep(
+        1,
+        ge=1,
+        description="C_s that one job runs: 1 for CPU cores; on a GPU all trials of all C_s of a "
+        "job are trained side by side.",
+    )
     compare_presets: bool = settings.sweep(
         False,
         description="Whether the other preset is run too, at the same C_s and trials. It keeps "
@@ -90,7 +96,7 @@ def run(
     settings: Settings,
     *,
     condition: str,
-    spurious_probability: float,
+    spurious_probabilities: list[float],
     trials: list[int],
     arms: list[str],
     checkpoint: Path,
@@ -104,8 +110,8 @@ def run(
         Settings of the step, complete for this condition.
     condition : str
         Name of the condition, for the rows.
-    spurious_probability : float
-        C_s of this job.
+    spurious_probabilities : list of float
+        Every C_s of this job.
     trials : list of int
         Numbers of the trials, at least 0; each depends on its own number only.
     arms : list of str
@@ -126,8 +132,9 @@ def run(
     from mispair.simulation.run import is_arm, rows, run_trials
     from mispair.simulation.test_set import NoSuchImages
 
-    if reason := settings.refuse_spurious_probability(spurious_probability):
-        raise UserError(f"--spurious-probability: {reason}.")
+    for probability in spurious_probabilities:
+        if reason := settings.refuse_spurious_probability(probability):
+            raise UserError(f"--spurious-probabilities: {reason}.")
     if not trials or min(trials) < 0 or len(set(trials)) < len(trials):
         raise UserError(f"--trials: {trials} must be distinct numbers from 0 up, at least one.")
     if unknown := [arm for arm in arms if not is_arm(arm)]:
@@ -139,17 +146,17 @@ def run(
     for name in ("image_noise", "text_noise"):
         ratio = study.noise_to_signal(name)
         log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
-    about = [study.model_dump_json(), str(spurious_probability), device, *code_version("simulate")]
+    about = [study.model_dump_json(), device, *code_version("simulate")]
     checkpoints = Checkpoints(checkpoint, fingerprint(about))
-    log.info("%s, C_s = %g, trials %s on %s", condition, spurious_probability, trials, device)
+    log.info("%s, C_s %s, trials %s on %s", condition, spurious_probabilities, trials, device)
     try:
         found = run_trials(
-            study, spurious_probability, trials, arms, device,
-            lambda trial, arm: checkpoints.keeper(f"{trial}-{arm}"),
+            study, spurious_probabilities, trials, arms, device,
+            lambda probability, trial, arm: checkpoints.keeper(f"{probability:g}-{trial}-{arm}"),
         )  # fmt: skip
     except NoSuchImages as error:
         raise UserError(f"simulate.{error}.") from error
-    keys = {"condition": condition, "spurious_probability": spurious_probability}
+    keys = {"condition": condition, "seed": settings.seed}
     provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
-    write_metrics(simulation, rows(found, seed=settings.seed, **keys), provenance)
+    write_metrics(simulation, rows(found, **keys), provenance)
     checkpoints.remove()
