@@ -99,7 +99,7 @@ def test_the_grid() -> None:
 def test_names_are_safe_and_settings_come_back_from_the_command_line() -> None:
     for name, condition in conditions(Settings(preset="as-written", **EVERYTHING)).items():
         assert re.fullmatch(r"[a-z0-9.~-]+", name)
-        job = "--condition x --spurious-probability 0 --trials 0 --arms raw --checkpoint x "
+        job = "--condition x --spurious-probabilities 0 --trials 0 --arms raw --checkpoint x "
         known, _ = step_parser("simulate").parse_known_args(
             shlex.split(f"{job} --simulation x {command_line(condition.study)}")
         )

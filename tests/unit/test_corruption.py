@@ -1,13 +1,19 @@
-"""The shuffle of captions: exact shares, no fixed points, no dependence on order."""
+"""Swaps of captions: exact shares, no fixed points, no equal texts, no dependence on order."""
+
+import itertools
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
-from mispair import cli, files
-from mispair.pairs.corruption import pairing_shares, shuffle_captions
-from mispair.steps.corrupt_captions import Settings
+from mispair.pairs.corruption import (
+    choose_pairs,
+    draw_neighbours,
+    pairing_shares,
+    shuffle_captions,
+)
+from mispair.pairs.key_draws import streams, uniforms
 
 
 def _keys(n):
@@ -44,6 +50,13 @@ def test_pairs_swapped_at_a_small_rate_are_among_those_at_a_large_one():
     assert (is_large | ~is_small).all()
 
 
+def test_pairs_chosen_are_those_that_a_shuffle_swaps():
+    chosen = choose_pairs(_keys(400), 0.3, _draw())
+    source = shuffle_captions(_keys(400), 0.3, _draw())
+    assert sorted(chosen) == np.flatnonzero(source != np.arange(400)).tolist()
+    assert len(choose_pairs(_keys(10), 0.1, _draw())) == 1
+
+
 def test_every_derangement_is_equally_likely():
     # Four items have nine derangements, of which six are 4-cycles: rotating a random order, say,
     # would never give the other three.
@@ -75,70 +88,136 @@ def test_a_repeated_key_is_refused():
         shuffle_captions(np.array(["b", "a", "b"], dtype=object), 0.0, _draw())
 
 
-def test_shares_count_texts_and_not_only_positions():
-    source = np.array([1, 0, 3, 2, 4])
-    shares, swapped, changed = pairing_shares(np.array(list("aabcd")), source, 0.8)
-    assert (shares.nominal, shares.swapped, shares.text_changed) == (0.8, 0.8, 0.4)
-    assert swapped.tolist() == [True, True, True, True, False]
-    assert changed.tolist() == [False, False, True, True, False]
+def _shuffled(texts, rate, seed=0):
+    texts = np.asarray(texts)
+    source = shuffle_captions(_keys(len(texts)), rate, _draw(seed), texts)
+    moved = source != np.arange(len(texts))
+    # Whatever is exchanged: still the same pairs, still a permutation, still no fixed point.
+    assert moved.sum() == round(rate * len(texts))
+    assert sorted(source[moved]) == list(np.flatnonzero(moved))
+    return texts[source] != texts, moved
 
 
-@pytest.mark.parametrize(
-    ("rates", "named"), [([0.1, 0.1], "0.1"), ([1.5], "rates.0"), ([-0.2, 0.0], "rates.0")]
-)
-def test_settings_refuse_rates_that_cannot_be(rates, named):
-    with pytest.raises(ValidationError, match=named):
-        Settings(rates=rates)
+def _one_caption_shared(n):
+    return np.where(np.arange(n) < n // 5, 0, np.arange(n))
 
 
-def _index(folder, n=200, parts=4):
-    table = pd.DataFrame({"key": _keys(n), "caption_id": [f"c{i % 50}" for i in range(n)]})
-    paths = []
-    for part in range(parts):
-        paths.append(folder / f"{part}.parquet")
-        files.write_parquet(paths[-1], table.iloc[part::parts])
-    return paths, table
+def _twins(n):
+    return np.where(np.arange(n) < n // 5, np.arange(n) % (n // 10), np.arange(n))
 
 
-def test_step_writes_the_pairing_whatever_the_order_of_shards(tmp_path):
-    index, table = _index(tmp_path)
-    written = []
-    for name, paths in {"a": index, "b": index[::-1]}.items():
-        out = tmp_path / f"{name}.pairing.parquet"
-        arguments = ["corrupt-captions", "--rate", "0.3", "--pairing", str(out), "--seed", "5"]
-        assert cli.main([*arguments, "--index", *map(str, paths)]) == 0
-        written.append(out)
-    assert written[0].read_bytes() == written[1].read_bytes()
-    pairing, metadata = files.read_parquet(written[0])
-    assert pairing["key"].tolist() == table["key"].tolist()
-    assert sorted(pairing["caption_id"]) == sorted(table["caption_id"])
-    assert pairing["swapped"].sum() == 60
-    own = table["caption_id"].to_numpy()
-    assert (pairing["text_changed"] == (pairing["caption_id"].to_numpy() != own)).all()
-    assert metadata["swapped_share"] == metadata["nominal"] == "0.3"
-    assert float(metadata["text_changed_share"]) == pairing["text_changed"].mean()
+def _hundred_captions_shared(n):
+    return np.where(np.arange(n) < n // 5, np.arange(n) % 100, np.arange(n))
 
 
-def test_fingerprint_of_the_pairs_does_not_depend_on_the_rate_but_on_the_captions(tmp_path):
-    index, table = _index(tmp_path)
-
-    def fingerprint(rate, paths):
-        out = tmp_path / "pairing.parquet"
-        arguments = ["corrupt-captions", "--rate", rate, "--pairing", str(out), "--index"]
-        assert cli.main([*arguments, *map(str, paths)]) == 0
-        return files.read_parquet(out)[1]["pairs_fingerprint"]
-
-    same = fingerprint("0.5", index)
-    assert fingerprint("0.1", index) == same
-    table.loc[0, "caption_id"] = "other"
-    files.write_parquet(tmp_path / "changed.parquet", table)
-    assert fingerprint("0.1", [tmp_path / "changed.parquet"]) != same
+@pytest.mark.parametrize("form", [_one_caption_shared, _twins, _hundred_captions_shared])
+@pytest.mark.parametrize("rate", [0.002, 0.1, 0.3, 0.8, 1.0])
+def test_with_a_fifth_of_duplicates_the_text_changes_at_the_nominal_share(form, rate):
+    texts = _draw(7).permutation(form(5000))
+    changed, moved = _shuffled(texts, rate)
+    assert changed.sum() == moved.sum() == round(rate * 5000)
 
 
-def test_step_explains_a_rate_that_picks_one_pair(tmp_path, capsys):
-    index, _ = _index(tmp_path, n=10, parts=1)
-    out = tmp_path / "pairing.parquet"
-    arguments = ["corrupt-captions", "--rate", "0.1", "--pairing", str(out), "--index", *index]
-    assert cli.main([str(argument) for argument in arguments]) == 2
-    assert "corrupt_captions: rate 0.1 of 10 pairs" in capsys.readouterr().err
-    assert not out.exists()
+@pytest.mark.parametrize("copies", [2, 3, 50, 500])
+def test_texts_change_even_when_every_caption_is_a_duplicate(copies):
+    changed, moved = _shuffled(np.arange(1000) // copies, 1.0)
+    assert changed.all()
+    assert moved.all()
+
+
+def test_when_most_captions_are_equal_as_many_texts_change_as_can():
+    for majority in (51, 70, 99, 100):
+        changed, _ = _shuffled(np.where(np.arange(100) < majority, 0, np.arange(100)), 1.0)
+        # Each other text can go to one of the majority, and their places take one of theirs.
+        assert changed.sum() == 2 * (100 - majority)
+
+
+@pytest.mark.parametrize("texts", ["aab", "aabb", "aabbc", "abab", "aaab", "aabbcc", "aaabbc"])
+def test_small_sets_reach_the_best_that_any_derangement_can(texts):
+    n = len(texts)
+    texts = np.array(list(texts))
+    best = max(
+        sum(texts[list(order)] != texts)
+        for order in itertools.permutations(range(n))
+        if all(place != source for place, source in enumerate(order))
+    )
+    for seed in range(50):
+        assert _shuffled(texts, 1.0, seed)[0].sum() == best
+
+
+def test_exchanges_leave_everyone_else_as_the_uniform_draw_had_them():
+    n = 3000
+    texts = _draw(7).permutation(_one_caption_shared(n))
+    plain = shuffle_captions(_keys(n), 0.5, _draw())
+    repaired = shuffle_captions(_keys(n), 0.5, _draw(), texts)
+    assert ((plain != np.arange(n)) == (repaired != np.arange(n))).all()
+    equal = ((texts[plain] == texts) & (plain != np.arange(n))).sum()
+    assert 0 < equal <= (plain != repaired).sum() <= 2 * equal
+
+
+def test_exchanges_do_not_depend_on_the_order_of_the_keys():
+    keys, texts = _keys(500), _draw(7).permutation(np.arange(500) // 25)
+    order = _draw(3).permutation(500)
+    straight = shuffle_captions(keys, 0.6, _draw(), texts)
+    mixed = shuffle_captions(keys[order], 0.6, _draw(), texts[order])
+    expected = {keys[i]: keys[straight[i]] for i in range(500)}
+    assert {keys[order][i]: keys[order][mixed[i]] for i in range(500)} == expected
+
+
+def _similar(lists, batches=1):
+    """Write a table of neighbours from {text: [(neighbour, similarity), ...]}."""
+    items = list(lists.items())
+    table = pa.table(
+        {
+            "caption_id": pa.array([f"{text:016x}" for text, _ in items]),
+            "neighbour_ids": pa.array(
+                [[f"{other:016x}" for other, _ in found] for _, found in items],
+                pa.list_(pa.string()),
+            ),
+            "similarities": pa.array(
+                [[value for _, value in found] for _, found in items], pa.list_(pa.float32())
+            ),
+        }
+    )
+    return table.to_batches(max_chunksize=-(-len(items) // batches))
+
+
+@pytest.mark.parametrize("batches", [1, 3, 7])
+def test_neighbours_are_drawn_as_a_loop_over_pairs_would(batches):
+    draw = _draw(2)
+    lists = {
+        text: [(1000 + 10 * text + i, (10 - i) / 10) for i in range(draw.integers(0, 11))]
+        for text in range(40)
+    }
+    own = draw.integers(0, 45, 300).astype(np.uint64)  # some texts have no row at all
+    alternatives = np.stack([own, 1000 + 10 * own, 1003 + 10 * own], axis=1)
+    starts = draw.integers(0, 2**63, 300).astype(np.uint64)
+    given, similarity = draw_neighbours(_similar(lists, batches), own, alternatives, starts)
+    for pair, text in enumerate(own.tolist()):
+        possible = [item for item in lists.get(text, []) if item[0] not in alternatives[pair]]
+        if possible:
+            nth = int(uniforms(starts[pair : pair + 1], 0)[0] * len(possible))
+            assert given[pair] == possible[nth][0]
+            assert similarity[pair] == pytest.approx(possible[nth][1])
+        else:
+            assert given[pair] == text
+            assert np.isnan(similarity[pair])
+
+
+def test_each_of_ten_neighbours_is_equally_likely():
+    own = np.zeros(10_000, np.uint64)
+    starts = streams(map(str, range(10_000)), "test")
+    lists = {0: [(i, 1 / i) for i in range(1, 11)]}
+    given, _ = draw_neighbours(_similar(lists), own, own[:, None], starts)
+    counts = np.bincount(given.astype(int), minlength=11)
+    assert counts[0] == 0
+    assert (np.abs(counts[1:] - 1000) < 5 * np.sqrt(1000)).all()
+
+
+def test_shares_count_texts_and_not_only_pairs():
+    own, given = np.array(list("aabcd")), np.array(list("aacbx"))
+    swapped = np.array([True, True, True, True, False])
+    shares, changed = pairing_shares(own, given, swapped, 0.8)
+    assert (shares.nominal, shares.swapped, shares.text_changed) == (0.8, 0.8, 0.6)
+    assert shares.identical_text_swaps == 2
+    assert changed.tolist() == [False, False, True, True, True]

@@ -15,9 +15,11 @@ from mispair.files import UserError
 def test_arms_of_the_embedded_configuration() -> None:
     arms = Dag({}, "config.yaml").arms
     assert arms[0] == "untouched"
-    assert "pretrained_cm~0" in arms
-    assert "reinitialised_cm~0.8" in arms
-    assert len(arms) == 1 + 2 * 5
+    assert "pretrained_random~0" in arms
+    assert "reinitialised_random~0.8" in arms
+    assert "pretrained_similar~0.8" in arms
+    assert "pretrained_similar~0" not in arms  # the same as random~0
+    assert len(arms) == 1 + 2 * 9
 
 
 def test_files_of_the_simulation() -> None:

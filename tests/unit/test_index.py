@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
+import json
+import random
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from PIL import Image
 
+from mispair.files import read_parquet, write_parquet
 from mispair.pairs import index as verdicts
-from mispair.pairs.index import index_shard
+from mispair.pairs.index import REASONS, Policy, ShardIndex, index_shard
+
+COLUMNS = [
+    "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",
+    "more_captions", "width", "height", "words", "characters", "person", "non_ascii", "control",
+    "url", "status", "sha256",
+]  # fmt: skip
 
 
 def jpeg(size: tuple[int, int] = (40, 30)) -> bytes:
     # Noise, so that the file is long enough to be cut in the middle of its picture.
-    image = Image.effect_noise(size, 90).convert("RGB")
+    return encoded(Image.effect_noise(size, 90).convert("RGB"), "JPEG")
+
+
+def encoded(image: Image.Image, image_format: str, **options: Any) -> bytes:
     stream = io.BytesIO()
-    image.save(stream, "JPEG")
+    image.save(stream, image_format, **options)
     return stream.getvalue()
 
 
 def write_tar(path: Path, members: list[tuple[str, bytes]]) -> Path:
-    with tarfile.open(path, "w") as archive:
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
         for name, content in members:
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -34,37 +50,179 @@ def whole(key: str) -> list[tuple[str, bytes]]:
     return [(f"{key}.jpg", jpeg()), (f"{key}.txt", f"caption {key}".encode())]
 
 
-def reasons(result: verdicts.ShardIndex) -> dict[str, str]:
+def reasons(result: ShardIndex) -> dict[str, str]:
     return {row["key"]: row["reason"] for row in result.rejected}
 
 
-def test_each_fault_has_its_reason_and_spares_its_neighbours(tmp_path: Path) -> None:
-    members = [
-        *whole("good1"),
-        ("noimage.txt", b"x"),
-        ("nocaption.jpg", jpeg()),
-        ("empty.jpg", jpeg()), ("empty.txt", b"  \n"),
-        ("latin.jpg", jpeg()), ("latin.txt", b"caf\xe9"),
-        ("cut.jpg", jpeg()[:400]), ("cut.txt", b"x"),
-        ("html.jpg", b"<html>404</html>"), ("html.txt", b"x"),
-        ("twice.jpg", jpeg()), ("twice.txt", b"x"), *whole("good2"), ("twice.json", b"{}"),
-    ]  # fmt: skip
-    result = index_shard(write_tar(tmp_path / "a.tar", members))
-    assert [row["key"] for row in result.kept] == ["good1", "good2"]
-    assert reasons(result) == {
-        "noimage": verdicts.NO_IMAGE,
-        "nocaption": verdicts.NO_CAPTION,
-        "empty": verdicts.EMPTY_CAPTION,
-        "latin": verdicts.UNDECODABLE_CAPTION,
-        "cut": verdicts.UNDECODABLE_IMAGE,
-        "html": verdicts.UNDECODABLE_IMAGE,
-        "twice": verdicts.SCATTERED,
-    }
+def index_of(tmp_path: Path, members: list[tuple[str, bytes]], **policy: Any) -> ShardIndex:
+    return index_shard(write_tar(tmp_path / "a.tar", members), Policy(**policy))
+
+
+def exif_rotated() -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return encoded(Image.new("RGB", (40, 30)), "JPEG", exif=exif)
+
+
+# Each fault or oddity: its members, and what becomes of each key.
+FAULTS: dict[str, tuple[list[tuple[str, bytes]], dict[str, str]]] = {
+    "no image": ([("p.txt", b"x")], {"p": "no-image"}),
+    "no caption": ([("p.jpg", jpeg())], {"p": "no-caption"}),
+    "a json alone": ([("p.json", b"{}")], {"p": "no-image"}),
+    "empty caption": ([("p.jpg", jpeg()), ("p.txt", b"  \n")], {"p": "empty-caption"}),
+    "not UTF-8": ([("p.jpg", jpeg()), ("p.txt", b"caf\xe9")], {"p": "undecodable-caption"}),
+    "NUL": ([("p.jpg", jpeg()), ("p.txt", b"a\0b")], {"p": "control-characters"}),
+    "truncated image": ([("p.jpg", jpeg()[:400]), ("p.txt", b"x")], {"p": "undecodable-image"}),
+    "image of 0 bytes": ([("p.jpg", b""), ("p.txt", b"x")], {"p": "undecodable-image"}),
+    "HTML as image": ([("p.jpg", b"<html>"), ("p.txt", b"x")], {"p": "undecodable-image"}),
+    "bomb": (
+        [("p.png", encoded(Image.new("1", (20_000, 20_000)), "PNG")), ("p.txt", b"x")],
+        {"p": "too-many-pixels"},
+    ),
+    "not UTF-8 as key": (
+        [("p\udce9.jpg", jpeg()), ("p\udce9.txt", b"x")], {"p\\udce9": "undecodable-key"},
+    ),
+    "scattered": (
+        [("p.jpg", jpeg()), ("p.txt", b"x"), *whole("between"), ("p.json", b"{}")],
+        {"p": "ambiguous-key", "between": ""},
+    ),
+    "whole twice": (
+        [*whole("p"), *whole("between"), *whole("p")], {"p": "ambiguous-key", "between": ""},
+    ),
+    "interleaved": (
+        [("p.jpg", jpeg()), ("q.jpg", jpeg()), ("p.txt", b"x"), ("q.txt", b"y")],
+        {"p": "ambiguous-key", "q": "ambiguous-key"},
+    ),
+    "member twice": (
+        [("p.jpg", jpeg()), ("p.txt", b"x"), ("p.TXT", b"y")], {"p": "ambiguous-key"},
+    ),
+    "two images": (
+        [("p.jpg", jpeg()), ("p.txt", b"x"), ("p.png", b"y")], {"p": "ambiguous-key"},
+    ),
+    "upper case": ([("p.JPG", jpeg()), ("p.TXT", b"x")], {"p": ""}),
+    "lying extension": (
+        [("p.jpg", encoded(Image.new("RGB", (3, 2)), "PNG")), ("p.txt", b"x")], {"p": ""},
+    ),
+    "1 x 1": ([("p.jpg", jpeg((1, 1))), ("p.txt", b"x")], {"p": ""}),
+    "CMYK": (
+        [("p.jpg", encoded(Image.new("CMYK", (9, 9)), "JPEG")), ("p.txt", b"x")], {"p": ""},
+    ),
+    "16 bits": (
+        [("p.png", encoded(Image.new("I;16", (9, 9)), "PNG")), ("p.txt", b"x")], {"p": ""},
+    ),
+    "palette": ([("p.gif", encoded(Image.new("P", (9, 9)), "GIF")), ("p.txt", b"x")], {"p": ""}),
+    "alpha": ([("p.png", encoded(Image.new("LA", (9, 9)), "PNG")), ("p.txt", b"x")], {"p": ""}),
+    "animation": (
+        [("p.webp", encoded(Image.new("RGB", (9, 9)), "WEBP", save_all=True,
+                            append_images=[Image.new("RGB", (9, 9), "red")])), ("p.txt", b"x")],
+        {"p": ""},
+    ),
+    "EXIF-rotated": ([("p.jpeg", exif_rotated()), ("p.txt", b"x")], {"p": ""}),
+    "TIFF": ([("p.tif", encoded(Image.new("L", (9, 9)), "TIFF")), ("p.txt", b"x")], {"p": ""}),
+    "dotted": ([("p.v1.2.jpg", jpeg()), ("p.v1.2.txt", b"x")], {"p.v1.2": ""}),
+    "extra member": (
+        [("p.jpg", jpeg()), ("p.seg.png", b"y"), ("p.txt", b"x"), ("p.npy", b"z")], {"p": ""},
+    ),
+    "200 characters": ([("p" * 196 + ".jpg", jpeg()), ("p" * 196 + ".txt", b"x")], {"p" * 196: ""}),
+    "absolute": ([("/p.jpg", jpeg()), ("/p.txt", b"x")], {"/p": ""}),
+    "outside": ([("../../p.jpg", jpeg()), ("../../p.txt", b"x")], {"../../p": ""}),
+    "./": ([("./p.jpg", jpeg()), ("p.txt", b"x")], {"p": ""}),
+    "hidden files": (
+        [("p.jpg", jpeg()), ("._p.jpg", b"y"), (".DS_Store", b"y"), ("p.txt", b"x")], {"p": ""},
+    ),
+    "broken json": ([*whole("p"), ("p.json", b"{")], {"p": ""}),
+    "bidirectional": ([("p.jpg", jpeg()), ("p.txt", "a \u202ecat".encode())], {"p": ""}),
+    "20,000 characters": ([("p.jpg", jpeg()), ("p.txt", b"word " * 4_000)], {"p": ""}),
+}  # fmt: skip
+
+
+def renamed(
+    number: int, members: list[tuple[str, bytes]], expected: dict[str, str]
+) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
+    """Make the names of one fault differ from those of the others: p, q, between."""
+
+    def new(name: str) -> str:
+        folder, slash, base = name.rpartition("/")
+        if base == ".DS_Store":
+            return name
+        hidden = "._" if base.startswith("._") else ""
+        return f"{folder}{slash}{hidden}f{number}{base.removeprefix('._')}"
+
+    return [(new(n), c) for n, c in members], {new(k): reason for k, reason in expected.items()}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_alone_has_its_verdict_and_spares_its_neighbours(
+    tmp_path: Path, fault: str
+) -> None:
+    members, expected = FAULTS[fault]
+    result = index_of(tmp_path, [*whole("good1"), *members, *whole("good2")])
+    kept = [key for key, reason in expected.items() if not reason]
+    assert [row["key"] for row in result.kept] == ["good1", *kept, "good2"]
+    assert reasons(result) == {key: reason for key, reason in expected.items() if reason}
+    assert {row["shard"] for row in result.kept + result.rejected} == {"a.tar"}
+
+
+def test_all_faults_together_in_one_shard(tmp_path: Path) -> None:
+    members, wanted = whole("good"), {"good": ""}
+    for number, (fault, expected) in enumerate(FAULTS.values()):
+        new_members, new_expected = renamed(number, fault, expected)
+        members += new_members + whole(f"g{number}")
+        wanted |= new_expected | {f"g{number}": ""}
+    result = index_of(tmp_path, members)
+    assert {row["key"] for row in result.kept} == {k for k, reason in wanted.items() if not reason}
+    assert reasons(result) == {key: reason for key, reason in wanted.items() if reason}
     assert result.read == len(result.kept) + len(result.rejected)
-    assert result.kept[0] | {"caption_id": ""} == {
-        "key": "good1", "shard": "a.tar", "caption": "caption good1", "caption_id": "",
-        "width": 40, "height": 30,
+    assert result.ignored == 2
+    assert set(reasons(result).values()) < set(REASONS)
+    # Tables of both can be written and read back.
+    for rows in (result.kept, result.rejected):
+        write_parquet(tmp_path / "rows.parquet", pd.DataFrame(rows))
+        assert read_parquet(tmp_path / "rows.parquet")[0]["key"].tolist() == [
+            r["key"] for r in rows
+        ]
+
+
+def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
+    image = exif_rotated()
+    sidecar = {"url": "https://example.org/1.jpg", "status": "success", "sha256": "ab", "width": 9}
+    members = [
+        *whole("0"),
+        ("1.jpg", image), ("1.txt", "\ufeff<PERSON> \u00e0 la plage\n".encode()),
+        ("1.json", json.dumps(sidecar).encode()),
+    ]  # fmt: skip
+    result = index_of(tmp_path, members)
+    assert list(result.kept[1]) == COLUMNS == list(result.kept[0])
+    row = result.kept[1]
+    with (tmp_path / "a.tar").open("rb") as opened:
+        opened.seek(row.pop("image_offset"))
+        assert opened.read(row.pop("image_bytes")) == image
+    caption = "<PERSON> \u00e0 la plage"
+    assert row == {
+        "key": "1", "shard": "a.tar", "image_id": hashlib.sha256(image).hexdigest()[:16],
+        "caption": caption, "caption_id": hashlib.sha256(caption.encode()).hexdigest()[:16],
+        "more_captions": [], "width": 30, "height": 40, "words": 4, "characters": 19,
+        "person": True, "non_ascii": True, "control": False,
+        "url": "https://example.org/1.jpg", "status": "success", "sha256": "ab",
     }  # fmt: skip
+    assert [result.kept[0][c] for c in ("url", "status", "sha256")] == [None] * 3
+
+
+def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
+    result = index_of(tmp_path, [("a.txt", b"x"), ("b.jpg", b"x"), ("b.txt", b"y")])
+    assert result.rejected == [
+        {"key": "a", "shard": "a.tar", "reason": "no-image", "detail": "members: txt"},
+        {"key": "b", "shard": "a.tar", "reason": "undecodable-image",
+         "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF"},
+    ]  # fmt: skip
+
+
+def test_scattered_and_repeated_keys_lose_every_copy(tmp_path: Path) -> None:
+    members = [*whole("a"), *whole("b"), ("a.json", b"{}"), *whole("c"), *whole("b")]
+    result = index_of(tmp_path, members)
+    assert [row["key"] for row in result.kept] == ["c"]
+    assert [row["key"] for row in result.rejected] == ["a", "b", "a", "b"]
+    assert {row["reason"] for row in result.rejected} == {"ambiguous-key"}
 
 
 @pytest.mark.parametrize("cut", [100, 700, 2_000, -600, -1_100])
@@ -73,29 +231,173 @@ def test_a_truncated_shard_yields_whole_samples_only(tmp_path: Path, cut: int) -
     content = path.read_bytes()
     end = content.rindex(b"caption 3") + 512 - content.rindex(b"caption 3") % 512
     path.write_bytes(content[: cut if cut > 0 else end + cut])
-    result = index_shard(path)
-    assert verdicts.DAMAGED_SHARD in reasons(result).values()
-    assert len(result.kept) < 4
+    result = index_shard(path, Policy())
+    assert list(reasons(result).values()) == [verdicts.DAMAGED_SHARD]
+    assert [row["key"] for row in result.kept] == ["0", "1", "2", "3"][: len(result.kept)]
+    assert result.rejected[0]["key"] == ("" if cut == 100 else str(len(result.kept)))
     assert all(row["caption"] == f"caption {row['key']}" for row in result.kept)
 
 
-@pytest.mark.parametrize("content", [b"", b"<!DOCTYPE html>" * 100, b"\x1f\x8b\x08 gzip" * 200])
-def test_what_is_no_tar_is_damaged(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("dotted", [False, True])
+def test_truncation_anywhere_keeps_what_stands_before(tmp_path: Path, dotted: bool) -> None:
+    names = [f"v.{n}" if dotted else f"{n}" for n in range(4)]
+    path = write_tar(tmp_path / "a.tar", [m for name in names for m in whole(name)])
+    content = path.read_bytes()
+    captions_end = [content.index(f"caption {name}".encode()) // 512 * 512 + 512 for name in names]
+    for cut in range(0, captions_end[-1] + 1, 256):
+        path.write_bytes(content[:cut])
+        result = index_shard(path, Policy())
+        # Whole once the header of the next sample's first member has been read.
+        expected = [n for n, end in zip(names, captions_end, strict=True) if cut >= end + 512]
+        assert [row["key"] for row in result.kept] == expected
+        assert [row["reason"] for row in result.rejected] == [verdicts.DAMAGED_SHARD]
+    path.write_bytes(content[: captions_end[-1] + 512])
+    assert len(index_shard(path, Policy()).kept) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "empty"), (b"<!DOCTYPE html>" * 100, "HTML"),
+     (gzip.compress(bytes(4_000), mtime=0), "gunzip"),
+     (random.Random(0).randbytes(5_000), "not a tar file")],
+)  # fmt: skip
+def test_what_is_no_tar_is_one_damaged_row(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(content)
-    result = index_shard(path)
+    result = index_shard(path, Policy())
     assert result.kept == []
-    assert [row["reason"] for row in result.rejected] == [verdicts.DAMAGED_SHARD]
+    [row] = result.rejected
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", verdicts.DAMAGED_SHARD)
+    assert words in row["detail"]
+
+
+def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.tar", tmp_path):
+        [row] = index_shard(path, Policy()).rejected
+        assert row["reason"] == verdicts.DAMAGED_SHARD
+        assert "cannot be opened" in row["detail"]
+
+
+def test_policies_of_taste(tmp_path: Path) -> None:
+    members = [("a.jpg", jpeg()), ("a.txt", b" "), ("b.jpg", jpeg((3, 50))), ("b.txt", b"one\x07"),
+               ("c.jpg", jpeg()), ("c.txt", b"one two three")]  # fmt: skip
+
+    def outcome(**policy: Any) -> dict[str, str]:
+        result = index_of(tmp_path, members, **policy)
+        return {row["key"]: "" for row in result.kept} | reasons(result)
+
+    default = {"a": "empty-caption", "b": "control-characters", "c": ""}
+    assert outcome() == default
+    assert outcome(empty_captions="keep") == default | {"a": ""}
+    assert outcome(control_characters="keep") == default | {"b": ""}
+    assert outcome(control_characters="keep", min_side=4)["b"] == "too-small-image"
+    assert outcome(control_characters="keep", min_side=3)["b"] == ""
+    assert outcome(max_words=2)["c"] == outcome(max_characters=12)["c"] == "caption-length"
+    assert outcome(min_words=4)["c"] == "caption-length"
+    assert outcome(max_pixels=1_199)["c"] == "too-many-pixels"
+    assert outcome(max_pixels=1_200)["c"] == ""
+    assert outcome(max_member_bytes=12)["c"] == "member-too-large"
+    assert outcome(max_member_bytes=20)["c"] == "member-too-large"
+    result = index_of(tmp_path, members, max_member_bytes=20)
+    assert "c.jpg" in result.rejected[-1]["detail"]
+
+
+def test_captions_from_a_json_field_or_another_extension(tmp_path: Path) -> None:
+    members = [("a.jpg", jpeg()), ("a.txt", b"no"), ("a.llava.txt", b"long"),
+               ("a.json", b'{"alt": " an alt text ", "url": "u"}'),
+               ("b.jpg", jpeg()), ("b.txt", b"no"), ("b.json", b"{"),
+               ("c.jpg", jpeg()), ("c.txt", b"no"), ("c.json", b"{}"),
+               ("d.jpg", jpeg()), ("d.txt", b"no"), ("d.json", b'{"alt": "\\ud800"}')]  # fmt: skip
+    result = index_of(tmp_path, members, caption_from="json:alt")
+    assert [(row["key"], row["caption"], row["url"]) for row in result.kept] == [
+        ("a", "an alt text", "u")
+    ]
+    assert reasons(result) == {
+        "b": "undecodable-caption", "c": "no-caption", "d": "undecodable-caption",
+    }  # fmt: skip
+    result = index_of(tmp_path, members, caption_from="llava.txt")
+    assert [(row["key"], row["caption"]) for row in result.kept] == [("a", "long")]
+    assert set(reasons(result).values()) == {"no-caption"}
+
+
+TABLE = {"a": [" new a ", "newer a", "new a"], "b": ["caption b", "second b"], "e": ["", "e\0"],
+         "f": ["", "good"], "elsewhere": ["x"]}  # fmt: skip
+
+
+def tabled(tmp_path: Path, table: str, **policy: Any) -> ShardIndex:
+    members = [*whole("a"), *whole("b"), *whole("c"), ("d.jpg", jpeg()), ("d.txt", b"\xff"),
+               ("e.jpg", jpeg()), ("f.jpg", jpeg()), ("f.seg.png", b""),
+               ("g.txt", b"x")]  # fmt: skip
+    asked = []
+
+    def lookup(keys: list[str]) -> dict[str, list[str]]:
+        asked.extend(keys)
+        return {key: TABLE[key] for key in keys if key in TABLE}
+
+    path = write_tar(tmp_path / "a.tar", members)
+    result = index_shard(path, Policy(table=table, **policy), lookup)  # type: ignore[arg-type]
+    assert set("abcdef") <= set(asked)
+    return result
+
+
+def test_a_table_s_captions_take_the_place_of_the_shard_s(tmp_path: Path) -> None:
+    result = tabled(tmp_path, "replace")
+    assert {row["key"]: [row["caption"], *row["more_captions"]] for row in result.kept} == {
+        "a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["good"],
+    }  # fmt: skip
+    assert reasons(result) == {
+        "c": "no-caption", "d": "no-caption", "e": "empty-caption", "g": "no-image",
+    }  # fmt: skip
+    assert result.rejected[0]["detail"] == "not in the caption table"
+
+
+def test_a_table_s_captions_follow_the_shard_s(tmp_path: Path) -> None:
+    result = tabled(tmp_path, "augment")
+    assert {row["key"]: [row["caption"], *row["more_captions"]] for row in result.kept} == {
+        "a": ["caption a", "new a", "newer a"], "b": ["caption b", "second b"],
+        "c": ["caption c"], "f": ["good"],
+    }  # fmt: skip
+    assert reasons(result) == {"d": "undecodable-caption", "e": "no-caption", "g": "no-image"}
+
+
+def test_lookup_and_policy_go_together(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="caption table"):
+        index_shard(tmp_path, Policy(table="replace"))
+    with pytest.raises(ValueError, match="caption table"):
+        index_shard(tmp_path, Policy(), lambda keys: {})
+
+
+def test_an_error_of_the_lookup_is_not_one_of_the_shard(tmp_path: Path) -> None:
+    def lookup(keys: list[str]) -> dict[str, list[str]]:
+        raise OSError("the table is gone")
+
+    with pytest.raises(OSError, match="the table is gone"):
+        index_shard(write_tar(tmp_path / "a.tar", whole("a")), Policy(table="replace"), lookup)
+
+
+def test_the_heart_beats_at_every_sample(tmp_path: Path) -> None:
+    beats: list[None] = []
+    path = write_tar(tmp_path / "a.tar", [m for n in range(5) for m in whole(str(n))])
+    index_shard(path, Policy(), alive=lambda: beats.append(None))
+    assert len(beats) >= 5
+
+
+def test_the_same_shard_gives_the_same_rows(tmp_path: Path) -> None:
+    members = [m for fault, _ in FAULTS.values() for m in fault]
+    first, second = index_of(tmp_path, members), index_of(tmp_path, members)
+    assert first == second
+    assert "0x" not in json.dumps(first.rejected)
+
+
+def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    target = tmp_path / "absolute"
+    members = [m for key in ("../escaped", str(target), "plain") for m in whole(key)]
+    result = index_of(inside, members)
+    assert len(result.kept) == 3
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.tar", "inside"]
 
 
 def test_the_same_caption_has_the_same_name_everywhere() -> None:
     assert verdicts.caption_id("a cat") == verdicts.caption_id("a cat") != verdicts.caption_id("a")
-
-
-def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    Image.new("1", (20_000, 20_000)).save(stream, "PNG")
-    path = write_tar(tmp_path / "a.tar", [("bomb.png", stream.getvalue()), ("bomb.txt", b"x")])
-    result = index_shard(path)
-    assert reasons(result) == {"bomb": verdicts.UNDECODABLE_IMAGE}
-    assert "pixels" in result.rejected[0]["detail"]

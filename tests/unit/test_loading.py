@@ -145,3 +145,49 @@ def test_the_fingerprint_follows_weights_and_configuration_only(tmp_path: Path) 
     config["model_cfg"]["text_cfg"]["heads"] = 4
     (other / loading.CONFIG_NAME).write_text(json.dumps(config))
     assert len({first, second, loading.fingerprint(other)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_cfg": None}, "has no model_cfg"),
+        ({"text_cfg": None}, "its model_cfg has no text_cfg"),
+        ({"vision_cfg": {"no_such_key": 1}}, "cannot load it .*no_such_key"),
+        ({"vision_cfg": {"timm_model_name": "no_such_model"}}, "cannot load it .*no_such_model"),
+        ({"text_cfg": {"pool_type": "sum"}}, "cannot load it .*AssertionError"),
+        ({"text_cfg": {"mlp_ratio": 2}}, "cannot load it .*size mismatch"),
+        ({"text_cfg": {"tokenizer_kwargs": {"bpe_path": "words.gz"}}}, "words.gz: is missing"),
+    ],
+)
+def test_a_configuration_that_cannot_be_loaded_says_why(
+    change: dict, message: str, tmp_path: Path
+) -> None:
+    folder = build(tmp_path / "vit", NATIVE)
+    config = json.loads((folder / loading.CONFIG_NAME).read_text())
+    for part, values in change.items():
+        where = config if part == "model_cfg" else config["model_cfg"]
+        where[part] = values and {**where[part], **values}
+    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
+    with pytest.raises(files.UserError, match=rf"{folder.name}.*{message}"):
+        loading.load_towers(folder)
+
+
+def test_weights_that_are_cut_short_say_so(tmp_path: Path) -> None:
+    folder = build(tmp_path / "vit", NATIVE)
+    weights = folder / loading.WEIGHTS_NAME
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(files.UserError, match=r"vit: open_clip cannot load it .*Safetensor"):
+        loading.load_towers(folder)
+
+
+def test_the_fingerprint_follows_the_vocabulary(tmp_path: Path) -> None:
+    folder = build(tmp_path / "vit", NATIVE)
+    config = json.loads((folder / loading.CONFIG_NAME).read_text())
+    config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "bert-base-uncased"
+    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    first = loading.fingerprint(folder)
+    (folder / "README.md").write_text("a model")
+    assert loading.fingerprint(folder) == first
+    (folder / "tokenizer.json").write_text('{"version": "1.0"}')
+    assert loading.fingerprint(folder) != first

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from mispair import cli, files
 from mispair.steps.finetune_projection import Settings
 from mispair.towers import projection as towers
-from mispair.towers.features import PairedFeatures, gather
+from mispair.towers.features import PairedFeatures
 
 QUICK = {"epochs": 4, "batch_size": 32, "lr": 5e-3}
 
@@ -34,8 +34,12 @@ def _model(d_image=24, d_text=16, e=12, seed=1, scale=2.0, dtype=np.float64):
     )
 
 
-def _twin(features, model, training, seed):
-    """Train one seed with modules, autograd and torch's own AdamW and loss."""
+def _twin(features, model, training, seed, crops=None):
+    """Train one seed with modules, autograd and torch's own AdamW and loss.
+
+    With crops, a list of image features, each epoch takes the next one.
+    """
+    crops = crops or [features.image_features]
     image = torch.nn.Linear(model.image.shape[1], model.image.shape[2], bias=False).double()
     text = torch.nn.Linear(model.text.shape[1], model.text.shape[2], bias=False).double()
     scale = torch.nn.Parameter(torch.tensor(model.logit_scale[0]))
@@ -54,7 +58,7 @@ def _twin(features, model, training, seed):
         for chosen in order:
             for group in optimiser.param_groups:
                 group["lr"] = _learning_rate(training, step, steps)
-            x = torch.tensor(features.image_features[chosen])
+            x = torch.tensor(crops[epoch % len(crops)][chosen])
             y = torch.tensor(features.text_features[features.text_rows[chosen]])
             f = torch.nn.functional.normalize(image(x), dim=-1)
             h = torch.nn.functional.normalize(text(y), dim=-1)
@@ -140,6 +144,49 @@ def test_a_seed_alone_equals_the_seed_in_a_stack(start, loss):
         np.testing.assert_allclose(alone.image[0], stacked.image[number], atol=1e-5)
         np.testing.assert_allclose(alone.text[0], stacked.text[number], atol=1e-5)
         np.testing.assert_allclose(own[0], losses[number], atol=1e-5)
+
+
+@pytest.mark.parametrize("crops", [2, 3])
+def test_epochs_see_the_crops_of_an_image_in_turn(crops):
+    plain, model = _features(), _model()
+    draw = np.random.default_rng(5)
+    seen = [plain.image_features + draw.standard_normal((300, 24)) for _ in range(crops)]
+    stored = np.stack(seen, axis=1).reshape(300 * crops, 24)
+    features = PairedFeatures(stored, plain.text_features, plain.text_rows, crops)
+    training = towers.Training(**{**QUICK, "epochs": 2 * crops + 1})
+    initial = towers.starting_point("pretrained", model, [11, 5])
+    tuned, loss = towers.finetune(features, initial, training, [11, 5])
+    for number, seed in enumerate([11, 5]):
+        image, text, _, losses = _twin(plain, model, training, seed, seen)
+        np.testing.assert_allclose(tuned.image[number], image, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(tuned.text[number], text, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(loss[number], losses, rtol=1e-9)
+    # The same crop several times is no crop at all, to the bit.
+    repeated = PairedFeatures(
+        np.repeat(plain.image_features, crops, axis=0), plain.text_features, plain.text_rows, crops
+    )
+    for one, other in zip(
+        towers.finetune(repeated, initial, training, [11, 5]),
+        towers.finetune(plain, initial, training, [11, 5]),
+        strict=True,
+    ):
+        arrays = [
+            each.image if isinstance(each, towers.Projections) else each for each in (one, other)
+        ]
+        np.testing.assert_array_equal(*arrays)
+
+
+def test_half_precision_trains_as_its_widened_values_do():
+    plain, model = _features(dtype=np.float16), _model(dtype=np.float32)
+    wide = [array.astype(np.float32) for array in (plain.image_features, plain.text_features)]
+    initial = towers.starting_point("pretrained", model, [0, 1])
+    training = towers.Training(**QUICK)
+    half, loss = towers.finetune(plain, initial, training, [0, 1])
+    full, other = towers.finetune(PairedFeatures(*wide, plain.text_rows), initial, training, [0, 1])
+    assert half.image.dtype == loss.dtype == np.float32
+    np.testing.assert_array_equal(half.image, full.image)
+    np.testing.assert_array_equal(half.text, full.text)
+    np.testing.assert_array_equal(loss, other)
 
 
 def test_training_lowers_the_loss_and_runs_again_alike():
@@ -261,104 +308,46 @@ def test_cuda_trains_as_the_cpu_does():
     np.testing.assert_allclose(other, loss, atol=1e-8)
 
 
-# Gathering --------------------------------------------------------------------------------------
-
-
-def _parts(dtype=np.float32):
-    """Two parts of three images; caption c1 is in both, with features that differ by rounding."""
-    draw = np.random.default_rng(0)
-    rows, tensors = [], []
-    for keys, captions in ((["k3", "k1", "k5"], ["c2", "c1"]), (["k2", "k0", "k4"], ["c1", "c0"])):
-        kinds = ["image"] * 3 + ["text"] * 2
-        table = {"kind": kinds, "id": keys + captions, "row": [0, 1, 2, 0, 1]}
-        rows.append(pd.DataFrame(table).sample(frac=1, random_state=1))
-        tensors.append(
-            {
-                "image_features": draw.standard_normal((3, 4)).astype(dtype),
-                "text_features": draw.standard_normal((2, 5)).astype(dtype),
-            }
-        )
-    return rows, tensors
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_gather_follows_the_pairing_whatever_the_order_of_parts(reverse):
-    rows, tensors = _parts()
-    keys, captions = np.array(["k0", "k1", "k2", "k5"]), np.array(["c1", "c2", "c1", "c0"])
-    first, second = tensors
-    if reverse:
-        rows, tensors = rows[::-1], tensors[::-1]
-    loaded = []
-
-    def load(part):
-        loaded.append(part)
-        return tensors[part]
-
-    found = gather(rows, load, keys, captions)
-    images = [second["image_features"][1], first["image_features"][1]]
-    images += [second["image_features"][0], first["image_features"][2]]
-    np.testing.assert_array_equal(found.image_features, images)
-    # c1 comes from the part with the smallest key, k0: the second.
-    of = {
-        "c0": second["text_features"][1],
-        "c1": second["text_features"][0],
-        "c2": first["text_features"][0],
-    }
-    np.testing.assert_array_equal(
-        found.text_features[found.text_rows], [of[caption] for caption in captions]
-    )
-    assert len(found.text_features) == 3
-    assert sorted(loaded) == [0, 1]
-
-
-def test_gather_widens_half_precision_and_keeps_double():
-    for dtype, expected in ((np.float16, np.float32), (np.float64, np.float64)):
-        rows, tensors = _parts(dtype)
-        found = gather(rows, tensors.__getitem__, np.array(["k0"]), np.array(["c0"]))
-        assert found.image_features.dtype == found.text_features.dtype == expected
-
-
-def test_gather_names_what_is_missing_or_not_finite():
-    rows, tensors = _parts()
-    with pytest.raises(ValueError, match=r"no image 'k9' \(1 of 2 are missing\)"):
-        gather(rows, tensors.__getitem__, np.array(["k0", "k9"]), np.array(["c0", "c0"]))
-    with pytest.raises(ValueError, match="no text 'c7'"):
-        gather(rows, tensors.__getitem__, np.array(["k0"]), np.array(["c7"]))
-    tensors[0]["image_features"][1, 2] = np.nan
-    with pytest.raises(ValueError, match="feature of image 'k1' is not finite"):
-        gather(rows, tensors.__getitem__, np.array(["k1"]), np.array(["c0"]))
-
-
 # The step ---------------------------------------------------------------------------------------
 
 
-def _write(folder, n=120, towers_of_features="T"):
-    features, model = _features(n, captions=n, dtype=np.float32), _model(dtype=np.float32)
+def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
+    """Write two groups of features, a pairing, and the captions that the pairing adds."""
+    features, model = _features(n, captions=n + 3, dtype=dtype), _model(dtype=np.float32)
     keys = [f"k{number:04d}" for number in range(n)]
-    captions = [f"c{number:04d}" for number in range(n)]
-    for part in range(2):
-        mine = np.arange(part, n, 2)
+    captions = [f"c{number:04d}" for number in range(n + 3)]
+    metadata = {"towers": towers_of_features, "precision": "fp32", "crops": "1"}
+    for part in range(3):
+        mine = np.arange(part, n, 2) if part < 2 else np.arange(0)
+        texts = mine if part < 2 else np.arange(n, n + 3)
         table = pd.DataFrame(
             {
-                "kind": ["image"] * len(mine) + ["text"] * len(mine),
-                "id": [keys[i] for i in mine] + [captions[i] for i in mine],
-                "row": [*range(len(mine))] * 2,
+                "kind": ["image"] * len(mine) + ["text"] * len(texts),
+                "id": [keys[i] for i in mine] + [captions[i] for i in texts],
+                "row": [*range(len(mine)), *range(len(texts))],
             }
         )
         files.write_parquet(folder / f"{part}.parquet", table)
         tensors = {
             "image_features": features.image_features[mine],
-            "text_features": features.text_features[mine],
+            "text_features": features.text_features[texts],
         }
-        files.write_tensors(folder / f"{part}.features", tensors, {"towers": towers_of_features})
-    pairing = pd.DataFrame({"key": keys, "caption_id": captions})
-    pairing["swapped"] = pairing["text_changed"] = False
-    pairs_metadata = {"nominal": "0.0", "pairs_fingerprint": "p"}
+        files.write_tensors(folder / f"{part}.features", tensors, metadata)
+    pairing = pd.DataFrame(
+        {
+            "key": keys,
+            "group": [str(number % 2) for number in range(n)],
+            "row": np.arange(n, dtype=np.int32) // 2,
+            "caption_id": captions[n:] + captions[3:n],
+        }
+    )
+    pairing["swapped"] = pairing["text_changed"] = np.arange(n) < 3
+    pairs_metadata = {"scheme": "drop", "nominal": "0.025", "pairs_fingerprint": "p"}
     files.write_parquet(folder / "pairing", pairing, pairs_metadata)
     files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
 
 
-def _run(folder, out, *options, parts=(0, 1)):
+def _run(folder, out, *options, parts=(0, 1, 2)):
     arguments = ["finetune-projection", "--start", "pretrained", "--rate", "0.0", "--pairing"]
     arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
     arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
@@ -370,7 +359,7 @@ def _run(folder, out, *options, parts=(0, 1)):
 def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     _write(tmp_path)
     assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
-    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, parts=(1, 0)) == 0
+    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, parts=(2, 1, 0)) == 0
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     tensors, metadata = files.read_tensors(tmp_path / "a")
     assert tensors["image_projection"].shape == (3, 24, 12)
@@ -380,6 +369,7 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     assert len(np.unique(tensors["loss"][:, -1])) == 3
     assert json.loads(metadata["seeds"]) == [0, 1, 2]
     assert metadata["start"] == "pretrained"
+    assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")
     assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
         "T",
         "p",
@@ -404,3 +394,41 @@ def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsy
     assert _run(tmp_path, tmp_path / "out") == 2
     assert "10 pairs make no whole batch of batch_size 16" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_step_takes_each_table_of_rows_by_its_name(tmp_path, capsys):
+    _write(tmp_path)
+    arguments = ["finetune-projection", "--start", "pretrained", "--rate", "0.0", "--pairing"]
+    arguments += [tmp_path / "pairing", "--untouched", tmp_path / "untouched"]
+    arguments += ["--features", *(tmp_path / f"{part}.features" for part in (0, 1, 2))]
+    arguments += ["--batch-size", 16, "--epochs", 3, "--device", "cpu", "--pairs", 100]
+    for out, parts in (("a", (0, 1, 2)), ("b", (1, 2, 0)), ("c", (0, 2))):
+        tables = ["--feature-rows", *(tmp_path / f"{part}.parquet" for part in parts)]
+        code = cli.main(
+            [str(each) for each in [*arguments, *tables, "--projection", tmp_path / out]]
+        )
+        assert code == (2 if out == "c" else 0)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert "go by the same names, but ['1'] is given as one" in capsys.readouterr().err
+
+
+def test_step_names_the_arm_and_a_missing_caption(tmp_path, capsys):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "out", "--pairs", "none", parts=(0, 1)) == 2
+    message = capsys.readouterr().err
+    assert "finetune_projection (pretrained, drop, C_m 0): " in message
+    assert "the features hold no text 'c0120' (3 of 120 are missing)" in message
+
+
+def test_step_trains_on_half_precision_as_on_its_widened_values(tmp_path):
+    for name, dtype in (("half", np.float16), ("wide", np.float32)):
+        (tmp_path / name).mkdir()
+        _write(tmp_path / name, dtype=dtype)
+    for part in range(3):  # the same values, widened
+        tensors, metadata = files.read_tensors(tmp_path / "half" / f"{part}.features")
+        wide = {name: array.astype(np.float32) for name, array in tensors.items()}
+        files.write_tensors(tmp_path / "wide" / f"{part}.features", wide, metadata)
+    for name in ("half", "wide"):
+        assert _run(tmp_path / name, tmp_path / name / "out", "--pairs", 100) == 0
+    out = [(tmp_path / name / "out").read_bytes() for name in ("half", "wide")]
+    assert out[0] == out[1]

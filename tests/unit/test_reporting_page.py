@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -23,6 +24,7 @@ from mispair.steps import draw_contact_sheet, draw_figures, gather_metrics, writ
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
 SETS = ("shapes", EVIL)
+SCHEMES = ("random", "similar")
 
 
 def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
@@ -119,13 +121,17 @@ def _simulation(probability: float, trial: int) -> list[dict[str, Any]]:
 def make_run(folder: Path) -> dict[str, list[Path]]:
     """Write the results of a run as its steps write them."""
     made: dict[str, list[Path]] = {"purity": [], "zeroshot": [], "pruning": [], "simulation": []}
-    arms = [("untouched", None)] + [
-        (start, rate) for start in ("pretrained", "reinitialised") for rate in RATES
+    arms = [("untouched", None, None)] + [
+        (start, scheme, rate)
+        for scheme in SCHEMES
+        for start in ("pretrained", "reinitialised")
+        for rate in RATES
+        if rate or scheme == SCHEMES[0]
     ]
-    for number, (start, rate) in enumerate(arms):
+    for number, (start, scheme, rate) in enumerate(arms):
         origin = {"start": start, "towers": "a" * 16}
         if rate is not None:
-            origin |= {"rate": repr(rate), "pairs_fingerprint": "b" * 16}
+            origin |= {"scheme": scheme, "rate": repr(rate), "pairs_fingerprint": "b" * 16}
         seeds = [0] if rate is None else [0, 1]
         for what, rows in (
             ("purity", _purity(start, rate, seeds)),
@@ -142,40 +148,98 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             about = {"settings": {"preset": "as-run", "d": 50}}
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
-    return made | make_pairs(folder)
+    return made | make_pairs(folder) | make_corpus(folder)
+
+
+def make_corpus(folder: Path) -> dict[str, list[Path]]:
+    """Write what is known of the corpus and of its encoding; everything named by data is evil."""
+    counts = {"read": 22, "kept": 20, "rejected": 2, "excluded": 0}
+    rows: list[dict[str, Any]] = [
+        {"metric": metric, "value": value, "n": 22} for metric, value in counts.items()
+    ]
+    rows += [
+        {"metric": "rejected_reason", "reason": reason, "value": 1, "n": 22}
+        for reason in ("no-image", EVIL)
+    ]
+    rows += [
+        {"metric": "quarantined_share", "value": 2 / 22, "n": 22},
+        {"metric": "damaged_shard_share", "value": 0.0, "n": 1},
+        {"metric": "caption_empty_share", "value": 1 / 22, "n": 22},
+        {"metric": "caption_duplicate_share", "value": 0.15, "n": 20},
+        {"metric": "caption_person_share", "value": 0.25, "n": 20},
+        {"metric": "caption_non_ascii_share", "value": 0.35, "n": 20},
+        {"metric": "caption_control_share", "value": 0.0, "n": 20},
+        {"metric": "captions_further", "value": 5, "n": 20},
+        {"metric": "captions_distinct", "value": 23, "n": 25},
+        {"metric": "image_duplicate_share", "value": 0.1, "n": 20},
+        {"metric": "image_sha256_duplicate_share", "value": None, "n": 0},
+        {"metric": "downloads", "status": "success", "value": 30, "n": 40},
+        {"metric": "downloads", "status": EVIL, "value": 10, "n": 40},
+    ]
+    for name, numbers in (("words", (9.25, 9, 14, 20)), ("characters", (50.5, 49, 70, 101))):
+        for part, value in zip(("mean", "median", "p95", "max"), numbers, strict=True):
+            rows.append({"metric": f"caption_{name}_{part}", "value": value, "n": 20})
+    for name, numbers in (("width", (8, 16, 200, 640, 800)),
+                          ("aspect_ratio", (0.5, 0.75, 1.5, 1.75, 2.0))):  # fmt: skip
+        for part, value in zip(("min", "p05", "median", "p95", "max"), numbers, strict=True):
+            rows.append({"metric": f"image_{name}_{part}", "value": value, "n": 20})
+    for metric in ("caption_words", "caption_characters", "image_shorter_side"):
+        for low, high, value in ((0, 2, 1), (2, 4, 12), (4, None, 7)):
+            rows.append({"metric": f"{metric}_histogram", "bin_low": low, "bin_high": high,
+                         "value": value, "n": 20})  # fmt: skip
+    metrics.write_metrics(folder / "statistics.json", rows, {"pairs_fingerprint": "b" * 16})
+    columns = ["key", "shard", "reason", "detail", "group"]
+    files.write_parquet(folder / "excluded.parquet", pd.DataFrame(columns=columns, dtype="str"), {})
+    records = []
+    for group, share in (("0000", 0.05), ("0001", 0.45)):
+        record = {"images": 10, "captions": 10, "truncated": 2, "seconds": 5.0,
+                  "images_per_s": 100 * share, "captions_per_s": 50.0, "waiting_share": share,
+                  "memory_bytes": 2**30, "batch_size": 256, "workers": 4, "precision": "bf16",
+                  "device": EVIL}  # fmt: skip
+        records.append(folder / f"{group}.json")
+        files.write_text(records[-1], json.dumps(record))
+    return {"statistics": [folder / "statistics.json"], "records": records,
+            "excluded": [folder / "excluded.parquet"]}  # fmt: skip
 
 
 def make_pairs(folder: Path) -> dict[str, list[Path]]:
     keys = [f"{number:06d}" for number in range(20)]
     counts = {"read": "22", "kept": "20", "rejected": "2"}
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
+    images = [*[buffer.getvalue()] * 19, b"not an image"]
+    with tarfile.open(folder / "00000.tar", "w") as archive:
+        for key, encoded in zip(keys, images, strict=True):
+            for name, content in ((f"{key}.jpg", encoded), (f"{key}.txt", b"text")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    with tarfile.open(folder / "00000.tar") as archive:
+        offsets = [archive.getmember(f"{key}.jpg").offset_data for key in keys]
     kept = pd.DataFrame({
         "key": keys, "shard": "00000.tar", "caption": [f"{EVIL} {key}" for key in keys],
         "caption_id": [f"c{key}" for key in keys], "width": 8, "height": 8,
+        "image_offset": offsets, "image_bytes": [len(encoded) for encoded in images],
+        "image_id": [hashlib.sha256(encoded).hexdigest()[:16] for encoded in images],
     })  # fmt: skip
     refused = pd.DataFrame({"key": ["x", "y"], "shard": "00000.tar",
                             "reason": ["no-image", "empty-caption"], "detail": ""})  # fmt: skip
     files.write_parquet(folder / "index.parquet", kept, counts)
     files.write_parquet(folder / "rejected.parquet", refused, counts)
     pairings = []
-    for rate in RATES:
+    for scheme, rate in [(scheme, rate) for scheme in SCHEMES for rate in RATES]:
+        if rate == 0 and scheme != SCHEMES[0]:
+            continue
         swapped = [number < rate * 20 for number in range(20)]
         table = pd.DataFrame({
             "key": keys, "swapped": swapped, "text_changed": swapped,
             "caption_id": [f"c{keys[19 - n] if moved else key}"
                            for n, (key, moved) in enumerate(zip(keys, swapped, strict=True))],
         })  # fmt: skip
-        about = {"scheme": "random", "nominal": repr(rate), "swapped_share": repr(rate),
+        about = {"scheme": scheme, "note": EVIL, "nominal": repr(rate), "swapped_share": repr(rate),
                  "text_changed_share": repr(rate), "pairs_fingerprint": "b" * 16}  # fmt: skip
-        pairings.append(folder / f"pairing-{rate}.parquet")
+        pairings.append(folder / f"pairing-{scheme}-{rate}.parquet")
         files.write_parquet(pairings[-1], table, about)
-    with tarfile.open(folder / "00000.tar", "w") as archive:
-        for key in keys[:-1]:
-            buffer = io.BytesIO()
-            Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
-            for name, content in ((f"{key}.jpg", buffer.getvalue()), (f"{key}.txt", b"text")):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
     return {"pairings": pairings, "index": [folder / "index.parquet"],
             "rejected": [folder / "rejected.parquet"],
             "shards": [folder / "00000.tar"]}  # fmt: skip
@@ -191,6 +255,9 @@ NOTHING: dict[str, list[Path]] = {
         "pairings",
         "index",
         "rejected",
+        "excluded",
+        "statistics",
+        "records",
         "shards",
     ]
 }
@@ -208,7 +275,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     if run["index"]:
         draw_contact_sheet.run(
             draw_contact_sheet.Settings(), shards=run["shards"], index=run["index"],
-            pairing=run["pairings"], contact_sheet=sheet,
+            pairing=run["pairings"], captions=[], contact_sheet=sheet,
         )  # fmt: skip
     benchmarks = folder / "benchmarks"
     if run["index"]:
@@ -309,6 +376,8 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "simulation",
             "simulation_points",
             "pairs",
+            "corpus",
+            "encoding",
         )
     )
 
@@ -414,7 +483,7 @@ def test_the_page_says_what_is_measured_and_what_speaks_against(whole):
     assert "contradicts" in words
     assert "silhouette on <script>" in words  # the values that are not defined
     assert "no-image" in words
-    assert "Read = kept + rejected." in words
+    assert "Read = kept + rejected + excluded." in words
     assert "as-written was not run" in words
     assert "1 min 30 s" in words
     assert "90.0 %" in words
@@ -456,7 +525,7 @@ def test_results_of_different_data_are_not_mixed_silently(whole):
     other = found.provenance.copy()
     other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
     mixed = Tables.of({"provenance": other})
-    assert "different set" in page.records.warnings(mixed)[0]
+    assert "2 different sets of pairs" in page.records.warnings(mixed)[0]
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
@@ -464,7 +533,7 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
     settings = draw_contact_sheet.Settings(samples=20, shuffle_rate=0.7)
     draw_contact_sheet.run(
         settings, shards=made["shards"], index=made["index"], pairing=made["pairings"],
-        contact_sheet=tmp_path / "sheet.html",
+        captions=[], contact_sheet=tmp_path / "sheet.html",
     )  # fmt: skip
     html = (tmp_path / "sheet.html").read_text(encoding="utf-8")
     assert html.count("Shuffled to") == 16
@@ -481,7 +550,7 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
 def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
     draw_contact_sheet.run(
         draw_contact_sheet.Settings(), shards=[], index=[], pairing=[],
-        contact_sheet=tmp_path / "sheet.html",
+        captions=[], contact_sheet=tmp_path / "sheet.html",
     )  # fmt: skip
     assert "No sample pair" in (tmp_path / "sheet.html").read_text()
 

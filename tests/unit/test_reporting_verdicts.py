@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair.reporting import claims_image_text, claims_simulation, verdicts
+from mispair.reporting import claims_image_text, claims_schemes, claims_simulation, verdicts
 from mispair.reporting.statistics import Interval, Trend
 from mispair.reporting.tables import Tables, tidy
 
@@ -59,7 +59,11 @@ def tables(**rows: list[dict[str, Any]]) -> Tables:
 
 
 def judged(found: Tables) -> dict[str, verdicts.Verdict]:
-    every = claims_image_text.judge(found, 0.95) + claims_simulation.judge(found, 0.95)
+    every = [
+        verdict
+        for claims in (claims_image_text, claims_schemes, claims_simulation)
+        for verdict in claims.judge(found, 0.95)
+    ]
     return {verdict.claim.key: verdict for verdict in every}
 
 

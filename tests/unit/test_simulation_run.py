@@ -483,7 +483,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "0.3-0-raw.safetensors").write_bytes(b"broken")
     simulate.run(settings, **job(tmp_path, "anew.json", [0]))
-    assert "Training starts anew" in caplog.text
+    assert "It is not used" in caplog.text
     assert (tmp_path / "anew.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
     with monkeypatch.context() as patch:

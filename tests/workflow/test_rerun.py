@@ -84,6 +84,7 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
     planned = run.planned()
     assert planned == {
         "index_shards": 1,
+        "gather_index": 1,
         "encode_features": 1,
         "corrupt_captions": 2,
         "finetune_projection": 4,

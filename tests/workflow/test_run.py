@@ -83,7 +83,7 @@ def small_disk(empty: Checkout) -> Iterator[Path]:
 def test_a_disk_that_fills_is_one_message_and_the_next_run_continues(
     empty: Checkout, small_disk: Path
 ) -> None:
-    target = "results/pairs/scenes/pairing/cm~0.5.parquet"
+    target = "results/pairs/scenes/pairing/random~0.5.parquet"
     printed = empty.snakemake(target, check=False)
     assert "No space left on device" in printed or "the disk is full" in printed
     assert "free some space" in printed

@@ -51,10 +51,10 @@ class FileKeeper:
         try:
             arrays, about = read_tensors(self.path)
         except UserError as error:
-            log.warning("%s Training starts anew.", error)
+            log.warning("%s It is not used.", error)
             return None
         if about.get("job") != self.job:
-            log.warning("%s is of other settings or code; training starts anew.", self.path)
+            log.warning("%s is of other settings or code; it is not used.", self.path)
             return None
         log.info("going on from %s", self.path)
         return {name: torch.from_numpy(array) for name, array in arrays.items()}

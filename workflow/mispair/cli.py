@@ -14,6 +14,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -28,6 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 VERBS_OF_THEIR_OWN = {
     "schema": "print the JSON schema of config.yaml",
     "reference": "print the reference page of config.yaml (Markdown)",
+    "retry": "print the index files that have rejections of given reasons, for --forcerun",
 }
 
 
@@ -117,6 +119,22 @@ def usage() -> str:
     return "\n".join([*lines, "", "`mispair STEP --help` lists the options of a step."])
 
 
+def print_groups_to_retry(arguments: Sequence[str]) -> None:
+    """Print the index files, below ``results``, of groups with rejections of given reasons."""
+    from mispair.pairs.index import REASONS
+    from mispair.pairs.index_parts import groups_rejected_for
+
+    parser = argparse.ArgumentParser(
+        prog="mispair retry",
+        description="Print the index files of shard groups that have rejected samples for one of "
+        "the given reasons: snakemake --forcerun $(mispair retry lost-worker) reads them again.",
+    )
+    parser.add_argument("reasons", nargs="+", metavar="REASON", help=", ".join(sorted(REASONS)))
+    tables = sorted(Path("results").glob("pairs/*/index/*.rejected.parquet"))
+    for table in groups_rejected_for(parser.parse_args(arguments).reasons, tables):
+        print(table.with_name(table.name.replace(".rejected", "")))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mispair``; return the exit code (2 when the user can put the cause right)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -131,7 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     try:
-        if verb in VERBS_OF_THEIR_OWN:
+        if verb == "retry":
+            print_groups_to_retry(arguments[1:])
+        elif verb in VERBS_OF_THEIR_OWN:
             from mispair import config
 
             print(config.schema_text() if verb == "schema" else config.reference_text(), end="")

@@ -7,7 +7,15 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from mispair.cli import step_module, step_names
 from mispair.files import UserError
@@ -36,6 +44,17 @@ class _General(BaseModel):
         description="Where the image-text pairs come from: `generated` (make_scenes), or "
         "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these.",
     )
+    captions: str | None = Field(
+        None,
+        description="Captions that take the place of the shards' own, or join them "
+        "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, or a "
+        "text file with one caption a line; null for the shards' own.",
+    )
+    caption_keys: str | None = Field(
+        None,
+        description="The keys of captions in a text file, one a line: without them a caption "
+        "cannot be told from its neighbour's, so such a file is refused.",
+    )
     towers: str = Field(
         "shipped",
         description="The frozen towers: `shipped` (small, pre-trained on scenes), `train` (made "
@@ -54,6 +73,13 @@ class _General(BaseModel):
         description="Zero-shot evaluation sets: names of generated sets, or folders in "
         "CLIP_benchmark's webdataset layout.",
     )
+
+    @field_validator("caption_keys")
+    @classmethod
+    def _belong_to_captions(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("captions") is None:
+            raise ValueError("there are keys but no captions: name the file of these, too")
+        return value
 
     @field_validator("studies", "evaluation_sets")
     @classmethod

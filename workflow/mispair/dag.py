@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mispair import config as configuration
 from mispair.evaluation.sets import CLASSNAMES, NUMBER_OF_SHARDS, TEMPLATES, files_of
 from mispair.files import UserError, read_json
 from mispair.pairs.evaluation_sets import EVALUATION_SETS
-from mispair.pairs.sources import resolve_shards
+from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
 from mispair.settings import Settings, command_line
@@ -32,6 +33,8 @@ GENERATED_SET_FILES = [
     for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
 ]
 UNTOUCHED = "untouched"
+WRITING_SCHEMES = ("spurious", "missing", "drop")
+"""Schemes of corrupt_captions that write captions anew."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
 
 
@@ -83,6 +86,7 @@ class Dag:
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
             self._refuse_too_many_neurons()
+            self._refuse_unlike_precisions()
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -119,9 +123,43 @@ class Dag:
         chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
         return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
 
+    def echo(self) -> str:
+        """Say which shards were matched, if they are the user's own."""
+        if self._is_generated or not self.groups:
+            return ""
+        shards = [Path(shard) for group in self.groups.values() for shard in group]
+        return f"shards: {describe(shards, len(self.groups))}"
+
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""
         return self.groups[wildcards.group]
+
+    def downloads_of(self, wildcards: Any) -> list[str]:
+        """Return what img2dataset says of its downloads, beside the shards of a group."""
+        beside = [f"{shard.removesuffix('.tar')}_stats.json" for shard in self.shards_of(wildcards)]
+        return beside if self._is_generated else [path for path in beside if Path(path).is_file()]
+
+    @property
+    def _is_generated(self) -> bool:
+        return bool(self.config.shards == configuration.GENERATED)
+
+    @property
+    def caption_table(self) -> list[str]:
+        """The user's table of captions, if there is one."""
+        return self._named_file("captions")
+
+    @property
+    def caption_keys(self) -> list[str]:
+        """The keys of a list of captions without keys of its own."""
+        return self._named_file("caption_keys")
+
+    def _named_file(self, key: str) -> list[str]:
+        path = getattr(self.config, key)
+        if path is None:
+            return []
+        if not Path(path).is_file():
+            raise UserError(f"{key}: there is no file {path} (looked from {Path.cwd()}).")
+        return [path]
 
     @property
     def first_shards(self) -> list[str]:
@@ -181,6 +219,17 @@ class Dag:
                 f"({path}); allowed are 1 to {neurons}."
             )
 
+    def _refuse_unlike_precisions(self) -> None:
+        """Captions that a scheme writes anew stand beside those of the corpus in a training."""
+        precision, other = (
+            getattr(self.config, step).precision for step in ("encode_features", "encode_captions")
+        )
+        if precision != other and set(WRITING_SCHEMES) & set(self.config.corrupt_captions.schemes):
+            raise UserError(
+                f"encode_captions.precision: {other} differs from encode_features.precision, "
+                f"{precision}; set both to one of them."
+            )
+
     @property
     def tower_definition(self) -> str:
         """The model definition that pretrain_towers reads."""
@@ -194,9 +243,20 @@ class Dag:
     def arms(self) -> list[str]:
         """The untouched projections, and every start fine-tuned at every rate."""
         return [UNTOUCHED] + [
-            f"{start}_cm~{rate:g}"
+            f"{start}_{corruption}"
             for start in self.config.finetune_projection.starts
-            for rate in self.config.corrupt_captions.rates
+            for corruption in self.corruptions
+        ]
+
+    @property
+    def corruptions(self) -> list[str]:
+        """Every scheme at every rate; at rate 0 they are all the same, so only the first is run."""
+        schemes, rates = self.config.corrupt_captions.schemes, self.config.corrupt_captions.rates
+        return [
+            f"{scheme}~{rate:g}"
+            for scheme in schemes
+            for rate in rates
+            if rate > 0 or scheme == schemes[0]
         ]
 
     @property
@@ -214,14 +274,63 @@ class Dag:
             f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in self.groups
         ]
 
-    def pairings(self) -> list[str]:
-        """Return the pairing of every rate."""
+    def captions(self) -> list[str]:
+        """Return the user's captions as read_captions writes them, if there are any."""
+        return [f"results/pairs/{self.corpus}/captions.parquet"] if self.config.captions else []
+
+    def gathered(self, name: str) -> list[str]:
+        """Return a file of gather_index, when its study runs."""
+        return [f"results/pairs/{self.corpus}/{name}"] if self.runs("image_text") else []
+
+    def records(self) -> list[str]:
+        """Return the record of the encoding of every group."""
+        return [
+            f"logs/encode_features/{self.corpus}/{self.towers}/{group}.json"
+            for group in self.groups
+        ]
+
+    def pairings(self, kind: str = "parquet") -> list[str]:
+        """Return the pairing of every scheme and rate."""
         if not self.runs("image_text"):
             return []
         return [
-            f"results/pairs/{self.corpus}/pairing/cm~{rate:g}.parquet"
-            for rate in self.config.corrupt_captions.rates
+            f"results/pairs/{self.corpus}/pairing/{corruption}.{kind}"
+            for corruption in self.corruptions
         ]
+
+    def written_captions(self) -> list[str]:
+        """Return the captions that schemes wrote anew."""
+        return self.pairings("captions.parquet")
+
+    def compared_features(self, kind: str) -> list[str]:
+        """Return the features by which captions are compared, if they are not by their words."""
+        features = self.config.find_similar_captions.measure == "features"
+        return self.features(kind) if features else []
+
+    def similar_captions(self, wildcards: Any) -> list[str]:
+        """Return the captions most similar to each, for the scheme that asks for them."""
+        if wildcards.scheme != "similar" or float(wildcards.rate) == 0:
+            return []
+        return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
+
+    def truth(self, wildcards: Any) -> list[str]:
+        """Return what is known of the pictures, for schemes that name features of them."""
+        if wildcards.scheme not in ("spurious", "missing") or float(wildcards.rate) == 0:
+            return []
+        shards = [shard for group in self.groups.values() for shard in group]
+        beside = [f"{shard.removesuffix('.tar')}.parquet" for shard in shards]
+        return beside if self._is_generated else [path for path in beside if Path(path).is_file()]
+
+    def written(self, kind: str) -> Callable[[Any], list[str]]:
+        """Return what names the features of the captions that a scheme wrote anew."""
+
+        def files(wildcards: Any) -> list[str]:
+            if wildcards.scheme not in WRITING_SCHEMES or float(wildcards.rate) == 0:
+                return []
+            pattern = "results/features/{corpus}/{towers}/{scheme}~{rate}"
+            return [f"{pattern.format(**dict(wildcards.items()))}.{kind}"]
+
+        return files
 
     def evaluation_features(self) -> list[str]:
         """Return the features of every evaluation set."""

@@ -3,6 +3,7 @@
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 from mispair.dag import GENERATED_SET_FILES, SIMULATION, TRAINED_TOWERS, Dag, use_this_python
 from mispair.files import UserError
@@ -15,10 +16,14 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 
+# Jobs on a cluster read the Snakefile again; once is enough.
+if workflow.is_main_process and dag.echo():
+    logger.info(dag.echo())
+
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.
 wildcard_constraints:
-    arm="[A-Za-z]+(_cm~[0-9.e-]+)?",
+    arm="[A-Za-z]+(_[a-z]+~[0-9.e-]+)?",
     corpus="[^/]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
@@ -26,5 +31,6 @@ wildcard_constraints:
     last="[0-9]+",
     probabilities="[0-9.e+-]+",
     rate="[0-9.e-]+",
+    scheme="[a-z]+",
     start="pretrained|reinitialised",
     towers="[^/]+",

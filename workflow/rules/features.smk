@@ -28,16 +28,21 @@ rule encode_features:
     input:
         shards=dag.shards_of,
         index="results/pairs/{corpus}/index/{group}.parquet",
+        # Nothing is encoded before the whole corpus has passed; what it holds changes no feature.
+        passed=ancient("results/pairs/{corpus}/corpus.parquet"),
         towers=dag.tower_files,
     output:
         features="results/features/{corpus}/{towers}/{group}.safetensors",
         rows="results/features/{corpus}/{towers}/{group}.parquet",
+        # How fast it went: what differs from run to run is no result.
+        record="logs/encode_features/{corpus}/{towers}/{group}.json",
     log:
         "logs/encode_features/{corpus}/{towers}/{group}.log",
     benchmark:
         "benchmarks/encode_features/{corpus}/{towers}/{group}.tsv"
     conda:
         "../../envs/environment.yaml"
+    threads: 1 + dag.config.encode_features.workers
     resources:
         gpu=dag.gpus("encode_features"),
     params:
@@ -47,8 +52,33 @@ rule encode_features:
         "Encode images and captions of group {wildcards.group} of {wildcards.corpus}"
     shell:
         "python -m mispair encode-features --shards {input.shards:q} --index {input.index:q}"
-        " --towers {input.towers:q} --features {output.features} --rows {output.rows}"
-        " {params.flags} > {log} 2>&1"
+        " --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features}"
+        " --rows {output.rows} --record {output.record} {params.flags} > {log} 2>&1"
+
+
+rule encode_captions:
+    input:
+        captions="results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
+        towers=dag.tower_files,
+    output:
+        features="results/features/{corpus}/{towers}/{scheme}~{rate}.safetensors",
+        rows="results/features/{corpus}/{towers}/{scheme}~{rate}.parquet",
+    log:
+        "logs/encode_captions/{corpus}/{towers}/{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/encode_captions/{corpus}/{towers}/{scheme}~{rate}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("encode_captions"),
+    params:
+        *code_version("encode_captions"),
+        flags=dag.flags("encode_captions"),
+    message:
+        "Encode captions that {wildcards.scheme} wrote anew at rate {wildcards.rate}"
+    shell:
+        "python -m mispair encode-captions --captions {input.captions} --towers {input.towers:q}"
+        " --features {output.features} --rows {output.rows} {params.flags} > {log} 2>&1"
 
 
 rule extract_projection:

@@ -3,16 +3,18 @@
 
 rule finetune_projection:
     input:
-        pairing="results/pairs/{corpus}/pairing/cm~{rate}.parquet",
+        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
         features=dag.features("safetensors"),
         rows=dag.features("parquet"),
+        written_features=dag.written("safetensors"),
+        written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
     output:
-        projection="results/arms/{corpus}/{towers}/{start}_cm~{rate}/projection.safetensors",
+        projection="results/arms/{corpus}/{towers}/{start}_{scheme}~{rate}/projection.safetensors",
     log:
-        "logs/finetune_projection/{corpus}/{towers}/{start}_cm~{rate}.log",
+        "logs/finetune_projection/{corpus}/{towers}/{start}_{scheme}~{rate}.log",
     benchmark:
-        "benchmarks/finetune_projection/{corpus}/{towers}/{start}_cm~{rate}.tsv"
+        "benchmarks/finetune_projection/{corpus}/{towers}/{start}_{scheme}~{rate}.tsv"
     conda:
         "../../envs/environment.yaml"
     resources:
@@ -21,9 +23,10 @@ rule finetune_projection:
         *code_version("finetune_projection"),
         flags=dag.flags("finetune_projection"),
     message:
-        "Fine-tune {wildcards.start} projections at C_m = {wildcards.rate}"
+        "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
         "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --features {input.features:q} --feature-rows {input.rows:q}"
+        " --pairing {input.pairing} --features {input.features:q} {input.written_features:q}"
+        " --feature-rows {input.rows:q} {input.written_rows:q}"
         " --untouched {input.untouched} --projection {output.projection}"
         " {params.flags} > {log} 2>&1"

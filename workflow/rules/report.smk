@@ -10,6 +10,9 @@ rule gather_metrics:
         pairings=dag.pairings(),
         index=dag.index(),
         rejected=dag.index("rejected.parquet"),
+        excluded=dag.gathered("excluded.parquet"),
+        statistics=dag.gathered("statistics.json"),
+        records=dag.records(),
     output:
         tables=report(
             dag.tables(),
@@ -30,6 +33,8 @@ rule gather_metrics:
         "python -m mispair gather-metrics --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
         " --pruning {input.pruning:q} --simulation {input.simulation:q}"
         " --pairings {input.pairings:q} --index {input.index:q} --rejected {input.rejected:q}"
+        " --excluded {input.excluded:q} --statistics {input.statistics:q}"
+        " --records {input.records:q}"
         " --tables reports/tables > {log} 2>&1"
 
 
@@ -66,6 +71,7 @@ rule draw_contact_sheet:
         shards=dag.first_shards,
         index=dag.index(),
         pairing=dag.pairings(),
+        captions=dag.written_captions(),
         template=dag.report_files("templates/contact_sheet.html.j2"),
     output:
         contact_sheet="reports/figures/contact_sheet.html",
@@ -82,7 +88,7 @@ rule draw_contact_sheet:
         "Lay out sample pairs before and after shuffling"
     shell:
         "python -m mispair draw-contact-sheet --shards {input.shards:q} --index {input.index:q}"
-        " --pairing {input.pairing:q} --contact-sheet {output.contact_sheet}"
+        " --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet}"
         " {params.flags} > {log} 2>&1"
 
 

@@ -25,9 +25,33 @@ rule make_scenes:
         "python -m mispair make-scenes --corpus results/scenes/shards {params.flags} > {log} 2>&1"
 
 
+rule read_captions:
+    input:
+        table=dag.caption_table,
+        key_list=dag.caption_keys,
+    output:
+        captions="results/pairs/{corpus}/captions.parquet",
+    log:
+        "logs/read_captions/{corpus}.log",
+    benchmark:
+        "benchmarks/read_captions/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("read_captions"),
+        flags=dag.flags("read_captions"),
+    message:
+        "Read the table of captions of {wildcards.corpus}"
+    shell:
+        "python -m mispair read-captions --table {input.table:q} --keys {input.key_list:q}"
+        " --captions {output.captions} {params.flags} > {log} 2>&1"
+
+
 rule index_shards:
     input:
         shards=dag.shards_of,
+        downloads=dag.downloads_of,
+        captions=dag.captions(),
     output:
         index="results/pairs/{corpus}/index/{group}.parquet",
         rejected="results/pairs/{corpus}/index/{group}.rejected.parquet",
@@ -37,11 +61,38 @@ rule index_shards:
         "benchmarks/index_shards/{corpus}/{group}.tsv"
     conda:
         "../../envs/environment.yaml"
+    threads: dag.config.index_shards.workers
     params:
         *code_version("index_shards"),
         flags=dag.flags("index_shards"),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
     shell:
-        "python -m mispair index-shards --shards {input.shards:q} --index {output.index}"
-        " --rejected {output.rejected} {params.flags} > {log} 2>&1"
+        "python -m mispair index-shards --shards {input.shards:q} --captions {input.captions:q}"
+        " --workers {threads} --index {output.index} --rejected {output.rejected}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule gather_index:
+    input:
+        index=dag.index(),
+        rejected=dag.index("rejected.parquet"),
+    output:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        excluded="results/pairs/{corpus}/excluded.parquet",
+        statistics="results/pairs/{corpus}/statistics.json",
+    log:
+        "logs/gather_index/{corpus}.log",
+    benchmark:
+        "benchmarks/gather_index/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("gather_index"),
+        flags=dag.flags("gather_index"),
+    message:
+        "Count what {wildcards.corpus} holds, and stop if too much of it is damaged"
+    shell:
+        "python -m mispair gather-index --index {input.index:q} --rejected {input.rejected:q}"
+        " --corpus {output.corpus} --excluded {output.excluded} --statistics {output.statistics}"
+        " {params.flags} > {log} 2>&1"

@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
 
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+"""What Pillow may open, whatever the extension says: its reader of EPS would start Ghostscript."""
+
+MODES = (
+    *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"),
+    *("I", "F", "I;16", "I;16L", "I;16B", "I;16N"),
+)
+"""Pillow's pixel modes that `decode_image` turns into RGB."""
+
 JPEG_CHECK_SIZE = (32, 32)
+ORIENTATION = 0x0112
+SIDEWAYS = (5, 6, 7, 8)
 
 
 class UndecodableImageError(Exception):
-    """Bytes that are not an image, are cut off, or unfold to too many pixels."""
+    """Bytes that are not an image, or an image that is cut off."""
 
 
-def decode_image(encoded: bytes) -> Image.Image:
-    """Decode an image to RGB.
+class TooManyPixelsError(UndecodableImageError):
+    """An image that unfolds to more pixels than allowed; it is refused before it is decoded."""
+
+
+def decode_image(encoded: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Decode an image to RGB as a viewer shows it.
+
+    The orientation of its EXIF data is applied, transparency lies on white, 16-bit grey is scaled
+    to 8 bits, and of an animation the first frame is shown. Colour profiles are not applied.
 
     Raises
     ------
     UndecodableImageError
         If the bytes cannot be decoded to the end.
+    TooManyPixelsError
+        If width times height is above `max_pixels`.
     """
-    with _pillow_faults():
-        return _open(encoded).convert("RGB")
+    with _pillow_faults(max_pixels):
+        image = _open(encoded, max_pixels)
+        image.load()
+        _check_mode(image)
+        if _orientation(image) != 1:
+            ImageOps.exif_transpose(image, in_place=True)
+        return _rgb(image)
 
 
-def image_size(encoded: bytes) -> tuple[int, int]:
-    """Return width and height in pixels of an image that can be decoded to its end.
+def image_size(encoded: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Return width and height in pixels, as a viewer shows it, of an image that can be decoded.
 
     JPEGs are decoded at an eighth of their size: all bytes are read, most arithmetic is saved.
 
@@ -38,33 +65,101 @@ def image_size(encoded: bytes) -> tuple[int, int]:
     ------
     UndecodableImageError
         If the bytes cannot be decoded to the end.
+    TooManyPixelsError
+        If width times height is above `max_pixels`.
     """
-    with _pillow_faults():
-        image = _open(encoded)
-        size = image.size
+    with _pillow_faults(max_pixels):
+        image = _open(encoded, max_pixels)
+        width, height = image.size
         image.draft("RGB", JPEG_CHECK_SIZE)
         image.load()
-    return size
+        _check_mode(image)
+        # TIFF images turn while they are loaded, and then say so in their size from the start.
+        return (height, width) if _orientation(image) in SIDEWAYS else (width, height)
 
 
-def _open(encoded: bytes) -> Image.Image:
-    image = Image.open(io.BytesIO(encoded))
+def _open(encoded: bytes, max_pixels: int) -> Image.Image:
+    if not encoded:
+        raise UndecodableImageError("is empty (0 bytes)")
+    image = Image.open(io.BytesIO(encoded), formats=FORMATS)
     width, height = image.size
-    if width * height > MAX_PIXELS:
-        raise UndecodableImageError(f"{width} x {height} pixels are over the limit of {MAX_PIXELS}")
+    if width * height > max_pixels:
+        raise TooManyPixelsError(f"{width} x {height} pixels are over the limit of {max_pixels}")
     return image
+
+
+def _check_mode(image: Image.Image) -> None:
+    if image.mode not in MODES:
+        raise UndecodableImageError(f"its pixels are {image.mode}, which cannot be shown as RGB")
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; damaged EXIF data leave an image as it is."""
+    try:
+        orientation = image.getexif().get(ORIENTATION, 1)
+    except Exception:  # Pillow's EXIF reader raises SyntaxError, struct.error, KeyError and more.
+        return 1
+    return orientation if orientation in range(1, 9) else 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode[0] in "IF":
+        return _scaled_to_8_bits(image).convert("RGB")
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")
+
+
+def _scaled_to_8_bits(image: Image.Image) -> Image.Image:
+    """Scale grey values to 0...255: Pillow would clip them.
+
+    Whole numbers go from 0 to 65535, fractions from 0 to 1, as far as they fit into that range;
+    otherwise the image's own smallest value becomes black and its largest one white.
+    """
+    values = np.asarray(image).astype(np.float32)
+    low, high = 0.0, 1.0 if image.mode == "F" else 65_535.0
+    finite = values[np.isfinite(values)]
+    if finite.size and (finite.min() < low or finite.max() > high):
+        low, high = float(finite.min()), float(finite.max())
+    scaled = np.clip((np.nan_to_num(values) - low) / max(high - low, 1e-30), 0, 1) * 255
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        scaled[values == transparent] = 255
+    return Image.fromarray(np.rint(scaled).astype(np.uint8))
 
 
 class _pillow_faults:  # noqa: N801 (a context manager reads as a verb)
     """Turn whatever Pillow raises on broken bytes into one error, and keep its warnings quiet."""
 
+    def __init__(self, max_pixels: int):
+        self._max_pixels = max_pixels
+
     def __enter__(self) -> None:
         self._warnings = warnings.catch_warnings()
         self._warnings.__enter__()
         warnings.simplefilter("ignore")
+        # Pillow itself refuses twice its limit; ours is the caller's.
+        self._pillows_limit = Image.MAX_IMAGE_PIXELS
+        Image.MAX_IMAGE_PIXELS = self._max_pixels
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        Image.MAX_IMAGE_PIXELS = self._pillows_limit
         self._warnings.__exit__(None, None, None)
-        if isinstance(error, Exception) and not isinstance(error, UndecodableImageError):
-            # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and more.
-            raise UndecodableImageError(str(error)) from error
+        if isinstance(error, UndecodableImageError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, Image.DecompressionBombError):
+            pixels = re.search(r"\d+", str(error))
+            raise TooManyPixelsError(
+                f"{pixels.group() if pixels else 'its'} pixels are over the limit of "
+                f"{self._max_pixels}"
+            ) from error
+        if isinstance(error, UnidentifiedImageError):
+            raise UndecodableImageError(f"is none of {', '.join(FORMATS)}") from error
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and more.
+        raise UndecodableImageError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    # An address in memory would make the same fault look different in each run.
+    return re.sub(r" at 0x[0-9a-f]+", "", str(error)) or type(error).__name__

@@ -1,34 +1,79 @@
-"""Read the images of an index back from their shards."""
+"""Read images back from where an index says that they lie in their shards, and its captions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from PIL import Image
+from mispair.files import UserError
+from mispair.pairs.images import UndecodableImageError, decode_image
+from mispair.pairs.index import caption_id, image_id
 
-from mispair.pairs.images import decode_image
-from mispair.pairs.shards import TruncatedShardError, read_samples
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL import Image
 
 
-def kept_images(
-    shards: Sequence[Path], kept: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, Image.Image]]:
-    """Yield key and RGB image of every kept pair, in the order of shards and samples.
+class Place(NamedTuple):
+    """Where the bytes of an image lie in its shard, and what they must be (`pixels`: its area)."""
 
-    Parameters
-    ----------
-    shards : sequence of Path
-        The shards of one index.
-    kept : sequence of (shard name, key)
-        The index's kept pairs; what was rejected is passed over.
+    key: str
+    offset: int
+    size: int
+    image_id: str
+    pixels: int
+
+
+def places(index: pd.DataFrame) -> list[Place]:
+    """Return the places of the images of an index, in its order."""
+    columns = [index[name] for name in ("key", "image_offset", "image_bytes", "image_id")]
+    pixels = index["width"].astype("int64") * index["height"]
+    return [Place(*row) for row in zip(*(c.tolist() for c in [*columns, pixels]), strict=True)]
+
+
+def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
+    """Yield the bytes of images, each read at its offset: nothing else of the shard is touched.
+
+    Raises
+    ------
+    UserError
+        If the shard is missing, or holds other bytes there than when it was indexed.
     """
-    wanted = set(kept)
-    for shard in sorted(shards):
+    try:
+        with Path(shard).open("rb", buffering=0) as opened:
+            for place in wanted:
+                encoded = os.pread(opened.fileno(), place.size, place.offset)
+                if image_id(encoded) != place.image_id:
+                    raise UserError(
+                        f"{shard}: the image of {place.key!r} is no longer where the index says "
+                        f"({place.size} bytes from byte {place.offset}): the shard was changed "
+                        "after it was indexed. Index it again, or put the old shard back."
+                    )
+                yield encoded
+    except OSError as error:
+        raise UserError(
+            f"{shard}: cannot be read ({error.strerror}). Put the shard back where it was when it "
+            "was indexed, or index again."
+        ) from error
+
+
+def read_images(shard: Path, wanted: Sequence[Place]) -> Iterator[Image.Image]:
+    """Yield images as RGB; see `read_encoded`."""
+    for place, encoded in zip(wanted, read_encoded(shard, wanted), strict=True):
         try:
-            for sample in read_samples(shard):
-                if (shard.name, sample.key) in wanted and sample.image is not None:
-                    yield sample.key, decode_image(sample.image)
-        except TruncatedShardError:
-            # The index has counted the damage; every pair that it kept stands before it.
-            continue
+            yield decode_image(encoded, place.pixels)  # the limit was the index's to set
+        except UndecodableImageError as error:
+            raise UserError(
+                f"{shard}: the image of {place.key!r} cannot be decoded ({error}). Index the shard "
+                "again with this version."
+            ) from error
+
+
+def distinct_captions(index: pd.DataFrame) -> dict[str, str]:
+    """Return every text that pairs of an index have, once, by caption id and sorted by it."""
+    texts = dict(zip(index["caption_id"], index["caption"], strict=True))
+    for further in index["more_captions"]:
+        texts.update((caption_id(text), text) for text in further)
+    return dict(sorted(texts.items()))

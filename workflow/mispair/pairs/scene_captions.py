@@ -54,6 +54,18 @@ def read_caption(caption: str) -> list[str]:
     return [FEATURES[i] for i in sorted({_WORDS[word] for word in _PATTERN.findall(caption)})]
 
 
+def find_mentions(caption: str) -> list[tuple[int, int, str]]:
+    """Return where a sentence mentions features: start, end and feature, in order of the text.
+
+    Examples
+    --------
+    >>> find_mentions("a crimson star")
+    [(2, 9, 'colour:red'), (10, 14, 'shape:star')]
+    """
+    found = _PATTERN.finditer(caption)
+    return [(match.start(), match.end(), FEATURES[_WORDS[match[0]]]) for match in found]
+
+
 def with_article(phrase: str) -> str:
     """Put "a" or "an" before a phrase, by the sound of its first word.
 

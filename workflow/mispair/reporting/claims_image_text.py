@@ -47,7 +47,8 @@ PRUNED_SILHOUETTE = Claim(
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on all claims of the study."""
+    """Return the verdicts on all claims on one scheme of corruption: the main one."""
+    tables = tables.of_scheme()
     alpha = 1 - confidence
     return [
         _overlap(tables, alpha),
@@ -127,7 +128,7 @@ def _overlap(tables: Tables, alpha: float) -> Verdict:
     outcome, reason = verdicts.decide_trend(found, +1, alpha)
     curve = published.purity()["mean_abs_cosine"]
     if outcome == verdicts.UNMEASURED:
-        return Verdict(OVERLAP, outcome, _why_missing(tables, "pretrained", reason))
+        return Verdict(OVERLAP, outcome, why_missing(tables, "pretrained", reason))
     return Verdict(
         OVERLAP,
         outcome,
@@ -237,7 +238,7 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, alpha: float) 
     found = run_trend(series)
     whole, reason = verdicts.decide_trend(found, -1, alpha)
     if whole == verdicts.UNMEASURED:
-        return Verdict(claim, whole, _why_missing(tables, "pretrained", reason))
+        return Verdict(claim, whole, why_missing(tables, "pretrained", reason))
     own = tables.zeroshot[tables.zeroshot["start"] == "pretrained"]
     names = sorted(own.loc[own["metric"] == metric, "evaluation_set"].dropna().unique())
     parts = []
@@ -442,7 +443,8 @@ def _variance(arm: pd.DataFrame, metric: str, gap: float, tower: str) -> Control
     return Control(name, "limits" if stronger else "does not limit", text)
 
 
-def _why_missing(tables: Tables, start: str, reason: str) -> str:
+def why_missing(tables: Tables, start: str, reason: str) -> str:
+    """Return why a claim on a start was not measured: the reason, or what stands before it."""
     if not tables.study("image_text"):
         return "the image-text study was not run"
     starts = set(tables.purity["start"].dropna()) | set(tables.zeroshot["start"].dropna())

@@ -17,7 +17,10 @@ STARTS = ("pretrained", "reinitialised")
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study."""
+    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study.
+
+    A ``warning`` stands above it.
+    """
 
     caption: str
     heads: tuple[str, ...]
@@ -25,6 +28,7 @@ class Table:
     remark: str = ""
     folded: bool = False
     section: str = "Measured against published"
+    warning: str = ""
 
 
 def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str:
@@ -41,7 +45,8 @@ def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str
 
 
 def image_text(tables: Tables) -> list[Table]:
-    """Return the study's comparisons; tables without a measurement are left out."""
+    """Return the comparisons of the main scheme; tables without a measurement are left out."""
+    tables = tables.of_scheme()
     found = [
         _overlap(tables),
         _scores(tables),

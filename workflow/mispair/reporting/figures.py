@@ -17,9 +17,11 @@ from mispair.reporting import (
     catalogue,
     charts,
     figures_conditions,
+    figures_corpus,
     figures_features,
     figures_image_text,
     figures_pruning,
+    figures_schemes,
     figures_simulation,
     figures_theory,
     style,
@@ -40,6 +42,9 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "pruning_by_set": figures_pruning.by_set,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,
+    "purity_by_scheme": figures_schemes.by_scheme,
+    "caption_lengths": figures_corpus.caption_lengths,
+    "image_sizes": figures_corpus.image_sizes,
     "simulation_figure1_as_written": functools.partial(
         figures_simulation.figure1, preset="as-written"
     ),
@@ -54,6 +59,9 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_grid": figures_conditions.sensitivity,
 }
 """What draws each figure of the catalogue."""
+
+EVERY_SCHEME = frozenset(("purity_by_scheme",))
+"""Figures that compare schemes of corruption; all others show the main scheme alone."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,8 @@ def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points:
     Rendered
         ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason of a hole.
     """
-    drawing = BUILDERS[figure.name](tables)
+    shown = tables if figure.name in EVERY_SCHEME else tables.of_scheme()
+    drawing = BUILDERS[figure.name](shown)
     if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
         drawing = Hole(
             f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures"

@@ -330,9 +330,14 @@ def swaps(tables: Tables) -> Drawing | Hole:
         data=charts.values(data),
     ).properties(width=2 * charts.WIDTH, height=200)
     wide = data.pivot_table(index="rate", columns="kind", values="value")
-    gap = float((wide[names["swapped_share"]] - wide[names["text_changed_share"]]).max())
-    return Drawing(
-        chart,
-        data,
-        f"At most {number(100 * gap, 2)} % of the pairs were swapped with a pair of the same text.",
+    swapped, changed = (wide[name] for name in names.values())
+    sentence = (
+        f"At most {number(100 * float((swapped - changed).max()), 2)} % of the pairs were swapped "
+        "with a pair of the same text."
     )
+    if not swapped.any():
+        sentence = (
+            f"No caption was swapped; at most {number(100 * float(changed.max()), 2)} % of the "
+            "pairs have a rewritten one."
+        )
+    return Drawing(chart, data, sentence)

@@ -16,9 +16,13 @@ from markupsafe import Markup, escape
 from mispair.reporting import (
     catalogue,
     claims_image_text,
+    claims_schemes,
     claims_simulation,
     comparison,
     comparison_simulation,
+    corpus,
+    encoding,
+    pairings,
     records,
     simulation_runs,
     verdicts,
@@ -119,6 +123,17 @@ def limits(tables: Tables) -> list[str]:
             "One frozen model, one corpus and one draw of swapped captions: seeds differ in the "
             "order of batches only (and in the new weights of re-initialised projections)."
         )
+    schemes = tables.schemes
+    if schemes and schemes[0] != "random":
+        found.append(
+            f"Captions were corrupted by the scheme {schemes[0]}, while most published numbers are "
+            "of random shuffling."
+        )
+    if len(schemes) > 1:
+        found.append(
+            f"Figures and claims are of the scheme {schemes[0]}, where they do not compare it with "
+            f"{listing(schemes[1:])}."
+        )
     if tables.study("simulation"):
         presets = simulation_runs.presets(tables.simulation)
         missing = [name for name in simulation_runs.PRESETS if name not in presets]
@@ -165,10 +180,15 @@ def render(
     """
     judged = [
         *claims_image_text.judge(tables, confidence),
+        *claims_schemes.judge(tables, confidence),
         *claims_simulation.judge(tables, confidence),
     ]
     printed = {
-        "image_text": comparison.image_text(tables),
+        "image_text": [
+            *comparison.image_text(tables),
+            *filter(None, (pairings.pairings(tables), encoding.encoding(tables))),
+            *corpus.corpus(tables),
+        ],
         "simulation": comparison_simulation.simulation(tables, judged, confidence),
     }
     studies = []
@@ -191,11 +211,14 @@ def render(
         alpha=f"{1 - confidence:g}",
         confidence=f"{100 * confidence:g}",
         limits=limits(tables),
-        warnings=records.warnings(tables),
+        warnings=[
+            *records.warnings(tables),
+            *corpus.warnings(tables),
+            *encoding.warnings(tables),
+        ],
         holes=records.holes(tables),
         studies=studies,
-        books=records.books(tables),
-        swaps=records.swaps(tables),
+        tables=[name for name in catalogue.TABLES if name.endswith(".csv")],
         contact_sheet=None if contact_sheet is None else Markup(contact_sheet),
         run_times=records.run_times(benchmarks),
         versions=records.versions(),

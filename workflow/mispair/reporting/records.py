@@ -16,54 +16,13 @@ from mispair.reporting.comparison import Table
 from mispair.reporting.simulation_runs import presets
 from mispair.reporting.tables import Tables
 from mispair.reporting.tables import records as rows_of
-from mispair.reporting.words import count, duration, number
+from mispair.reporting.words import count, duration
 
 PACKAGES = {
     "torch": "torch", "open_clip": "open_clip_torch", "Snakemake": "snakemake", "NumPy": "numpy",
     "pandas": "pandas", "scikit-learn": "scikit-learn", "SciPy": "scipy", "Altair": "altair",
     "vl-convert": "vl-convert-python",
 }  # fmt: skip
-
-
-def books(tables: Tables) -> Table | None:
-    """Return how many pairs were read, kept and rejected, and why."""
-    pairs = tables.pairs
-    totals = pairs[pairs["metric"].isin(["read", "kept", "rejected"])].set_index("metric")["value"]
-    if totals.empty:
-        return None
-    rows = [(name, f"{_total(totals, name):,}") for name in ("read", "kept", "rejected")]
-    reasons = pairs[pairs["metric"] == "rejected_reason"].sort_values("reason")
-    rows += [(f"rejected: {row['reason']}", f"{int(row['value']):,}") for row in rows_of(reasons)]
-    whole = _total(totals, "read") == _total(totals, "kept") + _total(totals, "rejected")
-    remark = (
-        "Read = kept + rejected."
-        if whole
-        else "These counts do not add up: read differs from kept + rejected."
-    )
-    return Table("Image-text pairs of the corpus", ("pairs", "number"), tuple(rows), remark)
-
-
-def _total(totals: pd.Series, name: str) -> int:
-    return int(totals[name]) if name in totals.index else 0
-
-
-def swaps(tables: Tables) -> Table | None:
-    """Return nominal and realised shares of every shuffle."""
-    pairs = tables.pairs[tables.pairs["metric"].isin(["swapped_share", "text_changed_share"])]
-    if pairs.empty:
-        return None
-    wide = pairs.pivot_table(index=["scheme", "rate", "n"], columns="metric", values="value")
-    rows = [
-        (row["scheme"], f"{row['rate']:g}", f"{row['n']:,.0f}",
-         number(row.get("swapped_share"), 4), number(row.get("text_changed_share"), 4))
-        for row in rows_of(wide.reset_index())
-    ]  # fmt: skip
-    return Table(
-        "What shuffling changed",
-        ("scheme", "nominal C_m", "pairs", "share with another pair's caption",
-         "share with another text"),
-        tuple(rows),
-    )  # fmt: skip
 
 
 def run_times(benchmarks: Mapping[str, str]) -> Table | None:
@@ -166,12 +125,12 @@ def warnings(tables: Tables) -> list[str]:
     """Return what makes results hard to compare: arms of different data or towers."""
     found = []
     own = tables.provenance[tables.provenance["artefact"] != "simulation"]
-    for ending, noun in (("pairs_fingerprint", "set of pairs"), ("towers", "pair of towers")):
+    for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
         last = own["key"].str.rsplit(".", n=1).str[-1]
         seen = own.loc[last == ending, "text"].dropna().nunique()
         if seen > 1:
             found.append(
-                f"The results come from {count(seen, f'different {noun}', f'different {noun}s')}: "
+                f"The results come from {seen} different {plural}: "
                 "curves mix what cannot be compared. Run again without old results."
             )
     sets = own[
@@ -187,18 +146,8 @@ def warnings(tables: Tables) -> list[str]:
 def holes(tables: Tables) -> list[str]:
     """Return which arms, measures and runs are missing where others are there."""
     found = []
-    arms = {
-        name: set(getattr(tables, name)[["start", "rate"]].drop_duplicates().itertuples(index=False,
-                                                                                       name=None))
-        for name in ("purity", "zeroshot")
-    }  # fmt: skip
-    rates = sorted(tables.pairs["rate"].dropna().unique())
-    for name, have in arms.items():
-        starts = sorted({start for start, rate in have if not math.isnan(rate)})
-        for start in starts:
-            missing = [f"{rate:g}" for rate in rates if (start, rate) not in have]
-            if missing:
-                found.append(f"{name}: no {start} arm at C_m {', '.join(missing)}.")
+    for name in ("purity", "zeroshot"):
+        found += _missing_arms(tables, name)
     for name in ("purity", "zeroshot", "pruning"):
         table = getattr(tables, name)
         own = table[table["value"].isna()]
@@ -221,4 +170,26 @@ def holes(tables: Tables) -> list[str]:
                 f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
                 f"{noun} {trials} (step {when})."
             )
+    return found
+
+
+def _missing_arms(tables: Tables, name: str) -> list[str]:
+    """Name the arms of a table that have a pairing but no measurement, where their start has."""
+    found = []
+    tuned = getattr(tables, name).dropna(subset=["rate"])
+    for start in sorted(tuned["start"].dropna().unique()):
+        lost: dict[str, dict[float, None]] = {}
+        for scheme in tables.schemes or [""]:
+            own = tables.of_scheme(scheme)
+            have = getattr(own, name)
+            missing = set(own.pairs["rate"].dropna()) - set(
+                have.loc[have["start"] == start, "rate"]
+            )
+            for rate in sorted(missing):
+                of = f" of {scheme}" if rate and scheme not in tables.schemes[:1] else ""
+                lost.setdefault(of, {})[rate] = None
+        found += [
+            f"{name}: no {start} arm{of} at C_m {', '.join(f'{rate:g}' for rate in rates)}."
+            for of, rates in lost.items()
+        ]
     return found

@@ -45,6 +45,15 @@ STRATEGIES = {
     "high-variance": "#0b6e4f",
     "low-variance": "#9a6700",
 }
+SCHEMES = {
+    "random": "#c2410c",
+    "similar": "#0060a8",
+    "spurious": "#8e3b8e",
+    "missing": "#9a6700",
+    "drop": "#0b6e4f",
+}
+"""How captions are corrupted, the main scheme first."""
+
 STARTS = {"pretrained": "#0060a8", "reinitialised": "#9a6700", "untouched": "#1f2328"}
 PUBLISHED = "#1f2328"
 

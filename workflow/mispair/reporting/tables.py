@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -14,17 +16,17 @@ TEXT = frozenset((
     "table", "start", "tower", "metric", "evaluation_set", "classname", "fingerprint", "strategy",
     "ranked_by", "basis", "preset", "trained_on", "reason", "scheme", "key", "text", "artefact",
     "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
-    "bias_schedule", "prompts", "bias", "source",
+    "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "purity": ("start", "rate", "tower", "metric", "seed", "rotation", "neuron", "bin_low",
-               "bin_high", "value", "n", "low", "high"),
-    "zeroshot": ("start", "rate", "evaluation_set", "metric", "classname", "seed", "value", "n",
-                 "low", "high", "chance", "fingerprint"),
-    "pruning": ("start", "rate", "evaluation_set", "basis", "strategy", "ranked_by", "metric",
-                "seed", "draw", "k", "value", "n", "low", "high"),
+    "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
+               "bin_low", "bin_high", "value", "n", "low", "high"),
+    "zeroshot": ("start", "scheme", "rate", "evaluation_set", "metric", "classname", "seed",
+                 "value", "n", "low", "high", "chance", "fingerprint"),
+    "pruning": ("start", "scheme", "rate", "evaluation_set", "basis", "strategy", "ranked_by",
+                "metric", "seed", "draw", "k", "value", "n", "low", "high"),
     "simulation": ("condition", "kind", "switch", "preset", "features", "misalignment", "encoder",
                    "bias_schedule", "image_noise_variance", "definition_main",
                    "spurious_probability", "trained_on", "metric", "definition", "source",
@@ -33,9 +35,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
                           "trial", "tower", "neuron", "label", "x", "y"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
-    "provenance": ("artefact", "condition", "start", "rate", "key", "text"),
+    "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
+    "encoding": ("group", "device", "precision", "metric", "value"),
+    "provenance": ("artefact", "condition", "start", "scheme", "rate", "key", "text"),
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
+
+ARMS = ("purity", "zeroshot", "pruning", "pairs")
+"""Tables whose rows belong to arms of a scheme of corruption."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
@@ -53,6 +60,8 @@ class Tables:
     simulation: pd.DataFrame
     simulation_points: pd.DataFrame
     pairs: pd.DataFrame
+    corpus: pd.DataFrame
+    encoding: pd.DataFrame
     provenance: pd.DataFrame
 
     @classmethod
@@ -60,11 +69,39 @@ class Tables:
         """Take the tables that are there; the others are empty."""
         return cls(**{name: frames.get(name, tidy(name, [])) for name in COLUMNS})
 
+    @property
+    def schemes(self) -> list[str]:
+        """Names of the schemes of corruption in the run, the main one first.
+
+        The main scheme is ``random`` where it was run, else the first by name.
+        """
+        names = {name for table in ARMS for name in getattr(self, table)["scheme"].dropna()}
+        return main_first(names)
+
+    def of_scheme(self, scheme: str | None = None) -> Tables:
+        """Return what belongs to one scheme, or to the main one: all else is as it is.
+
+        The untouched model and the arm at rate 0, which exists once, belong to every scheme; so
+        does what names no scheme.
+        """
+        name = scheme or next(iter(self.schemes), None)
+        return replace(self, **{table: _of_scheme(getattr(self, table), name) for table in ARMS})
+
     def study(self, key: str) -> bool:
         """Tell whether anything was measured in a study."""
         if key == "simulation":
             return not self.simulation.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
+
+
+def main_first(schemes: Iterable[str]) -> list[str]:
+    """Return the distinct names of schemes, the main one first: random, else the first by name."""
+    return sorted(set(schemes), key=lambda name: (name != "random", name))
+
+
+def _of_scheme(table: pd.DataFrame, name: str | None) -> pd.DataFrame:
+    own = table["scheme"].isna() | (table["scheme"] == name) | (table["rate"] == 0)
+    return table[own].reset_index(drop=True)
 
 
 def dtypes() -> dict[str, str]:
@@ -135,10 +172,14 @@ def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``start`` and ``rate`` (C_m) of the projections that something was measured on."""
+    """Return ``start``, ``scheme`` and ``rate`` of the projections that were measured."""
     origin = provenance.get("projection") or provenance
     rate = origin.get("rate")
-    return {"start": origin.get("start"), "rate": None if rate in (None, "") else float(rate)}
+    return {
+        "start": origin.get("start"),
+        "scheme": origin.get("scheme"),
+        "rate": None if rate in (None, "") else float(rate),
+    }
 
 
 def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -196,25 +237,72 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, s
 
 
 def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
-    """Return what a pairing's metadata says of its shuffle."""
-    rate = float(metadata["nominal"])
-    about = {"scheme": metadata.get("scheme"), "rate": rate, "n": pairs}
-    shares = {name: metadata.get(name) for name in ("swapped_share", "text_changed_share")}
-    return [{"metric": name, "value": value, **about} for name, value in shares.items()]
+    """Return what a pairing's metadata says of its corruption.
 
-
-def counts(metadata: Iterable[Mapping[str, str]], reasons: Iterable[str]) -> list[dict[str, Any]]:
-    """Return how many pairs were read, kept and rejected in all, and rejected for which reason."""
-    found = list(metadata)
-    rows: list[dict[str, Any]] = [
-        {"metric": name, "value": sum(int(each[name]) for each in found)}
-        for name in ("read", "kept", "rejected")
-        if found
+    Every share and similarity is a row, whatever the scheme calls it; so is the number of swaps
+    that left the text as it was.
+    """
+    about = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
+    names = [
+        name
+        for name in metadata
+        if name.endswith(("_share", "_similarity")) or name == "identical_text_swaps"
     ]
-    tally = pd.Series(list(reasons), dtype="str").value_counts()
-    return rows + [
-        {"metric": "rejected_reason", "reason": reason, "value": count}
-        for reason, count in tally.items()
+    return [
+        {"metric": name, "value": _number(metadata[name]), **about}
+        for name in dict.fromkeys(("swapped_share", "text_changed_share", *names))
+        if name in metadata
+    ]
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def counts(
+    metadata: Iterable[Mapping[str, str]],
+    rejected: Counter[str],
+    excluded: Counter[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return how many pairs were read, kept, rejected and excluded in all, and for which reason.
+
+    Read = kept + rejected + excluded: what policies of the whole corpus took out is not kept.
+
+    Parameters
+    ----------
+    metadata : iterable of mappings
+        What each index file says of itself.
+    rejected, excluded : Counter of str
+        Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
+    """
+    found = list(metadata)
+    totals = Counter[str]()
+    for each in found:
+        totals.update({name: int(each[name]) for name in ("read", "kept", "rejected")})
+    if excluded is not None:
+        totals.update(kept=-excluded.total(), excluded=excluded.total())
+    rows: list[dict[str, Any]] = [
+        {"metric": name, "value": value} for name, value in totals.items()
+    ]
+    for kind, tally in (("rejected", rejected), ("excluded", excluded or Counter[str]())):
+        rows += [
+            {"metric": f"{kind}_reason", "reason": reason, "value": count}
+            for reason, count in tally.items()
+        ]
+    return rows
+
+
+def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the encoding of a group of shards says of itself: each number is a row."""
+    about = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
+    return [
+        {"metric": name, "value": value, **about}
+        for name, value in record.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
     ]
 
 

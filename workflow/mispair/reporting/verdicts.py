@@ -44,6 +44,9 @@ RULES = {
     "full width. Supports if high-purity lies above the prediction interval of the random draws "
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
     "undecided otherwise.",
+    "less": "Two parts: the trend rule on the scheme whose effect is claimed to be smaller, and "
+    "the rule of differences on smaller − larger at the same seed and C_m > 0, claimed below zero. "
+    "Supports if both are supported, contradicts if one is contradicted, undecided otherwise.",
     "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
     "contradicts if the whole interval lies on the other side of it, undecided otherwise, and "
@@ -158,7 +161,7 @@ def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
     if not math.isfinite(found.value):
         return UNMEASURED, "no pair of raw and filtered runs was measured"
     if not found.known:
-        return UNDECIDED, "one trial alone decides nothing"
+        return UNDECIDED, "one seed or trial alone decides nothing"
     low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
     if low > 0:
         return SUPPORTS, "the whole interval lies on the claimed side of zero"
@@ -189,6 +192,15 @@ def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tupl
         if outcome in (first[0], second[0]):
             return outcome, reason
     return SUPPORTS, reason
+
+
+def decide_less(found: Trend, gap: Interval, alpha: float) -> tuple[Outcome, str]:
+    """Judge whether one treatment raises a value, and less than another does."""
+    if not math.isfinite(gap.value):
+        return UNMEASURED, "no runs of both schemes at the same seed and probability"
+    rises, why = decide_trend(found, +1, alpha)
+    less, how = decide_difference(gap, -1)
+    return decide_both((rises, f"alone: {why}"), (less, f"difference: {how}"))
 
 
 def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
@@ -269,6 +281,7 @@ QUESTIONS = (
         "Do mismatched captions mix features and damage the model?",
         (
             "overlap-rises",
+            "similar-less",
             "accuracy-falls",
             "silhouette-falls",
             "raw-degrades",

@@ -1,4 +1,4 @@
-"""Pair a random share of the images with the captions of other images."""
+"""Pair a share of the images with other captions, or reword captions."""
 
 from __future__ import annotations
 
@@ -12,68 +12,97 @@ from mispair import settings
 
 log = logging.getLogger(__name__)
 
+Scheme = Literal["random", "similar", "spurious", "missing", "drop"]
+
 
 class Settings(settings.Settings):
-    scheme: Literal["random"] = Field(
-        "random", description="How captions are swapped: random permutes those of a random subset."
+    schemes: list[Scheme] = settings.sweep(
+        ["random", "similar"],
+        min_length=1,
+        description=(
+            "How captions are corrupted: random swaps those of a random subset among themselves; "
+            "similar gives each of that subset one of the ten most similar other captions; "
+            "spurious replaces a feature that a caption names by another one of its kind and "
+            "missing leaves it out (both need a corpus with ground-truth features); drop leaves "
+            "out content words."
+        ),
     )
     rates: list[Annotated[float, Field(ge=0, le=1)]] = settings.sweep(
         [0.0, 0.1, 0.3, 0.5, 0.8],
         min_length=1,
-        description="Shuffle probabilities C_m: share of pairs whose captions are swapped, 0 to 1.",
+        description=(
+            "Rates of corruption, 0 to 1. For random and similar the shuffle probability C_m: the "
+            "share of pairs that get another caption. For spurious and missing the probability "
+            "C_s of each named feature; for drop that of each content word."
+        ),
     )
-    seed: int = Field(0, ge=0, description="Seed of the draw of pairs and of their permutation.")
+    seed: int = Field(0, ge=0, description="Seed of all draws; same seed, same pairs and texts.")
 
 
-def run(settings: Settings, *, rate: float, index: list[Path], pairing: Path) -> None:
-    """Write which caption each key is paired with at one rate.
+def run(
+    settings: Settings,
+    *,
+    scheme: str,
+    rate: float,
+    corpus: Path,
+    index: list[Path],
+    similar: list[Path],
+    truth: list[Path],
+    pairing: Path,
+    captions: Path,
+) -> None:
+    """Write which caption each key is paired with under one scheme at one rate.
 
     Parameters
     ----------
     settings : Settings
         Settings of the step.
+    scheme : str
+        Scheme of this job.
     rate : float
-        Shuffle probability C_m of this job.
+        Rate of this job; at 0 nothing changes and no text is read.
+    corpus : Path
+        The kept pairs, sorted by key.
     index : list of Path
-        Index tables with columns ``key`` and ``caption_id``, in any order.
+        The index of each group, for texts.
+    similar : list of Path
+        For the scheme similar, the most similar captions of each; else none.
+    truth : list of Path
+        For spurious and missing, the tables beside the shards; else none.
     pairing : Path
-        Written: ``key``, ``caption_id``, ``swapped``, ``text_changed``, sorted by key.
+        Written: ``key``, ``group``, ``row``, ``caption_id``, ``swapped``, ``text_changed``, sorted
+        by key.
+    captions : Path
+        Written: ``caption_id``, ``caption`` of texts that no pair had before, sorted.
     """
-    import pandas as pd
+    import pyarrow as pa
 
-    from mispair import files, provenance, seeds
-    from mispair.pairs.corruption import pairing_shares, shuffle_captions
+    from mispair import files
+    from mispair.pairs.caption_texts import read_captioned_pairs
+    from mispair.pairs.corruption import pairing_shares
+    from mispair.pairs.corruption_schemes import Sources, corrupt, mean_similarity
+    from mispair.pairs.identities import hexadecimal
 
-    tables = [files.read_parquet(path)[0][["key", "caption_id"]] for path in index]
-    pairs = pd.concat(tables, ignore_index=True).sort_values("key", ignore_index=True)
-    repeated = pairs.loc[pairs["key"].duplicated(), "key"]
-    if len(repeated):
-        raise files.UserError(
-            f"corrupt_captions: {len(repeated)} keys stand in more than one shard, for example "
-            f"{repeated.iloc[0]!r}. Captions travel by key, so keys must be unique over all shards."
-        )
-    keys, captions = pairs["key"].to_numpy(), pairs["caption_id"].to_numpy()
-    draw = seeds.generator(settings.seed, "corrupt-captions", settings.scheme)
-    try:
-        source = shuffle_captions(keys, rate, draw)
-    except ValueError as error:
-        raise files.UserError(f"corrupt_captions: {error}.") from error
-    shares, swapped, text_changed = pairing_shares(captions, source, rate)
-    table = pd.DataFrame(
-        {
-            "key": keys,
-            "caption_id": captions[source],
-            "swapped": swapped,
-            "text_changed": text_changed,
-        }
-    )
+    pairs = read_captioned_pairs(corpus, settings.seed)
+    sources = Sources({path.stem: path for path in index}, similar, truth)
+    done = corrupt(pairs, scheme, rate, settings.seed, sources)
+    shares, changed = pairing_shares(pairs.caption_ids, done.given, done.swapped, rate)
     metadata = {
-        "scheme": settings.scheme,
+        "scheme": scheme,
         "nominal": repr(float(shares.nominal)),
         "swapped_share": repr(float(shares.swapped)),
         "text_changed_share": repr(float(shares.text_changed)),
+        "identical_text_swaps": str(shares.identical_text_swaps),
+        **mean_similarity(pairs, done, sources.index, settings.seed),
+        **done.shares,
+        "note": done.note,
         "seed": str(settings.seed),
-        "pairs_fingerprint": provenance.fingerprint(str(part) for part in [*keys, *captions]),
+        "pairs_fingerprint": pairs.fingerprint,
     }
-    files.write_parquet(pairing, table, metadata)
-    log.info("C_m %g: %s", rate, shares)
+    written = {"caption_id": hexadecimal(done.written_ids), "caption": done.written}
+    files.write_parquet(captions, pa.table(written).to_pandas(), metadata)
+    table = pairs.table.append_column("caption_id", hexadecimal(done.given))
+    table = table.append_column("swapped", pa.array(done.swapped))
+    table = table.append_column("text_changed", pa.array(changed))
+    files.write_parquet(pairing, table.to_pandas(), metadata)
+    log.info("%s %g: %s", scheme, rate, ", ".join(f"{k} {v}" for k, v in metadata.items() if v))

@@ -27,6 +27,7 @@ def run(
     shards: list[Path],
     index: list[Path],
     pairing: list[Path],
+    captions: list[Path],
     contact_sheet: Path,
 ) -> None:
     """Write a piece of HTML with pictures of the first shard that has kept pairs."""
@@ -34,20 +35,21 @@ def run(
     import pyarrow.parquet as pq
 
     from mispair import files, seeds
-    from mispair.pairs.shards import TruncatedShardError, read_samples
+    from mispair.pairs.reading import distinct_captions, places, read_encoded
     from mispair.reporting.contact_sheet import Sample, fragment
-    from mispair.reporting.tables import records
+    from mispair.reporting.tables import main_first, records
 
     def rows(paths: list[Path], column: str, values: list[str]) -> pd.DataFrame:
         # Filtered while reading: an index of millions of pairs does not fit into memory twice.
         found = [pq.read_table(p, filters=[(column, "in", values)]).to_pandas() for p in paths]
         return pd.concat(found, ignore_index=True)
 
-    rate, chosen = None, None
-    for path in pairing:
-        nominal = float(pq.read_schema(path).metadata[b"nominal"])
-        if rate is None or abs(nominal - settings.shuffle_rate) < abs(rate - settings.shuffle_rate):
-            rate, chosen = nominal, path
+    about = {path: pq.read_schema(path).metadata for path in pairing}
+    schemes = {path: about[path][b"scheme"].decode() for path in pairing}
+    main = next(iter(main_first(schemes.values())), None)
+    rates = {p: float(about[p][b"nominal"]) for p in pairing if schemes[p] == main}
+    chosen = min(rates, key=lambda path: abs(rates[path] - settings.shuffle_rate), default=None)
+    rate = rates[chosen] if chosen else None
     kept = pd.DataFrame()
     for shard in sorted(shards) if settings.samples else []:
         kept = rows(index, "shard", [shard.name]).sort_values("key", ignore_index=True)
@@ -57,21 +59,21 @@ def run(
     if len(kept):
         draw = seeds.generator(settings.seed, "contact-sheet")
         own = kept.loc[sorted(draw.permutation(len(kept))[: settings.samples])]
-        images: dict[str, bytes | None] = {}
-        try:
-            for sample in read_samples(shard):
-                if sample.key in set(own["key"]):
-                    images[sample.key] = sample.image
-        except TruncatedShardError as error:
-            log.warning("%s is damaged: %s", shard, error)
+        images = dict(zip(own["key"], read_encoded(shard, places(own)), strict=True))
         pairs = rows([chosen], "key", own["key"].tolist()) if chosen else own.assign(swapped=False)
         pairs = pairs.set_index("key")
-        texts = rows(index, "caption_id", pairs["caption_id"].unique().tolist())
+        given = pairs["caption_id"].unique().tolist()
+        # Most are a pair's first caption or were written anew; what is left is a further one.
+        tables = [*index, *captions]
+        texts = rows(tables, "caption_id", given)
         text_of = dict(zip(texts["caption_id"], texts["caption"], strict=True))
+        for path in index if set(given) - text_of.keys() else []:
+            columns = ["caption_id", "caption", "more_captions"]
+            text_of |= distinct_captions(pq.read_table(path, columns=columns).to_pandas())
         for row in records(own):
             new = pairs.loc[row["key"]]
             samples.append(
-                Sample(row["key"], images.get(row["key"]), row["caption"],
+                Sample(row["key"], images[row["key"]], row["caption"],
                        text_of[new["caption_id"]], bool(new["swapped"]))
             )  # fmt: skip
     files.write_text(contact_sheet, fragment(samples, rate, settings.thumbnail))

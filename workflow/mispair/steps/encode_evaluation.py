@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from mispair import settings
+from mispair.devices import Precision
 
 if TYPE_CHECKING:
     from PIL import Image
+
+log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
     """Settings of `encode_evaluation`."""
 
-    batch_size: int = Field(256, ge=1, description="Images or prompts per forward pass.")
+    batch_size: int = Field(
+        256, ge=1, description="Images or prompts per forward pass; halved where memory runs out."
+    )
+    precision: Precision = Field(
+        "fp32", description="Number format in the towers; bf16 and fp16 are faster on GPUs."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the towers run; auto takes a GPU when there is one."
     )
@@ -36,10 +44,12 @@ def run(
     from mispair.evaluation.sets import open_set
     from mispair.pairs.images import UndecodableImageError, decode_image
     from mispair.towers.encoding import encode_images, encode_texts
+    from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
 
     opened = open_set(evaluation_set[0].parent)
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
+    precision, times = settings.precision, EncodingRecord(frozen.image_projection.device.type)
     labels: list[int] = []
 
     def images() -> Iterator[Image.Image]:
@@ -48,7 +58,7 @@ def run(
             yield decode_image(encoded)
 
     try:
-        image_features = encode_images(frozen, images(), settings.batch_size)
+        image_features = encode_images(frozen, images(), settings.batch_size, precision, times)
     except UndecodableImageError as error:
         raise files.UserError(
             f"{evaluation_set[0].parent}: image {len(labels) - 1} cannot be decoded ({error})."
@@ -56,22 +66,18 @@ def run(
     if not labels:
         raise files.UserError(f"{evaluation_set[0].parent}: holds no test image.")
     prompts = [prompt for prompts in opened.prompts for prompt in prompts]
-    prompt_features = encode_texts(frozen, prompts, settings.batch_size).reshape(
-        len(opened.classnames), len(opened.templates), -1
+    prompt_features = encode_texts(frozen, prompts, settings.batch_size, precision, times)
+    shape = len(opened.classnames), len(opened.templates), -1
+    log.info(
+        "%s: %d classes, %d templates", opened.name, len(opened.classnames), len(opened.templates)
     )
-    logging.getLogger(__name__).info(
-        "%s: %d images, %d classes, %d templates",
-        opened.name,
-        len(labels),
-        len(opened.classnames),
-        len(opened.templates),
-    )
+    times.finish(precision=precision)
     files.write_tensors(
         evaluation_features,
         {
             "image_features": image_features,
             "labels": np.asarray(labels, np.int64),
-            "prompt_features": prompt_features,
+            "prompt_features": prompt_features.reshape(shape),
         },
         {
             "name": opened.name,
@@ -79,5 +85,6 @@ def run(
             "templates": json.dumps(opened.templates, ensure_ascii=False),
             "fingerprint": opened.fingerprint,
             "towers": frozen.fingerprint,
+            "precision": precision,
         },
     )

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
-
-if TYPE_CHECKING:
-    from PIL import Image
+from mispair.devices import Precision
 
 
 class Settings(settings.Settings):
     """Settings of `encode_features`."""
 
-    batch_size: int = Field(256, ge=1, description="Images or captions per forward pass.")
+    batch_size: int = Field(
+        256, ge=1, description="Images or captions per forward pass; halved where memory runs out."
+    )
+    precision: Precision = Field(
+        "fp32", description="Number format in the towers; bf16 and fp16 are faster on GPUs."
+    )
+    compile: bool = Field(
+        False, description="Use torch.compile: a minute or so at the start of a job, then faster."
+    )
+    crops: int = Field(
+        1, ge=1, description="Views of an image: 1 is the model's own, more are random crops."
+    )
+    crop_scale_min: float = Field(
+        0.5, gt=0, le=1, description="Smallest share of an image's area in a random crop."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random crops.")
+    workers: int = settings.sweep(
+        0,
+        ge=0,
+        description="Processes of a job that decode and resize for the towers; 0 suits CPUs, where "
+        "other jobs fill the cores. Changes no result.",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the towers run; auto takes a GPU when there is one."
     )
@@ -31,53 +47,45 @@ def run(
     shards: list[Path],
     index: Path,
     towers: list[Path],
+    workers: int,
     features: Path,
     rows: Path,
+    record: Path,
 ) -> None:
-    """Write pre-projection features of a group of shards, and which row holds what."""
-    import pandas as pd
-
+    """Write pre-projection features of a group of shards, which row holds what, and the times."""
     from mispair import files
+    from mispair.checkpoints import Checkpoints
     from mispair.devices import choose_device
-    from mispair.pairs.reading import kept_images
-    from mispair.provenance import fingerprint
-    from mispair.towers.encoding import encode_images, encode_texts
+    from mispair.pairs.reading import distinct_captions
+    from mispair.provenance import code_version, fingerprint
+    from mispair.settings import command_line
+    from mispair.towers.encoding import Encoder
+    from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
+    from mispair.towers.preparation import preparation
+    from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     kept, _ = files.read_parquet(index)
-    frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    started = time.perf_counter()
-    keys: list[str] = []
+    captions = distinct_captions(kept)
+    device = choose_device(settings.device)
+    frozen = load_towers(towers[0].parent, device)
+    encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
+    prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
+    images = ShardImages(shards, kept, prepare, encoder.form)
+    job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
+    parts = Checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job))
+    times = EncodingRecord(device)
+    image_features = encode_shards(encoder, images, parts, times, workers)
+    text_features = encoder.encode_texts([*captions.values()], [*captions], times)
 
-    def images() -> Iterator[Image.Image]:
-        pairs = list(zip(kept["shard"], kept["key"], strict=True))
-        for key, image in kept_images(shards, pairs):
-            keys.append(key)
-            yield image
-
-    image_features = encode_images(frozen, images(), settings.batch_size)
-    if len(keys) != len(kept):
-        raise files.UserError(
-            f"{index} lists {len(kept)} pairs but {len(keys)} images were found in "
-            f"{', '.join(map(str, shards))}: the shards changed while the run was on. Run again."
-        )
-    captions = kept.drop_duplicates("caption_id").sort_values("caption_id")
-    text_features = encode_texts(frozen, captions["caption"].tolist(), settings.batch_size)
-    seconds = time.perf_counter() - started
-    logging.getLogger(__name__).info(
-        "encoded %d images and %d distinct captions in %.1f s (%.0f pairs/s) on %s",
-        len(keys),
-        len(captions),
-        seconds,
-        len(keys) / seconds,
-        frozen.image_projection.device,
+    metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+    metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
+    counts = {name: str(getattr(times, name)) for name in ("images", "captions", "truncated")}
+    arrays = {"image_features": image_features.numpy(), "text_features": text_features.numpy()}
+    files.write_parquet(
+        rows, feature_rows([*kept["key"]], settings.crops, [*captions]), metadata | counts
     )
-    named = [("image", keys), ("text", captions["caption_id"].tolist())]
-    table = pd.concat(
-        pd.DataFrame({"kind": kind, "id": names, "row": range(len(names))}) for kind, names in named
-    ).astype({"kind": "str", "id": "str", "row": "int64"})
-    metadata = {"towers": frozen.fingerprint, "pairs": fingerprint(sorted(keys))}
-    files.write_parquet(rows, table, metadata)
-    files.write_tensors(
-        features, {"image_features": image_features, "text_features": text_features}, metadata
-    )
+    files.write_tensors(features, arrays, metadata)
+    used = min(encoder.image.smallest, encoder.text.smallest)
+    files.write_json(record, times.finish(precision=settings.precision, batch_size=used))
+    parts.remove()

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from mispair import settings
 
 if TYPE_CHECKING:
-    import numpy as np
+    from mispair.towers.features import Part
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +70,12 @@ def run(
     projection: Path,
 ) -> None:
     """Write the fine-tuned projections of one arm, with the loss of every step."""
+    from functools import partial
+
     from mispair import files, seeds
     from mispair.devices import choose_device
     from mispair.towers import projection as towers
-    from mispair.towers.features import gather
+    from mispair.towers.features import gather, read_part
 
     table, origin = files.read_parquet(pairing)
     if settings.pairs is not None and settings.pairs < len(table):
@@ -83,34 +85,35 @@ def run(
     names = list(range(settings.seeds))
     streams = [seeds.integer(settings.seed, "finetune-projection", name) for name in names]
     training = settings.model_dump(include=set(towers.Training.__dataclass_fields__))
+    arm = f"{start}, {origin['scheme']}, C_m {rate:g}"
+    tables = {path.stem: path for path in feature_rows}
+    if unpaired := tables.keys() ^ {path.stem for path in features}:
+        raise files.UserError(
+            f"finetune_projection: features and their tables of rows go by the same names, but "
+            f"{sorted(unpaired)} is given as one of them only."
+        )
 
-    def load(part: int) -> dict[str, np.ndarray]:
-        arrays, about = files.read_tensors(features[part])
-        if about.get("towers") != model.get("towers"):
-            raise ValueError(f"{features[part]} comes from other towers than {untouched}")
-        return arrays
+    def load(path: Path) -> Part:
+        part = read_part(path, tables[path.stem])
+        if part.metadata.get("towers") != model.get("towers"):
+            raise ValueError(f"{path} comes from other towers than {untouched}")
+        return part
 
     try:
-        rows = [files.read_parquet(path)[0] for path in feature_rows]
-        data = gather(rows, load, table["key"].to_numpy(), table["caption_id"].to_numpy())
+        data = gather({path.stem: partial(load, path) for path in features}, table)
         stack = towers.Projections.from_tensors(tensors)
         initial = towers.starting_point(start, stack, streams)
         device = choose_device(settings.device)
         tuned, loss = towers.finetune(data, initial, towers.Training(**training), streams, device)
     except (ValueError, FloatingPointError) as error:
-        raise files.UserError(f"finetune_projection ({start}, C_m {rate:g}): {error}.") from error
+        raise files.UserError(f"finetune_projection ({arm}): {error}.") from error
     about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
     used = {
         "pairs": str(len(table)),
+        "crops": str(data.crops),
         "pairs_swapped_share": repr(float(table["swapped"].mean())),
         "pairs_text_changed_share": repr(float(table["text_changed"].mean())),
     }
     arrays = {**tuned.tensors(), "loss": loss}
     files.write_tensors(projection, arrays, {**model, **origin, **about, **used})
-    log.info(
-        "%s, C_m %g: loss of the first step %s, of the last %s",
-        start,
-        rate,
-        loss[:, 0],
-        loss[:, -1],
-    )
+    log.info("%s: loss of the first step %s, of the last %s", arm, loss[:, 0], loss[:, -1])

@@ -1,8 +1,9 @@
-"""Gather what all arms measured into tidy tables."""
+"""Gather what all arms measured, and what became of the pairs, into tidy tables."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
 
 from mispair import settings
@@ -24,11 +25,15 @@ def run(
     pairings: list[Path],
     index: list[Path],
     rejected: list[Path],
+    excluded: list[Path],
+    statistics: list[Path],
+    records: list[Path],
     tables: Path,
 ) -> None:
     """Write one CSV for each kind of measurement, and all of them as one Parquet file.
 
-    Every list may be empty: a study that was not run leaves an empty table.
+    Every list may be empty: a study that was not run leaves an empty table. Of tables with a row
+    for each pair only their metadata and column of reasons are read.
     """
     import pyarrow.parquet as pq
 
@@ -37,12 +42,18 @@ def run(
     from mispair.reporting import tables as tidy
 
     def metadata(path: Path) -> dict[str, str]:
-        # The rows of millions of pairs are not needed here, only what the file says of them.
         found = pq.read_schema(path).metadata or {}
         return {key.decode(): value.decode() for key, value in found.items()}
 
+    def reasons(paths: list[Path]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for path in paths:
+            column = pq.read_table(path, columns=["reason"])["reason"].value_counts()
+            found.update({row["values"]: row["counts"] for row in column.to_pylist()})
+        return found
+
     rows: dict[str, list[tidy.Row]] = {name: [] for name in tidy.COLUMNS}
-    measured = {"purity": purity, "zeroshot": zeroshot, "pruning": pruning}
+    measured = {"purity": purity, "zeroshot": zeroshot, "pruning": pruning, "corpus": statistics}
     for artefact, paths in {**measured, "simulation": simulation}.items():
         for path in paths:
             found, provenance = read_metrics(path)
@@ -60,8 +71,10 @@ def run(
         about = metadata(path)
         rows["pairs"] += tidy.swaps(about, pq.read_metadata(path).num_rows)
         rows["provenance"] += tidy.origins("pairing", {**about, "rate": about["nominal"]})
-    reasons = [reason for path in rejected for reason in files.read_parquet(path)[0]["reason"]]
-    rows["pairs"] += tidy.counts([metadata(path) for path in index], reasons)
+    lost = reasons(excluded) if excluded else None
+    rows["pairs"] += tidy.counts(map(metadata, index), reasons(rejected), lost)
+    for path in records:
+        rows["encoding"] += tidy.encoded(path.stem, files.read_json(path))
     frames = {name: tidy.tidy(name, found) for name, found in rows.items()}
     frames["provenance"] = frames["provenance"].drop_duplicates(ignore_index=True)
     for name, frame in frames.items():

@@ -2,68 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+
+from mispair.devices import Precision
+from mispair.files import UserError
+from mispair.towers.encoding_record import EncodingRecord
+from mispair.towers.precision import COMPUTED, STORED, autocast
+from mispair.towers.preparation import PixelForm
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from mispair.towers.loading import Towers
 
-Item = TypeVar("Item")
+log = logging.getLogger(__name__)
+
+MEMORY_FORMAT = {"cpu": torch.contiguous_format, "cuda": torch.channels_last}
+"""Order of pixels in memory; tensor cores want the channels together, a CPU gains little."""
+
+ADVICE: dict[Precision, str] = {
+    "fp32": "The towers' weights are broken, or belong to another configuration: fetch them again.",
+    "bf16": "Set precision to fp32, which tells whether the weights are broken.",
+    "fp16": "Half precision ends at 65504: set precision to bf16 or fp32.",
+}
+"""What to do about features that are not finite."""
 
 
-def encode_images(towers: Towers, images: Iterable[Image.Image], batch_size: int) -> np.ndarray:
-    """Return pre-projection features, shape (n, d_image), float32, of RGB images.
+class Tower:
+    """One tower, which takes batches of any length in pieces that fit into memory.
 
-    Raises
-    ------
-    FloatingPointError
-        If a feature is not finite; the message says which image.
+    Parameters
+    ----------
+    kind : str
+        "image" or "text", for messages.
+    forward : callable
+        From inputs (n, ...) on the device to features (n, d).
+    width : int
+        Number d of features.
+    batch_size : int
+        Inputs of a forward pass; halved where memory runs out, until `restart`. `smallest` is
+        the least that it came to.
+    precision : {"fp32", "bf16", "fp16"}
+        Number format of the products; features are float32 for fp32, else float16.
+    device : str
+        ``cpu`` or ``cuda``.
+    whole_batches : bool
+        Fill the last batch up: each length would be compiled anew.
     """
-    blocks = [np.empty((0, towers.image_projection.shape[0]), np.float32)]
-    with torch.inference_mode():
-        for batch in _batches(images, batch_size):
-            pixels = torch.stack([towers.preprocess(image) for image in batch])
-            blocks.append(
-                towers.image_features(pixels.to(towers.image_projection.device))
-                .float()
-                .cpu()
-                .numpy()
+
+    def __init__(
+        self,
+        kind: str,
+        forward: Callable[[torch.Tensor], torch.Tensor],
+        width: int,
+        batch_size: int,
+        precision: Precision,
+        device: str,
+        whole_batches: bool,
+    ) -> None:
+        self.kind, self.forward, self.width = kind, forward, width
+        self.batch_size = self.size = self.smallest = batch_size
+        self.precision, self.device, self.whole_batches = precision, device, whole_batches
+        self.stored = STORED[precision]
+
+    def restart(self) -> None:
+        """Try the whole batch size again: what one shard met must not reach the next one."""
+        self.size = self.batch_size
+
+    def __call__(self, inputs: torch.Tensor, names: Sequence[str]) -> torch.Tensor:
+        """Return features (n, d) of inputs (n, ...), where every name stands for n / names of them.
+
+        Raises
+        ------
+        UserError
+            If a feature is not finite, with the name of its input, or memory does not even hold a
+            batch of one.
+        """
+        blocks = [torch.empty((0, self.width), dtype=self.stored)]
+        done = 0
+        while done < len(inputs):
+            piece = inputs[done : done + self.size]
+            try:
+                blocks.append(self._features(piece))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error).partition("\n")[0]
+            else:
+                done += len(piece)
+                continue
+            # Outside `except`: the error's frames would hold on to the memory that is missing.
+            self._halve(self.size if self.whole_batches else len(piece), reason)
+        features = torch.cat(blocks)
+        finite = features.isfinite().all(dim=1)
+        if not finite.all():
+            name = names[int(finite.int().argmin()) * len(names) // len(inputs)]
+            raise UserError(
+                f"the features of {self.kind} {name!r} are not finite in {self.precision}. "
+                + ADVICE[self.precision]
             )
-            _require_finite(blocks, "image")
-    return np.concatenate(blocks)
+        return features
+
+    def _features(self, piece: torch.Tensor) -> torch.Tensor:
+        number = len(piece)
+        if self.whole_batches and number < self.size:
+            piece = torch.cat([piece, piece[-1:].expand(self.size - number, *piece.shape[1:])])
+        piece = piece.to(self.device, non_blocking=True)
+        with torch.inference_mode(), autocast(self.precision, self.device):
+            features = self.forward(piece)
+        return features[:number].to(self.stored).cpu()
+
+    def _halve(self, tried: int, reason: str) -> None:
+        if tried == 1:
+            raise UserError(
+                f"batch_size: memory does not hold a single {self.kind} ({reason}). Take precision "
+                "bf16, or a device with more memory."
+            )
+        self.size = tried // 2
+        self.smallest = min(self.smallest, self.size)
+        log.warning(
+            "out of memory with a batch of %d: going on with %d (%s)", tried, self.size, reason
+        )
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
 
 
-def encode_texts(towers: Towers, texts: Sequence[str], batch_size: int) -> np.ndarray:
-    """Return pre-projection features, shape (c, d_text), float32, of texts.
+class Encoder:
+    """Frozen towers, ready to run: `image` and `text` are each a `Tower`.
+
+    Parameters
+    ----------
+    towers : Towers
+        The towers; their weights are laid out, and their modules compiled, in place.
+    batch_size : int
+        Images or texts of a forward pass.
+    precision : {"fp32", "bf16", "fp16"}
+        Number format of the products.
+    compile : bool
+        Run the towers through ``torch.compile``.
+    """
+
+    def __init__(
+        self,
+        towers: Towers,
+        batch_size: int,
+        precision: Precision = "fp32",
+        compile: bool = False,
+    ) -> None:
+        self.towers, self.batch_size = towers, batch_size
+        self.device = towers.image_projection.device.type
+        self.form = PixelForm(COMPUTED[precision], MEMORY_FORMAT[self.device])
+        for tower in (towers.image_tower, towers.text_tower):
+            tower.to(memory_format=self.form.memory_format)
+            if compile:
+                tower.compile(dynamic=False)
+        self.image, self.text = (
+            Tower(kind, forward, projection.shape[0], batch_size, precision, self.device, compile)
+            for kind, forward, projection in [
+                ("image", towers.image_features, towers.image_projection),
+                ("text", towers.text_features, towers.text_projection),
+            ]
+        )
+
+    def encode_texts(
+        self, texts: Sequence[str], names: Sequence[str], record: EncodingRecord
+    ) -> torch.Tensor:
+        """Return features (c, d_text) of texts; how many the tokenizer cut goes to the record."""
+        blocks = [self.text(torch.empty(0), [])]
+        with record.timing("captions"):
+            for start in range(0, len(texts), self.batch_size):
+                batch = list(texts[start : start + self.batch_size])
+                tokens = self.towers.tokenizer(batch)
+                record.captions += len(batch)
+                record.truncated += int(self.towers.truncated(batch, tokens).sum())
+                blocks.append(self.text(tokens, names[start : start + self.batch_size]))
+        return torch.cat(blocks)
+
+
+def encode_images(
+    towers: Towers,
+    images: Iterable[Image.Image],
+    batch_size: int,
+    precision: Precision = "fp32",
+    record: EncodingRecord | None = None,
+) -> np.ndarray:
+    """Return pre-projection features (n, d_image) of RGB images, prepared the model's own way.
 
     Raises
     ------
-    FloatingPointError
-        If a feature is not finite; the message says which text.
+    UserError
+        If a feature is not finite; the message says of which image.
     """
-    blocks = [np.empty((0, towers.text_projection.shape[0]), np.float32)]
-    with torch.inference_mode():
-        for batch in _batches(texts, batch_size):
-            tokens = towers.tokenizer(list(batch)).to(towers.image_projection.device)
-            blocks.append(towers.text_features(tokens).float().cpu().numpy())
-            _require_finite(blocks, "text")
-    return np.concatenate(blocks)
+    encoder = Encoder(towers, batch_size, precision)
+    record = record or EncodingRecord(encoder.device)
+    blocks, remaining = [encoder.image(torch.empty(0), [])], iter(images)
+    with record.timing("images"):
+        while True:
+            with record.timing("waiting"):
+                batch = [towers.preprocess(i)[None] for i in islice(remaining, batch_size)]
+            if not batch:
+                return torch.cat(blocks).numpy()
+            names = [str(record.images + place) for place in range(len(batch))]
+            blocks.append(encoder.image(encoder.form(batch), names))
+            record.images += len(batch)
 
 
-def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+def encode_texts(
+    towers: Towers,
+    texts: Sequence[str],
+    batch_size: int,
+    precision: Precision = "fp32",
+    record: EncodingRecord | None = None,
+) -> np.ndarray:
+    """Return pre-projection features (c, d_text) of texts.
+
+    Raises
+    ------
+    UserError
+        If a feature is not finite; the message has the text.
+    """
+    encoder = Encoder(towers, batch_size, precision)
+    return encoder.encode_texts(texts, texts, record or EncodingRecord(encoder.device)).numpy()
 
 
-def _require_finite(blocks: Sequence[np.ndarray], kind: str) -> None:
-    finite = np.isfinite(blocks[-1]).all(axis=1)
-    if not finite.all():
-        number = sum(len(block) for block in blocks[:-1]) + int(np.argmin(finite))
-        raise FloatingPointError(f"the features of {kind} number {number} are not finite")
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that the memory of a GPU or of the machine is used up."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )

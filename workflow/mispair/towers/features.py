@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from mispair import files
+
+BLOCK = 1024
+"""Rows copied at a time, so that a copy needs no second part's memory."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of cached features, and the table that says what its rows are.
+
+    Attributes
+    ----------
+    name : str
+        File name, for messages.
+    rows : DataFrame
+        ``kind`` ("image" or "text"), ``id`` (key or caption id) and ``row`` (first row in the
+        array of that kind).
+    image_features : (i * crops, d_image) array
+        Images in the order of the index, the crops of an image side by side.
+    text_features : (c, d_text) array
+        Distinct captions.
+    metadata : mapping
+        Of the file: ``towers`` (fingerprint), ``precision`` and ``crops``.
+    """
+
+    name: str
+    rows: pd.DataFrame
+    image_features: np.ndarray
+    text_features: np.ndarray
+    metadata: Mapping[str, str]
+
+    @property
+    def crops(self) -> int:
+        """Crops of each image."""
+        return int(self.metadata.get("crops", "1"))
 
 
 @dataclass(frozen=True)
@@ -15,95 +52,187 @@ class PairedFeatures:
 
     Attributes
     ----------
-    image_features : (n, d_image) array
-        Pre-projection features of the images, in the order of the pairing.
+    image_features : (n * crops, d_image) array
+        Pre-projection features of the images, in the order of the pairing, the crops of an image
+        side by side. As precise as the parts: in half precision they take half the memory, and
+        who computes with them widens what it needs.
     text_features : (c, d_text) array
-        Pre-projection features of the captions that the pairing uses, sorted by caption id.
+        Pre-projection features of the captions that the pairing uses, in the order of their
+        first use.
     text_rows : (n,) int64 array
         Row of `text_features` with which each image is paired.
+    crops : int
+        Crops of each image.
     """
 
     image_features: np.ndarray
     text_features: np.ndarray
     text_rows: np.ndarray
+    crops: int = 1
 
 
-def gather(
-    rows: Sequence[pd.DataFrame],
-    load: Callable[[int], Mapping[str, np.ndarray]],
-    keys: np.ndarray,
-    caption_ids: np.ndarray,
-) -> PairedFeatures:
+def read_part(features: Path, rows: Path) -> Part:
+    """Read a file of features and the table of its rows."""
+    tensors, metadata = files.read_tensors(features)
+    table, _ = files.read_parquet(rows)
+    return Part(features.name, table, tensors["image_features"], tensors["text_features"], metadata)
+
+
+def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> PairedFeatures:
     """Assemble the features of a pairing from the parts in which they are cached.
 
-    Parts are loaded one at a time, and only what the pairing uses is kept, so memory is that of
-    the result and one part. A caption that several parts hold is taken from the first, where
-    parts are ordered by their smallest image key: the order of the arguments changes nothing.
+    Parts are loaded one at a time in the order of their names, and only what the pairing uses is
+    kept, so memory is that of the result, one part and the names. A caption that several parts
+    hold is taken from the first: the order of the argument changes nothing.
 
     Parameters
     ----------
-    rows : sequence of DataFrame
-        For each part the columns ``kind`` ("image" or "text"), ``id`` (key or caption id) and
-        ``row`` (row in the array of that kind).
-    load : callable
-        Returns ``image_features`` and ``text_features`` of the part with that number.
-    keys : (n,) array
-        Keys of the images wanted, each once.
-    caption_ids : (n,) array
-        Caption with which each image is paired.
-
-    Returns
-    -------
-    PairedFeatures
-        In single precision, or double where the parts are.
+    parts : mapping of str to callable
+        Loads the part of each group of shards, and those that hold nothing but texts.
+    pairing : DataFrame
+        ``key``, the ``group`` and ``row`` of its image, and the ``caption_id`` it is paired with.
 
     Raises
     ------
     ValueError
-        If an image or a caption is in no part, or a used feature is not finite.
+        If the pairing is empty, parts differ in towers, precision or crops, the pairing speaks of
+        another image than the features, an image or a caption is in no part, or a used feature
+        is not finite.
     """
-    captions, text_rows = np.unique(np.asarray(caption_ids), return_inverse=True)
-    image = _Collector("image", keys)
-    text = _Collector("text", captions)
-    for part in sorted(range(len(rows)), key=lambda number: _smallest_key(rows[number])):
-        tensors = load(part)
-        image.take(rows[part], tensors["image_features"])
-        text.take(rows[part], tensors["text_features"])
-    return PairedFeatures(image.finished(), text.finished(), text_rows.astype(np.int64).ravel())
-
-
-def _smallest_key(rows: pd.DataFrame) -> str:
-    return min((str(key) for key in rows.loc[rows["kind"] == "image", "id"]), default="")
+    if pairing.empty:
+        raise ValueError("the pairing holds no pair")
+    codes, captions = pd.factorize(pairing["caption_id"])
+    collector = _Collector(pairing, pd.Index(captions))
+    for name in sorted(parts):
+        # No variable holds the part, or it would still be there while the next one is loaded.
+        collector.take(name, parts[name]())
+    return collector.finished(codes.astype(np.int64))
 
 
 class _Collector:
-    """Fills one array, row by wanted row, from many parts."""
+    """Fills the features of a pairing from many parts."""
 
-    def __init__(self, kind: str, wanted: np.ndarray) -> None:
-        self.kind = kind
-        self.wanted = pd.Index(wanted)
-        self.found = np.zeros(len(self.wanted), dtype=bool)
-        self.array = np.empty((0, 0), dtype=np.float32)
+    def __init__(self, pairing: pd.DataFrame, captions: pd.Index) -> None:
+        self.keys = pairing["key"].array
+        self.rows = pairing["row"].to_numpy()
+        codes, groups = pd.factorize(pairing["group"])
+        by_group = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        self.places = dict(zip(groups, by_group, strict=True))
+        self.captions = captions
+        self.found_image = np.zeros(len(self.keys), dtype=bool)
+        self.found_text = np.zeros(len(captions), dtype=bool)
+        self.image = np.empty((0, 0, 0))
+        self.text = np.empty((0, 0))
+        self.seen: dict[str, tuple[str, str]] = {}
 
-    def take(self, rows: pd.DataFrame, features: np.ndarray) -> None:
-        rows = rows[rows["kind"] == self.kind].drop_duplicates("id")
-        position = self.wanted.get_indexer(pd.Index(rows["id"]))
-        # Not found is -1, for which the last entry of `found` stands in; the first test drops it.
-        new = (position >= 0) & ~self.found[position] if len(self.wanted) else position >= 0
-        if self.array.size == 0:
-            precision = np.promote_types(features.dtype, np.float32)
-            self.array = np.empty((len(self.wanted), features.shape[1]), dtype=precision)
-        self.array[position[new]] = features[rows["row"].to_numpy()[new]]
-        self.found[position[new]] = True
+    def take(self, group: str, part: Part) -> None:
+        """Take what the pairing uses from a part."""
+        self._refuse_what_differs("towers", part.metadata.get("towers", "none"), part.name)
+        self._refuse_what_differs("precision", part.metadata.get("precision", "none"), part.name)
+        self._refuse_what_differs("numbers", str(part.text_features.dtype), part.name)
+        if len(part.image_features):
+            self._refuse_what_differs("numbers", str(part.image_features.dtype), part.name)
+            self._refuse_what_differs("crops", str(part.crops), part.name)
+        if group in self.places:
+            self._take_images(self.places[group], part)
+        self._take_texts(part)
 
-    def finished(self) -> np.ndarray:
-        if not self.found.all():
-            missing = self.wanted[~self.found]
+    def _refuse_what_differs(self, fact: str, value: str, name: str) -> None:
+        first, expected = self.seen.setdefault(fact, (name, value))
+        if value != expected:
             raise ValueError(
-                f"the features hold no {self.kind} {missing[0]!r}"
-                f" ({len(missing)} of {len(self.found)} are missing)"
+                f"{first} and {name} differ in {fact} ({expected} and {value}): features of one "
+                "run are made with one setting. Delete the file that is out of date, and run again"
             )
-        bad = ~np.isfinite(self.array.sum(axis=1, dtype=np.float64))
-        if bad.any():
-            raise ValueError(f"the feature of {self.kind} {self.wanted[bad][0]!r} is not finite")
-        return self.array
+
+    def _take_images(self, places: np.ndarray, part: Part) -> None:
+        table = part.rows[part.rows["kind"] == "image"].sort_values("row")
+        first_rows = np.arange(len(table)) * part.crops
+        if not np.array_equal(table["row"], first_rows) or (
+            len(part.image_features) != len(table) * part.crops
+        ):
+            raise ValueError(
+                f"{part.name} has {len(part.image_features)} rows of images, where its table lists "
+                f"{len(table)} images of {part.crops} crops"
+            )
+        rows, keys = self.rows[places], self.keys[places].to_numpy()
+        held = table["id"].to_numpy()
+        inside = (rows >= 0) & (rows < len(held))
+        agree = inside.copy()
+        agree[inside] = held[rows[inside]] == keys[inside]
+        if not agree.all():
+            wrong = int(np.argmin(agree))
+            found = repr(held[rows[wrong]]) if inside[wrong] else "no image"
+            raise ValueError(
+                f"{part.name} and the pairing are out of step: the pairing has image "
+                f"{keys[wrong]!r} in row {rows[wrong]}, where the features have {found}. "
+                "Run encode_features and corrupt_captions again"
+            )
+        source = part.image_features.reshape(len(held), part.crops, -1)
+        if not self.found_image.any():
+            self.image = np.empty((len(self.keys), *source.shape[1:]), source.dtype)
+        _copy(source, rows, self.image, places, lambda row: f"image {held[row]!r} in {part.name}")
+        self.found_image[places] = True
+
+    def _take_texts(self, part: Part) -> None:
+        table = part.rows[part.rows["kind"] == "text"]
+        if len(table) != len(part.text_features):
+            raise ValueError(
+                f"{part.name} has {len(part.text_features)} texts, its table {len(table)}"
+            )
+        places = self.captions.get_indexer(pd.Index(table["id"]))
+        new = places >= 0
+        new[new] = ~self.found_text[places[new]]
+        if not self.found_text.any():
+            shape = (len(self.captions), part.text_features.shape[1])
+            self.text = np.empty(shape, part.text_features.dtype)
+        rows, places = table["row"].to_numpy()[new], places[new]
+        _copy(
+            part.text_features,
+            rows,
+            self.text,
+            places,
+            lambda row: f"text {table.loc[table['row'] == row, 'id'].iloc[0]!r} in {part.name}",
+        )
+        self.found_text[places] = True
+
+    def finished(self, text_rows: np.ndarray) -> PairedFeatures:
+        """Return the features, all of which must have been found."""
+        for kind, names, found in (
+            ("image", self.keys, self.found_image),
+            ("text", self.captions, self.found_text),
+        ):
+            if not found.all():
+                raise ValueError(
+                    f"the features hold no {kind} {names[~found][0]!r}"
+                    f" ({int((~found).sum())} of {len(found)} are missing)"
+                )
+        images, crops, width = self.image.shape
+        return PairedFeatures(
+            self.image.reshape(images * crops, width), self.text, text_rows, crops
+        )
+
+
+def _copy(
+    source: np.ndarray,
+    rows: np.ndarray,
+    target: np.ndarray,
+    places: np.ndarray,
+    name: Callable[[int], str],
+) -> None:
+    """Copy rows of one array into places of another, and refuse what is not finite."""
+    for start in range(0, len(rows), BLOCK):
+        chosen = rows[start : start + BLOCK]
+        block = source[chosen]
+        finite = _finite(block).reshape(len(block), -1).all(axis=1)
+        if not finite.all():
+            raise ValueError(f"the feature of {name(chosen[np.argmin(finite)])} is not finite")
+        target[places[start : start + BLOCK]] = block
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    """Return where an array is finite; numpy computes with halves one by one, with bits at once."""
+    if array.dtype == np.float16:
+        exponent = np.uint16(0x7C00)  # all of its bits are set in infinities and in NaN
+        return np.not_equal(array.view(np.uint16) & exponent, exponent)
+    return np.isfinite(array)

@@ -1,20 +1,19 @@
 """Loading of towers with linear final projections, from a local open_clip folder.
 
 The study changes the final projections only, so what a tower gives before its projection is
-computed once and every projection is tried on that. This holds for towers whose last step is a
-product with a matrix and nothing else: a native vision transformer (``visual.proj``) or a timm
-trunk with a linear head without bias (``visual.head.proj``), and a text tower with
-``text_projection``.
+computed once and every projection is tried on that. `taking_apart` says which towers can be.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mispair import files
 
@@ -24,6 +23,14 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
+HUGGING_FACE_VOCABULARIES = (
+    "merges.txt",
+    "spiece.model",
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+)
+"""Files that hold the vocabulary of a Hugging Face tokenizer, by kind of tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,15 @@ class Towers:
     ----------
     model : nn.Module
         The whole model, in evaluation mode, without gradients.
+    image_tower, text_tower : nn.Module
+        The towers without their final projections, on the weights of `model`: what
+        `image_features` and `text_features` run, and what can be compiled.
     preprocess : callable
         From a PIL picture to a tensor (3, side, side).
     tokenizer : callable
-        From a list of n texts to token ids (n, context).
+        From a list of n texts to token ids (n, context_length).
+    context_length : int
+        Tokens of a text; longer texts are cut.
     image_projection, text_projection : torch.Tensor
         The final projections, (d_image, e) and (d_text, e); columns are the neurons.
     logit_scale : float
@@ -47,8 +59,11 @@ class Towers:
     """
 
     model: nn.Module
+    image_tower: nn.Module
+    text_tower: nn.Module
     preprocess: Callable[[Any], torch.Tensor]
-    tokenizer: Callable[[list[str]], torch.Tensor]
+    tokenizer: Callable[..., torch.Tensor]
+    context_length: int
     image_projection: torch.Tensor
     text_projection: torch.Tensor
     logit_scale: float
@@ -57,35 +72,49 @@ class Towers:
     def image_features(self, images: torch.Tensor) -> torch.Tensor:
         """Return pre-projection features (n, d_image) of pictures (n, 3, side, side).
 
-        ``image_features(x) @ image_projection`` equals ``model.encode_image(x)``.
+        ``image_features(x) @ image_projection`` equals ``model.encode_image(x, normalize=False)``.
         """
         import torch
 
         with torch.inference_mode():
-            return self._without_projection("image", images)
+            features: torch.Tensor = self.image_tower(images)
+            return features
 
     def text_features(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return pre-projection features (n, d_text) of token ids (n, context).
+        """Return pre-projection features (n, d_text) of token ids (n, context_length).
 
-        ``text_features(t) @ text_projection`` equals ``model.encode_text(t)``.
+        ``text_features(t) @ text_projection`` equals ``model.encode_text(t, normalize=False)``.
         """
         import torch
 
         with torch.inference_mode():
-            return self._without_projection("text", tokens)
+            features: torch.Tensor = self.text_tower(tokens)
+            return features
 
-    def _without_projection(self, tower: str, batch: torch.Tensor) -> torch.Tensor:
-        """Run a tower with the projection taken out."""
-        module, name = _projection_site(self.model, tower)
-        projection = getattr(module, name)
-        from torch import nn
+    def truncated(self, texts: Sequence[str], tokens: torch.Tensor) -> np.ndarray:
+        """Return which texts the tokenizer cut, (n,) bool.
 
-        setattr(module, name, nn.Identity() if isinstance(projection, nn.Module) else None)
-        try:
-            model: Any = self.model
-            return model.encode_image(batch) if tower == "image" else model.encode_text(batch)
-        finally:
-            setattr(module, name, projection)
+        A text is cut if its tokens change when there is room for one more. Only texts whose
+        tokens reach the end of their row are tried: its last two places, as some tokenizers
+        blank the mark of the end. Exact for open_clip's own tokenizer and for those of Hugging
+        Face that fill up rows on the right. One that ends every row in the same token (filling
+        up on the left, or ``"tokenizer_mode": "clips"``) hides its cuts: with the first none is
+        counted, with the second a text that fits to the last place counts as cut.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The n texts.
+        tokens : torch.Tensor
+            Their tokens, (n, context_length), as `tokenizer` gives them.
+        """
+        cut = np.zeros(len(texts), dtype=bool)
+        empty = self.tokenizer([""])[0, -2:]
+        (suspects,) = np.nonzero((tokens[:, -2:].cpu() != empty).any(1).numpy())
+        if len(suspects):
+            longer = self.tokenizer([texts[int(row)] for row in suspects], self.context_length + 1)
+            cut[suspects] = (longer[:, :-1] != tokens[suspects].cpu()).any(1).numpy()
+        return cut
 
 
 def load_towers(directory: Path, device: str = "cpu") -> Towers:
@@ -105,39 +134,37 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
         If something is missing or cannot be read, or a final projection is not a plain matrix.
     """
     import open_clip
-    import torch
-    from torch import nn
+
+    from mispair.towers.taking_apart import take_apart
 
     directory = Path(directory).resolve()
     config = _read_config(directory)
+    _refuse_what_open_clip_would_fetch(config)
     weights = directory / WEIGHTS_NAME
     if not weights.is_file():
         raise files.UserError(f"{weights}: is missing. Towers need their weights as safetensors.")
+    identity = fingerprint(directory)
     try:
         model, _, preprocess = open_clip.create_model_and_transforms(
             f"local-dir:{directory}", device=device, precision="fp32"
         )
-    except (RuntimeError, ValueError, OSError) as error:
-        raise files.UserError(f"{directory}: open_clip cannot load it ({error}).") from error
+        tokenizer = _tokenizer(directory, config)
+    except Exception as error:  # of any kind: open_clip checks little of what a folder holds
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise files.UserError(f"{directory}: open_clip cannot load it ({what}).") from error
     model.eval().requires_grad_(False)
-    matrices: dict[str, torch.Tensor] = {}
-    for tower in ("image", "text"):
-        module, name = _projection_site(model, tower)
-        projection = getattr(module, name)
-        if isinstance(projection, nn.Linear):
-            bias: torch.Tensor | None = projection.bias
-            if bias is not None:
-                raise _refusal(tower, "its final layer has a bias")
-            projection = projection.weight.T
-        matrices[tower] = projection.detach().clone().contiguous().to(torch.float32)
+    parts = take_apart(model)
     return Towers(
         model=model,
+        image_tower=parts.image_tower,
+        text_tower=parts.text_tower,
         preprocess=preprocess,
-        tokenizer=_tokenizer(directory, config),
-        image_projection=matrices["image"],
-        text_projection=matrices["text"],
+        tokenizer=tokenizer,
+        context_length=parts.context_length,
+        image_projection=parts.image_projection,
+        text_projection=parts.text_projection,
         logit_scale=float(model.logit_scale),
-        fingerprint=fingerprint(directory),
+        fingerprint=identity,
     )
 
 
@@ -148,8 +175,7 @@ def fingerprint(directory: Path) -> str:
     """
     config = _read_config(directory)
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    vocabulary = config["model_cfg"].get("text_cfg", {}).get("tokenizer_kwargs", {}).get("bpe_path")
-    for path in [directory / vocabulary] if vocabulary else []:
+    for path in _vocabulary(directory, config):
         total.update(hashlib.sha256(path.read_bytes()).digest())
     with (directory / WEIGHTS_NAME).open("rb") as opened:
         total.update(hashlib.file_digest(opened, "sha256").digest())
@@ -164,44 +190,45 @@ def _read_config(directory: Path) -> dict[str, Any]:
             "pretrain_towers and open_clip's push to a hub write them."
         )
     config = files.read_json(path)
-    if not isinstance(config, dict) or "model_cfg" not in config:
+    model = config.get("model_cfg") if isinstance(config, dict) else None
+    if not isinstance(model, dict):
         raise files.UserError(f"{path}: has no model_cfg.")
+    for part in ("vision_cfg", "text_cfg"):
+        if not isinstance(model.get(part), dict):
+            raise files.UserError(f"{path}: its model_cfg has no {part}.")
     return config
 
 
-def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[[list[str]], torch.Tensor]:
+def _refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
+    """Refuse what is known from the configuration alone, before a download is tried."""
+    from mispair.towers.taking_apart import refusal
+
+    text = config["model_cfg"]["text_cfg"]
+    if text.get("hf_model_name"):
+        raise refusal("text", f"{text['hf_model_name']} is a Hugging Face text tower")
+    if (text.get("tokenizer_kwargs") or {}).get("reduction_mask"):
+        raise files.UserError(
+            "towers: their tokenizer drops words of long texts by chance (reduction_mask), so a "
+            "text has no features of its own. Take reduction_mask out of open_clip_config.json."
+        )
+
+
+def _vocabulary(directory: Path, config: dict[str, Any]) -> list[Path]:
+    """Return the files in the folder that say what tokens mean."""
+    text = config["model_cfg"]["text_cfg"]
+    if text.get("hf_tokenizer_name"):
+        paths = [directory / name for name in HUGGING_FACE_VOCABULARIES]
+        return [path for path in paths if path.is_file()]
+    named = (text.get("tokenizer_kwargs") or {}).get("bpe_path")
+    if named and not (directory / named).is_file():
+        raise files.UserError(f"{directory / named}: is missing, the vocabulary of the towers.")
+    return [directory / named] if named else []
+
+
+def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.Tensor]:
     """Return the tokenizer, with its vocabulary looked for in the folder of the towers."""
     import open_clip
 
-    given = config["model_cfg"].get("text_cfg", {}).get("tokenizer_kwargs", {})
-    extra = {"bpe_path": str(directory / given["bpe_path"])} if "bpe_path" in given else {}
+    given = config["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}
+    extra = {"bpe_path": str(directory / given["bpe_path"])} if given.get("bpe_path") else {}
     return open_clip.get_tokenizer(f"local-dir:{directory}", **extra)
-
-
-def _projection_site(model: nn.Module, tower: str) -> tuple[Any, str]:
-    """Return the module that holds a tower's final projection, and the attribute's name."""
-    from torch import nn
-
-    if tower == "text":
-        # Custom text towers (and CoCa's) hold it one level deeper.
-        owner = getattr(model, "text", model)
-        if not isinstance(getattr(owner, "text_projection", None), nn.Parameter | nn.Linear):
-            raise _refusal("text", "it has no text_projection, or one that is not a matrix")
-        return owner, "text_projection"
-    visual: Any = model.visual
-    if isinstance(getattr(visual, "proj", None), nn.Parameter):
-        return visual, "proj"
-    head = getattr(visual, "head", None)
-    if isinstance(getattr(head, "proj", None), nn.Linear):
-        return head, "proj"
-    if hasattr(visual, "attnpool"):
-        raise _refusal("image", "attention pooling ends in a layer with a bias")
-    raise _refusal("image", f"{type(visual).__name__} has neither visual.proj nor visual.head.proj")
-
-
-def _refusal(tower: str, reason: str) -> files.UserError:
-    return files.UserError(
-        f"towers: the {tower} tower cannot be taken apart: {reason}. mispair needs a final "
-        "projection that is a plain matrix: a native vision transformer, or a timm trunk with "
-        '"timm_proj": "linear", and a text tower with text_projection.'
-    )

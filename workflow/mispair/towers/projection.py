@@ -207,12 +207,14 @@ def finetune(
 
     A seed fixes the order of the pairs in each epoch and nothing else, so runs of different arms
     with one seed see the same images in the same batches, and a seed's run is the same alone
-    and in a stack. The last, smaller batch of an epoch is dropped.
+    and in a stack. The last, smaller batch of an epoch is dropped. Of images with several crops,
+    epoch e sees crop e modulo their number.
 
     Parameters
     ----------
     features : PairedFeatures
-        Pre-projection features of images and captions; their precision is that of the training.
+        Pre-projection features of images and captions; the precision of the images is that of the
+        training, except that halves are widened to single precision, batch by batch.
     initial : Projections
         Where each seed starts, s = ``len(seeds)``.
     training : Training
@@ -236,7 +238,7 @@ def finetune(
     FloatingPointError
         If a loss or a weight is not finite, with the number of the step.
     """
-    pairs = len(features.image_features)
+    pairs = len(features.text_rows)
     per_epoch = pairs // training.batch_size
     if per_epoch == 0:
         raise ValueError(f"{pairs} pairs make no whole batch of batch_size {training.batch_size}")
@@ -245,16 +247,19 @@ def finetune(
             f"warmup_epochs {training.warmup_epochs} must be fewer than epochs {training.epochs}"
         )
     images = torch.as_tensor(features.image_features, device=device)
-    texts = torch.as_tensor(features.text_features, device=device, dtype=images.dtype)
+    texts = torch.as_tensor(features.text_features, device=device)
     rows = torch.as_tensor(features.text_rows, device=device)
     run = _Run(images, texts, initial, training)
     rates = learning_rates(training, per_epoch)
-    losses = torch.empty(len(rates), len(seeds), dtype=images.dtype, device=device)
+    losses = torch.empty(len(rates), len(seeds), dtype=run.precision, device=device)
     step = 0
     for epoch in range(training.epochs):
         order = batch_order(pairs, per_epoch, training.batch_size, seeds, epoch)
+        crop = epoch % features.crops
         for batch in torch.as_tensor(order, device=device):
-            losses[step] = run.step(batch, rows.index_select(0, batch), float(rates[step]))
+            images_of_batch = batch * features.crops + crop
+            captions = rows.index_select(0, batch)
+            losses[step] = run.step(images_of_batch, captions, float(rates[step]))
             step += 1
         _refuse_what_is_not_finite(losses, step - per_epoch, step)
     result = run.projections()
@@ -323,9 +328,10 @@ class _Run:
         self, images: torch.Tensor, texts: torch.Tensor, initial: Projections, training: Training
     ) -> None:
         self.images, self.texts, self.training = images, texts, training
+        self.precision = torch.promote_types(images.dtype, torch.float32)
 
         def weight(array: np.ndarray) -> torch.Tensor:
-            return torch.tensor(array, dtype=images.dtype, device=images.device)
+            return torch.tensor(array, dtype=self.precision, device=images.device)
 
         self.image_weight, self.text_weight = weight(initial.image), weight(initial.text)
         self.log_scale = weight(initial.logit_scale).clamp_(0, MAX_LOGIT_SCALE)
@@ -338,13 +344,14 @@ class _Run:
             self.optimisers.append(AdamW(self.log_scale, 0.0))
         stack, batch = len(initial.image), training.batch_size
         self.inputs = [
-            images.new_empty(stack * batch, features.shape[1]) for features in (images, texts)
+            images.new_empty(stack * batch, features.shape[1], dtype=self.precision)
+            for features in (images, texts)
         ]
 
     @torch.no_grad()
-    def step(self, pairs: torch.Tensor, captions: torch.Tensor, lr: float) -> torch.Tensor:
-        """Do one step on ``(s * b,)`` pairs and their captions; return the losses (s,)."""
-        x, u, u_norm = self._embed(0, self.images, pairs, self.image_weight)
+    def step(self, images: torch.Tensor, captions: torch.Tensor, lr: float) -> torch.Tensor:
+        """Do one step on rows ``(s * b,)`` of images and captions; return the losses (s,)."""
+        x, u, u_norm = self._embed(0, self.images, images, self.image_weight)
         y, v, v_norm = self._embed(1, self.texts, captions, self.text_weight)
         cosines = torch.bmm(u, v.transpose(1, 2))
         if self.training.loss == "spectral":
@@ -370,7 +377,10 @@ class _Run:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the inputs (s, b, d), the normalised embeddings (s, b, e) and their norms."""
         buffer = self.inputs[tower]
-        torch.index_select(features, 0, rows, out=buffer)
+        if features.dtype == buffer.dtype:
+            torch.index_select(features, 0, rows, out=buffer)
+        else:
+            buffer.copy_(features.index_select(0, rows))
         inputs = buffer.view(len(weight), -1, buffer.shape[1])
         embedding = torch.bmm(inputs, weight)
         norm = torch.linalg.vector_norm(embedding, dim=2, keepdim=True).clamp_min_(SMALLEST_NORM)

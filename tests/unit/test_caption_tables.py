@@ -1,0 +1,309 @@
+"""Captions by key: every form of table, what is refused and why, and lookups that read little."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from mispair import files
+from mispair.files import UserError
+from mispair.pairs import caption_tables
+from mispair.steps import read_captions
+
+Rows = list[tuple[str, list[str]]]
+
+ROWS: Rows = [
+    ("00012", ["a red cup", "a cup, red"]),
+    ("12", ['a "quoted" word']),
+    ("00003", ["one line\nand the next"]),
+    ("b/c.d", ["größer, 日本語 \u2028 🙂"]),
+    ("00001", [""]),
+    ("NA", ["null"]),
+]
+
+
+def as_parquet(path: Path, rows: Rows) -> None:
+    keys, captions = zip(*rows, strict=True)
+    pq.write_table(pa.table({"other": range(len(keys)), "key": keys, "caption": captions}), path)
+
+
+def as_flat_parquet(path: Path, rows: Rows) -> None:
+    flat = [(key, caption) for key, captions in rows for caption in captions]
+    table = pa.table({"caption": [c for _, c in flat], "key": [k for k, _ in flat]})
+    pq.write_table(table.set_column(1, "key", table["key"].dictionary_encode()), path)
+
+
+def separated(delimiter: str, end: str, opener: Callable[..., Any] = open) -> Callable[..., None]:
+    def write(path: Path, rows: Rows) -> None:
+        with opener(path, "wt", newline="", encoding="utf-8-sig") as opened:
+            writer = csv.writer(opened, delimiter=delimiter, lineterminator=end)
+            writer.writerow(["url", "caption", "key"])
+            writer.writerows(("u", caption, key) for key, texts in rows for caption in texts)
+
+    return write
+
+
+def as_jsonl(path: Path, rows: Rows) -> None:
+    lines = [json.dumps({"key": key, "caption": captions, "x": 1}) for key, captions in rows]
+    lines[1] = json.dumps({"key": rows[1][0], "caption": rows[1][1][0]}, ensure_ascii=False)
+    path.write_text("\n\n".join(lines), encoding="utf-8")
+
+
+FORMS: dict[str, Callable[[Path, Rows], None]] = {
+    "t.parquet": as_parquet,
+    "flat.parquet": as_flat_parquet,
+    "t.csv": separated(",", "\n"),
+    "dos.CSV": separated(",", "\r\n"),
+    "t.tsv": separated("\t", "\n"),
+    "t.csv.gz": separated(",", "\n", gzip.open),
+    "t.jsonl": as_jsonl,
+}
+
+
+def read(table: Path, folder: Path, keys: Path | None = None, **columns: str) -> dict[str, Any]:
+    captions = folder / "captions.parquet"
+    settings = read_captions.Settings(**columns)
+    read_captions.run(settings, table=table, keys=[keys] if keys else [], captions=captions)
+    frame, _ = files.read_parquet(captions)
+    assert list(frame["key"]) == sorted(frame["key"])
+    return {key: list(texts) for key, texts in zip(frame["key"], frame["captions"], strict=True)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
+    FORMS[form](tmp_path / form, ROWS)
+    assert read(tmp_path / form, tmp_path) == dict(ROWS)
+
+
+def test_columns_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("uid,rewrite 1\n007,a spy\n")
+    found = read(tmp_path / "t.csv", tmp_path, key_column="uid", caption_column="rewrite 1")
+    assert found == {"007": ["a spy"]}
+
+
+def test_several_rows_of_a_key_repeats_and_nulls(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("b", "second"),
+        ("a", "z"),
+        ("b", "first"),
+        ("a", None),
+        ("b", "second"),
+        ("c", None),
+        ("a", ["y", "z", None]),
+        ("b", "A"),
+    ]
+    lines = [json.dumps({"key": key, "caption": caption}) for key, caption in rows]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    with caplog.at_level(logging.INFO):
+        found = read(tmp_path / "t.jsonl", tmp_path)
+    assert found == {"a": ["z", "y"], "b": ["second", "first", "A"]}
+    assert (
+        "5 captions of 2 keys; left out: 2 that repeat another of their key, 3 that are null"
+        in (caplog.text)
+    )
+
+
+def test_a_list_by_position_needs_as_many_keys(tmp_path: Path) -> None:
+    table, keys = tmp_path / "rewrites.txt", tmp_path / "keys.txt"
+    table.write_bytes("one\r\ntwo \u2028 too\nthree\x0b\n".encode())
+    keys.write_text("k3\nk2\nk1\n")
+    right = {"k1": ["three\x0b"], "k2": ["two \u2028 too"], "k3": ["one"]}
+    assert read(table, tmp_path, keys) == right
+    keys.write_text("k3\nk2\nk1")  # the last line's end may be missing
+    assert read(table, tmp_path, keys) == right
+    with pytest.raises(UserError, match="captions without keys.* shifts .* Give caption_keys"):
+        read(table, tmp_path)
+    for wrong in ("k3\nk2\n", "k3\nk2\nk1\nk0\n", ""):
+        keys.write_text(wrong)
+        with pytest.raises(UserError, match="rewrites.txt has 3 lines, but .*keys.txt has .*shift"):
+            read(table, tmp_path, keys)
+    keys.write_text("k3\n\nk1\n")
+    with pytest.raises(UserError, match="keys.txt: row 2 has the key ''"):
+        read(table, tmp_path, keys)
+    with pytest.raises(UserError, match="no such list of keys"):
+        read(table, tmp_path, tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", b"", "holds no caption"),
+        ("t.csv", b"key,caption\n", "holds no caption"),
+        (
+            "t.csv",
+            b"00012,a red cup\n00013,x\n",
+            "no column 'key', only '00012', 'a red cup'.*first",
+        ),
+        ("t.csv", b"key,text\n1,x\n", "no column 'caption', only 'key', 'text'"),
+        ("t.csv", b"key,caption,caption\n1,x,y\n", "two columns 'caption'"),
+        ("t.csv", b"key,caption\n1,x\n2,a, b\n", "line 3 has 3 fields, but the first line names 2"),
+        ("t.csv", b"key,caption\n1,x\n2\n", "line 3 has 1 fields"),
+        ("t.csv", b'key,caption\n1,"a" b\n', "line 2 is not valid.*Parquet or JSONL"),
+        ("t.csv", b'key,caption\n1,"a\n2,b\n', "line 3 is not valid"),
+        ("t.csv", b"key,caption\n,x\n", "row 2 has the key ''"),
+        ("t.csv", b"key,caption\n1,x\n2,caf\xe9\n", "line 3 is not UTF-8.*iconv"),
+        ("t.csv", "key,caption\n1,x\n".encode("utf-16"), "line 1 is not UTF-8"),
+        ("t.tsv", b"key,caption\n1,x\n", "no column 'key'"),
+        (
+            "t.csv.gz",
+            gzip.compress(b"key,caption\n1,x\n" * 999, mtime=0)[:-12],
+            "cannot be read after line",
+        ),
+        ("t.csv.gz", b"key,caption\n1,x\n", "cannot be read after line 1.*[Gg]zip"),
+        ("t.jsonl", b"", "holds no caption"),
+        ("t.jsonl", b'{"key": "1", "caption": "x"}\n{"key": "2"\n', "line 2 is not JSON"),
+        ("t.jsonl", b"[" * 100_000, "line 1 is not JSON"),
+        ("t.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+        (
+            "t.jsonl",
+            b'{"key": "1", "text": "x"}\n',
+            "no column 'caption', only 'key', 'text'.*line 1",
+        ),
+        ("t.jsonl", b'\n{"key": 12, "caption": "x"}\n', "row 2 has the key 12. A key is a text"),
+        ("t.jsonl", b'{"key": "1", "caption": 3}\n', "line 1: caption is 3, neither"),
+        ("t.jsonl", b'{"key": "1", "caption": ["a", ["b"]]}\n', r"line 1: caption is \['b'\]"),
+        ("t.jsonl", b'{"key": "1", "caption": "\\ud83d"}\n', "half a character"),
+        ("t.jsonl", b'{"key": "1", "caption": "\xff"}\n', "line 1 is not UTF-8"),
+        ("t.parquet", b"", "cannot be read as Parquet"),
+        ("t.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+        ("t.xlsx", b"PK", "a caption table ends in .parquet, .csv"),
+        ("t.parquet.gz", b"PK", "a caption table ends in"),
+        ("t", b"PK", "a caption table ends in"),
+    ],
+)
+def test_what_is_refused(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        read(tmp_path / name, tmp_path)
+    assert not (tmp_path / "captions.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"key": [12], "caption": ["x"]}, "'key' is of type int64, not text"),
+        ({"key": ["12"], "caption": [3.0]}, "'caption' is of type double, not text"),
+        ({"key": ["12"], "caption": [[3]]}, "'caption' is of type list"),
+        ({"key": ["12"], "text": ["x"]}, "no column 'caption', only 'key', 'text'"),
+        ({"key": ["1", None], "caption": ["x", "y"]}, "row 2 has the key None"),
+        ({"key": ["1"], "caption": pa.array([None], pa.string())}, "holds no caption"),
+    ],
+)
+def test_parquet_that_is_refused(columns: dict[str, Any], words: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=words):
+        read(tmp_path / "t.parquet", tmp_path)
+
+
+def test_damaged_parquet_is_never_half_a_table(tmp_path: Path) -> None:
+    as_parquet(tmp_path / "t.parquet", [(f"{n:05d}", [f"caption {n * n}"]) for n in range(2000)])
+    content = (tmp_path / "t.parquet").read_bytes()
+    for length in (len(content) - 1, len(content) // 2, 4):
+        (tmp_path / "t.parquet").write_bytes(content[:length])
+        with pytest.raises(UserError, match="cannot be read as Parquet"):
+            read(tmp_path / "t.parquet", tmp_path)
+    with pytest.raises(UserError, match="no such caption table"):
+        read(tmp_path / "none.parquet", tmp_path)
+    as_parquet(tmp_path / "t.parquet", ROWS)
+    (tmp_path / "keys.txt").write_text("a\n")
+    with pytest.raises(UserError, match="keys.txt: keys are given for a list"):
+        read(tmp_path / "t.parquet", tmp_path, tmp_path / "keys.txt")
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@hypothesis_settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    rows=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=30),
+    wanted=st.lists(texts, max_size=10),
+    size=st.integers(1, 5),
+)
+def test_any_text_is_found_again(
+    rows: list[tuple[str, str]], wanted: list[str], size: int, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caption_tables, "KEYS_PER_ROW_GROUP", size)
+        patch.setattr(caption_tables, "BATCH_ROWS", size)
+        caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
+    expected: dict[str, list[str]] = {}
+    for key, caption in rows:
+        if caption not in expected.setdefault(key, []):
+            expected[key].append(caption)
+    look = caption_tables.lookup(tmp_path / "captions.parquet")
+    assert look(list(expected)) == expected
+    assert look(wanted) == {key: expected[key] for key in wanted if key in expected}
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    rows = [(f"{n:07d}", f"caption {n}") for n in range(100_000)]
+    random.Random(0).shuffle(rows)
+    caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
+    return tmp_path / "captions.parquet"
+
+
+def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = pq.read_metadata(many).num_row_groups
+    assert groups >= 6
+    seen = []
+    original = pq.ParquetFile.read_row_group
+
+    def counted(self: Any, number: int, *args: Any, **kwargs: Any) -> Any:
+        seen.append(number)
+        return original(self, number, *args, **kwargs)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    look = caption_tables.lookup(many)
+    assert seen == []
+    keys = [f"{n:07d}" for n in range(40_000, 45_000)]
+    assert look(keys) == {key: [f"caption {int(key)}"] for key in keys}
+    for key in keys[:50]:  # one by one: the row group is at hand
+        assert look([key]) == {key: [f"caption {int(key)}"]}
+    assert len(seen) <= 2
+    spread = [f"{n:07d}" for n in range(0, 110_000, 7)]
+    random.Random(1).shuffle(spread)
+    found = look(spread)
+    assert found == {key: [f"caption {int(key)}"] for key in spread if int(key) < 100_000}
+    assert len(seen) <= 2 + groups
+
+
+def test_keys_too_long_for_parquets_own_statistics(tmp_path: Path) -> None:
+    rows = [(f"{n}" + "x" * 5000, f"c{n}") for n in range(9)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caption_tables, "KEYS_PER_ROW_GROUP", 2)
+        caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
+    assert caption_tables.lookup(tmp_path / "captions.parquet")([rows[5][0]]) == {
+        rows[5][0]: ["c5"]
+    }
+
+
+def test_a_table_of_ours_that_was_damaged(many: Path) -> None:
+    content = bytearray(many.read_bytes())
+    content[100:2000] = bytes(1900)
+    many.write_bytes(content)
+    look = caption_tables.lookup(many)
+    with pytest.raises(UserError, match="Delete it and run again"):
+        look(["0000001"])
+    many.write_bytes(content[:-20])
+    with pytest.raises(UserError, match="Delete it and run again"):
+        caption_tables.lookup(many)

@@ -1,0 +1,142 @@
+"""From the bytes of a caption to its text: what is stripped, what is flagged, what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mispair.pairs import captions
+from mispair.pairs.captions import (
+    CaptionError,
+    check_caption,
+    decode_caption,
+    describe_caption,
+    sidecar_fields,
+)
+from mispair.pairs.index import Policy
+
+
+def reason_of(text: str, **policy: object) -> str:
+    with pytest.raises(CaptionError) as caught:
+        check_caption(text, Policy(**policy))  # type: ignore[arg-type]
+    return caught.value.reason
+
+
+def test_a_byte_order_mark_and_white_space_are_no_part_of_a_caption() -> None:
+    decoded = decode_caption(b"\xef\xbb\xbf \t a caf\xc3\xa9\r\n")
+    assert check_caption(decoded, Policy()) == "a caf\u00e9"
+
+
+@pytest.mark.parametrize("content", [b"caf\xe9", b"\xff\xfea\0", b"\xed\xa0\x80", b"ok \xf0\x9f"])
+def test_what_is_not_utf8_is_refused(content: bytes) -> None:
+    with pytest.raises(CaptionError) as caught:
+        decode_caption(content)
+    assert caught.value.reason == captions.UNDECODABLE_CAPTION
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"caption": "a cat"', captions.UNDECODABLE_CAPTION),
+        (b"", captions.UNDECODABLE_CAPTION),
+        (b"\xff{}", captions.UNDECODABLE_CAPTION),
+        (b'["caption"]', captions.UNDECODABLE_CAPTION),
+        (b"[" * 100_000, captions.UNDECODABLE_CAPTION),
+        (b'{"caption": ' + b"9" * 5_000 + b"}", captions.UNDECODABLE_CAPTION),
+        (b'{"caption": 7}', captions.UNDECODABLE_CAPTION),
+        (b'{"caption": ["a cat"]}', captions.UNDECODABLE_CAPTION),
+        (b'{"caption": null}', captions.NO_CAPTION),
+        (b'{"text": "a cat"}', captions.NO_CAPTION),
+    ],
+)
+def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
+    with pytest.raises(CaptionError) as caught:
+        decode_caption(content, "caption")
+    assert caught.value.reason == reason
+
+
+def test_a_lone_surrogate_is_refused_and_a_pair_of_them_is_one_character() -> None:
+    lone = decode_caption(rb'{"caption": "a \ud83d cat"}', "caption")
+    assert reason_of(lone) == captions.UNDECODABLE_CAPTION
+    pair = decode_caption(rb'{"caption": "a \ud83d\ude00 cat"}', "caption")
+    assert check_caption(pair, Policy()) == "a \U0001f600 cat"
+
+
+@pytest.mark.parametrize("character", ["\0", "\x07", "\x0b", "\x1b", "\x7f", "\x85", "\x9f"])
+def test_control_characters_are_refused_wherever_they_stand_or_kept_and_flagged(
+    character: str,
+) -> None:
+    for text in (f"{character}a cat", f"a{character}cat", f"a cat{character}"):
+        assert reason_of(text) == captions.CONTROL_CHARACTERS
+    kept = check_caption(f"a{character}cat", Policy(control_characters="keep"))
+    assert kept == f"a{character}cat"
+    assert describe_caption(kept)["control"]
+
+
+def test_tab_newline_and_return_are_white_space() -> None:
+    text = check_caption("a\tblack\ncat\r\n", Policy())
+    assert text == "a\tblack\ncat"
+    assert describe_caption(text) == {
+        "words": 3, "characters": 11, "person": False, "non_ascii": False, "control": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u200b", "\u00ad", "\ufeff"])
+def test_bidirectional_and_format_characters_are_kept_and_flagged(mark: str) -> None:
+    text = check_caption(f"a {mark}cat", Policy())
+    assert text == f"a {mark}cat"
+    assert describe_caption(text)["control"]
+
+
+def test_letters_of_other_scripts_are_no_control_characters() -> None:
+    for text in (
+        "\u0645\u0631\u062d\u0628\u0627",
+        "\u732b\u3000\u72ac",
+        "caf\u00e9 \u2014 na\u00efve",
+    ):
+        described = describe_caption(check_caption(text, Policy()))
+        assert described["non_ascii"]
+        assert not described["control"]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u200b", "\ufeff \u202e"])
+def test_empty_captions_are_refused_or_kept(text: str) -> None:
+    assert reason_of(text) == captions.EMPTY_CAPTION
+    assert check_caption(text, Policy(empty_captions="keep")) == text.strip()
+
+
+def test_length_limits_count_words_and_characters_after_stripping() -> None:
+    text = "  one two three  "
+    assert check_caption(text, Policy(min_words=3, max_words=3, max_characters=13))
+    assert reason_of(text, min_words=4) == captions.CAPTION_LENGTH
+    assert reason_of(text, max_words=2) == captions.CAPTION_LENGTH
+    assert reason_of(text, max_characters=12) == captions.CAPTION_LENGTH
+
+
+def test_a_long_caption_is_kept_unless_a_limit_is_set() -> None:
+    text = "word " * 4_000
+    described = describe_caption(check_caption(text, Policy()))
+    assert (described["words"], described["characters"]) == (4_000, 19_999)
+    assert reason_of(text, max_characters=10_000) == captions.CAPTION_LENGTH
+
+
+def test_person_is_flagged_as_conceptual_12m_writes_it() -> None:
+    assert describe_caption("portrait of <PERSON>.")["person"]
+    assert not describe_caption("portrait of a person")["person"]
+
+
+def test_a_sidecar_gives_strings_only() -> None:
+    content = json.dumps({"url": "https://x/\u00e9", "status": "success", "sha256": 12}).encode()
+    assert sidecar_fields(content) == {
+        "url": "https://x/\u00e9", "status": "success", "sha256": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, rb'{"url": "\ud800"}',
+     json.dumps({"url": "x" * 100_000}).encode()],
+)  # fmt: skip
+def test_a_broken_sidecar_has_nothing_to_say(content: bytes) -> None:
+    assert sidecar_fields(content) == {"url": None, "status": None, "sha256": None}

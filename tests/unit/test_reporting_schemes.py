@@ -1,0 +1,226 @@
+"""Arms of several schemes of corruption in one report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mispair.reporting import (
+    catalogue,
+    claims_image_text,
+    claims_schemes,
+    comparison,
+    published,
+    records,
+)
+from mispair.reporting.figures import EVERY_SCHEME, render
+from mispair.reporting.pairings import pairings
+from mispair.reporting.tables import Tables, arm, origins, swaps, tidy
+
+RATES = (0.0, 0.1, 0.3, 0.8)
+SLOPES = {"random": 0.08, "similar": 0.05}
+
+
+def arms(slopes: dict[str, float], first: str, seeds: int = 3) -> list[dict[str, Any]]:
+    """Return text and image |cos| of every arm; the one at 0 goes by the name of `first`."""
+    return [
+        {"start": "pretrained", "scheme": scheme, "rate": rate, "tower": tower, "seed": seed,
+         "metric": "mean_abs_cosine", "value": 0.06 + (slope + 1e-5 * seed) * rate + 1e-4 * seed}
+        for scheme, slope in slopes.items() for rate in RATES if rate or scheme == first
+        for tower in ("text", "image") for seed in range(seeds)
+    ]  # fmt: skip
+
+
+def shares(changed: dict[str, float], first: str, **more: Any) -> list[dict[str, Any]]:
+    return [
+        row
+        for scheme, share in changed.items() for rate in RATES if rate or scheme == first
+        for row in swaps({"scheme": scheme, "nominal": repr(rate), "swapped_share": repr(rate),
+                          "text_changed_share": repr(rate * share), **more}, 1000)
+    ]  # fmt: skip
+
+
+def tables(**rows: list[dict[str, Any]]) -> Tables:
+    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+
+
+@pytest.fixture
+def both() -> Tables:
+    accuracy = [
+        {**row, "evaluation_set": "shapes", "metric": "acc1", "value": 0.9 - row["value"]}
+        for row in arms(SLOPES, "similar")
+        if row["tower"] == "text"
+    ]
+    return tables(
+        purity=[
+            *arms(SLOPES, "similar"),
+            {"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "value": 0.05},
+        ],
+        zeroshot=accuracy,
+        pairs=shares({"random": 1.0, "similar": 0.99}, "similar"),
+    )
+
+
+def judged(found: Tables) -> Any:
+    (verdict,) = claims_schemes.judge(found, 0.95)
+    return verdict
+
+
+def test_projections_name_their_scheme():
+    about = {"projection": {"start": "pretrained", "scheme": "drop", "rate": "0.3"}}
+    assert arm(about) == {"start": "pretrained", "scheme": "drop", "rate": 0.3}
+    assert arm({"projection": {"start": "untouched"}})["scheme"] is None
+
+
+def test_random_is_the_main_scheme_where_it_was_run(both):
+    assert both.schemes == ["random", "similar"]
+    assert tables(purity=arms({"similar": 1, "drop": 1}, "similar")).schemes == ["drop", "similar"]
+    assert tables().schemes == []
+
+
+def test_a_scheme_has_its_own_arms_the_one_at_zero_and_the_untouched_model(both):
+    for scheme in SLOPES:
+        own = both.of_scheme(scheme)
+        tuned = own.purity[own.purity["start"] == "pretrained"]
+        assert sorted(tuned["rate"].unique()) == list(RATES)
+        assert set(tuned.loc[tuned["rate"] > 0, "scheme"]) == {scheme}
+        assert len(tuned) == len(RATES) * 6
+        assert (own.purity["start"] == "untouched").sum() == 1
+        assert len(own.pairs) == len(RATES) * 2
+    pd.testing.assert_frame_equal(both.of_scheme().purity, both.of_scheme("random").purity)
+
+
+def test_claims_and_comparisons_are_on_the_main_scheme_alone(both):
+    alone = both.of_scheme("random")
+    assert claims_image_text.judge(both, 0.95) == claims_image_text.judge(alone, 0.95)
+    assert comparison.image_text(both) == comparison.image_text(alone)
+    found = {verdict.claim.key: verdict for verdict in claims_image_text.judge(both, 0.95)}
+    assert "0.0601 → 0.1241 from C_m 0 to 0.8" in found["overlap-rises"].measured
+
+
+@pytest.mark.parametrize("name", [f.name for f in catalogue.figures("image_text")])
+def test_figures_are_of_the_main_scheme_unless_they_compare_schemes(both, name):
+    figure = next(figure for figure in catalogue.figures() if figure.name == name)
+    whole, alone = (render(figure, found, 12, 10_000) for found in (both, both.of_scheme("random")))
+    assert (whole.spec != alone.spec) == (name in EVERY_SCHEME)
+
+
+def test_schemes_are_drawn_beside_the_published_ones(both):
+    figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
+    drawn = render(figure, both, 12, 10_000)
+    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    assert "random +0.0640 and similar +0.0400" in sentence
+    data = drawn.csv
+    for scheme in SLOPES:
+        own = data[(data["scheme"] == scheme) & (data["layer"] == "mean")]
+        assert sorted(own.loc[own["panel"] == "text", "rate"]) == list(RATES)
+    theirs = data[data["panel"] == "published"].set_index(["scheme", "rate"])["value"]
+    assert (theirs["random", 0.8], theirs["similar", 0.8]) == (0.127, 0.0999)
+    assert (theirs["random", 0.1], theirs["similar", 0.1]) == (0.0762, 0.0693)
+    assert len(theirs) == 10
+
+
+def test_one_scheme_alone_has_nothing_to_be_compared_with():
+    figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
+    drawn = render(figure, tables(purity=arms({"random": 1}, "random")), 12, 10_000)
+    assert "schemes" in drawn.spec["usermeta"]["mispair"]["hole"]
+    assert "Not measured" in drawn.svg
+
+
+def test_the_published_curve_of_the_main_scheme_is_the_random_one():
+    assert published.purity()["mean_abs_cosine"].tolist() == [0.0562, 0.0762, 0.0875, 0.1013, 0.127]
+
+
+@pytest.mark.parametrize(
+    ("slopes", "expected"),
+    [
+        ({"random": 0.08, "similar": 0.05}, "supports"),
+        ({"random": 0.05, "similar": 0.08}, "contradicts"),
+        ({"random": 0.05, "similar": -0.01}, "contradicts"),
+        ({"random": 0.05, "similar": 0.05}, "undecided"),
+        ({"random": 0.05}, "not measured"),
+        ({"similar": 0.05, "drop": 0.01}, "not measured"),
+    ],
+)
+def test_similar_captions_are_judged_against_random_ones(slopes, expected):
+    rows = arms(slopes, next(iter(slopes)))
+    if expected == "undecided":  # noise that a seed does not carry from scheme to scheme
+        for row in rows:
+            row["value"] += 1e-3 * (-1) ** row["seed"] * (row["scheme"] == "similar")
+    assert judged(tables(purity=rows)).outcome == expected
+
+
+def test_one_seed_decides_nothing_on_schemes():
+    assert judged(tables(purity=arms(SLOPES, "random", seeds=1))).outcome == "undecided"
+
+
+def test_the_verdict_on_schemes_shows_its_numbers(both):
+    verdict = judged(both)
+    assert verdict.measured == (
+        "similar 0.0601 → 0.1001 from C_m 0 to 0.8, random 0.0601 → 0.1241 from C_m 0 to 0.8"
+    )
+    assert "9 pairs of runs" in verdict.sample  # 3 seeds at 3 shares above 0
+    assert "similar 0.0562 → 0.0999, random 0.0562 → 0.1270" in verdict.published
+    # The mean of −0.03 × (0.1, 0.3, 0.8).
+    assert "similar − random −0.0120" in verdict.test
+
+
+@pytest.mark.parametrize(("share", "limits"), [(0.95, ()), (0.8, ("Changed texts",))])
+def test_a_scheme_that_changes_fewer_texts_is_no_fair_comparison(share, limits):
+    found = tables(
+        purity=arms(SLOPES, "random"), pairs=shares({"random": 1.0, "similar": share}, "random")
+    )
+    assert judged(found).limited == limits
+
+
+def test_a_scheme_that_rewrites_captions_swaps_none():
+    rows = [
+        row
+        for rate in (0.0, 0.3)
+        for row in swaps({"scheme": "drop", "nominal": repr(rate), "swapped_share": "0.0",
+                          "text_changed_share": repr(2 * rate)}, 100)
+    ]  # fmt: skip
+    figure = next(f for f in catalogue.figures() if f.name == "realised_swaps")
+    drawn = render(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 10_000)
+    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    assert sentence == "No caption was swapped; at most 60.00 % of the pairs have a rewritten one."
+
+
+def test_pairings_show_every_share_and_their_notes():
+    evil = "<b>10 % of the captions are the same</b>"
+    about = {
+        "scheme": "similar", "nominal": "0.3", "swapped_share": "0.3",
+        "text_changed_share": "0.25", "identical_text_swaps": "1234", "mean_similarity": "0.71",
+        "similarity_of": "tfidf", "words_changed_share": "0.125", "seed": "0", "note": evil,
+    }  # fmt: skip
+    plain = {"scheme": "random", "nominal": "0.0", "swapped_share": "0.0",
+             "text_changed_share": "0.0", "mean_similarity": "nan"}  # fmt: skip
+    found = tables(
+        pairs=[*swaps(about, 20_000), *swaps(plain, 20_000)],
+        provenance=[
+            row
+            for each in (about, plain)
+            for row in origins("pairing", {**each, "rate": each["nominal"]})
+        ],
+    )
+    table = pairings(found)
+    assert table is not None
+    assert table.rows == (
+        ("random", "0", "20,000", "0.0000", "0.0000", "–", "–", "–"),
+        ("similar", "0.3", "20,000", "0.3000", "0.2500", "1,234", "0.710",
+         f"similarity of tfidf; words changed share 0.1250; {evil}"),
+    )  # fmt: skip
+    assert pairings(tables()) is None
+
+
+def test_a_missing_arm_is_named_with_its_scheme(both):
+    assert records.holes(both) == []
+    purity = both.purity
+    lost = purity[~((purity["scheme"] == "similar") & (purity["rate"] == 0.3))]
+    found = records.holes(Tables.of({"purity": lost, "pairs": both.pairs}))
+    assert found == ["purity: no pretrained arm of similar at C_m 0.3."]
+    lost = purity[purity["rate"] != 0]
+    found = records.holes(Tables.of({"purity": lost, "pairs": both.pairs}))
+    assert found == ["purity: no pretrained arm at C_m 0."]

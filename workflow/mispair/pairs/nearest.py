@@ -1,0 +1,104 @@
+"""The k best others of every row, kept while scores arrive in any portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+NOBODY = 2**32 - 1
+"""Index that stands in a place nobody has taken; rows are numbered below it."""
+
+Neighbours = tuple[np.ndarray, np.ndarray]
+"""Others (n, k), int64, best first, and their scores (n, k), float32; `NOBODY` has -inf."""
+
+PORTION = 1 << 16
+"""Rows whose neighbours are handed over at a time."""
+
+_AT_ONCE = 64
+
+
+class Nearest:
+    """Running best of `n` rows: larger scores first, equal ones by smaller index.
+
+    A score and an index make one int64 in whose order the better is the larger: above, the bits of
+    the float32, which compare like an integer once those of negative numbers are flipped; below,
+    the index, counted down. So a plain sort breaks ties, and always in the same way.
+
+    Memory is 8 k + 4 bytes a row.
+
+    Parameters
+    ----------
+    n, k : int
+        Rows, and places for each.
+    """
+
+    def __init__(self, n: int, k: int) -> None:
+        if n >= NOBODY:
+            raise ValueError(f"{n} rows are more than 32 bits can number")
+        self.places = k
+        self.floor = np.full(n, -np.inf, dtype=np.float32)
+        """Score of each row's last place: an offer of use is larger, or equal and of smaller index.
+        """
+        self._keys = np.full((n, k), _EMPTY)  # ascending: the first is the next to go
+
+    def offer(self, rows: np.ndarray, others: np.ndarray, scores: np.ndarray) -> None:
+        """Let others compete for places in some rows.
+
+        Parameters
+        ----------
+        rows, others : (m,) int arrays
+            Who is offered to which row; nobody twice to the same in the life of this object.
+        scores : (m,) float array
+            Rounded to float32.
+        """
+        if not len(rows):
+            return
+        order = np.argsort(rows, kind="stable")
+        keys = _pack(scores[order], others[order])
+        touched, start, count = np.unique(rows[order], return_index=True, return_counts=True)
+        # In turns, lest one row with very many offers make the table wide for all.
+        for done in range(0, int(count.max()), _AT_ONCE):
+            left = np.minimum(count - done, _AT_ONCE)
+            here = left > 0
+            place = np.arange(left.max())
+            source = (start[here] + done)[:, None] + place
+            offered = place < left[here, None]
+            portion = np.where(offered, keys[np.where(offered, source, 0)], _EMPTY)
+            table = np.concatenate([self._keys[touched[here]], portion], axis=1)
+            table.sort(axis=1)
+            self._keys[touched[here]] = table[:, -self.places :]
+        self.floor[touched] = _unpack(self._keys[touched, 0])[1]
+
+    def best(self, rows: slice) -> Neighbours:
+        """Return the best of some consecutive rows."""
+        return _unpack(self._keys[rows, ::-1])
+
+    def portions(self) -> Iterator[Neighbours]:
+        """Yield the best of all rows in their order, `PORTION` at a time."""
+        for start in range(0, len(self._keys), PORTION):
+            yield self.best(slice(start, start + PORTION))
+
+
+def best_first(others: np.ndarray, scores: np.ndarray, k: int) -> Neighbours:
+    """Return the k best of each row's candidates (n, c), in the order that `Nearest` keeps."""
+    keys = _pack(scores, others)
+    keys.sort(axis=1)
+    return _unpack(keys[:, ::-1][:, :k])
+
+
+def _pack(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    # Adding zero makes -0 to 0, which it equals but whose bits it does not share.
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32)
+    return (_flip(bits).astype(np.int64) << 32) | (NOBODY - others)
+
+
+def _unpack(keys: np.ndarray) -> Neighbours:
+    return NOBODY - (keys & NOBODY), _flip((keys >> 32).astype(np.int32)).view(np.float32)
+
+
+def _flip(bits: np.ndarray) -> np.ndarray:
+    return np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+
+
+_EMPTY = _pack(np.array([-np.inf]), np.array([NOBODY]))[0]

@@ -1,0 +1,53 @@
+"""Run the frozen text tower over captions that a corruption wrote anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from mispair import settings
+from mispair.devices import Precision
+
+
+class Settings(settings.Settings):
+    """Settings of `encode_captions`."""
+
+    batch_size: int = Field(
+        256, ge=1, description="Captions per forward pass; halved where memory runs out."
+    )
+    precision: Precision = Field("fp32", description="Number format in the tower.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the tower runs; auto takes a GPU when there is one."
+    )
+
+
+def run(
+    settings: Settings, *, captions: Path, towers: list[Path], features: Path, rows: Path
+) -> None:
+    """Write pre-projection features of texts, in the form of those of a group without images."""
+    import torch
+
+    from mispair import files
+    from mispair.devices import choose_device
+    from mispair.provenance import fingerprint
+    from mispair.towers.encoding import Encoder
+    from mispair.towers.encoding_record import EncodingRecord
+    from mispair.towers.loading import load_towers
+    from mispair.towers.shard_features import feature_rows
+
+    table, _ = files.read_parquet(captions)
+    texts = dict(sorted(zip(table["caption_id"], table["caption"], strict=True)))
+    frozen = load_towers(towers[0].parent, choose_device(settings.device))
+    encoder = Encoder(frozen, settings.batch_size, settings.precision)
+    times = EncodingRecord(encoder.device)
+    text_features = encoder.encode_texts([*texts.values()], [*texts], times)
+    no_images = encoder.image(torch.empty(0), [])
+    arrays = {"image_features": no_images.numpy(), "text_features": text_features.numpy()}
+    metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+    metadata |= {"crops": "1", "pairs": fingerprint([])}
+    counts = {name: str(getattr(times, name)) for name in ("images", "captions", "truncated")}
+    files.write_parquet(rows, feature_rows([], 1, [*texts]), metadata | counts)
+    files.write_tensors(features, arrays, metadata)
+    times.finish(precision=settings.precision, batch_size=encoder.text.smallest)

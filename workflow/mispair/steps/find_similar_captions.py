@@ -1,0 +1,104 @@
+"""Find the captions that are most similar to each caption of the corpus."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from mispair import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    measure: Literal["tfidf", "features"] = Field(
+        "tfidf",
+        description="Cosine of what: tfidf of the captions' words, with document frequencies from "
+        "the distinct captions of the corpus and without English stop words (captions that share "
+        "no word are not similar), or features of the model's own text tower.",
+    )
+    neighbours: int = Field(
+        10, ge=1, le=100, description="Most similar other captions that are kept of each."
+    )
+    memory_megabytes: int = Field(
+        256, ge=16, description="Bound of the blocks in which captions are compared, in megabytes."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto",
+        description="Where features are compared: auto takes a GPU where there is one. Words are "
+        "compared on the CPU.",
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    corpus: Path,
+    index: list[Path],
+    features: list[Path],
+    feature_rows: list[Path],
+    similar: Path,
+) -> None:
+    """Write the most similar other captions of each distinct caption.
+
+    The order of the arguments changes nothing.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    corpus : Path
+        The kept pairs: their captions, first and further ones, are compared.
+    index : list of Path
+        The index of each group, for texts; read for the measure tfidf.
+    features, feature_rows : list of Path
+        The features of each group and the tables of their rows; read for the measure features.
+    similar : Path
+        Written: ``caption_id``, ``neighbour_ids`` and ``similarities`` (lists, best first, equal
+        ones by identity), sorted by caption_id. A caption without words, or a feature of zeros,
+        has empty lists.
+    """
+    import tempfile
+
+    from mispair import files
+    from mispair.pairs.similar_captions import read_distinct_captions, write_similar
+
+    captions = read_distinct_captions(corpus)
+    bound = (settings.neighbours, settings.memory_megabytes * 1_000_000)
+    log.info("%d distinct captions, compared by %s", len(captions), settings.measure)
+    with (
+        files.replacing(similar) as temporary,
+        tempfile.TemporaryFile(dir=temporary.parent) as scratch,
+    ):
+        if settings.measure == "tfidf":
+            from mispair.pairs.caption_texts import read_texts
+            from mispair.pairs.tfidf import nearest_texts, tfidf
+
+            texts = read_texts(index, captions)
+            vectors = tfidf([texts.pop(number) for number in captions.tolist()])
+            portions = nearest_texts(vectors, *bound, _log_progress())
+        else:
+            from mispair.devices import choose_device
+            from mispair.pairs.caption_vectors import gather_vectors, parts_by_group
+            from mispair.pairs.similarity import nearest_rows
+
+            device = choose_device(settings.device)
+            rows = gather_vectors(parts_by_group(features, feature_rows), captions, scratch)
+            portions = nearest_rows(rows, *bound, device, _log_progress())
+        write_similar(temporary, captions, portions, {"measure": settings.measure})
+
+
+def _log_progress(lines: int = 20) -> Callable[[float], None]:
+    said = 0
+
+    def progress(share: float) -> None:
+        nonlocal said
+        if int(share * lines) > said:
+            said = int(share * lines)
+            log.info("%.0f %% of all pairs compared", 100 * share)
+
+    return progress

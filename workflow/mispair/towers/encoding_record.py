@@ -1,0 +1,94 @@
+"""What an encoding took: the numbers that tell a fast run from one that waits for its data."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mispair.devices import device_name, peak_memory
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 0.3
+"""Share of time waiting for data above which a GPU is badly used."""
+
+
+@dataclass
+class EncodingRecord:
+    """Counts and times of an encoding, filled in as it goes on.
+
+    Attributes
+    ----------
+    device : str
+        ``cpu`` or ``cuda``.
+    images, resumed, captions, truncated : int
+        Images, those of them that a job that was killed had encoded already, texts, and those of
+        them that the tokenizer cut off.
+    workers : int
+        Processes that prepared images.
+    seconds : dict
+        Of ``images``, of ``captions``, and of ``waiting`` for pixels (a part of ``images``).
+    """
+
+    device: str
+    images: int = 0
+    resumed: int = 0
+    captions: int = 0
+    truncated: int = 0
+    workers: int = 0
+    seconds: dict[str, float] = field(
+        default_factory=lambda: {"images": 0.0, "captions": 0.0, "waiting": 0.0}
+    )
+
+    @contextmanager
+    def timing(self, what: str) -> Iterator[None]:
+        """Add the time of the block to ``seconds[what]``."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.perf_counter() - started
+
+    def finish(self, **about: Any) -> dict[str, Any]:
+        """Log the record in one line, warn of a GPU that waits, and return it for JSON.
+
+        Parameters
+        ----------
+        **about
+            Further entries: precision and batch size.
+        """
+        seconds = self.seconds["images"] + self.seconds["captions"]
+        content = {
+            "device": device_name(self.device),
+            "images": self.images,
+            "resumed": self.resumed,
+            "captions": self.captions,
+            "truncated": self.truncated,
+            "seconds": seconds,
+            "images_per_s": _ratio(self.images - self.resumed, self.seconds["images"]),
+            "captions_per_s": _ratio(self.captions, self.seconds["captions"]),
+            "waiting_share": _ratio(self.seconds["waiting"], seconds),
+            "memory_bytes": peak_memory(self.device),
+            "workers": self.workers,
+            **about,
+        }
+        log.info("encoded: %s", ", ".join(f"{name} {_short(v)}" for name, v in content.items()))
+        if self.device == "cuda" and content["waiting_share"] > MOST_WAITING:
+            log.warning(
+                "the GPU waited for data %.0f%% of the time: more workers (with as many CPU "
+                "cores) or a faster disk would feed it better",
+                100 * content["waiting_share"],
+            )
+        return content
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

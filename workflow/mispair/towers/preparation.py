@@ -1,0 +1,86 @@
+"""From a picture to what an image tower takes: the model's own way, or random crops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torchvision.transforms import Compose, InterpolationMode, RandomResizedCrop
+
+from mispair import seeds
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from mispair.towers.loading import Towers
+
+
+@dataclass(frozen=True)
+class PixelForm:
+    """Number format and order in memory of pixels, as a tower computes with them.
+
+    They are cast before they travel and not by the tower's first product, to the same numbers.
+    """
+
+    dtype: torch.dtype = torch.float32
+    memory_format: torch.memory_format = torch.contiguous_format
+
+    def __call__(self, prepared: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Join prepared pictures (k, 3, side, side) to one batch."""
+        return torch.cat(list(prepared)).to(self.dtype, memory_format=self.memory_format)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Makes ``crops`` tensors (crops, 3, side, side) of a picture.
+
+    Attributes
+    ----------
+    transform : callable
+        From a picture to one tensor; it may draw from torch's generator.
+    crops : int
+        Tensors of a picture.
+    seed : int
+        Each draw is named by this, the picture's key and the number of the crop: it is the same
+        in whichever process and order pictures are prepared.
+    """
+
+    transform: Callable[[Image.Image], torch.Tensor]
+    crops: int = 1
+    seed: int = 0
+
+    def __call__(self, image: Image.Image, key: str) -> torch.Tensor:
+        """Return the tensors of the picture with that key."""
+        if self.crops == 1:
+            return self.transform(image)[None]
+        with torch.random.fork_rng(devices=[]):
+            return torch.stack([self._crop(image, key, crop) for crop in range(self.crops)])
+
+    def _crop(self, image: Image.Image, key: str, crop: int) -> torch.Tensor:
+        torch.default_generator.manual_seed(seeds.integer(self.seed, "crop", key, crop))
+        return self.transform(image)
+
+
+def preparation(
+    towers: Towers, crops: int = 1, crop_scale_min: float = 0.5, seed: int = 0
+) -> Preparation:
+    """Return how pictures are prepared for towers.
+
+    One crop is the model's own preprocessing. More are random resized crops, with which open_clip
+    trains: a part of between `crop_scale_min` and all of the area and an aspect ratio between
+    3/4 and 4/3, resized to the model's side with the model's interpolation, mean and deviation.
+    """
+    if crops == 1:
+        return Preparation(towers.preprocess)
+    visual: Any = towers.model.visual
+    settings = visual.preprocess_cfg
+    crop = RandomResizedCrop(
+        settings["size"],
+        scale=(crop_scale_min, 1.0),
+        interpolation=InterpolationMode(settings["interpolation"]),
+    )
+    own: Any = towers.preprocess
+    # Conversion to RGB and to a tensor, and normalisation, come last in every open_clip transform.
+    return Preparation(Compose([crop, *own.transforms[-3:]]), crops, seed)

@@ -1,0 +1,187 @@
+"""Image features of a group of shards, a shard at a time, so that a killed job goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from mispair.devices import usable_cores
+from mispair.files import UserError
+from mispair.pairs.reading import places, read_images
+from mispair.provenance import fingerprint
+
+if TYPE_CHECKING:
+    from mispair.checkpoints import Checkpoints
+    from mispair.towers.encoding import Encoder
+    from mispair.towers.encoding_record import EncodingRecord
+    from mispair.towers.preparation import PixelForm, Preparation
+
+log = logging.getLogger(__name__)
+
+
+class ShardImages(Dataset[torch.Tensor | UserError]):
+    """Images of an index, ready for a tower: ``images[[4, 5]]`` are rows 4 and 5 of the index.
+
+    Rows that are asked for together lie in one shard.
+
+    Parameters
+    ----------
+    shards : sequence of Path
+        The shards that the index names.
+    index : DataFrame
+        Index rows.
+    prepare : Preparation
+        From picture and key to tensors.
+    form : PixelForm
+        Form of the pixels.
+
+    Raises
+    ------
+    UserError
+        If a shard of the index is not given, or two shards have one name.
+    """
+
+    def __init__(
+        self, shards: Sequence[Path], index: pd.DataFrame, prepare: Preparation, form: PixelForm
+    ) -> None:
+        self.paths = {shard.name: shard for shard in shards}
+        self.shards: list[str] = index["shard"].tolist()
+        self.places = places(index)
+        self.prepare, self.form = prepare, form
+        if missing := sorted(set(self.shards) - self.paths.keys()):
+            raise UserError(f"the index names {missing[0]}, which is not among the shards given.")
+        if len(self.paths) < len(shards):
+            raise UserError(
+                "two shards of the group have the same file name, so an index row does not say "
+                "which one it is of. Rename one, and index again."
+            )
+
+    def __getitem__(self, rows: list[int]) -> torch.Tensor | UserError:
+        """Return pixels (rows * crops, 3, side, side), the crops of an image together.
+
+        An error of the user's is returned, not raised: torch would bury it under the traceback of
+        the worker process.
+        """
+        wanted = [self.places[row] for row in rows]
+        try:
+            images = read_images(self.paths[self.shards[rows[0]]], wanted)
+            named = zip(wanted, images, strict=True)
+            return self.form([self.prepare(image, place.key) for place, image in named])
+        except UserError as error:
+            return error
+
+    def keys(self, rows: Sequence[int]) -> list[str]:
+        """Return the keys of some rows."""
+        return [self.places[row].key for row in rows]
+
+    def rows_of_shards(self) -> dict[str, list[int]]:
+        """Return the numbers of the rows of each shard."""
+        rows: dict[str, list[int]] = {}
+        for number, shard in enumerate(self.shards):
+            rows.setdefault(shard, []).append(number)
+        return rows
+
+    def content(self, rows: Sequence[int]) -> str:
+        """Return a fingerprint of the images of some rows, with their keys."""
+        return fingerprint(f"{self.places[row].key} {self.places[row].image_id}" for row in rows)
+
+
+def encode_shards(
+    encoder: Encoder,
+    images: ShardImages,
+    parts: Checkpoints,
+    record: EncodingRecord,
+    workers: int = 0,
+) -> torch.Tensor:
+    """Return pre-projection features (n * crops, d_image) of the images, in the index's order.
+
+    Pictures are read, decoded and resized by `workers` processes (at most one for each core and
+    each batch) while the tower runs; by none, in its pauses. No batch reaches over the end of a
+    shard, and what a shard gives is kept in `parts` until the caller removes them: the features
+    are the same bytes with any number of workers, and when a job that was killed goes on.
+
+    Raises
+    ------
+    UserError
+        If a shard was changed since it was indexed, features are not finite, memory does not hold
+        a single image, or a worker dies.
+    """
+    crops, tower = images.prepare.crops, encoder.image
+    features = torch.empty((len(images.places), crops, tower.width), dtype=tower.stored)
+    record.images += len(features)
+    missing = {}
+    for shard, rows in images.rows_of_shards().items():
+        # Named by all that it depends on: what an older job left is not looked at.
+        keeper = parts.keeper(f"{shard}-{fingerprint([parts.job, images.content(rows)])}")
+        if kept := keeper.load():
+            features[rows] = kept["image_features"]
+            record.resumed += len(rows)
+        else:
+            missing[shard] = (rows, keeper)
+    size = max(1, encoder.batch_size // crops)
+    batches = [r[at : at + size] for r, _ in missing.values() for at in range(0, len(r), size)]
+    record.workers = min(workers, usable_cores(), len(batches))
+    if record.workers < workers:
+        log.info("%d workers in place of %d: for %d batches on %d cores",
+                 record.workers, workers, len(batches), usable_cores())  # fmt: skip
+    pixels = _loaded(images, batches, encoder.device == "cuda", record)
+    with record.timing("images"), closing(pixels):
+        for rows, keeper in missing.values():
+            tower.restart()
+            for at in range(0, len(rows), size):
+                batch = rows[at : at + size]
+                found = tower(next(pixels), images.keys(batch))
+                features[batch] = found.reshape(len(batch), crops, tower.width)
+            keeper.save({"image_features": features[rows]})
+    return features.reshape(-1, tower.width)
+
+
+def _loaded(
+    images: ShardImages, batches: list[list[int]], pin: bool, record: EncodingRecord
+) -> Generator[torch.Tensor]:
+    """Yield the pixels of batches of rows, in their order, and record the time waited for them."""
+    loader = DataLoader(
+        images,
+        batch_size=None,  # a sample of the sampler is a batch already
+        sampler=batches,
+        num_workers=record.workers,
+        pin_memory=pin,
+    )
+    with record.timing("waiting"):
+        waiting = iter(loader)
+    try:
+        for _ in batches:
+            with record.timing("waiting"):
+                pixels = next(waiting)
+            if isinstance(pixels, UserError):
+                raise pixels
+            yield pixels
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise UserError(
+            f"a process that decodes images was killed ({error}). Mostly memory ran out, or "
+            "/dev/shm is small: give the job more memory, or fewer workers."
+        ) from error
+    finally:
+        # Workers end at once now; the garbage collector would take them apart in another order,
+        # after which torch waits for each of them for five seconds.
+        del waiting
+
+
+def feature_rows(keys: Sequence[str], crops: int, caption_ids: Sequence[str]) -> pd.DataFrame:
+    """Return which row of the features holds what: kind, id, and the first row of each image."""
+    return pd.DataFrame(
+        {
+            "kind": ["image"] * len(keys) + ["text"] * len(caption_ids),
+            "id": [*keys, *caption_ids],
+            "row": [*range(0, len(keys) * crops, crops), *range(len(caption_ids))],
+        }
+    ).astype({"kind": "str", "id": "str", "row": "int64"})
