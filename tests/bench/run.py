@@ -17,11 +17,21 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 REPOSITORY = Path(__file__).parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
-from tests.bench import demo, finetuning, simulation  # noqa: E402
+from tests.bench import (  # noqa: E402
+    dag,
+    demo,
+    encoding,
+    finetuning,
+    similar_captions,
+    simulation,
+)
 
 BENCHES = {
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
+    "encoding": encoding.measure,
+    "similar_captions": similar_captions.measure,
+    "dag": dag.measure,
     "demo": demo.measure,
 }
 

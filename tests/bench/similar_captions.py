@@ -1,0 +1,237 @@
+"""The most similar captions against a dense matrix, and against faiss's exact search.
+
+Captions: a first script makes scikit-learn's TF-IDF vectors, takes the dense matrix of their
+cosines and partitions each row of it. Features: faiss's `IndexFlatIP`, which is exact, too.
+
+Every search runs in a process of its own, on one thread and on inputs that it reads from a file,
+because a process can tell no more than the most memory it ever held. Times are the processor's, so
+that a busy machine does not count; the best of the runs is taken, both sides taking turns. Memory
+is what was held on top of the inputs and the imported libraries.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+Row = tuple[str, str, str, str]
+
+CAPTIONS, MANY_CAPTIONS, VECTORS, WIDTH, K = 20_000, 100_000, 100_000, 512, 10
+
+CC3M = 3_000_000
+
+RUNS = 2
+
+ROUNDING = 1e-5
+"""Largest difference of similarities that is put down to rounding."""
+
+
+def measure() -> Iterator[Row]:
+    """Search by all sides and compare what they found, how long it took and what they held."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in (CAPTIONS, MANY_CAPTIONS):
+            (folder / f"{number}.json").write_text(json.dumps(_captions(number)))
+        ours, dense = _compare(folder, f"{CAPTIONS}.json", "_by_words", "_by_dense_matrix")
+        _agree(ours, dense)
+        yield from _rows(f"{CAPTIONS:,} captions by TF-IDF", ours, dense, "the dense matrix")
+        (many,) = _compare(folder, f"{MANY_CAPTIONS}.json", "_by_words")
+        yield (
+            f"similar captions, {MANY_CAPTIONS:,} by TF-IDF",
+            f"{many.seconds:.1f} s, {many.megabytes:.0f} MB",
+            f"{ours.seconds:.1f} s at {CAPTIONS:,}",
+            f"{_whole(many, MANY_CAPTIONS):.1f} h at 3 million, if by the square of their number",
+        )
+        np.save(folder / "vectors.npy", _vectors())
+        if importlib.util.find_spec("faiss") is None:
+            (ours,) = _compare(folder, "vectors.npy", "_by_blocks")
+            missing = "faiss-cpu is not installed"
+            yield ("similar captions by features", f"{ours.seconds:.1f} s", missing, "")
+            return
+        ours, faiss = _compare(folder, "vectors.npy", "_by_blocks", "_by_faiss")
+        _agree(ours, faiss)
+        what = f"{VECTORS:,} x {WIDTH} features"
+        yield from _rows(what, ours, faiss, "faiss's IndexFlatIP")
+        yield (
+            f"similar captions, 3 million x {WIDTH} features on one core, if by the square",
+            f"{_whole(ours, VECTORS):.1f} h",
+            f"{_whole(faiss, VECTORS):.1f} h by faiss",
+            f"{faiss.seconds / ours.seconds:.1f}x",
+        )
+
+
+class Found:
+    """What a search found, in seconds and with megabytes at its peak."""
+
+    def __init__(self, runs: list[Path]) -> None:
+        loaded = [np.load(path) for path in runs]
+        self.others, self.scores = loaded[0]["others"], loaded[0]["scores"]
+        self.seconds = min(float(run["seconds"]) for run in loaded)
+        self.megabytes = min(float(run["megabytes"]) for run in loaded)
+
+
+def _rows(what: str, ours: Found, theirs: Found, name: str) -> Iterator[Row]:
+    yield (
+        f"similar captions, the {K} nearest of {what}",
+        f"{ours.seconds:.1f} s",
+        f"{theirs.seconds:.1f} s by {name} (same neighbours)",
+        f"{theirs.seconds / ours.seconds:.1f}x",
+    )
+    yield (
+        f"similar captions, peak memory beside the input, {what}",
+        f"{ours.megabytes:.0f} MB",
+        f"{theirs.megabytes:.0f} MB by {name}",
+        f"{theirs.megabytes / ours.megabytes:.1f}x",
+    )
+
+
+def _whole(found: Found, number: int) -> float:
+    return found.seconds * (CC3M / number) ** 2 / 3600
+
+
+def _agree(ours: Found, theirs: Found) -> None:
+    """Stop unless both found the same, but for others that are as near up to rounding."""
+    difference = np.abs(ours.scores - theirs.scores).max()
+    same = (np.sort(ours.others, axis=1) == np.sort(theirs.others, axis=1)).all(axis=1)
+    # Where lists differ, all that differs must be as near as the last, which is a tie.
+    last = ours.scores[:, -1:]
+    for one, other in ((ours, theirs), (theirs, ours)):
+        shared = (one.others[:, :, None] == other.others[:, None, :]).any(axis=2)
+        tied = np.abs(one.scores - last) <= ROUNDING
+        if not (difference <= ROUNDING and (shared | tied).all()):
+            raise SystemExit(
+                f"the twins find other neighbours: similarities differ by {difference:.1e}, "
+                f"{(~same).sum()} lists of {len(same)} differ"
+            )
+
+
+# What is compared ---------------------------------------------------------------------------------
+
+
+def _by_words(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    from mispair.pairs.tfidf import nearest_texts, tfidf
+
+    texts = json.loads(path.read_text())
+    yield None
+    yield _together(nearest_texts(tfidf(texts), K))
+
+
+def _by_dense_matrix(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.metrics.pairwise import cosine_similarity
+
+    texts = json.loads(path.read_text())
+    yield None
+    cosines = cosine_similarity(TfidfVectorizer(stop_words="english").fit_transform(texts))
+    others = np.empty((len(texts), K), np.int64)
+    for number, row in enumerate(cosines):
+        row[number] = -1
+        largest = np.argpartition(-row, K)[:K]
+        others[number] = largest[np.argsort(-row[largest], kind="stable")]
+    yield others, np.take_along_axis(cosines, others, axis=1).astype(np.float32)
+
+
+def _by_blocks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    import torch
+
+    from mispair.pairs.similarity import nearest_rows
+
+    torch.set_num_threads(1)
+    vectors = np.load(path)
+    yield None
+    yield _together(nearest_rows(vectors, K))
+
+
+def _by_faiss(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    vectors = np.load(path)
+    yield None
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    scores, others = index.search(vectors, K + 1)
+    # Each row finds itself, but not always first: rounding can put an equal one before it.
+    own = others == np.arange(len(others))[:, None]
+    own[~own.any(axis=1), -1] = True
+    kept = (len(others), K)
+    yield others[~own].reshape(kept), scores[~own].reshape(kept)
+
+
+def _together(portions: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    others, scores = (np.concatenate(parts) for parts in zip(*portions, strict=True))
+    scores[np.isneginf(scores)] = 0  # nobody else shares a word, so all the others are as far
+    return others, scores
+
+
+def _captions(number: int) -> list[str]:
+    """Draw texts of about six words each from a vocabulary of 50,000 by Zipf's law.
+
+    The commonest word stands in 7 % of them, as "person" or "background" in captions of the web.
+    """
+    draw = np.random.default_rng(0)
+    share = 1 / (np.arange(50_000) + 10)
+    lengths = np.maximum(draw.poisson(6.5, number), 1)
+    words = np.searchsorted((share / share.sum()).cumsum()[:-1], draw.random(lengths.sum()))
+    parts = np.split(words, lengths.cumsum()[:-1])
+    return [" ".join(f"word{word}" for word in part) for part in parts]
+
+
+def _vectors() -> np.ndarray:
+    """Draw features in 2,000 clusters around directions that share one component."""
+    from mispair.pairs.similarity import unit_rows
+
+    draw = np.random.default_rng(0)
+    centres = draw.standard_normal((2_000, WIDTH)) + draw.standard_normal(WIDTH)
+    noise = draw.standard_normal((VECTORS, WIDTH), dtype=np.float32)
+    return unit_rows(centres[draw.integers(len(centres), size=VECTORS)] + 0.7 * noise)
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+def _compare(folder: Path, inputs: str, *searches: str) -> list[Found]:
+    done: dict[str, list[Path]] = {search: [] for search in searches}
+    for run in range(RUNS):
+        for search, results in done.items():
+            results.append(folder / f"{search}-{run}-{inputs}.npz")
+            arguments = [search, str(folder / inputs), str(results[-1])]
+            where = os.pathsep.join(path for path in sys.path if path)
+            code = "import sys; from tests.bench.similar_captions import run; run(*sys.argv[1:])"
+            subprocess.run(
+                [sys.executable, "-c", code, *arguments],
+                check=True,
+                env={**os.environ, "PYTHONPATH": where},
+            )
+    return [Found(results) for results in done.values()]
+
+
+def run(search: str, inputs: str, results: str) -> None:
+    """Search in this process, and save what was found, the seconds and the megabytes."""
+    steps = globals()[search](Path(inputs))
+    next(steps)
+    before, started = _memory(forget=True), time.process_time()
+    others, scores = next(steps)
+    seconds, megabytes = time.process_time() - started, _memory() - before
+    np.savez(results, others=others, scores=scores, seconds=seconds, megabytes=megabytes)
+
+
+def _memory(forget: bool = False) -> float:
+    """Return the most megabytes that this process has held, from now on if told to forget."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    # The system's other counter, ru_maxrss, starts with what the parent process held.
+    if forget:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**10

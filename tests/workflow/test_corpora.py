@@ -1,0 +1,189 @@
+"""Corpora as people have them: real layouts, damaged shards, other captions, other schemes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+
+from tests.bench.dag import at_home
+from tests.workflow.conftest import SMOKE, Checkout
+
+CORPUS = "results/pairs/mine/corpus.parquet"
+
+
+def write_shard(path: Path, samples: dict[str, tuple[bytes, str]]) -> None:
+    """Write a shard as webdataset does: KEY.jpg and KEY.txt side by side."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for key, (image, caption) in samples.items():
+            for name, content in ((f"{key}.jpg", image), (f"{key}.txt", caption.encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+
+
+def jpeg(number: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 30), (number % 256, 90, 200)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def good(shard: int, number: int) -> dict[str, tuple[bytes, str]]:
+    keys = [f"{shard:05d}{n:04d}" for n in range(number)]
+    return {key: (jpeg(int(key)), f"picture number {int(key)}") for key in keys}
+
+
+def configured(checkout: Checkout, **content: object) -> tuple[str, str]:
+    general = {"studies": ["image_text"], "corpus": "mine", "index_shards": {"shards_per_job": 2}}
+    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump({**general, **content}))
+    return "--configfile", "mine.yaml"
+
+
+@pytest.mark.parametrize(("name", "groups"), [("cc3m", 72), ("cc12m", 146)])
+def test_large_corpora_are_planned_in_few_jobs(
+    empty: Checkout, tmp_path: Path, name: str, groups: int
+) -> None:
+    config = at_home(name, tmp_path / "home")
+    shards = yaml.safe_load(config.read_text())["shards"]
+    number = {"cc3m": 576, "cc12m": 2176}[name]
+    assert shards.endswith(f"{{0000..{number - 1:04d}}}.tar")
+    arguments = ["--configfile", str(config), "--resources", "gpu=1"]
+    planned = empty.planned(*arguments)
+    assert planned["index_shards"] == planned["encode_features"] == groups <= 150
+    # Two starts by two schemes of five rates, of which rate 0 is one for both.
+    assert planned["finetune_projection"] == 2 * 9
+    assert planned["find_similar_captions"] == 1
+    printed = empty.snakemake("--dry-run", *arguments)
+    assert f"matched {number:,} shards" in printed
+
+
+def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None:
+    folder = empty.folder / "shards"
+    for shard in range(4):
+        write_shard(folder / f"{shard}.tar", good(shard, 30))
+    whole = (folder / "1.tar").read_bytes()
+    (folder / "1.tar").write_bytes(whole[: len(whole) // 2])
+    (folder / "cut.html.tar").write_text("<html>404 Not Found</html>")
+    broken = good(9, 10)
+    broken["000090003"] = (b"no picture", "text")
+    broken["000090004"] = (jpeg(1), "")
+    write_shard(folder / "broken.tar", broken)
+    wanted = {"gather_index": {"max_quarantined_share": 0.5}}
+    empty.snakemake(CORPUS, *configured(empty, shards="shards", **wanted))
+    corpus = pq.read_table(empty.folder / CORPUS).to_pandas()
+    assert 90 + 8 < len(corpus) < 120 + 8
+    assert corpus["key"].is_unique
+    statistics = json.loads((empty.folder / "results/pairs/mine/statistics.json").read_text())
+    about = {key.decode(): value.decode()
+             for key, value in pq.read_schema(empty.folder / CORPUS).metadata.items()}  # fmt: skip
+    assert int(about["read"]) == int(about["kept"]) + int(about["rejected"])
+    assert statistics["rows"]
+    rejected = pd.concat(
+        pd.read_parquet(path)
+        for path in (empty.folder / "results/pairs/mine/index").glob("*.rejected.parquet")
+    )
+    assert {"damaged-shard", "undecodable-image", "empty-caption"} == set(rejected["reason"])
+
+    # A shard that was fetched anew is read again because it changed; others can be asked for.
+    retry = [sys.executable, "-m", "mispair", "retry", "empty-caption"]
+    environment = {**os.environ, "PYTHONPATH": str(empty.folder / "workflow")}
+    again = subprocess.run(
+        retry, cwd=empty.folder, env=environment, text=True, capture_output=True, check=True
+    ).stdout.split()
+    assert again == ["results/pairs/mine/index/0002.parquet"]
+    printed = empty.snakemake(
+        CORPUS, "--dry-run", "--forcerun", *again, *configured(empty, shards="shards", **wanted)
+    )
+    assert "Index shard group 0002 of mine" in printed
+    assert "Index shard group 0000 of mine" not in printed
+
+
+def test_too_much_damage_stops_before_anything_is_encoded(empty: Checkout) -> None:
+    folder = empty.folder / "shards"
+    write_shard(folder / "0.tar", good(0, 10))
+    write_shard(folder / "1.tar", {key: (b"", text) for key, (_, text) in good(1, 10).items()})
+    printed = empty.snakemake("image_text", *configured(empty, shards="shards"), check=False)
+    assert "Traceback" not in printed
+    assert "undecodable-image" in printed
+    assert "max_quarantined_share" in printed
+    assert not (empty.folder / "results/features").exists()
+    assert not (empty.folder / CORPUS).exists()
+
+
+def test_captions_from_a_table_go_by_key(empty: Checkout) -> None:
+    folder = empty.folder / "shards"
+    write_shard(folder / "0.tar", good(0, 12))
+    keys = list(good(0, 12))
+    table = pd.DataFrame({"key": keys[::-1], "caption": [f"new words for {k}" for k in keys[::-1]]})
+    table.to_csv(empty.folder / "new.csv", index=False)
+    empty.snakemake(CORPUS, *configured(empty, shards="shards", captions="new.csv"))
+    index = pd.read_parquet(empty.folder / "results/pairs/mine/index/0000.parquet")
+    assert dict(zip(index["key"], index["caption"], strict=True)) == {
+        key: f"new words for {key}" for key in keys
+    }
+    # A list by line number is refused without keys, and with too few of them.
+    (empty.folder / "new.txt").write_text("\n".join(f"line {n}" for n in range(12)))
+    (empty.folder / "keys.txt").write_text("\n".join(keys[:11]))
+    for more in ({}, {"caption_keys": "keys.txt"}):
+        arguments = configured(empty, shards="shards", captions="new.txt", **more)
+        printed = empty.snakemake(CORPUS, *arguments, check=False)
+        assert "mispair read-captions: " in printed
+        assert "Traceback" not in printed
+
+
+def test_a_key_in_two_shards_is_refused_unless_said_otherwise(empty: Checkout) -> None:
+    folder = empty.folder / "shards"
+    for name in ("0.tar", "1.tar"):
+        write_shard(folder / name, good(0, 10))
+    printed = empty.snakemake(CORPUS, *configured(empty, shards="shards"), check=False)
+    assert "duplicate_keys" in printed
+    policy = {"duplicate_keys": "first", "max_quarantined_share": 0.6}
+    empty.snakemake(CORPUS, *configured(empty, shards="shards", gather_index=policy))
+    assert pq.read_metadata(empty.folder / CORPUS).num_rows == 10
+
+
+def test_every_scheme_runs_and_rewritten_captions_are_encoded(run: Checkout) -> None:
+    """From captions to the report, beside the arms that were there."""
+    smoke = yaml.safe_load((run.folder / SMOKE).read_text())
+    smoke["corrupt_captions"] |= {"schemes": ["random", "similar", "spurious", "missing", "drop"]}
+    (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
+    arguments = ("--configfile", "mine.yaml")
+    planned = run.planned(*arguments)
+    assert planned["corrupt_captions"] == 4
+    assert planned["encode_captions"] == 3
+    assert planned["find_similar_captions"] == 1
+    assert planned["finetune_projection"] == 8
+    assert "encode_features" not in planned
+    run.snakemake(*arguments)
+    purity = pd.read_csv(run.folder / "reports/tables/purity.csv")
+    assert set(purity["scheme"].dropna()) == {"random", "similar", "spurious", "missing", "drop"}
+    page = (run.folder / "reports/index.html").read_text()
+    assert all(word in page for word in ("similar", "spurious", "missing", "drop"))
+
+
+def test_what_changes_no_result_reruns_nothing(run: Checkout) -> None:
+    smoke = yaml.safe_load((run.folder / SMOKE).read_text())
+    smoke["index_shards"] |= {"workers": 2}
+    smoke["encode_features"] = {"workers": 1}
+    (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
+    assert run.planned("--configfile", "mine.yaml") == {}
+
+
+def test_a_new_threshold_passes_the_corpus_again_and_encodes_nothing(run: Checkout) -> None:
+    smoke = yaml.safe_load((run.folder / SMOKE).read_text())
+    smoke["gather_index"] = {"max_quarantined_share": 0.3}
+    (run.folder / "mine.yaml").write_text(yaml.safe_dump(smoke))
+    planned = run.planned("--configfile", "mine.yaml")
+    assert planned["gather_index"] == 1
+    assert not {"index_shards", "encode_features"} & planned.keys()
