@@ -6,6 +6,7 @@ logs or functions, and as many files. Shards are empty files of the right names.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -120,7 +121,11 @@ def planned(printed: str) -> int:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)
+    # As Python does by default, for both: what it has compiled once it keeps.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, text=True, capture_output=True, check=False
+    )
     printed = done.stdout + done.stderr
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{printed[-3000:]}")

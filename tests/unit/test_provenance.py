@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,12 +25,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (root / "steps" / "one.py").write_text("from mispair.shallow import f\n")
     (root / "steps" / "two.py").write_text("import json\n")
     monkeypatch.setattr(provenance, "PACKAGE", root)
+    monkeypatch.setattr(provenance, "MEMORY", root / "__pycache__" / "versions.json")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     yield root
     _forget()
 
 
 def _forget() -> None:
-    for cached in (provenance._tree, provenance._digest, provenance._imports):
+    """Do as a new process would."""
+    for cached in (provenance._source, provenance._facts, provenance._known):
         cached.cache_clear()
 
 
@@ -66,6 +70,26 @@ def test_a_string_that_is_no_docstring_counts(package: Path) -> None:
     before = _versions()
     (package / "deep.py").write_text('VALUE = "1"\n')
     assert _versions() != before
+
+
+def test_what_is_known_is_not_read_anew_and_never_trusted_for_another_text(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _versions()
+    assert provenance.MEMORY.is_file()
+    with monkeypatch.context() as patch:
+        patch.setattr(provenance.ast, "parse", lambda text: pytest.fail("a module was parsed"))
+        assert _versions() == first
+    (package / "deep.py").write_text("VALUE = 2\n")
+    edited = _versions()
+    assert edited != first
+    for broken in ("", "[1]", '{"a": 1}', "\x00"):
+        provenance.MEMORY.write_text(broken)
+        assert _versions() == edited
+    provenance.MEMORY.unlink()
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert _versions() == edited
+    assert not provenance.MEMORY.exists()
 
 
 def test_fingerprints_keep_parts_apart() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
+import os
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -38,16 +41,19 @@ def code_version(step: str) -> list[str]:
 
 
 def _closure(root: str) -> list[tuple[str, str]]:
-    seen: set[str] = set()
+    found: dict[str, str] = {}
     waiting = [root]
     while waiting:
         module = waiting.pop()
-        if module not in seen:
-            seen.add(module)
-            waiting.extend(_imports(module))
-    return [(module, _digest(module)) for module in sorted(seen)]
+        if module not in found:
+            found[module], names = _facts(module)
+            # The package itself holds the version number only: a release reruns nothing.
+            waiting += [name for name in names if _source(name)]
+    _remember()
+    return sorted(found.items())
 
 
+@cache
 def _source(module: str) -> Path | None:
     base = PACKAGE.joinpath(*module.split(".")[1:])
     for path in (base.with_suffix(".py"), base / "__init__.py"):
@@ -56,11 +62,55 @@ def _source(module: str) -> Path | None:
     return None
 
 
+Facts = tuple[str, tuple[str, ...]]
+"""Digest of a module without its words, and all names of this package that it imports."""
+
+MEMORY = PACKAGE / "__pycache__" / f"code-versions.{sys.implementation.cache_tag}.json"
+"""Facts by the SHA-256 of a module's text: to read 150 modules anew takes a second of each run."""
+
+_new: dict[str, Facts] = {}
+
+
 @cache
-def _tree(module: str) -> ast.Module:
+def _facts(module: str) -> Facts:
     path = _source(module)
     assert path is not None, module
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_bytes()
+    key = hashlib.sha256(text).hexdigest()
+    known = _known().get(key)
+    if known is None:
+        tree = _without_words(ast.parse(text))
+        digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:10]
+        known = _new[key] = digest, _imports(tree)
+    return known
+
+
+@cache
+def _known() -> dict[str, Facts]:
+    try:
+        found = json.loads(MEMORY.read_text(encoding="utf-8"))
+        return {key: (digest, tuple(names)) for key, (digest, names) in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}  # none yet, or a broken one: it is made anew
+
+
+def _remember() -> None:
+    """Keep new facts beside Python's own compiled files, where these may be written."""
+    if not _new or sys.dont_write_bytecode:
+        return
+    temporary = MEMORY.with_name(f"{MEMORY.name}.{os.getpid()}")
+    _known().update(_new)
+    _new.clear()
+    try:
+        MEMORY.parent.mkdir(exist_ok=True)
+        temporary.write_text(json.dumps(_known()), encoding="utf-8")
+        temporary.replace(MEMORY)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+
+
+def _without_words(tree: ast.Module) -> ast.Module:
+    """Take the docstrings out of a syntax tree; comments are not in it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
@@ -73,24 +123,15 @@ def _tree(module: str) -> ast.Module:
     return tree
 
 
-@cache
-def _digest(module: str) -> str:
-    return hashlib.sha256(ast.dump(_tree(module)).encode()).hexdigest()[:10]
-
-
-@cache
-def _imports(module: str) -> tuple[str, ...]:
-    """Return the modules of this package that a module imports anywhere in its text."""
+def _imports(tree: ast.Module) -> tuple[str, ...]:
+    """Return the names in this package that a module imports anywhere in its text."""
     found: set[str] = set()
-    for node in ast.walk(_tree(module)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         else:
             continue
-        # The package itself holds the version number only: a release reruns nothing.
-        found.update(
-            name for name in names if name.startswith(f"{PACKAGE.name}.") and _source(name)
-        )
+        found.update(name for name in names if name.startswith(f"{PACKAGE.name}."))
     return tuple(sorted(found))

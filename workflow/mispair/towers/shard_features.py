@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STALL_SECONDS = 600
+"""How long a batch may take to be read and decoded: nothing but a file system that hangs does."""
+
 
 class ShardImages(Dataset[torch.Tensor | UserError]):
     """Images of an index, ready for a tower: ``images[[4, 5]]`` are rows 4 and 5 of the index.
@@ -153,6 +156,7 @@ def _loaded(
         sampler=batches,
         num_workers=record.workers,
         pin_memory=pin,
+        timeout=STALL_SECONDS if record.workers else 0,
     )
     with record.timing("waiting"):
         waiting = iter(loader)
@@ -164,11 +168,12 @@ def _loaded(
                 raise pixels
             yield pixels
     except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+        if "DataLoader" not in str(error):
             raise
         raise UserError(
-            f"a process that decodes images was killed ({error}). Mostly memory ran out, or "
-            "/dev/shm is small: give the job more memory, or fewer workers."
+            f"a process that decodes images was killed or is stuck ({error}). Mostly memory ran "
+            "out, or /dev/shm is small: give the job more memory, or fewer workers. What is "
+            "finished stays finished."
         ) from error
     finally:
         # Workers end at once now; the garbage collector would take them apart in another order,
