@@ -2,8 +2,7 @@
 
 A generated corpus of 200 shards of 1,000 pairs is run whole, and its first 10 and 50 shards, by
 Snakemake on two cores; towers are tiny, so that the steps around them are what is measured. Time
-is the sum over a step's jobs and memory the largest job's, as Snakemake's benchmark files have
-them; the exponent is that of time between the two larger sizes: 1 is linear in the pairs.
+is the sum over a step's jobs and memory the largest job's.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +28,9 @@ PAIRS_PER_SHARD = 1000
 STEPS = (
     "index_shards", "gather_index", "encode_features", "corrupt_captions", "finetune_projection",
 )  # fmt: skip
+WHOLE = ("gather_index", "corrupt_captions", "finetune_projection")
+"""Steps of which one job sees all pairs."""
+FAR = (3_000_000, 12_000_000)
 TARGET = "results/arms/scale/tiny/pretrained_random~0.3/projection.safetensors"
 
 
@@ -72,37 +75,52 @@ def run(folder: Path, number: int) -> dict[str, Cost]:
     started = time.perf_counter()
     snakemake(TARGET, home, home / "scale.yaml")
     seconds = time.perf_counter() - started
-    costs = {step: cost(home / "benchmarks" / step) for step in STEPS}
+    costs = {step: cost(home, step) for step in STEPS}
     return {**costs, "wall time": Cost(seconds, math.nan)}
 
 
-def cost(benchmarks: Path) -> Cost:
-    """Add up the benchmark files of a step."""
+def cost(home: Path, step: str) -> Cost:
+    """Add up the jobs of a step, from Snakemake's benchmark files and the step's own logs."""
     rows = []
-    for path in benchmarks.rglob("*.tsv"):
+    for path in (home / "benchmarks" / step).rglob("*.tsv"):
         with path.open(newline="") as opened:
             rows += list(csv.DictReader(opened, delimiter="\t"))
     if not rows:
-        raise SystemExit(f"{benchmarks}: no job of this step has run")
-    # A job that ends at once has no sample of its memory: Snakemake writes NA.
-    megabytes = [float(row["max_rss"]) for row in rows if row["max_rss"] not in ("NA", "-")]
-    return Cost(sum(float(row["s"]) for row in rows), max(megabytes, default=math.nan))
+        raise SystemExit(f"{home}: no job of {step} has run")
+    # Snakemake looks at a job and its children now and then; a process knows its own peak.
+    seen = [float(row["max_rss"]) for row in rows if row["max_rss"] not in ("NA", "-")]
+    logs = "".join(path.read_text() for path in (home / "logs" / step).rglob("*.log"))
+    own = [float(number) for number in re.findall(r"its peak memory was (\d+) MB", logs)]
+    return Cost(sum(float(row["s"]) for row in rows), max([*seen, *own]))
 
 
 def table(sizes: Sequence[int], found: Sequence[dict[str, Cost]]) -> list[str]:
-    """Return the lines of the table, in Markdown."""
-    head = [f"{size:,} pairs" for size in sizes]
-    lines = [f"| step | {' | '.join(head)} | exponent |", "| --- |" + " --- |" * (len(head) + 1)]
+    """Return the lines of the table, in Markdown.
+
+    The last columns go on along the line through the two larger sizes. Memory goes on only where
+    one job sees the whole corpus; elsewhere it is that of a group of shards.
+    """
+    head = [f"{size:,} pairs" for size in sizes] + [f"{size // 10**6} million" for size in FAR]
+    lines = [f"| step | {' | '.join(head)} |", "| --- |" + " --- |" * len(head)]
     for step in found[0]:
         costs = [costs[step] for costs in found]
-        cells = [
-            f"{one.seconds:.1f} s"
-            + ("" if math.isnan(one.megabytes) else f", {one.megabytes:.0f} MB")
-            for one in costs
-        ]
-        growth = math.log(costs[-1].seconds / costs[-2].seconds) / math.log(sizes[-1] / sizes[-2])
-        lines.append(f"| {step} | {' | '.join(cells)} | {growth:.2f} |")
+        cells = [_cell(one.seconds, one.megabytes) for one in costs]
+        before, last = costs[-2:]
+        for size in FAR:
+            share = (size - sizes[-1]) / (sizes[-1] - sizes[-2])
+            seconds = last.seconds + share * (last.seconds - before.seconds)
+            more = share * max(0, last.megabytes - before.megabytes) if step in WHOLE else 0
+            cells.append(_cell(seconds, last.megabytes + more))
+        lines.append(f"| {step} | {' | '.join(cells)} |")
     return lines
+
+
+def _cell(seconds: float, megabytes: float) -> str:
+    time_ = f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
+    if math.isnan(megabytes):
+        return time_
+    memory = f"{megabytes:.0f} MB" if megabytes < 10_000 else f"{megabytes / 1000:.0f} GB"
+    return f"{time_}, {memory}"
 
 
 def make_corpus(folder: Path, shards: int, pairs_per_shard: int) -> None:

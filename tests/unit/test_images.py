@@ -183,7 +183,7 @@ def test_an_animation_shows_its_first_frame(image_format: str) -> None:
     assert corners(decode_image(content)) == [RED] * 4
 
 
-@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.9])
 def test_a_truncated_image_is_refused_in_both_places(image_format: str, share: float) -> None:
     content = encoded(noise(), image_format)
@@ -196,7 +196,7 @@ def test_a_truncated_image_is_refused_in_both_places(image_format: str, share: f
 
 @pytest.mark.parametrize(
     "content",
-    [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"%PDF-1.4", b"8BPS\0\1", b"P6 2 2 255\n"],
+    [b"<html>404</html>", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"%PDF-1.4", b"8BPS\0\1", b"SIMPLE  = "],
 )
 def test_other_files_are_not_opened_whatever_pillow_can_read(content: bytes) -> None:
     with pytest.raises(UndecodableImageError, match="none of JPEG"):

@@ -213,7 +213,7 @@ def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
     assert result.rejected == [
         {"key": "a", "shard": "a.tar", "reason": "no-image", "detail": "members: txt"},
         {"key": "b", "shard": "a.tar", "reason": "undecodable-image",
-         "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF"},
+         "detail": "is none of JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM"},
     ]  # fmt: skip
 
 
@@ -401,3 +401,19 @@ def test_nothing_is_written_by_the_name_of_a_member(tmp_path: Path) -> None:
 
 def test_the_same_caption_has_the_same_name_everywhere() -> None:
     assert verdicts.caption_id("a cat") == verdicts.caption_id("a cat") != verdicts.caption_id("a")
+
+
+@pytest.mark.parametrize(
+    ("extension", "image_format"),
+    [("jpg", "JPEG"), ("JPE", "JPEG"), ("jfif", "JPEG"), ("Jpeg", "JPEG"), ("png", "PNG"),
+     ("webp", "WEBP"), ("gif", "GIF"), ("bmp", "BMP"), ("tif", "TIFF"), ("tiff", "TIFF"),
+     ("ppm", "PPM"), ("pgm", "PPM")],
+)  # fmt: skip
+def test_images_of_every_common_kind_are_kept(
+    tmp_path: Path, extension: str, image_format: str
+) -> None:
+    stream = io.BytesIO()
+    Image.effect_noise((24, 16), 60).convert("RGB").save(stream, image_format)
+    members = [(f"a.{extension}", stream.getvalue()), ("a.txt", b"a caption")]
+    (row,) = index_shard(write_tar(tmp_path / "a.tar", members), Policy()).kept
+    assert (row["key"], row["width"], row["height"]) == ("a", 24, 16)

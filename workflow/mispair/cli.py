@@ -13,6 +13,7 @@ import logging
 import os
 import pkgutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from pydantic import ValidationError
 
 from mispair import __version__, steps
+from mispair.devices import peak_memory
 from mispair.files import UserError
 from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
 
@@ -157,7 +159,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(config.schema_text() if verb == "schema" else config.reference_text(), end="")
         elif name in step_names():
             use_one_thread()
+            started = time.perf_counter()
             run_step(name, arguments[1:])
+            logging.getLogger(__name__).info(
+                "%s took %.1f s; its peak memory was %d MB",
+                verb, time.perf_counter() - started, peak_memory("cpu") // 10**6,
+            )  # fmt: skip
         else:
             from mispair.config import nearest
 

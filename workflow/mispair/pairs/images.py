@@ -12,7 +12,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """What Pillow may open, whatever the extension says: its reader of EPS would start Ghostscript."""
 
 MODES = (

@@ -13,7 +13,10 @@ from typing import BinaryIO
 
 from mispair.pairs.tar_members import BrokenTarError, Member, read_members
 
-IMAGE_EXTENSIONS = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
+IMAGE_EXTENSIONS = (
+    *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
+    *("ppm", "pgm", "pbm", "pnm"),
+)
 CAPTION_EXTENSION = "txt"
 SIDECAR_EXTENSION = "json"
 MAX_MEMBER_BYTES = 268_435_456
