@@ -28,6 +28,8 @@ Row = tuple[str, str, str, str]
 
 CAPTIONS, MANY_CAPTIONS, VECTORS, WIDTH, K = 20_000, 100_000, 100_000, 512, 10
 
+VECTORS_ON_A_GPU = 1_000_000
+
 CC3M = 3_000_000
 
 RUNS = 2
@@ -38,6 +40,37 @@ ROUNDING = 1e-5
 
 def measure() -> Iterator[Row]:
     """Search by all sides and compare what they found, how long it took and what they held."""
+    import torch
+
+    yield from _on_a_core()
+    if torch.cuda.is_available():
+        yield on_a_gpu(VECTORS_ON_A_GPU, "cuda")
+
+
+def on_a_gpu(number: int, device: str) -> Row:
+    """Search features on a device, and say how near its products come to its peak."""
+    from mispair.pairs.similarity import nearest_rows
+    from tests.bench.simulation import device_title, square_rate
+
+    vectors = _vectors(number)
+    peak = square_rate(device)
+    started = time.perf_counter()
+    found = sum(len(others) for others, _ in nearest_rows(vectors, K, device=device))
+    seconds = time.perf_counter() - started
+    if found != number:
+        raise SystemExit(f"{found} of {number} rows have neighbours")
+    least = float(number) ** 2 * WIDTH / peak  # half of the products serves both sides of a pair
+    return (
+        f"similar captions, the {K} nearest of {number:,} x {WIDTH} features on "
+        f"{device_title(device)}",
+        f"{seconds:.2f} s",
+        f"{least:.2f} s for the products at torch.matmul's peak, {peak / 1e12:.1f} TFLOP/s; "
+        f"{seconds * (CC3M / number) ** 2 / 60:.0f} min at 3 million, if by the square",
+        f"{least / seconds:.0%} of peak",
+    )
+
+
+def _on_a_core() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in (CAPTIONS, MANY_CAPTIONS):
@@ -52,7 +85,7 @@ def measure() -> Iterator[Row]:
             f"{ours.seconds:.1f} s at {CAPTIONS:,}",
             f"{_whole(many, MANY_CAPTIONS):.1f} h at 3 million, if by the square of their number",
         )
-        np.save(folder / "vectors.npy", _vectors())
+        np.save(folder / "vectors.npy", _vectors(VECTORS))
         if importlib.util.find_spec("faiss") is None:
             (ours,) = _compare(folder, "vectors.npy", "_by_blocks")
             missing = "faiss-cpu is not installed"
@@ -187,14 +220,14 @@ def _captions(number: int) -> list[str]:
     return [" ".join(f"word{word}" for word in part) for part in parts]
 
 
-def _vectors() -> np.ndarray:
+def _vectors(number: int) -> np.ndarray:
     """Draw features in 2,000 clusters around directions that share one component."""
     from mispair.pairs.similarity import unit_rows
 
     draw = np.random.default_rng(0)
     centres = draw.standard_normal((2_000, WIDTH)) + draw.standard_normal(WIDTH)
-    noise = draw.standard_normal((VECTORS, WIDTH), dtype=np.float32)
-    return unit_rows(centres[draw.integers(len(centres), size=VECTORS)] + 0.7 * noise)
+    noise = draw.standard_normal((number, WIDTH), dtype=np.float32)
+    return unit_rows(centres[draw.integers(len(centres), size=number)] + 0.7 * noise)
 
 
 # Processes ----------------------------------------------------------------------------------------

@@ -477,12 +477,12 @@ def stacked_figure(
     figure(spurious_probabilities[:1], trials[:2])  # what is loaded once counts for none
     seconds = figure(spurious_probabilities, trials)
     runs = len(spurious_probabilities) * len(trials)
-    peak = _square_rate(device)
+    peak = square_rate(device)
     steps = study.steps_per_epoch * (study.epochs + study.retrain_epochs)
     least = runs * steps * _flops(study) / peak
     return (
-        f"simulation, {study.preset}, complete figure 1 on {_name(device)}: {runs} trials side by "
-        "side, all measures included",
+        f"simulation, {study.preset}, complete figure 1 on {device_title(device)}: {runs} trials "
+        "side by side, all measures included",
         f"{seconds:.2f} s",
         f"{least:.2f} s for the products of S1 and S4 at torch.matmul's measured peak, "
         f"{peak / 1e12:.1f} TFLOP/s in float32 (TF32 off)",
@@ -495,11 +495,12 @@ def _finish(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _name(device: str) -> str:
+def device_title(device: str) -> str:
+    """Name a device in a row."""
     return torch.cuda.get_device_name() if device == "cuda" else "the CPU"
 
 
-def _square_rate(device: str) -> float:
+def square_rate(device: str) -> float:
     """Return the best rate of a product of large squares on a device, in FLOP/s."""
     side = 8192 if device == "cuda" else SQUARE
     one, other = torch.randn(side, side, device=device), torch.randn(side, side, device=device)
