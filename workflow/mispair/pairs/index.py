@@ -237,7 +237,8 @@ def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored:
         if places[key] > 1 and verdict.get("reason") != DAMAGED_SHARD:
             verdict = {
                 "reason": AMBIGUOUS_KEY,
-                "detail": f"its members stand in {places[key]} places of the shard",
+                "detail": f"its members stand in {places[key]} places of the shard: pack it in the "
+                "order of names (tar --sort=name)",
             }
         row = {"key": _readable(key), "shard": shard, **verdict}
         if "reason" in verdict:
