@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-import torch
 
 from mispair.simulation.study import Study
 from tests.bench import simulation
+from tests.unit.test_simulation_run import DEVICES
 
 SIZES = {
     "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 2, "steps_per_epoch": 3,
@@ -18,19 +18,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "device",
-    [
-        "cpu",
-        pytest.param(
-            "cuda",
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
-            ],
-        ),
-    ],
-)
+@DEVICES
 @pytest.mark.parametrize("preset", ["as-run", "as-written"])
 def test_a_figure_is_timed_with_all_trials_of_all_probabilities(preset: str, device: str) -> None:
     study = Study.model_validate({"preset": preset, **SIZES})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 import torch
 
 from mispair.pairs import similarity
-from mispair.pairs.nearest import NOBODY, Nearest, best_first
+from mispair.pairs.nearest import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.similarity import nearest_rows, unit_rows
 from tests.bench import similar_captions
 
@@ -28,8 +30,13 @@ def naive(rows: np.ndarray, k: int) -> tuple[list[list[int]], list[list[float]]]
 
 def found(rows: np.ndarray, k: int, **how) -> tuple[list[list[int]], list[list[float]]]:
     """Return the neighbours as lists without the empty places."""
+    return without_nobody(nearest_rows(rows, k, **how))
+
+
+def without_nobody(portions: Iterable[Neighbours]) -> tuple[list[list[int]], list[list[float]]]:
+    """Return neighbours as lists; empty places stand at their ends."""
     others, scores = [], []
-    for portion, cosines in nearest_rows(rows, k, **how):
+    for portion, cosines in portions:
         for row, values in zip(portion.tolist(), cosines.tolist(), strict=True):
             there = [j != NOBODY for j in row]
             assert there == sorted(there, reverse=True), "somebody stands behind nobody"

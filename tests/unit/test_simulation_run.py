@@ -309,7 +309,7 @@ def moved(encoders: Encoders, device: str) -> Encoders:
     return Encoders(encoders.kind, encoders.weights.to(device), encoders.biases.to(device))
 
 
-@pytest.mark.parametrize(
+DEVICES = pytest.mark.parametrize(
     "device",
     [
         "cpu",
@@ -322,6 +322,9 @@ def moved(encoders: Encoders, device: str) -> Encoders:
         ),
     ],
 )
+
+
+@DEVICES
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_devices_train_stacked_trials_alike(study: Study, device: str) -> None:
     """The same pairs and weights, dense and side by side, in float64."""

@@ -8,8 +8,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
 from mispair.pairs import tfidf as module
-from mispair.pairs.nearest import NOBODY
 from mispair.pairs.tfidf import nearest_texts, tfidf
+from tests.unit.test_similarity import without_nobody
 
 Lists = tuple[list[list[int]], list[list[float]]]
 
@@ -28,14 +28,7 @@ def naive(texts: list[str], k: int) -> Lists:
 
 
 def found(texts: list[str], k: int, **how) -> Lists:
-    others, scores = [], []
-    for portion, cosines in nearest_texts(tfidf(texts), k, **how):
-        for row, values in zip(portion.tolist(), cosines.tolist(), strict=True):
-            there = [j != NOBODY for j in row]
-            assert there == sorted(there, reverse=True), "somebody stands behind nobody"
-            others.append([j for j in row if j != NOBODY])
-            scores.append([v for v, real in zip(values, there, strict=True) if real])
-    return others, scores
+    return without_nobody(nearest_texts(tfidf(texts), k, **how))
 
 
 def captions(n: int, words: int, seed: int = 0) -> list[str]:

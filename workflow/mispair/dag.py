@@ -49,6 +49,11 @@ def use_this_python() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
 
 
+def _corrupts(wildcards: Any, *schemes: str) -> bool:
+    """Tell whether a pairing is by one of the schemes, and not the one of rate 0."""
+    return wildcards.scheme in schemes and float(wildcards.rate) > 0
+
+
 def has_gpu() -> bool:
     """Tell whether this machine has an NVIDIA GPU, without importing torch."""
     return Path("/dev/nvidia0").exists()
@@ -127,8 +132,7 @@ class Dag:
         """Say which shards were matched, if they are the user's own."""
         if self._is_generated or not self.groups:
             return ""
-        shards = [Path(shard) for group in self.groups.values() for shard in group]
-        return f"shards: {describe(shards, len(self.groups))}"
+        return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}"
 
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""
@@ -136,8 +140,16 @@ class Dag:
 
     def downloads_of(self, wildcards: Any) -> list[str]:
         """Return what img2dataset says of its downloads, beside the shards of a group."""
-        beside = [f"{shard.removesuffix('.tar')}_stats.json" for shard in self.shards_of(wildcards)]
-        return beside if self._is_generated else [path for path in beside if Path(path).is_file()]
+        return self._beside(self.shards_of(wildcards), "_stats.json")
+
+    def _beside(self, shards: list[str], ending: str) -> list[str]:
+        """Return the files named after shards: of the user's own, those that there are."""
+        found = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
+        return found if self._is_generated else [path for path in found if Path(path).is_file()]
+
+    @property
+    def _shards(self) -> list[str]:
+        return [shard for group in self.groups.values() for shard in group]
 
     @property
     def _is_generated(self) -> bool:
@@ -309,23 +321,20 @@ class Dag:
 
     def similar_captions(self, wildcards: Any) -> list[str]:
         """Return the captions most similar to each, for the scheme that asks for them."""
-        if wildcards.scheme != "similar" or float(wildcards.rate) == 0:
+        if not _corrupts(wildcards, "similar"):
             return []
         return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
 
     def truth(self, wildcards: Any) -> list[str]:
         """Return what is known of the pictures, for schemes that name features of them."""
-        if wildcards.scheme not in ("spurious", "missing") or float(wildcards.rate) == 0:
-            return []
-        shards = [shard for group in self.groups.values() for shard in group]
-        beside = [f"{shard.removesuffix('.tar')}.parquet" for shard in shards]
-        return beside if self._is_generated else [path for path in beside if Path(path).is_file()]
+        named = _corrupts(wildcards, "spurious", "missing")
+        return self._beside(self._shards, ".parquet") if named else []
 
     def written(self, kind: str) -> Callable[[Any], list[str]]:
         """Return what names the features of the captions that a scheme wrote anew."""
 
         def files(wildcards: Any) -> list[str]:
-            if wildcards.scheme not in WRITING_SCHEMES or float(wildcards.rate) == 0:
+            if not _corrupts(wildcards, *WRITING_SCHEMES):
                 return []
             pattern = "results/features/{corpus}/{towers}/{scheme}~{rate}"
             return [f"{pattern.format(**dict(wildcards.items()))}.{kind}"]

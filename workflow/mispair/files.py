@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
 
 
 class UserError(Exception):
@@ -123,10 +124,12 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         arrow = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({error}).") from error
-    metadata = {
-        key.decode(): value.decode() for key, value in (arrow.schema.metadata or {}).items()
-    }
-    return arrow.to_pandas(), metadata
+    return arrow.to_pandas(), parquet_metadata(arrow.schema)
+
+
+def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
+    """Return the text metadata that `write_parquet` put into a table's schema."""
+    return {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
 
 
 def write_tensors(

@@ -17,8 +17,8 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 # Jobs on a cluster read the Snakefile again; once is enough.
-if workflow.is_main_process and dag.echo():
-    logger.info(dag.echo())
+if workflow.is_main_process and (matched := dag.echo()):
+    logger.info(matched)
 
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.

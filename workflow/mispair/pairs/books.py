@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mispair.files import UserError
+from mispair.files import UserError, parquet_metadata
 from mispair.pairs import captions
 from mispair.pairs.index import DAMAGED_SHARD, LOST_WORKER, TOO_MANY_PIXELS, TOO_SMALL_IMAGE
 
@@ -264,13 +264,13 @@ def read_columns(path: Path, columns: list[str]) -> tuple[Any, dict[str, str]]:
                     f"{path}: has no column {', '.join(missing)}, so it was not written by this "
                     "version. Delete it and run again."
                 )
-            metadata = opened.schema_arrow.metadata or {}
+            metadata = parquet_metadata(opened.schema_arrow)
             table = opened.read(columns=columns)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(
             f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
         ) from error
-    return table, {key.decode(): value.decode() for key, value in metadata.items()}
+    return table, metadata
 
 
 def _check(

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from mispair.files import UserError
 from mispair.pairs.books import read_columns
-from mispair.pairs.identities import identities
-from mispair.pairs.index import caption_id
+from mispair.pairs.identities import caption_identities, identities
 from mispair.pairs.key_draws import streams, uniforms
 
 BLOCK = 1 << 17
@@ -140,7 +139,7 @@ def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
         captions = table["caption"].take(pa.array(rows)).to_pylist()
         texts.update(zip(found[rows].tolist(), captions, strict=True))
         further = table["more_captions"].combine_chunks().flatten().unique().to_pylist()
-        numbers = np.array([int(caption_id(text), 16) for text in further], np.uint64)
+        numbers = caption_identities(further)
         for place in np.flatnonzero(_isin(numbers, wanted)):
             texts[int(numbers[place])] = further[place]
     if len(texts) < len(wanted):

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from mispair import files, provenance
 from mispair.files import UserError
 from mispair.pairs.books import read_columns
-from mispair.pairs.identities import hexadecimal, identities
-from mispair.pairs.index import caption_id
+from mispair.pairs.identities import caption_identities, hexadecimal, identities
 
 BLOCK = 1 << 17
 """Pairs that are turned into text at a time; results do not depend on it."""
@@ -119,7 +118,7 @@ def _further(texts: pa.ChunkedArray) -> pa.LargeListArray:
     """Return the identities of lists of captions; each distinct text is hashed once."""
     lists = texts.combine_chunks()
     flat = lists.flatten().dictionary_encode()
-    known = np.array([int(caption_id(text), 16) for text in flat.dictionary.to_pylist()], np.uint64)
+    known = caption_identities(flat.dictionary.to_pylist())
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     offsets = np.cumsum([0, *lengths], dtype=np.int64)
     return pa.LargeListArray.from_arrays(offsets, pa.array(known[flat.indices.to_numpy()]))

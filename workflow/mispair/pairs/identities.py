@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
+
+from mispair.pairs.index import caption_id
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _VALUES = np.full(256, 255, np.uint8)
@@ -43,6 +47,11 @@ def identities(digits: pa.ChunkedArray) -> np.ndarray:
         raise ValueError("an identity has not 16 hexadecimal digits")
     octets = values[0::2] << 4 | values[1::2]
     return octets.view(">u8").astype(np.uint64)
+
+
+def caption_identities(texts: Iterable[str]) -> np.ndarray:
+    """Return the identities of captions by their texts, (n,) uint64; see `index.caption_id`."""
+    return np.array([int(caption_id(text), 16) for text in texts], np.uint64)
 
 
 def hexadecimal(numbers: np.ndarray) -> pa.StringArray:

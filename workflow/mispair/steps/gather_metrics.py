@@ -42,8 +42,7 @@ def run(
     from mispair.reporting import tables as tidy
 
     def metadata(path: Path) -> dict[str, str]:
-        found = pq.read_schema(path).metadata or {}
-        return {key.decode(): value.decode() for key, value in found.items()}
+        return files.parquet_metadata(pq.read_schema(path))
 
     def reasons(paths: list[Path]) -> Counter[str]:
         found: Counter[str] = Counter()
