@@ -64,6 +64,8 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_towers(folder / "towers", MODEL)
+        write_shards(folder / "read", shards=1, images=1_000)
+        yield from reading(folder / "towers", folder / "read")
         write_shards(folder / "cpu", shards=2, images=32)
         found = compare(
             folder / "towers", folder / "cpu", "cpu", batch_size=32, workers=1, repeats=7
@@ -82,6 +84,54 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
             yield found.row(
                 f"{MODEL}, {how}, {device_name('cuda')} and {workers} workers", PUBLISHED
             )
+
+
+def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Measure on one core how fast shards are indexed and pictures made ready for a tower.
+
+    Parameters
+    ----------
+    towers, shards : Path
+        From `write_towers` and `write_shards`.
+    """
+    import pandas as pd
+    from PIL import Image
+
+    from mispair.pairs.index import Policy, index_shard
+    from mispair.pairs.reading import places, read_encoded, read_images
+    from mispair.towers.loading import load_towers
+    from mispair.towers.preparation import preparation
+
+    prepare = preparation(load_towers(towers))
+    paths = sorted(shards.glob("*.tar"))
+    seconds = dict.fromkeys(("index", "decode", "prepare"), 0.0)
+    pictures = 0
+    for path in paths:
+        started = time.process_time()
+        kept = index_shard(path, Policy()).kept
+        seconds["index"] += time.process_time() - started
+        wanted = places(pd.DataFrame(kept))
+        pictures += len(wanted)
+        started = time.process_time()
+        for encoded in read_encoded(path, wanted):
+            Image.open(io.BytesIO(encoded)).convert("RGB")
+        seconds["decode"] += time.process_time() - started
+        started = time.process_time()
+        for place, image in zip(wanted, read_images(path, wanted), strict=True):
+            prepare(image, place.key)
+        seconds["prepare"] += time.process_time() - started
+    rates = {name: pictures / spent for name, spent in seconds.items()}
+    bare = f"{rates['decode']:,.0f} images/s read and decoded whole by Pillow"
+    for name, what in (
+        ("index", "indexed, every pair judged"),
+        ("prepare", "read, decoded and resized for a tower"),
+    ):
+        yield (
+            f"reading, JPEGs of 256 pixels in shards, one core: {what}",
+            f"{rates[name]:,.0f} images/s",
+            bare,
+            f"{rates[name] / rates['decode']:.2f}x",
+        )
 
 
 def compare(

@@ -66,3 +66,12 @@ def test_twins_that_differ_are_refused() -> None:
     for other in (features.flip(0), features * torch.nan):
         with pytest.raises(SystemExit, match="do not encode alike"):
             encoding._refuse_other_features(features, other)
+
+
+def test_reading_has_its_two_rows(shards: Path, tmp_path: Path) -> None:
+    indexed, prepared = encoding.reading(build(tmp_path / "vit", NATIVE), shards)
+    for row, what in ((indexed, "indexed"), (prepared, "resized for a tower")):
+        assert what in row[0]
+        assert float(row[1].removesuffix(" images/s").replace(",", "")) > 0
+        assert "by Pillow" in row[2]
+        assert float(row[3].removesuffix("x")) > 0
