@@ -149,9 +149,12 @@ def test_gather_names_what_is_missing():
     ("options", "message"),
     [
         ({"towers": "U"}, r"differ in towers \(T and U\)"),
-        ({"precision": "bf16"}, r"differ in precision \(fp32 and bf16\)"),
+        (
+            {"precision": "bf16"},
+            r"differ in precision of images \(fp32, float32 and bf16, float32\)",
+        ),
         ({"crops": 2}, r"differ in crops \(1 and 2\)"),
-        ({"dtype": np.float16}, r"differ in numbers \(float32 and float16\)"),
+        ({"dtype": np.float16}, r"differ in precision of images \(.*32 and fp32, float16\)"),
     ],
 )
 def test_gather_refuses_parts_that_were_made_otherwise(options, message):
@@ -159,6 +162,20 @@ def test_gather_refuses_parts_that_were_made_otherwise(options, message):
     parts["0011"] = make("0011", ["k9"], ["c2", "c8"], seed=3, **options)
     with pytest.raises(ValueError, match=f"0002.safetensors and 0011.safetensors {message}"):
         gather(loaders(parts), PAIRS)
+
+
+def test_images_and_texts_may_differ_in_precision():
+    images = {
+        "0007": make("0007", ["k3", "k1", "k5"], [], seed=1, dtype=np.float16, precision="bf16"),
+        "0002": make("0002", ["k2", "k0", "k4"], [], seed=2, dtype=np.float16, precision="bf16"),
+        "0011": make("0011", ["k9"], [], seed=3, dtype=np.float16, precision="bf16"),
+    }
+    texts = {"captions-0": make("captions-0", [], ["c0", "c1", "c2", "n0"], seed=4)}
+    found = gather(loaders(images | texts), PAIRS)
+    assert (found.image_features.dtype, found.text_features.dtype) == (np.float16, np.float32)
+    texts["drop~0.3"] = make("drop~0.3", [], ["n1"], seed=5, precision="bf16")
+    with pytest.raises(ValueError, match=r"captions-0.* and drop~0.3.* differ in precision of tex"):
+        gather(loaders(images | texts), PAIRS)
 
 
 def test_texts_alone_have_no_crops():

@@ -13,13 +13,22 @@ from mispair.cli import main
 from tests.unit.test_corpus import Row, digest, fault, pair, random_groups, write_group
 
 OUTPUTS = ("corpus", "excluded", "statistics")
+PARTS = ("captions-0", "captions-1", "captions-2")
 
 
 def gather(tables: list[tuple[Path, Path]], folder: Path, *flags: str) -> int:
     folder.mkdir(exist_ok=True)
     inputs = ["--index", *(str(t[0]) for t in tables), "--rejected", *(str(t[1]) for t in tables)]
     outputs = [text for name in OUTPUTS for text in (f"--{name}", str(folder / name))]
-    return main(["gather-index", *inputs, *outputs, *flags])
+    parts = ["--captions", *(str(folder / name) for name in PARTS)]
+    return main(["gather-index", *inputs, *outputs, *parts, *flags])
+
+
+def texts_of(folder: Path) -> list[dict[str, str]]:
+    """The captions of each part, text by identity."""
+    tables = [files.read_parquet(folder / name)[0] for name in PARTS]
+    assert all(table["caption_id"].is_unique for table in tables)
+    return [dict(zip(table["caption_id"], table["caption"], strict=True)) for table in tables]
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -80,6 +89,8 @@ def test_the_three_files_say_the_same(tmp_path: Path) -> None:
     assert values["image_width_max"] == 640
     found = {row["status"]: row["value"] for row in rows if row["metric"] == "downloads"}
     assert found == status
+    captions = {text for part in texts_of(out) for text in part.values()}
+    assert captions == {"a dog", "a cat", "a cow", hostile}  # "other" is of an excluded pair
     # Captions are texts of strangers: none of them stands in the statistics.
     assert "script" not in (out / "statistics").read_text()
 
@@ -92,9 +103,30 @@ def test_the_order_of_the_arguments_changes_no_byte(tmp_path: Path) -> None:
     flags += ["--max-quarantined-share", "1"]
     for name, order in (("one", tables), ("two", tables[::-1]), ("three", mixed)):
         assert gather(order, tmp_path / name, *flags) == 0
-    for output in OUTPUTS:
+    for output in OUTPUTS + PARTS:
         contents = {(tmp_path / name / output).read_bytes() for name in ("one", "two", "three")}
         assert len(contents) == 1, output
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_caption_of_the_corpus_stands_in_one_part(tmp_path: Path, seed: int) -> None:
+    groups = random_groups(seed)
+    tables = [write_group(tmp_path, group, rows) for group, rows in groups.items()]
+    assert gather(tables, tmp_path / "all") == 0
+    pairs = [row for rows in groups.values() for row in rows]
+    texts = {text for row in pairs for text in [row["caption"], *row["more_captions"]]}
+    found = texts_of(tmp_path / "all")
+    assert sum(map(len, found)) == len(texts)
+    assert {name: text for part in found for name, text in part.items()} == {
+        digest(text): text for text in texts
+    }
+    assert min(map(len, found)) > len(texts) / 6, "the parts are of very different sizes"
+    # Fewer pairs: what is left of the captions stands where it stood.
+    first = {group: rows[::2] for group, rows in groups.items()}
+    tables = [write_group(tmp_path, group, rows) for group, rows in first.items()]
+    assert gather(tables, tmp_path / "half") == 0
+    for whole, half in zip(found, texts_of(tmp_path / "half"), strict=True):
+        assert half.items() <= whole.items()
 
 
 def test_a_corpus_without_exclusions_has_an_empty_table_of_the_same_columns(tmp_path: Path) -> None:

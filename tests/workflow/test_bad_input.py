@@ -22,8 +22,6 @@ def refused(checkout: Checkout, *arguments: str) -> str:
         ("captions: nowhere.csv", ["captions: there is no file nowhere.csv"]),
         ("caption_keys: keys.txt", ["caption_keys", "there are keys but no captions"]),
         ("shards: 'https://example.org/0.tar'", ["https"]),
-        ("{encode_captions: {precision: bf16}, corrupt_captions: {schemes: [drop]}}",
-         ["encode_captions.precision: bf16 differs"]),
         ("towers: nowhere", ["towers: 'nowhere' is neither"]),
         ("evaluation_sets: [scenes-shap]", ["'scenes-shap' is neither", "Did you mean"]),
         ("corrupt_captions: {rate: [0.1]}", ["corrupt_captions.rate: there is no such key",

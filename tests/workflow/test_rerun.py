@@ -86,6 +86,7 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "index_shards": 1,
         "gather_index": 1,
         "encode_features": 1,
+        "encode_captions": 1,
         "find_similar_captions": 1,
         "corrupt_captions": 3,
         "finetune_projection": 6,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
@@ -26,9 +27,20 @@ def test_every_step_leaves_a_log_and_a_benchmark(finished: Checkout) -> None:
     for folder in ("logs", "benchmarks"):
         names = {path.relative_to(finished.folder / folder).parts[0].split(".")[0]
                  for path in (finished.folder / folder).rglob("*") if path.is_file()}  # fmt: skip
-        assert {"make_scenes", "index_shards", "encode_features", "corrupt_captions",
-                "finetune_projection", "measure_purity", "prune_neurons", "evaluate_zeroshot",
-                "simulate", "write_report"} <= names  # fmt: skip
+        assert {"make_scenes", "index_shards", "encode_features", "encode_captions",
+                "corrupt_captions", "finetune_projection", "measure_purity", "prune_neurons",
+                "evaluate_zeroshot", "simulate", "write_report"} <= names  # fmt: skip
+
+
+def test_every_distinct_caption_is_encoded_once(finished: Checkout) -> None:
+    tables = finished.folder / "reports/tables"
+    encoding, corpus = (pd.read_csv(tables / f"{name}.csv") for name in ("encoding", "corpus"))
+    encoded = encoding.loc[encoding["metric"] == "captions", "value"].sum()
+    assert encoded == corpus.loc[corpus["metric"] == "captions_distinct", "value"].item()
+    # Captions of scenes are alike: they stand in several groups of shards.
+    groups = (finished.folder / "results/pairs/scenes/index").glob("????.parquet")
+    texts = [pd.read_parquet(path)["caption_id"].nunique() for path in groups]
+    assert sum(texts) > encoded
 
 
 def test_killed_half_way_the_next_run_ends_with_the_same_bytes(

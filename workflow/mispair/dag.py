@@ -33,6 +33,8 @@ GENERATED_SET_FILES = [
     for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
 ]
 UNTOUCHED = "untouched"
+GROUPS_PER_PART = 8
+"""Groups of shards whose captions together make a part, roughly: texts are quicker than images."""
 WRITING_SCHEMES = ("spurious", "missing", "drop")
 """Schemes of corrupt_captions that write captions anew."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
@@ -91,7 +93,6 @@ class Dag:
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
             self._refuse_too_many_neurons()
-            self._refuse_unlike_precisions()
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -231,17 +232,6 @@ class Dag:
                 f"({path}); allowed are 1 to {neurons}."
             )
 
-    def _refuse_unlike_precisions(self) -> None:
-        """Captions that a scheme writes anew stand beside those of the corpus in a training."""
-        precision, other = (
-            getattr(self.config, step).precision for step in ("encode_features", "encode_captions")
-        )
-        if precision != other and set(WRITING_SCHEMES) & set(self.config.corrupt_captions.schemes):
-            raise UserError(
-                f"encode_captions.precision: {other} differs from encode_features.precision, "
-                f"{precision}; set both to one of them."
-            )
-
     @property
     def tower_definition(self) -> str:
         """The model definition that pretrain_towers reads."""
@@ -294,11 +284,34 @@ class Dag:
         """Return a file of gather_index, when its study runs."""
         return [f"results/pairs/{self.corpus}/{name}"] if self.runs("image_text") else []
 
+    @property
+    def caption_parts(self) -> list[str]:
+        """Names of the parts in which the captions of the corpus are encoded."""
+        return [f"captions-{part}" for part in range(-(-len(self.groups) // GROUPS_PER_PART))]
+
+    def distinct_captions(self) -> list[str]:
+        """Return the captions of the corpus, each once, part by part."""
+        return [f"results/pairs/{self.corpus}/{part}.parquet" for part in self.caption_parts]
+
+    def texts(self, wildcards: Any) -> str:
+        """Return the captions of a part of the corpus, or those that a scheme wrote anew."""
+        folder, texts = f"results/pairs/{wildcards.corpus}", wildcards.texts
+        if texts.startswith("captions-"):
+            return f"{folder}/{texts}.parquet"
+        return f"{folder}/pairing/{texts}.captions.parquet"
+
+    def caption_features(self, kind: str) -> list[str]:
+        """Return the features of the captions of the corpus, or their rows."""
+        folder = f"results/features/{self.corpus}/{self.towers}"
+        return [f"{folder}/{part}.{kind}" for part in self.caption_parts]
+
     def records(self) -> list[str]:
-        """Return the record of the encoding of every group."""
+        """Return the record of every encoding of images, and of captions of the corpus."""
+        of = {"encode_features": [*self.groups], "encode_captions": self.caption_parts}
         return [
-            f"logs/encode_features/{self.corpus}/{self.towers}/{group}.json"
-            for group in self.groups
+            f"logs/{step}/{self.corpus}/{self.towers}/{name}.json"
+            for step, names in of.items()
+            for name in names
         ]
 
     def pairings(self, kind: str = "parquet") -> list[str]:
@@ -317,7 +330,7 @@ class Dag:
     def compared_features(self, kind: str) -> list[str]:
         """Return the features by which captions are compared, if they are not by their words."""
         features = self.config.find_similar_captions.measure == "features"
-        return self.features(kind) if features else []
+        return self.caption_features(kind) if features else []
 
     def similar_captions(self, wildcards: Any) -> list[str]:
         """Return the captions most similar to each, for the scheme that asks for them."""

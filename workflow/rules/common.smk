@@ -33,4 +33,5 @@ wildcard_constraints:
     rate="[0-9.e-]+",
     scheme="[a-z]+",
     start="pretrained|reinitialised",
+    texts="captions-[0-9]+|[a-z]+~[0-9.e-]+",
     towers="[^/]+",

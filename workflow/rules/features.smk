@@ -49,7 +49,7 @@ rule encode_features:
         *code_version("encode_features"),
         flags=dag.flags("encode_features"),
     message:
-        "Encode images and captions of group {wildcards.group} of {wildcards.corpus}"
+        "Encode images of group {wildcards.group} of {wildcards.corpus}"
     shell:
         "python -m mispair encode-features --shards {input.shards:q} --index {input.index:q}"
         " --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features}"
@@ -58,15 +58,16 @@ rule encode_features:
 
 rule encode_captions:
     input:
-        captions="results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
+        captions=dag.texts,
         towers=dag.tower_files,
     output:
-        features="results/features/{corpus}/{towers}/{scheme}~{rate}.safetensors",
-        rows="results/features/{corpus}/{towers}/{scheme}~{rate}.parquet",
+        features="results/features/{corpus}/{towers}/{texts}.safetensors",
+        rows="results/features/{corpus}/{towers}/{texts}.parquet",
+        record="logs/encode_captions/{corpus}/{towers}/{texts}.json",
     log:
-        "logs/encode_captions/{corpus}/{towers}/{scheme}~{rate}.log",
+        "logs/encode_captions/{corpus}/{towers}/{texts}.log",
     benchmark:
-        "benchmarks/encode_captions/{corpus}/{towers}/{scheme}~{rate}.tsv"
+        "benchmarks/encode_captions/{corpus}/{towers}/{texts}.tsv"
     conda:
         "../../envs/environment.yaml"
     resources:
@@ -75,10 +76,11 @@ rule encode_captions:
         *code_version("encode_captions"),
         flags=dag.flags("encode_captions"),
     message:
-        "Encode captions that {wildcards.scheme} wrote anew at rate {wildcards.rate}"
+        "Encode {wildcards.texts} of {wildcards.corpus}"
     shell:
         "python -m mispair encode-captions --captions {input.captions} --towers {input.towers:q}"
-        " --features {output.features} --rows {output.rows} {params.flags} > {log} 2>&1"
+        " --features {output.features} --rows {output.rows} --record {output.record}"
+        " {params.flags} > {log} 2>&1"
 
 
 rule extract_projection:

@@ -79,6 +79,7 @@ rule gather_index:
         rejected=dag.index("rejected.parquet"),
     output:
         corpus="results/pairs/{corpus}/corpus.parquet",
+        captions=expand("results/pairs/{{corpus}}/{part}.parquet", part=dag.caption_parts),
         excluded="results/pairs/{corpus}/excluded.parquet",
         statistics="results/pairs/{corpus}/statistics.json",
     log:
@@ -94,5 +95,5 @@ rule gather_index:
         "Count what {wildcards.corpus} holds, and stop if too much of it is damaged"
     shell:
         "python -m mispair gather-index --index {input.index:q} --rejected {input.rejected:q}"
-        " --corpus {output.corpus} --excluded {output.excluded} --statistics {output.statistics}"
-        " {params.flags} > {log} 2>&1"
+        " --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
+        " --statistics {output.statistics} {params.flags} > {log} 2>&1"

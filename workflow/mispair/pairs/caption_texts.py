@@ -133,15 +133,8 @@ def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
     texts: dict[int, str] = {}
     paths = sorted(index)
     for path in paths:
-        table, _ = read_columns(path, ["caption", "caption_id", "more_captions"])
-        found = identities(table["caption_id"])
-        rows = np.flatnonzero(_isin(found, wanted))
-        captions = table["caption"].take(pa.array(rows)).to_pylist()
-        texts.update(zip(found[rows].tolist(), captions, strict=True))
-        further = table["more_captions"].combine_chunks().flatten().unique().to_pylist()
-        numbers = caption_identities(further)
-        for place in np.flatnonzero(_isin(numbers, wanted)):
-            texts[int(numbers[place])] = further[place]
+        numbers, found = captions_of(path, wanted)
+        texts.update(zip(numbers.tolist(), found.to_pylist(), strict=True))
     if len(texts) < len(wanted):
         missing = next(number for number in wanted.tolist() if number not in texts)
         raise UserError(
@@ -149,6 +142,39 @@ def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
             f"the identity {missing:016x}, which the corpus has. Delete the corpus and run again."
         )
     return texts
+
+
+def captions_of(path: Path, wanted: np.ndarray) -> tuple[np.ndarray, pa.Array]:
+    """Return those captions of an index that are wanted, first and further ones, each once.
+
+    Parameters
+    ----------
+    path : Path
+        Index table.
+    wanted : (n,) uint64 array
+        Identities, sorted.
+
+    Returns
+    -------
+    numbers : (m,) uint64 array
+        Identities in the order of their first use, first captions before further ones.
+    texts : (m,) array of strings, pyarrow
+        The captions.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read.
+    """
+    table, _ = read_columns(path, ["caption", "caption_id", "more_captions"])
+    first = identities(table["caption_id"])
+    further = table["more_captions"].combine_chunks().flatten().unique()
+    numbers = np.concatenate([first, caption_identities(further.to_pylist())])
+    texts = pa.chunked_array([*table["caption"].cast(further.type).chunks, further])
+    asked_for = np.flatnonzero(_isin(numbers, wanted))
+    _, once = np.unique(numbers[asked_for], return_index=True)
+    rows = asked_for[np.sort(once)]
+    return numbers[rows], texts.take(pa.array(rows)).combine_chunks()
 
 
 def _isin(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -20,9 +20,6 @@ caption_control_share               holds a bidirectional or other format   pair
                                     character
 captions_further                    further captions of pairs               pairs kept
 captions_distinct                   distinct texts, further ones too        captions
-captions_encoded                    distinct texts of each group, added up: captions
-                                    what the text tower encodes
-caption_in_several_groups_share     texts that stand in several groups      distinct texts
 caption_words_X                     X: mean, median, p95, max               pairs kept
 caption_words_histogram             captions with ``bin_low`` <= words <    pairs kept
                                     ``bin_high``
@@ -162,7 +159,7 @@ class CorpusStatistics:
             Identities of the kept pairs' first captions and images, in any order.
         """
         kept, read = books.kept, books.read
-        texts, groups = np.unique(_together(self._texts), return_counts=True)
+        texts = np.unique(_together(self._texts))
         hashes = _together(self._hashes)
         images, shared_images = _distinct(image_ids)
         refused = books.reasons.get(EMPTY_CAPTION)
@@ -177,12 +174,6 @@ class CorpusStatistics:
             ),
             _row("captions_further", self._captions - kept, kept),
             _row("captions_distinct", len(texts), self._captions),
-            _row("captions_encoded", int(groups.sum()), self._captions),
-            _row(
-                "caption_in_several_groups_share",
-                _share(int((groups > 1).sum()), len(texts)),
-                len(texts),
-            ),
         ]
         for name in ("words", "characters"):
             tally = self._tallies[name]

@@ -13,7 +13,7 @@ WAITING = 0.3
 
 
 def encoding(tables: Tables) -> Table | None:
-    """Return one row for each device and precision, summed up over groups of shards."""
+    """Return one row for each device and precision, summed up over jobs."""
     table = tables.encoding
     if table.empty:
         return None
@@ -31,11 +31,12 @@ def encoding(tables: Tables) -> Table | None:
     ]  # fmt: skip
     return Table(
         "Encoding of images and distinct captions, by device and precision",
-        ("device", "precision", "groups of shards", "images", "captions",
+        ("device", "precision", "jobs", "images", "captions",
          "images/s: least, median, most", "captions/s", "time waiting for data",
          "most memory", "batch", "workers", "sum of run times"),
         tuple(rows),
-        "Each group of shards was encoded by one job, as it last ran.",
+        "Images of a group of shards are encoded by one job, and the corpus's captions, each once, by "
+        "others; each as it last ran.",
         section="Encoding",
         warning=" ".join(warnings(tables)),
     )  # fmt: skip
@@ -48,7 +49,7 @@ def warnings(tables: Tables) -> list[str]:
     waiting = waiting[~waiting["device"].fillna("cpu").str.startswith("cpu")]
     return [
         f"Encoding on {device} waited for data for more than {100 * WAITING:g} % of the time in "
-        f"{count(len(own), 'group')} of shards (at most {100 * own['value'].max():.0f} %): give "
+        f"{count(len(own), 'job')} (at most {100 * own['value'].max():.0f} %): give "
         "encode_features more workers, or shards that lie on a faster disk."
         for device, own in waiting.groupby("device")
     ]

@@ -1,4 +1,4 @@
-"""Run the frozen text tower over captions that a corruption wrote anew."""
+"""Run the frozen text tower once over every distinct caption of the corpus or of a corruption."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ class Settings(settings.Settings):
 
 
 def run(
-    settings: Settings, *, captions: Path, towers: list[Path], features: Path, rows: Path
+    settings: Settings,
+    *,
+    captions: Path,
+    towers: list[Path],
+    features: Path,
+    rows: Path,
+    record: Path,
 ) -> None:
-    """Write pre-projection features of texts, in the form of those of a group without images."""
-    import torch
-
+    """Write pre-projection features of texts, which row holds which, and the times."""
     from mispair import files
     from mispair.devices import choose_device
-    from mispair.provenance import fingerprint
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
@@ -43,11 +46,8 @@ def run(
     encoder = Encoder(frozen, settings.batch_size, settings.precision)
     times = EncodingRecord(encoder.device)
     text_features = encoder.encode_texts([*texts.values()], [*texts], times)
-    no_images = encoder.image(torch.empty(0), [])
-    arrays = {"image_features": no_images.numpy(), "text_features": text_features.numpy()}
     metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
-    metadata |= {"crops": "1", "pairs": fingerprint([])}
-    counts = {name: str(getattr(times, name)) for name in ("images", "captions", "truncated")}
-    files.write_parquet(rows, feature_rows([], 1, [*texts]), metadata | counts)
-    files.write_tensors(features, arrays, metadata)
-    times.finish(precision=settings.precision, batch_size=encoder.text.smallest)
+    files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
+    files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)
+    used = {"precision": settings.precision, "batch_size": encoder.text.smallest}
+    files.write_json(record, times.finish(**used))

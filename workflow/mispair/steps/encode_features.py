@@ -1,4 +1,4 @@
-"""Run the frozen towers once over every image and every distinct caption."""
+"""Run the frozen image tower once over every image."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Settings(settings.Settings):
     """Settings of `encode_features`."""
 
     batch_size: int = Field(
-        256, ge=1, description="Images or captions per forward pass; halved where memory runs out."
+        256, ge=1, description="Images per forward pass; halved where memory runs out."
     )
     precision: Precision = Field(
-        "fp32", description="Number format in the towers; bf16 and fp16 are faster on GPUs."
+        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
     )
     compile: bool = Field(
         False, description="Use torch.compile: a minute or so at the start of a job, then faster."
@@ -33,11 +33,11 @@ class Settings(settings.Settings):
     workers: int = settings.sweep(
         0,
         ge=0,
-        description="Processes of a job that decode and resize for the towers; 0 suits CPUs, where "
+        description="Processes of a job that decode and resize for the tower; 0 suits CPUs, where "
         "other jobs fill the cores. Changes no result.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the towers run; auto takes a GPU when there is one."
+        "auto", description="Where the tower runs; auto takes a GPU when there is one."
     )
 
 
@@ -56,7 +56,6 @@ def run(
     from mispair import files
     from mispair.checkpoints import Checkpoints
     from mispair.devices import choose_device
-    from mispair.pairs.reading import distinct_captions
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
@@ -66,7 +65,6 @@ def run(
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     kept, _ = files.read_parquet(index)
-    captions = distinct_captions(kept)
     device = choose_device(settings.device)
     frozen = load_towers(towers[0].parent, device)
     encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
@@ -76,16 +74,10 @@ def run(
     parts = Checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job))
     times = EncodingRecord(device)
     image_features = encode_shards(encoder, images, parts, times, workers)
-    text_features = encoder.encode_texts([*captions.values()], [*captions], times)
-
     metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
     metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
-    counts = {name: str(getattr(times, name)) for name in ("images", "captions", "truncated")}
-    arrays = {"image_features": image_features.numpy(), "text_features": text_features.numpy()}
-    files.write_parquet(
-        rows, feature_rows([*kept["key"]], settings.crops, [*captions]), metadata | counts
-    )
-    files.write_tensors(features, arrays, metadata)
-    used = min(encoder.image.smallest, encoder.text.smallest)
-    files.write_json(record, times.finish(precision=settings.precision, batch_size=used))
+    files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)
+    files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
+    used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
+    files.write_json(record, times.finish(**used))
     parts.remove()

@@ -40,10 +40,11 @@ def run(
     index: list[Path],
     rejected: list[Path],
     corpus: Path,
+    captions: list[Path],
     excluded: Path,
     statistics: Path,
 ) -> None:
-    """Write the corpus (sorted by key), what its policies took out, and its statistics.
+    """Write the corpus (sorted by key), its captions, what policies took out, and statistics.
 
     The order of the arguments changes nothing: groups are taken in the order of their names.
     """
@@ -54,6 +55,7 @@ def run(
     from mispair.pairs import corpus as corpora
     from mispair.pairs import duplicates
     from mispair.pairs.corpus_statistics import COLUMNS, CorpusStatistics, downloads
+    from mispair.pairs.distinct_captions import write_captions
 
     indexes, refused = bookkeeping.by_group(index, rejected)
     books = bookkeeping.read_books(indexes, refused)
@@ -73,6 +75,8 @@ def run(
         statuses.append(said.get("downloads", "{}"))
     name = corpora.fingerprint(corpora.blocks(pairs, kept))
     metadata = {"pairs_fingerprint": name, **books.counts()}
+    texts = np.unique(pairs.texts(np.flatnonzero(kept)))
+    write_captions(captions, indexes.values(), texts)
     corpora.write_corpus(corpus, pairs, kept, metadata)
     files.write_parquet(excluded, table.to_pandas(), metadata)
     rows = found.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])

@@ -17,7 +17,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """One file of cached features, and the table that says what its rows are.
+    """One file of cached features, of images or of texts, and the table of what its rows are.
 
     Attributes
     ----------
@@ -27,11 +27,12 @@ class Part:
         ``kind`` ("image" or "text"), ``id`` (key or caption id) and ``row`` (first row in the
         array of that kind).
     image_features : (i * crops, d_image) array
-        Images in the order of the index, the crops of an image side by side.
+        Images in the order of the index, the crops of an image side by side; empty in a part of
+        texts.
     text_features : (c, d_text) array
-        Distinct captions.
+        Distinct captions; empty in a part of images.
     metadata : mapping
-        Of the file: ``towers`` (fingerprint), ``precision`` and ``crops``.
+        Of the file: ``towers`` (fingerprint), ``precision`` and, of images, ``crops``.
     """
 
     name: str
@@ -75,7 +76,10 @@ def read_part(features: Path, rows: Path) -> Part:
     """Read a file of features and the table of its rows."""
     tensors, metadata = files.read_tensors(features)
     table, _ = files.read_parquet(rows)
-    return Part(features.name, table, tensors["image_features"], tensors["text_features"], metadata)
+    images, texts = (
+        tensors.get(f"{kind}_features", np.empty((0, 0), np.float32)) for kind in ("image", "text")
+    )
+    return Part(features.name, table, images, texts, metadata)
 
 
 def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> PairedFeatures:
@@ -88,16 +92,16 @@ def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> Pa
     Parameters
     ----------
     parts : mapping of str to callable
-        Loads the part of each group of shards, and those that hold nothing but texts.
+        Loads the part of each group of shards, and those of texts.
     pairing : DataFrame
         ``key``, the ``group`` and ``row`` of its image, and the ``caption_id`` it is paired with.
 
     Raises
     ------
     ValueError
-        If the pairing is empty, parts differ in towers, precision or crops, the pairing speaks of
-        another image than the features, an image or a caption is in no part, or a used feature
-        is not finite.
+        If the pairing is empty, parts differ in towers, parts of images in precision or crops or
+        those of texts in precision, the pairing speaks of another image than the features, an
+        image or a caption is in no part, or a used feature is not finite.
     """
     if pairing.empty:
         raise ValueError("the pairing holds no pair")
@@ -128,10 +132,11 @@ class _Collector:
     def take(self, group: str, part: Part) -> None:
         """Take what the pairing uses from a part."""
         self._refuse_what_differs("towers", part.metadata.get("towers", "none"), part.name)
-        self._refuse_what_differs("precision", part.metadata.get("precision", "none"), part.name)
-        self._refuse_what_differs("numbers", str(part.text_features.dtype), part.name)
+        for kind, features in (("images", part.image_features), ("texts", part.text_features)):
+            if len(features):
+                precision = f"{part.metadata.get('precision', 'none')}, {features.dtype}"
+                self._refuse_what_differs(f"precision of {kind}", precision, part.name)
         if len(part.image_features):
-            self._refuse_what_differs("numbers", str(part.image_features.dtype), part.name)
             self._refuse_what_differs("crops", str(part.crops), part.name)
         if group in self.places:
             self._take_images(self.places[group], part)

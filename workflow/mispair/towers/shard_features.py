@@ -181,12 +181,8 @@ def _loaded(
         del waiting
 
 
-def feature_rows(keys: Sequence[str], crops: int, caption_ids: Sequence[str]) -> pd.DataFrame:
-    """Return which row of the features holds what: kind, id, and the first row of each image."""
-    return pd.DataFrame(
-        {
-            "kind": ["image"] * len(keys) + ["text"] * len(caption_ids),
-            "id": [*keys, *caption_ids],
-            "row": [*range(0, len(keys) * crops, crops), *range(len(caption_ids))],
-        }
-    ).astype({"kind": "str", "id": "str", "row": "int64"})
+def feature_rows(kind: str, ids: Sequence[str], crops: int = 1) -> pd.DataFrame:
+    """Return which row of the features holds what: kind, id, and the first row of each id."""
+    rows = range(0, len(ids) * crops, crops)
+    table = pd.DataFrame({"kind": [kind] * len(ids), "id": [*ids], "row": [*rows]})
+    return table.astype({"kind": "str", "id": "str", "row": "int64"})
