@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import open_clip
 import pytest
+import timm
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -191,3 +194,100 @@ def test_the_fingerprint_follows_the_vocabulary(tmp_path: Path) -> None:
     assert loading.fingerprint(folder) == first
     (folder / "tokenizer.json").write_text('{"version": "1.0"}')
     assert loading.fingerprint(folder) != first
+
+
+# An image tower that timm builds from the folder itself -------------------------------------------
+
+TRUNK = {
+    "architecture": "vit_base_patch16_224",
+    "model_args": {
+        "img_size": 32,
+        "patch_size": 16,
+        "embed_dim": 32,
+        "depth": 1,
+        "num_heads": 2,
+        "qk_norm": True,
+    },
+    "pretrained_cfg": {},
+    "mispair": {"method": "LaCLIP"},
+}
+
+
+def build_with_trunk(folder: Path) -> Path:
+    """Write towers whose image tower has arguments that open_clip cannot pass to timm."""
+    folder.mkdir()
+    config = json.loads(json.dumps(NATIVE))
+    config["model_cfg"]["vision_cfg"] = {
+        "image_size": 32,
+        "timm_model_name": "local-dir:.",
+        "timm_pool": "",
+        "timm_proj": "linear",
+    }
+    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
+    (folder / loading.TRUNK_NAME).write_text(json.dumps(TRUNK))
+    torch.manual_seed(0)
+    with chdir(folder):
+        model = open_clip.create_model("local-dir:.")
+    pretraining.write_weights(folder / loading.WEIGHTS_NAME, model.state_dict())
+    return folder
+
+
+def test_a_trunk_in_the_folder_is_found_from_every_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build_with_trunk(tmp_path / "trunk")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    # Another model there, which a search below the working directory would find.
+    (elsewhere / loading.TRUNK_NAME).write_text('{"architecture": "test_vit"}')
+    monkeypatch.chdir(elsewhere)
+    towers = loading.load_towers(Path("..") / "trunk")
+    check(towers, 32)
+    assert Path.cwd() == elsewhere.resolve()
+    assert "visual.trunk.blocks.0.attn.q_norm.weight" in towers.model.state_dict()
+    with chdir(folder):
+        plain = open_clip.create_model("local-dir:.").eval()
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(plain.encode_image(images), towers.model.encode_image(images))
+
+
+def test_the_fingerprint_follows_the_trunk_and_not_the_record_beside_it(tmp_path: Path) -> None:
+    folder = build_with_trunk(tmp_path / "trunk")
+    first = loading.fingerprint(folder)
+    record = TRUNK | {"mispair": {"method": "CLIP"}}
+    (folder / loading.TRUNK_NAME).write_text(json.dumps(record))
+    assert loading.fingerprint(folder) == first
+    bare = {**TRUNK["model_args"], "num_heads": 4}
+    (folder / loading.TRUNK_NAME).write_text(json.dumps(TRUNK | {"model_args": bare}))
+    assert loading.fingerprint(folder) != first
+
+
+def test_no_weights_of_timm_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = build_with_trunk(tmp_path / "trunk")
+    config = json.loads((folder / loading.CONFIG_NAME).read_text())
+    vision = config["model_cfg"]["vision_cfg"]
+    vision["timm_model_pretrained"] = True
+    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
+    asked: list[bool] = []
+
+    def create(*args: Any, pretrained: bool, **kwargs: Any) -> Any:
+        asked.append(pretrained)
+        return created(*args, **kwargs)
+
+    created = timm.create_model
+    monkeypatch.setattr(timm, "create_model", create)
+    loading.load_towers(folder)
+    assert asked == [False]
+    vision["timm_model_name"] = "hf-hub:someone/model"
+    (folder / loading.CONFIG_NAME).write_text(json.dumps(config))
+    with pytest.raises(files.UserError, match=r"image tower .* trunk is hf-hub:someone/model"):
+        loading.load_towers(folder)
+    assert asked == [False]
+
+
+def test_a_trunk_that_is_missing_is_named(tmp_path: Path) -> None:
+    folder = build_with_trunk(tmp_path / "trunk")
+    (folder / loading.TRUNK_NAME).unlink()
+    with pytest.raises(files.UserError, match=r"trunk/config\.json: cannot be read"):
+        loading.load_towers(folder)

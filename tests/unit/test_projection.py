@@ -1,15 +1,9 @@
 """Stacked fine-tuning by hand-written gradients against plain autograd, one seed at a time."""
 
-import json
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from pydantic import ValidationError
 
-from mispair import cli, files
-from mispair.steps.finetune_projection import Settings
 from mispair.towers import projection as towers
 from mispair.towers.features import PairedFeatures
 
@@ -47,7 +41,7 @@ def _twin(features, model, training, seed, crops=None):
         image.weight.copy_(torch.tensor(model.image[0].T))
         text.weight.copy_(torch.tensor(model.text[0].T))
     groups = [{"params": [image.weight, text.weight], "weight_decay": training.weight_decay}]
-    if not training.freeze_logit_scale:
+    if training.logit_scale == "free":
         groups.append({"params": [scale], "weight_decay": 0.0})
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
     batch = training.batch_size
@@ -100,8 +94,8 @@ def _learning_rate(training, step, per_epoch):
     "options",
     [
         {},
-        {"freeze_logit_scale": False, "weight_decay": 0.0},
-        {"freeze_logit_scale": False, "warmup_epochs": 2, "lr": 2e-2},
+        {"logit_scale": "free", "weight_decay": 0.0},
+        {"logit_scale": "free", "warmup_epochs": 2, "lr": 2e-2},
         {"loss": "spectral", "spectral_temperature": 3.0, "batch_size": 8, "epochs": 2},
     ],
 )
@@ -121,7 +115,7 @@ def test_every_seed_of_a_stack_equals_the_plain_twin(options):
         for before, after in ((model.image[0], image), (model.text[0], text)):
             assert np.linalg.norm(after - before) > 0.1 * np.linalg.norm(before)
     assert np.abs(tuned.image[0] - tuned.image[1]).max() > 1e-3
-    if training.freeze_logit_scale:
+    if training.logit_scale == "frozen":
         np.testing.assert_array_equal(tuned.logit_scale, model.logit_scale[0])
     else:
         assert (np.abs(tuned.logit_scale - model.logit_scale) > 1e-3).all()
@@ -212,7 +206,7 @@ def test_infonce_survives_the_largest_scale():
 
 def test_logit_scale_is_clamped():
     features, model = _features(), _model(scale=4.6)
-    training = towers.Training(**{**QUICK, "lr": 0.05}, freeze_logit_scale=False)
+    training = towers.Training(**{**QUICK, "lr": 0.05}, logit_scale="free")
     # Pairs that can be told apart push the scale up and up.
     easy = PairedFeatures(features.text_features[:96], features.text_features[:96], np.arange(96))
     model = towers.Projections(model.text, model.text, model.logit_scale)
@@ -251,8 +245,8 @@ def test_new_projections_have_the_scale_of_open_clip():
     assert new.text.std() == pytest.approx(100**-0.5, rel=0.01)
     assert abs(np.corrcoef(new.image[0].ravel(), new.image[1].ravel())[0, 1]) < 0.02
     np.testing.assert_array_equal(new.logit_scale, [2.0, 2.0])
-    with pytest.raises(ValueError, match="start 'elsewhere'"):
-        towers.starting_point("elsewhere", model, [0])
+    with pytest.raises(ValueError, match="start 'without-decay'"):
+        towers.starting_point("without-decay", model, [0])
 
 
 def test_what_is_not_finite_stops_with_the_step():
@@ -276,159 +270,19 @@ def test_too_few_pairs_or_no_training_after_the_warm_up():
     features, model = _features(n=20), _model()
     with pytest.raises(ValueError, match="20 pairs make no whole batch of batch_size 32"):
         towers.finetune(features, model, towers.Training(batch_size=32), [0])
-    with pytest.raises(ValueError, match="warmup_epochs 3 must be fewer than epochs 3"):
+    with pytest.raises(ValueError, match="warmup_epochs: 3 must be fewer than epochs .3."):
         towers.finetune(
             features, model, towers.Training(batch_size=8, epochs=3, warmup_epochs=3), [0]
         )
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"epochs": 3, "warmup_epochs": 3}, r"warmup_epochs: 3 must be fewer than epochs \(3\)"),
-        ({"pairs": 100, "batch_size": 128}, r"pairs: 100 must be at least batch_size \(128\)"),
-        ({"starts": ["untouched"]}, "starts.0"),
-        ({"lr": 0}, "lr"),
-    ],
-)
-def test_settings_refuse_trainings_that_cannot_be(values, message):
-    with pytest.raises(ValidationError, match=message):
-        Settings(**values)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_cuda_trains_as_the_cpu_does():
     features, model = _features(), _model()
-    training = towers.Training(**QUICK, freeze_logit_scale=False)
+    training = towers.Training(**QUICK, logit_scale="free")
     initial = towers.starting_point("pretrained", model, [0, 1])
     here, loss = towers.finetune(features, initial, training, [0, 1])
     there, other = towers.finetune(features, initial, training, [0, 1], "cuda")
     np.testing.assert_allclose(there.image, here.image, atol=1e-8)
     np.testing.assert_allclose(other, loss, atol=1e-8)
-
-
-# The step ---------------------------------------------------------------------------------------
-
-
-def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
-    """Write two groups of features, a pairing, and the captions that the pairing adds."""
-    features, model = _features(n, captions=n + 3, dtype=dtype), _model(dtype=np.float32)
-    keys = [f"k{number:04d}" for number in range(n)]
-    captions = [f"c{number:04d}" for number in range(n + 3)]
-    metadata = {"towers": towers_of_features, "precision": "fp32", "crops": "1"}
-    for part in range(3):
-        mine = np.arange(part, n, 2) if part < 2 else np.arange(0)
-        texts = mine if part < 2 else np.arange(n, n + 3)
-        table = pd.DataFrame(
-            {
-                "kind": ["image"] * len(mine) + ["text"] * len(texts),
-                "id": [keys[i] for i in mine] + [captions[i] for i in texts],
-                "row": [*range(len(mine)), *range(len(texts))],
-            }
-        )
-        files.write_parquet(folder / f"{part}.parquet", table)
-        tensors = {
-            "image_features": features.image_features[mine],
-            "text_features": features.text_features[texts],
-        }
-        files.write_tensors(folder / f"{part}.features", tensors, metadata)
-    pairing = pd.DataFrame(
-        {
-            "key": keys,
-            "group": [str(number % 2) for number in range(n)],
-            "row": np.arange(n, dtype=np.int32) // 2,
-            "caption_id": captions[n:] + captions[3:n],
-        }
-    )
-    pairing["swapped"] = pairing["text_changed"] = np.arange(n) < 3
-    pairs_metadata = {"scheme": "drop", "nominal": "0.025", "pairs_fingerprint": "p"}
-    files.write_parquet(folder / "pairing", pairing, pairs_metadata)
-    files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
-
-
-def _run(folder, out, *options, parts=(0, 1, 2)):
-    arguments = ["finetune-projection", "--start", "pretrained", "--rate", "0.0", "--pairing"]
-    arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
-    arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
-    arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
-    arguments += ["--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
-    return cli.main([str(argument) for argument in arguments])
-
-
-def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
-    _write(tmp_path)
-    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
-    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, parts=(2, 1, 0)) == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    tensors, metadata = files.read_tensors(tmp_path / "a")
-    assert tensors["image_projection"].shape == (3, 24, 12)
-    assert tensors["text_projection"].shape == (3, 16, 12)
-    assert tensors["logit_scale"].tolist() == [2.0] * 3
-    assert tensors["loss"].shape == (3, 3 * (100 // 16))
-    assert len(np.unique(tensors["loss"][:, -1])) == 3
-    assert json.loads(metadata["seeds"]) == [0, 1, 2]
-    assert metadata["start"] == "pretrained"
-    assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")
-    assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
-        "T",
-        "p",
-        "100",
-    )
-
-
-def test_step_with_fewer_seeds_gives_the_first_of_more(tmp_path):
-    _write(tmp_path)
-    assert _run(tmp_path, tmp_path / "three", "--pairs", "none") == 0
-    assert _run(tmp_path, tmp_path / "one", "--pairs", "none", "--seeds", 1) == 0
-    three, one = (files.read_tensors(tmp_path / name)[0] for name in ("three", "one"))
-    assert three["loss"].shape == (3, 3 * (120 // 16))
-    np.testing.assert_allclose(three["image_projection"][:1], one["image_projection"], atol=1e-5)
-
-
-def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsys):
-    _write(tmp_path, towers_of_features="other")
-    assert _run(tmp_path, tmp_path / "out") == 2
-    assert "comes from other towers than" in capsys.readouterr().err
-    _write(tmp_path, n=10)
-    assert _run(tmp_path, tmp_path / "out") == 2
-    assert "10 pairs make no whole batch of batch_size 16" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_step_takes_each_table_of_rows_by_its_name(tmp_path, capsys):
-    _write(tmp_path)
-    arguments = ["finetune-projection", "--start", "pretrained", "--rate", "0.0", "--pairing"]
-    arguments += [tmp_path / "pairing", "--untouched", tmp_path / "untouched"]
-    arguments += ["--features", *(tmp_path / f"{part}.features" for part in (0, 1, 2))]
-    arguments += ["--batch-size", 16, "--epochs", 3, "--device", "cpu", "--pairs", 100]
-    for out, parts in (("a", (0, 1, 2)), ("b", (1, 2, 0)), ("c", (0, 2))):
-        tables = ["--feature-rows", *(tmp_path / f"{part}.parquet" for part in parts)]
-        code = cli.main(
-            [str(each) for each in [*arguments, *tables, "--projection", tmp_path / out]]
-        )
-        assert code == (2 if out == "c" else 0)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert "go by the same names, but ['1'] is given as one" in capsys.readouterr().err
-
-
-def test_step_names_the_arm_and_a_missing_caption(tmp_path, capsys):
-    _write(tmp_path)
-    assert _run(tmp_path, tmp_path / "out", "--pairs", "none", parts=(0, 1)) == 2
-    message = capsys.readouterr().err
-    assert "finetune_projection (pretrained, drop, C_m 0): " in message
-    assert "the features hold no text 'c0120' (3 of 120 are missing)" in message
-
-
-def test_step_trains_on_half_precision_as_on_its_widened_values(tmp_path):
-    for name, dtype in (("half", np.float16), ("wide", np.float32)):
-        (tmp_path / name).mkdir()
-        _write(tmp_path / name, dtype=dtype)
-    for part in range(3):  # the same values, widened
-        tensors, metadata = files.read_tensors(tmp_path / "half" / f"{part}.features")
-        wide = {name: array.astype(np.float32) for name, array in tensors.items()}
-        files.write_tensors(tmp_path / "wide" / f"{part}.features", wide, metadata)
-    for name in ("half", "wide"):
-        assert _run(tmp_path / name, tmp_path / name / "out", "--pairs", 100) == 0
-    out = [(tmp_path / name / "out").read_bytes() for name in ("half", "wide")]
-    assert out[0] == out[1]

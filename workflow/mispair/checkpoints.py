@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -63,3 +66,26 @@ class FileKeeper:
         """Write a state in place of the last."""
         arrays = {name: values.cpu().numpy() for name, values in state.items()}
         write_tensors(self.path, arrays, {"job": self.job})
+
+
+class Interrupted(Exception):  # noqa: N818 (it is no error of anyone's)
+    """A training ended before its last step, as it was asked to; its state is kept."""
+
+
+@contextmanager
+def asked_to_end() -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether SIGTERM or SIGINT came, neither of which ends the process meanwhile.
+
+    A scheduler sends SIGTERM some seconds before it kills: enough to finish a step and to save.
+    Only the main thread may use this.
+    """
+    came: list[int] = []
+    former = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

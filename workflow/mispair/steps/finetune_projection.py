@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from mispair import settings
+from mispair.arms import STARTS, Start
+from mispair.towers.finetuning_presets import FineTuning, arm, refuse, resolve
 
 if TYPE_CHECKING:
     from mispair.towers.features import Part
@@ -17,24 +20,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Settings(settings.Settings):
-    starts: list[Literal["pretrained", "reinitialised"]] = settings.sweep(
-        ["pretrained", "reinitialised"],
+class Settings(FineTuning):
+    starts: list[Start] = settings.sweep(
+        list(STARTS),
         min_length=1,
-        description="Projections to start from: those of the model, or random ones.",
+        description="Arms, each at every rate: pretrained starts from the model's projections; the "
+        "controls differ from it in one thing: reinitialised starts from random projections, "
+        "without-decay has no weight decay, free-logit-scale trains the logit scale (with "
+        "logit_scale: free it is the other way round, and keeps it frozen).",
     )
-    loss: Literal["infonce", "spectral"] = Field(
-        "infonce", description="infonce on cosines, or the spectral loss of the paper's Eq. 1."
-    )
-    spectral_temperature: float = Field(1.0, gt=0, description="Temperature tau of Eq. 1.")
-    epochs: int = Field(10, ge=1, description="Passes over the pairs.")
-    batch_size: int = Field(256, ge=2, description="Pairs in a step.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate of AdamW after the warm-up.")
-    final_lr: float = Field(1e-5, ge=0, description="Learning rate at the end of the cosine.")
-    warmup_epochs: int = Field(1, ge=0, description="Epochs of linear warm-up, of all epochs.")
-    warmup_lr: float = Field(1e-6, ge=0, description="Learning rate of the first warm-up step.")
-    weight_decay: float = Field(0.5, ge=0, description="AdamW's decay, on matrices only.")
-    freeze_logit_scale: bool = Field(True, description="Keep the factor on the cosines as it is.")
     seeds: int = Field(3, ge=1, description="Independent runs, which differ in batch order.")
     pairs: int | None = Field(
         10_000, ge=2, description="Pairs trained on: a seeded subset of all; none takes all."
@@ -46,15 +40,7 @@ class Settings(settings.Settings):
 
     @model_validator(mode="after")
     def _leaves_steps_to_train(self) -> Settings:
-        if self.warmup_epochs >= self.epochs:
-            raise ValueError(
-                f"warmup_epochs: {self.warmup_epochs} must be fewer than epochs ({self.epochs})"
-            )
-        if self.pairs is not None and self.pairs < self.batch_size:
-            raise ValueError(
-                f"pairs: {self.pairs} must be at least batch_size ({self.batch_size}), "
-                "or an epoch has no step"
-            )
+        refuse(resolve(self), self.pairs)
         return self
 
 
@@ -69,10 +55,15 @@ def run(
     untouched: Path,
     projection: Path,
 ) -> None:
-    """Write the fine-tuned projections of one arm, with the loss of every step."""
+    """Write the fine-tuned projections of one arm, with the loss of every step.
+
+    A job that is killed goes on from the last state in the folder beside the result, called as the
+    result with ``.parts``; it is removed at the end.
+    """
     from functools import partial
 
-    from mispair import files, seeds
+    from mispair import files, provenance, seeds
+    from mispair.checkpoints import Checkpoints, Interrupted, asked_to_end
     from mispair.devices import choose_device
     from mispair.towers import projection as towers
     from mispair.towers.features import gather, read_part
@@ -84,8 +75,7 @@ def run(
     tensors, model = files.read_tensors(untouched)
     names = list(range(settings.seeds))
     streams = [seeds.integer(settings.seed, "finetune-projection", name) for name in names]
-    training = settings.model_dump(include=set(towers.Training.__dataclass_fields__))
-    arm = f"{start}, {origin['scheme']}, C_m {rate:g}"
+    about_arm = f"{start}, {origin['scheme']}, C_m {rate:g}"
     tables = {path.stem: path for path in feature_rows}
     if unpaired := tables.keys() ^ {path.stem for path in features}:
         raise files.UserError(
@@ -100,15 +90,32 @@ def run(
         return part
 
     try:
+        first, training = arm(start, resolve(settings))
+        refuse(training, len(table))
         data = gather({path.stem: partial(load, path) for path in features}, table)
         stack = towers.Projections.from_tensors(tensors)
-        initial = towers.starting_point(start, stack, streams)
+        initial = towers.starting_point(first, stack, streams)
         device = choose_device(settings.device)
-        tuned, loss = towers.finetune(data, initial, towers.Training(**training), streams, device)
+        content = towers.fingerprint(data, initial, training, streams)
+        job = [content, device, *provenance.code_version("finetune_projection")]
+        parts = Checkpoints(
+            projection.with_name(f"{projection.name}.parts"), provenance.fingerprint(job)
+        )
+        with asked_to_end() as ending:
+            tuned, loss = towers.finetune(
+                data, initial, training, streams, device, parts.keeper("training"), ending
+            )
+    except Interrupted as end:
+        raise files.UserError(
+            f"finetune_projection ({about_arm}): {end}; the same command goes on from there, as "
+            f"{parts.folder} holds the state."
+        ) from end
     except (ValueError, FloatingPointError) as error:
-        raise files.UserError(f"finetune_projection ({arm}): {error}.") from error
+        raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
     about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
     used = {
+        "preset": settings.preset,
+        "training": json.dumps(asdict(training)),
         "pairs": str(len(table)),
         "crops": str(data.crops),
         "pairs_swapped_share": repr(float(table["swapped"].mean())),
@@ -116,4 +123,5 @@ def run(
     }
     arrays = {**tuned.tensors(), "loss": loss}
     files.write_tensors(projection, arrays, {**model, **origin, **about, **used})
-    log.info("%s: loss of the first step %s, of the last %s", arm, loss[:, 0], loss[:, -1])
+    log.info("%s: loss of the first step %s, of the last %s", about_arm, loss[:, 0], loss[:, -1])
+    parts.remove()

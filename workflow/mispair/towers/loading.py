@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
+TRUNK_NAME = "config.json"
+"""What timm reads where ``timm_model_name`` is ``local-dir:.``: the trunk of the image tower."""
 HUGGING_FACE_VOCABULARIES = (
     "merges.txt",
     "spiece.model",
@@ -139,14 +141,17 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
 
     directory = Path(directory).resolve()
     config = _read_config(directory)
-    _refuse_what_open_clip_would_fetch(config)
+    refuse_what_open_clip_would_fetch(config)
     weights = directory / WEIGHTS_NAME
     if not weights.is_file():
         raise files.UserError(f"{weights}: is missing. Towers need their weights as safetensors.")
     identity = fingerprint(directory)
     try:
         model, _, preprocess = open_clip.create_model_and_transforms(
-            f"local-dir:{directory}", device=device, precision="fp32"
+            f"local-dir:{directory}",
+            device=device,
+            precision="fp32",
+            vision_cfg=with_trunk_in(directory, config["model_cfg"]["vision_cfg"]),
         )
         tokenizer = _tokenizer(directory, config)
     except Exception as error:  # of any kind: open_clip checks little of what a folder holds
@@ -171,15 +176,45 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
 def fingerprint(directory: Path) -> str:
     """Return the SHA-256 over configuration, vocabulary and weights in a folder of towers.
 
-    The spelling of the JSON does not count, nor does what else lies in the folder.
+    The spelling of the JSON does not count, nor does what else lies in the folder, such as the
+    record of what a converted checkpoint was made from.
     """
     config = _read_config(directory)
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    trunk = _trunk(directory, config["model_cfg"]["vision_cfg"])
+    if trunk is not None:
+        total.update(json.dumps(trunk, sort_keys=True).encode())
     for path in _vocabulary(directory, config):
         total.update(hashlib.sha256(path.read_bytes()).digest())
     with (directory / WEIGHTS_NAME).open("rb") as opened:
         total.update(hashlib.file_digest(opened, "sha256").digest())
     return total.hexdigest()
+
+
+def with_trunk_in(directory: Path, vision: dict[str, Any]) -> dict[str, Any]:
+    """Return a ``vision_cfg`` that finds timm's ``local-dir:`` from any working directory.
+
+    timm looks for a relative folder below the working directory, so a folder that names itself
+    (``local-dir:.``) could otherwise be loaded from inside only. Nor does the result ask for
+    weights of timm's own, as open_clip's configurations do before there are better ones.
+    """
+    folder = _trunk_folder(directory, vision)
+    trunk = {"timm_model_name": f"local-dir:{folder}"} if folder else {}
+    return {**vision, **trunk, "timm_model_pretrained": False}
+
+
+def _trunk(directory: Path, vision: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what decides an image tower that timm builds from a folder."""
+    folder = _trunk_folder(directory, vision)
+    if folder is None:
+        return None
+    content = files.read_json(folder / TRUNK_NAME)
+    return {key: content.get(key) for key in ("architecture", "model_args")}
+
+
+def _trunk_folder(directory: Path, vision: dict[str, Any]) -> Path | None:
+    scheme, _, folder = str(vision.get("timm_model_name")).partition(":")
+    return (directory / folder).resolve() if scheme == "local-dir" else None
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
@@ -199,11 +234,13 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
+def refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
     """Refuse what is known from the configuration alone, before a download is tried."""
     from mispair.towers.taking_apart import refusal
 
-    text = config["model_cfg"]["text_cfg"]
+    text, vision = config["model_cfg"]["text_cfg"], config["model_cfg"]["vision_cfg"]
+    if str(vision.get("timm_model_name")).startswith("hf-hub:"):
+        raise refusal("image", f"its trunk is {vision['timm_model_name']}, not a name of timm's")
     if text.get("hf_model_name"):
         raise refusal("text", f"{text['hf_model_name']} is a Hugging Face text tower")
     if (text.get("tokenizer_kwargs") or {}).get("reduction_mask"):

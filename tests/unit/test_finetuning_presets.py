@@ -1,0 +1,134 @@
+"""Presets of fine-tuning against the settings that the authors' README and the text name."""
+
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from mispair import settings
+from mispair.steps.finetune_projection import Settings
+from mispair.towers.finetuning_presets import (
+    NOT_STATED,
+    PRESETS,
+    STARTS,
+    STATED,
+    Training,
+    arm,
+    refuse,
+    resolve,
+)
+
+AS_RUN = {
+    "loss": "infonce",
+    "epochs": 10,
+    "batch_size": 256,
+    "lr": 1e-3,
+    "final_lr": 1e-5,
+    "warmup_epochs": 1,
+    "warmup_lr": 1e-6,
+    "weight_decay": 0.5,
+    "logit_scale": "frozen",
+}
+
+
+def test_as_run_is_what_the_public_code_does():
+    found = asdict(resolve(Settings()))
+    assert {**found, **AS_RUN} == found
+    assert found.keys() - AS_RUN.keys() == {"spectral_temperature"}
+
+
+def test_as_written_says_of_every_setting_what_the_text_says():
+    rows = {key: (written, run) for key, written, run in STATED}
+    assert len(rows) == len(STATED)
+    for key, value in AS_RUN.items():
+        assert rows[key][1] == str(value)
+    # Section 5.2 names the layers that are trained, figure 6 the kind of loss; no number is given.
+    assert {key for key in AS_RUN if rows[key][0] != NOT_STATED} == {"loss", "logit_scale"}
+    for key in ("optimiser", "augmentation", "precision", "seeds"):
+        assert rows[key][0] == NOT_STATED
+    written = asdict(resolve(Settings(preset="as-written")))
+    assert {**written, **AS_RUN} == written
+
+
+@pytest.mark.parametrize(("preset", "times"), [("large-batch", 16), ("large-batch-32k", 128)])
+def test_large_batches_decay_as_much_in_an_epoch(preset, times):
+    large, small = PRESETS[preset], PRESETS["as-run"]
+    assert large.batch_size == times * small.batch_size
+    assert large.lr == pytest.approx(times**0.5 * small.lr, rel=1e-4)
+    for rate in ("lr", "final_lr"):
+        # AdamW multiplies weights by 1 - lr * decay in each of so many steps of an epoch.
+        shrunk = [
+            (1 - getattr(training, rate) * training.weight_decay) ** (2**20 / training.batch_size)
+            for training in (large, small)
+        ]
+        assert np.log(shrunk[0]) == pytest.approx(np.log(shrunk[1]), rel=0.05)
+    same = asdict(large) | {key: getattr(small, key) for key in ("lr", "final_lr", "weight_decay")}
+    assert same | {"batch_size": 256} == asdict(small)
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("field", [field.name for field in fields(Training)])
+def test_every_number_can_be_set_alone(preset, field):
+    default = getattr(PRESETS[preset], field)
+    other = {"loss": "spectral", "logit_scale": "free"}.get(field, default)
+    other = other * 2 if field in ("batch_size", "epochs", "lr", "weight_decay") else other
+    other = other / 2 if field in ("final_lr", "warmup_lr", "spectral_temperature") else other
+    other = 0 if field == "warmup_epochs" else other
+    chosen = Settings(preset=preset, pairs=None, **{field: other})
+    assert asdict(resolve(chosen)) == {**asdict(PRESETS[preset]), field: other}
+    assert other != default
+
+
+def test_a_job_is_told_the_preset_and_not_its_numbers():
+    # So an edit of the configuration that changes no number of a preset passes the same flags.
+    flags = settings.command_line(Settings(preset="large-batch", epochs=3))
+    assert "--preset large-batch" in flags
+    assert "--epochs 3" in flags
+    for key in ("batch-size", "lr", "loss", "logit-scale", "weight-decay"):
+        assert f"--{key} none" in flags
+    assert "starts" not in flags
+
+
+def test_controls_change_one_thing():
+    training = Training(weight_decay=0.3)
+    assert arm("pretrained", training) == ("pretrained", training)
+    assert arm("reinitialised", training) == ("reinitialised", training)
+    for start, change in (
+        ("without-decay", {"weight_decay": 0.0}),
+        ("free-logit-scale", {"logit_scale": "free"}),
+    ):
+        first, changed = arm(start, training)
+        assert first == "pretrained"
+        assert asdict(changed) == {**asdict(training), **change}
+    assert arm("free-logit-scale", Training(logit_scale="free"))[1] == Training()
+    assert Settings().starts == list(STARTS)
+    with pytest.raises(ValueError, match="start 'untouched' is none of pretrained, reinit"):
+        arm("untouched", training)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 3, "warmup_epochs": 3}, r"warmup_epochs: 3 must be fewer than epochs \(3\)"),
+        ({"epochs": 1}, r"warmup_epochs: 1 must be fewer than epochs \(1\)"),
+        ({"warmup_epochs": 12}, r"warmup_epochs: 12 must be fewer than epochs \(10\)"),
+        ({"pairs": 100}, "100 pairs make no whole batch of batch_size 256"),
+        ({"preset": "large-batch-32k"}, "10000 pairs make no whole batch of batch_size 32768"),
+        ({"lr": 1e-6, "warmup_lr": 0}, r"final_lr: 1e-05 is above lr \(1e-06\)"),
+        ({"warmup_lr": 0.1}, r"warmup_lr: 0.1 is above lr \(0.001\)"),
+        ({"starts": ["untouched"]}, "starts.0"),
+        ({"preset": "as_run"}, "preset"),
+        ({"lr": 0}, "lr"),
+    ],
+)
+def test_settings_refuse_trainings_that_cannot_be(values, message):
+    with pytest.raises(ValidationError, match=message):
+        Settings(**values)
+
+
+def test_all_faults_are_named_at_once():
+    with pytest.raises(ValueError, match="5 pairs make no .*; warmup_epochs.*; final_lr"):
+        refuse(Training(epochs=1, final_lr=1.0), 5)
+    refuse(Training(epochs=2, final_lr=1e-3), 256)
+    refuse(Training(), None)

@@ -1,0 +1,643 @@
+"""Tests of recipes: what towers compute and how pictures are prepared, written another way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from scipy.special import erf, expit, softmax
+
+from mispair.files import UserError
+from mispair.towers import laclip, model_recipes
+from mispair.towers.architectures import PREPROCESS, Architecture, name_before_custom_text
+from mispair.towers.loading import load_towers
+from mispair.towers.model_spec import ModelSpec
+
+Weights = dict[str, torch.Tensor]
+
+SMALL = laclip.Sizes(
+    image_size=32,
+    patch_size=16,
+    width=32,
+    layers=2,
+    heads=2,
+    embed_dim=24,
+    text_width=16,
+    text_layers=2,
+    text_heads=2,
+    context_length=12,
+)
+NATIVE = {
+    "embed_dim": 24,
+    "vision_cfg": {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "head_width": 16,
+        "patch_size": 16,
+    },
+    "text_cfg": {"context_length": 12, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 2},
+}
+CAPTIONS = ["a red circle", "two blue squares on the left !", "", "7"]
+
+
+# The files, by the names and shapes that LaCLIP's and open_clip's code give ----------------------
+
+
+def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> Weights:
+    """Return weights of the size of trained ones, such that no part of a tower is idle."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randn(shape, generator=generator) * 0.15
+        + (1.0 if name.endswith(("norm.weight", "norm1.weight", "norm2.weight")) else 0.0)
+        + (1.0 if ".ln_" in name and name.endswith("weight") else 0.0)
+        for name, shape in shapes.items()
+    }
+
+
+def text_shapes(width: int, layers: int, embed: int, context: int) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "positional_embedding": (context, width),
+        "text_projection": (width, embed),
+        "logit_scale": (),
+        "token_embedding.weight": (49408, width),
+        "ln_final.weight": (width,),
+        "ln_final.bias": (width,),
+    }
+    return shapes | transformer_shapes("transformer", width, layers)
+
+
+def transformer_shapes(prefix: str, width: int, layers: int) -> dict[str, tuple[int, ...]]:
+    block: dict[str, tuple[int, ...]] = {
+        "attn.in_proj_weight": (3 * width, width),
+        "attn.in_proj_bias": (3 * width,),
+        "attn.out_proj.weight": (width, width),
+        "attn.out_proj.bias": (width,),
+        "ln_1.weight": (width,),
+        "ln_1.bias": (width,),
+        "mlp.c_fc.weight": (4 * width, width),
+        "mlp.c_fc.bias": (4 * width,),
+        "mlp.c_proj.weight": (width, 4 * width),
+        "mlp.c_proj.bias": (width,),
+        "ln_2.weight": (width,),
+        "ln_2.bias": (width,),
+    }
+    return {
+        f"{prefix}.resblocks.{n}.{k}": shape for n in range(layers) for k, shape in block.items()
+    }
+
+
+def cc_shapes(s: laclip.Sizes = SMALL, *, qk_norm: bool = True) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes in LaCLIP's CC files; without q/k norm, SLIP's."""
+    d, head = s.width, s.width // s.heads
+    block: dict[str, tuple[int, ...]] = {
+        "norm1.weight": (d,),
+        "norm1.bias": (d,),
+        "attn.qkv.weight": (3 * d, d),
+        "attn.qkv.bias": (3 * d,),
+        "attn.proj.weight": (d, d),
+        "attn.proj.bias": (d,),
+        "norm2.weight": (d,),
+        "norm2.bias": (d,),
+        "mlp.fc1.weight": (4 * d, d),
+        "mlp.fc1.bias": (4 * d,),
+        "mlp.fc2.weight": (d, 4 * d),
+        "mlp.fc2.bias": (d,),
+    }
+    if qk_norm:
+        block |= {f"attn.{x}_norm.{kind}": (head,) for x in "qk" for kind in ("weight", "bias")}
+    shapes: dict[str, tuple[int, ...]] = {
+        "image_projection": (d, s.embed_dim),
+        "visual.cls_token": (1, 1, d),
+        "visual.pos_embed": (1, (s.image_size // s.patch_size) ** 2 + 1, d),
+        "visual.patch_embed.proj.weight": (d, 3, s.patch_size, s.patch_size),
+        "visual.patch_embed.proj.bias": (d,),
+        "visual.norm.weight": (d,),
+        "visual.norm.bias": (d,),
+    }
+    shapes |= {f"visual.blocks.{n}.{k}": v for n in range(s.layers) for k, v in block.items()}
+    return shapes | text_shapes(s.text_width, s.text_layers, s.embed_dim, s.context_length)
+
+
+def native_shapes(config: dict) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes in a file of open_clip's own vision transformer."""
+    vision, text = config["vision_cfg"], config["text_cfg"]
+    width, patch = vision["width"], vision["patch_size"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "visual.class_embedding": (width,),
+        "visual.positional_embedding": ((vision["image_size"] // patch) ** 2 + 1, width),
+        "visual.proj": (width, config["embed_dim"]),
+        "visual.conv1.weight": (width, 3, patch, patch),
+        **{f"visual.ln_{x}.{k}": (width,) for x in ("pre", "post") for k in ("weight", "bias")},
+    }
+    shapes |= transformer_shapes("visual.transformer", width, vision["layers"])
+    return shapes | text_shapes(
+        text["width"], text["layers"], config["embed_dim"], text["context_length"]
+    )
+
+
+def shapes_of(weights: Weights) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in weights.items()}
+
+
+# A reference forward, in double precision ---------------------------------------------------------
+
+
+def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + eps) * weight + bias
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * (1 + erf(x / np.sqrt(2))) / 2
+
+
+def quick_gelu(x: np.ndarray) -> np.ndarray:
+    return x * expit(1.702 * x)
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, *, causal: bool = False) -> np.ndarray:
+    """Return softmax(q k' / sqrt(d)) v for (n, heads, tokens, d)."""
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        tokens = scores.shape[-1]
+        scores = np.where(np.tri(tokens, dtype=bool), scores, -np.inf)
+    return softmax(scores, -1) @ v
+
+
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    n, tokens, width = x.shape
+    return x.reshape(n, tokens, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def join_heads(x: np.ndarray) -> np.ndarray:
+    n, heads, tokens, d = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(n, tokens, heads * d)
+
+
+def patches(images: np.ndarray, patch: int) -> np.ndarray:
+    """Return (n, tokens, 3 patch patch) from (n, 3, side, side), row by row."""
+    n, _, side, _ = images.shape
+    k = side // patch
+    cut = images.reshape(n, 3, k, patch, k, patch).transpose(0, 2, 4, 1, 3, 5)
+    return cut.reshape(n, k * k, -1)
+
+
+def cc_images(images: np.ndarray, weights: Weights, s: laclip.Sizes) -> np.ndarray:
+    """Return the embeddings of images (n, 3, side, side) by a CC file's image tower."""
+    w = {k: v.double().numpy() for k, v in weights.items() if k.startswith(("visual.", "image_"))}
+    x = patches(images, s.patch_size) @ w["visual.patch_embed.proj.weight"].reshape(s.width, -1).T
+    x = x + w["visual.patch_embed.proj.bias"]
+    first = np.broadcast_to(w["visual.cls_token"], (len(x), 1, s.width))
+    x = np.concatenate([first, x], 1) + w["visual.pos_embed"]
+    for layer in range(s.layers):
+        b = {k.split(".", 3)[3]: v for k, v in w.items() if k.startswith(f"visual.blocks.{layer}.")}
+        y = layer_norm(x, b["norm1.weight"], b["norm1.bias"], 1e-6)
+        y = y @ b["attn.qkv.weight"].T + b["attn.qkv.bias"]
+        q, k, v = (split_heads(part, s.heads) for part in np.split(y, 3, -1))
+        q = layer_norm(q, b["attn.q_norm.weight"], b["attn.q_norm.bias"], 1e-6)
+        k = layer_norm(k, b["attn.k_norm.weight"], b["attn.k_norm.bias"], 1e-6)
+        x = x + join_heads(attention(q, k, v)) @ b["attn.proj.weight"].T + b["attn.proj.bias"]
+        y = layer_norm(x, b["norm2.weight"], b["norm2.bias"], 1e-6)
+        y = gelu(y @ b["mlp.fc1.weight"].T + b["mlp.fc1.bias"])
+        x = x + y @ b["mlp.fc2.weight"].T + b["mlp.fc2.bias"]
+    x = layer_norm(x, w["visual.norm.weight"], w["visual.norm.bias"], 1e-6)
+    return x[:, 0] @ w["image_projection"]
+
+
+def resblocks(
+    x: np.ndarray, w: dict[str, np.ndarray], prefix: str, heads: int, activation, *, causal: bool
+) -> np.ndarray:
+    layers = {int(name.split("resblocks.")[1].split(".")[0]) for name in w if prefix in name}
+    for layer in sorted(layers):
+        at = f"{prefix}.resblocks.{layer}."
+        b = {name.removeprefix(at): value for name, value in w.items() if name.startswith(at)}
+        y = layer_norm(x, b["ln_1.weight"], b["ln_1.bias"], 1e-5)
+        y = y @ b["attn.in_proj_weight"].T + b["attn.in_proj_bias"]
+        q, k, v = (split_heads(part, heads) for part in np.split(y, 3, -1))
+        y = join_heads(attention(q, k, v, causal=causal))
+        x = x + y @ b["attn.out_proj.weight"].T + b["attn.out_proj.bias"]
+        y = layer_norm(x, b["ln_2.weight"], b["ln_2.bias"], 1e-5)
+        y = activation(y @ b["mlp.c_fc.weight"].T + b["mlp.c_fc.bias"])
+        x = x + y @ b["mlp.c_proj.weight"].T + b["mlp.c_proj.bias"]
+    return x
+
+
+def native_images(images: np.ndarray, weights: Weights, config: dict, activation) -> np.ndarray:
+    """Return the embeddings of images by open_clip's own vision transformer."""
+    w = {name: value.double().numpy() for name, value in weights.items()}
+    vision = config["vision_cfg"]
+    width = vision["width"]
+    x = patches(images, vision["patch_size"]) @ w["visual.conv1.weight"].reshape(width, -1).T
+    first = np.broadcast_to(w["visual.class_embedding"], (len(x), 1, width))
+    x = np.concatenate([first, x], 1) + w["visual.positional_embedding"]
+    x = layer_norm(x, w["visual.ln_pre.weight"], w["visual.ln_pre.bias"], 1e-5)
+    heads = width // vision.get("head_width", 64)
+    x = resblocks(x, w, "visual.transformer", heads, activation, causal=False)
+    x = layer_norm(x[:, 0], w["visual.ln_post.weight"], w["visual.ln_post.bias"], 1e-5)
+    return x @ w["visual.proj"]
+
+
+def texts(tokens: np.ndarray, weights: Weights, heads: int, activation) -> np.ndarray:
+    """Return the embeddings of token ids by the text tower that all recipes share."""
+    w = {
+        name: value.double().numpy()
+        for name, value in weights.items()
+        if not name.startswith("visual.")
+    }
+    x = w["token_embedding.weight"][tokens] + w["positional_embedding"]
+    x = resblocks(x, w, "transformer", heads, activation, causal=True)
+    x = layer_norm(x, w["ln_final.weight"], w["ln_final.bias"], 1e-5)
+    # The last token of a text has the largest number.
+    return x[np.arange(len(x)), tokens.argmax(-1)] @ w["text_projection"]
+
+
+def written(folder: Path, architecture: Architecture, weights: Weights) -> Path:
+    folder.mkdir()
+    architecture.write(folder, weights, {})
+    return folder
+
+
+def check(folder: Path, side: int, by_images, by_texts, tolerance: float = 1e-5) -> None:
+    """Compare towers, and plain open_clip from inside the folder, with reference forwards."""
+    towers = load_towers(folder)
+    images = torch.randn(3, 3, side, side, generator=torch.Generator().manual_seed(1))
+    tokens = towers.tokenizer(CAPTIONS)
+    with chdir(folder):
+        plain = open_clip.create_model("local-dir:.").eval()
+    for features, projection, encode, expected in (
+        (
+            towers.image_features(images),
+            towers.image_projection,
+            plain.encode_image(images),
+            by_images(images.double().numpy()),
+        ),
+        (
+            towers.text_features(tokens),
+            towers.text_projection,
+            plain.encode_text(tokens),
+            by_texts(tokens.numpy()),
+        ),
+    ):
+        scale = np.abs(expected).max()
+        assert np.ptp(expected, 0).max() > 0.1 * scale  # rows differ
+        given = (features @ projection).numpy()
+        np.testing.assert_allclose(given, expected, rtol=0, atol=tolerance * max(1, scale))
+        np.testing.assert_allclose(encode.detach().numpy(), given, rtol=0, atol=tolerance)
+
+
+def test_towers_of_the_cc_recipe_agree_with_a_forward_written_anew(tmp_path: Path) -> None:
+    weights = random_weights(cc_shapes())
+    folder = written(tmp_path / "cc", laclip.cc(SMALL), weights)
+    check(
+        folder,
+        SMALL.image_size,
+        lambda images: cc_images(images, weights, SMALL),
+        lambda tokens: texts(tokens, weights, SMALL.text_heads, quick_gelu),
+    )
+    # The reference tells the activations apart, and normalised queries and keys from bare ones.
+    some = np.random.default_rng(0).normal(size=(2, 3, 32, 32))
+    without = {k: v for k, v in weights.items() if "_norm." not in k}
+    ones = {k: torch.ones_like(v) for k, v in weights.items() if "_norm.weight" in k}
+    zeros = {k: torch.zeros_like(v) for k, v in weights.items() if "_norm.bias" in k}
+    by_ones = cc_images(some, without | ones | zeros, SMALL)
+    assert np.abs(cc_images(some, weights, SMALL) - by_ones).max() > 1e-3
+    tokens = load_towers(folder).tokenizer(CAPTIONS).numpy()
+    apart = texts(tokens, weights, 2, gelu) - texts(tokens, weights, 2, quick_gelu)
+    assert np.abs(apart).max() > 1e-3
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_towers_of_the_laion_recipe_agree_with_a_forward_written_anew(
+    quick: bool, tmp_path: Path
+) -> None:
+    weights = random_weights(native_shapes(NATIVE))
+    small = Architecture("small", NATIVE | {"quick_gelu": quick}, PREPROCESS["openai"])
+    activation = quick_gelu if quick else gelu
+    check(
+        written(tmp_path / "laion", small, weights),
+        32,
+        lambda images: native_images(images, weights, NATIVE, activation),
+        lambda tokens: texts(tokens, weights, 2, activation),
+    )
+    name = "quick_gelu" if quick else "gelu"
+    assert small.activations() == {"image": name, "text": name}
+
+
+def test_the_public_sizes_of_the_cc_files() -> None:
+    public = laclip.cc()
+    assert public.shapes == cc_shapes(laclip.PUBLIC)
+    assert public.shapes["image_projection"] == (768, 512)
+    assert public.shapes["visual.pos_embed"] == (1, 197, 768)
+    assert public.shapes["visual.blocks.11.attn.q_norm.weight"] == (64,)
+    assert public.shapes["text_projection"] == (512, 512)
+    assert public.activations() == {"image": "gelu", "text": "quick_gelu"}
+    slip = laclip.cc(qk_norm=False)
+    assert slip.shapes == cc_shapes(laclip.PUBLIC, qk_norm=False)
+    assert "no recipe" in slip.name
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "layers", "patch", "activation"),
+    [
+        ("ViT-B-32", 768, 12, 32, "gelu"),
+        ("ViT-B-16", 768, 12, 16, "gelu"),
+        ("ViT-L-14-quickgelu", 1024, 24, 14, "quick_gelu"),
+    ],
+)
+def test_the_public_sizes_of_the_laion_files(
+    model: str, width: int, layers: int, patch: int, activation: str
+) -> None:
+    (found,) = laclip.architectures("laclip-laion", model)
+    config = json.loads(json.dumps(found.model_cfg))
+    assert found.shapes == native_shapes(config)
+    assert found.shapes["visual.conv1.weight"] == (width, 3, patch, patch)
+    assert f"visual.transformer.resblocks.{layers - 1}.ln_1.bias" in found.shapes
+    assert found.activations() == {"image": activation, "text": activation}
+
+
+# Preprocessing ------------------------------------------------------------------------------------
+
+
+def picture() -> Image.Image:
+    """Return a picture of 300 by 260 pixels with fine and coarse structure in every channel."""
+    y, x = np.mgrid[:260, :300]
+    channels = [(x * 7 + y * 3) % 256, (x * y) % 256, 128 + 127 * np.sin(x / 9) * np.cos(y / 13)]
+    return Image.fromarray(np.stack(channels, -1).astype(np.uint8))
+
+
+PLACES = [(0, 0, 0), (0, 100, 100), (1, 60, 20), (1, 223, 0), (2, 112, 112), (2, 223, 223)]
+"""Channel, row and column of the stored numbers."""
+
+GOLDEN = {
+    "imagenet": [0.262437, -1.741159, 0.712885, -1.055322, 1.942832, 0.008192],
+    "openai": [0.236919, -1.485696, 0.769208, -0.881647, 1.577094, -0.001333],
+}
+"""From the triangle and the cubic kernel (a = -1/2) as sums in double precision, not by Pillow."""
+
+
+@pytest.mark.parametrize("preprocess", ["imagenet", "openai"])
+def test_pictures_are_prepared_as_the_recipe_says(preprocess: str, tmp_path: Path) -> None:
+    native = {**NATIVE, "vision_cfg": {**NATIVE["vision_cfg"], "image_size": 224}}
+    if preprocess == "imagenet":
+        architecture = laclip.cc(dataclasses.replace(SMALL, image_size=224))
+        shapes = cc_shapes(dataclasses.replace(SMALL, image_size=224))
+    else:
+        architecture = Architecture("small", native, laclip.laion("ViT-B-32").preprocess_cfg)
+        shapes = native_shapes(native)
+    towers = load_towers(written(tmp_path / "towers", architecture, random_weights(shapes)))
+    prepared = towers.preprocess(picture()).numpy()
+    assert prepared.shape == (3, 224, 224)
+    np.testing.assert_allclose([prepared[at] for at in PLACES], GOLDEN[preprocess], atol=1e-5)
+    # All of it: shortest side to 224 with Pillow's own filter, the middle, then normalised.
+    how = Image.Resampling.BILINEAR if preprocess == "imagenet" else Image.Resampling.BICUBIC
+    mean, std = (
+        ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+        if preprocess == "imagenet"
+        else ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+    )
+    whole = np.asarray(picture().resize((258, 224), how), dtype=float)[:, 17:241] / 255
+    expected = ((whole - mean) / std).transpose(2, 0, 1)
+    np.testing.assert_allclose(prepared, expected, atol=1e-5)
+
+
+# Choosing, and what does not fit ------------------------------------------------------------------
+
+
+def choose(weights_or_shapes: dict, **entry) -> Architecture:
+    spec = ModelSpec(name="mine", **entry)
+    return model_recipes.choose(spec, weights_or_shapes, Path("weights.pt"))
+
+
+B16 = {"model": "ViT-B-16", "checkpoint": "a", "quick_gelu": False, "preprocess": "openai"}
+
+
+def test_the_laion_recipe_finds_its_model_from_the_shapes() -> None:
+    for model in ("ViT-B-32", "ViT-B-16", "ViT-L-14-quickgelu"):
+        shapes = native_shapes(open_clip.get_model_config(model))
+        found = choose(shapes, recipe="laclip-laion", checkpoint="a")
+        named = choose(shapes, recipe="laclip-laion", checkpoint="a", model=model)
+        assert found.name == named.name == f"recipe laclip-laion with model {model}"
+        assert found.recipe_hash() == named.recipe_hash()
+        other = "ViT-B-16" if model != "ViT-B-16" else "ViT-B-32"
+        with pytest.raises(UserError, match=rf"with model {other}\. .* nearest is .*{model}"):
+            choose(shapes, recipe="laclip-laion", checkpoint="a", model=other)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "entry", "parts"),
+    [
+        (  # LaCLIP's file into open_clip's own tower
+            cc_shapes(laclip.PUBLIC),
+            B16,
+            [
+                r"weights\.pt: does not fit open_clip's ViT-B-16\.",
+                r"Missing 152: visual\.class_embedding, visual\.conv1\.weight, "
+                r"visual\.ln_post\.bias, visual\.ln_post\.weight, visual\.ln_pre\.bias, \.\.\.\.",
+                r"Unexpected 199: image_projection, visual\.blocks\.0\.attn\.k_norm\.bias,",
+                r"The nearest is recipe laclip-cc, which the file fits\.",
+            ],
+        ),
+        (  # and the other way
+            native_shapes(open_clip.get_model_config("ViT-B-16")),
+            {"recipe": "laclip-cc", "checkpoint": "a"},
+            [
+                r"does not fit recipe laclip-cc\.",
+                r"Missing 199: image_projection, visual\.blocks\.0\.attn\.k_norm\.bias,",
+                r"Unexpected 152: visual\.class_embedding",
+                r"nearest is recipe laclip-laion with model ViT-B-16, which the file fits",
+            ],
+        ),
+        (  # SLIP's file lacks the normalisation of queries and keys
+            cc_shapes(laclip.PUBLIC, qk_norm=False),
+            {"recipe": "laclip-cc", "checkpoint": "a"},
+            [
+                r"Missing 48: visual\.blocks\.0\.attn\.k_norm\.bias, "
+                r"visual\.blocks\.0\.attn\.k_norm\.weight, visual\.blocks\.0\.attn\.q_norm\.bias, "
+                r"visual\.blocks\.0\.attn\.q_norm\.weight, visual\.blocks\.1\.attn\.k_norm\.bias, ",
+                r"nearest is SLIP's CLIP_VITB16, for which there is no recipe, which the file fits",
+            ],
+        ),
+        (
+            cc_shapes(laclip.PUBLIC),
+            {"recipe": "laclip-laion", "checkpoint": "a"},
+            [r"does not fit recipe laclip-laion", r"nearest is recipe laclip-cc, which the file f"],
+        ),
+        (  # one weight too many: nothing is dropped silently
+            cc_shapes(laclip.PUBLIC) | {"image_mlp.layer1.bias": (4096,)},
+            {"recipe": "laclip-cc", "checkpoint": "a"},
+            [r"Unexpected 1: image_mlp\.layer1\.bias\. No recipe .* is nearer"],
+        ),
+        (
+            native_shapes(open_clip.get_model_config("ViT-B-32")),
+            B16,
+            [
+                r"Of another shape 2: visual\.conv1\.weight \(768, 3, 32, 32\) instead of "
+                r"\(768, 3, 16, 16\), visual\.positional_embedding",
+                r"nearest is recipe laclip-laion with model ViT-B-32",
+            ],
+        ),
+        (
+            native_shapes(open_clip.get_model_config("ViT-L-16")),
+            B16,
+            [r"The nearest is open_clip's ViT-L-16, which the file fits"],
+        ),
+        (
+            {"text_model.embeddings.token_embedding.weight": (49408, 512)},
+            B16,
+            [r"names are those of Hugging Face's CLIPModel"],
+        ),
+        ({"conv1.weight": (64, 3, 7, 7)}, B16, [r"Unexpected 1: conv1\.weight"]),
+    ],
+)
+def test_a_wrong_recipe_is_an_error_that_names_the_nearest(
+    shapes: dict, entry: dict, parts: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        choose(shapes, **entry)
+    for part in parts:
+        assert re.search(part, str(caught.value))
+
+
+def test_a_file_of_the_one_shape_into_a_tower_of_the_other_is_never_a_part() -> None:
+    lacking = laclip.cc(SMALL).misfit(cc_shapes(qk_norm=False))
+    assert (len(lacking.missing), lacking.unexpected, lacking.shapes) == (8, [], [])
+    surplus = laclip.cc(SMALL, qk_norm=False).misfit(cc_shapes())
+    assert (surplus.missing, len(surplus.unexpected), surplus.shapes) == ([], 8, [])
+    assert laclip.cc(SMALL).misfit(cc_shapes()).size == 0
+
+
+def test_files_from_before_custom_text_towers_are_read() -> None:
+    custom = {**NATIVE, "custom_text": True}
+    new = Architecture("new", custom, PREPROCESS["openai"])
+    old = Architecture("old", custom, PREPROCESS["openai"], name_in_file=name_before_custom_text)
+    assert "text.ln_final.bias" in new.shapes
+    assert old.misfit(native_shapes(NATIVE)).size == 0
+
+
+# Names and tags of open_clip ----------------------------------------------------------------------
+
+
+def test_a_tag_brings_its_preprocessing_and_activation() -> None:
+    spec = ModelSpec(name="a", model="ViT-B-32-quickgelu", pretrained="openai")
+    (found,) = model_recipes.candidates(spec)
+    assert found.preprocess_cfg == PREPROCESS["openai"]
+    assert found.activations() == {"image": "quick_gelu", "text": "quick_gelu"}
+    # Some tags were trained with another mean, deviation and interpolation.
+    spec = ModelSpec(name="b", model="ViT-H-14-CLIPA", pretrained="datacomp1b")
+    assert model_recipes._preprocess(model_recipes.pretrained_cfg(spec)) == {
+        "mean": [0.485, 0.456, 0.406],
+        "std": [0.229, 0.224, 0.225],
+        "interpolation": "bilinear",
+        "resize_mode": "squash",
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "tag", "message"),
+    [
+        ("ViT-B-32", "openai", r"openai was trained with QuickGELU, which .* Name ViT-B-32-quick"),
+        (
+            "ViT-L-14-quickgelu",
+            "laion400m_e32",
+            r"ViT-L-14-quickgelu has no tag 'laion400m_e32'\. ViT-L-14 has it",
+        ),
+        ("ViT-B-32-quickgelu", "opena", r"no tag 'opena'\. It has openai"),
+        ("ViT-M-32", "openai", r"ViT-M-32 has no tag 'openai'\. It has none"),
+        ("RN50-quickgelu", "openai", r"image tower .* attention pooling ends in a layer with a b"),
+        ("ViT-L-14-CLIPA", "datacomp1b", r"splits texts with bert-base-uncased.* give that as fol"),
+        ("roberta-ViT-B-32", "laion2b_s12b_b32k", r"roberta-base is a Hugging Face text tower"),
+    ],
+)
+def test_what_a_tag_contradicts_is_refused(model: str, tag: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        model_recipes.candidates(ModelSpec(name="a", model=model, pretrained=tag))
+
+
+def test_a_name_with_an_activation_that_the_tag_lacks_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_clip, "get_pretrained_cfg", lambda *_: {"quick_gelu": False})
+    spec = ModelSpec(name="a", model="ViT-B-32-quickgelu", pretrained="mine")
+    with pytest.raises(UserError, match=r"without QuickGELU, which .* has\. Name ViT-B-32\."):
+        model_recipes.candidates(spec)
+    tags = {"ViT-B-32": {"quick_gelu": True}}
+    monkeypatch.setattr(open_clip, "get_pretrained_cfg", lambda model, _: tags.get(model, {}))
+    spec = ModelSpec(name="a", model="ViT-B-32", pretrained="mine")
+    with pytest.raises(UserError, match=r"does not have\. Give its file .* quick_gelu: true\."):
+        model_recipes.candidates(spec)
+
+
+def test_a_stated_activation_and_preprocessing_are_used() -> None:
+    entry = {**B16, "quick_gelu": True, "preprocess": "imagenet"}
+    (found,) = model_recipes.candidates(ModelSpec(name="a", **entry))
+    assert found.activations() == {"image": "quick_gelu", "text": "quick_gelu"}
+    assert found.preprocess_cfg == PREPROCESS["imagenet"]
+
+
+def test_weights_that_cannot_be_fetched_say_what_else_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def offline(*_: object, **__: object) -> str:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(open_clip, "download_pretrained", offline)
+    spec = ModelSpec(name="a", model="ViT-B-32-quickgelu", pretrained="openai")
+    with pytest.raises(UserError, match=r"service not known\).* checkpoint, with quick_gelu and"):
+        model_recipes.download(spec)
+
+
+# What the hash of a recipe follows ----------------------------------------------------------------
+
+
+def test_the_hash_follows_all_that_decides_the_numbers_and_nothing_else() -> None:
+    base = Architecture("a", NATIVE, PREPROCESS["openai"])
+    text, vision = NATIVE["text_cfg"], NATIVE["vision_cfg"]
+    changed = [
+        {"preprocess_cfg": PREPROCESS["imagenet"]},
+        {"preprocess_cfg": {**PREPROCESS["openai"], "mean": [0.5, 0.5, 0.5]}},
+        {"preprocess_cfg": {**PREPROCESS["openai"], "interpolation": "bilinear"}},
+        {"preprocess_cfg": {**PREPROCESS["openai"], "resize_mode": "squash"}},
+        {"model_cfg": {**NATIVE, "quick_gelu": True}},
+        {"model_cfg": {**NATIVE, "text_cfg": {**text, "context_length": 13}}},
+        {"model_cfg": {**NATIVE, "vision_cfg": {**vision, "head_width": 8}}},
+    ]
+    hashes = [dataclasses.replace(base, **change).recipe_hash() for change in changed]
+    hashes += [laclip.cc(SMALL).recipe_hash(), laclip.cc(SMALL, qk_norm=False).recipe_hash()]
+    assert len({base.recipe_hash(), *hashes}) == len(hashes) + 1
+    same = Architecture("b", {**NATIVE, "quick_gelu": False}, PREPROCESS["openai"])
+    assert same.recipe_hash() == base.recipe_hash()
+
+
+def test_weights_are_kept_bit_for_bit_and_files_are_the_same_twice(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    weights = {k: v.half() if "ln" in k else v for k, v in random_weights(cc_shapes()).items()}
+    weights["logit_scale"] = torch.tensor(4.6052)
+    one = written(tmp_path / "one", laclip.cc(SMALL), weights)
+    two = written(tmp_path / "two", laclip.cc(SMALL), dict(reversed(weights.items())))
+    assert sorted(os.listdir(one)) == [
+        "config.json",
+        "open_clip_config.json",
+        "open_clip_model.safetensors",
+    ]
+    for name in os.listdir(one):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    kept = load_file(one / "open_clip_model.safetensors")
+    assert len(kept) == len(weights)
+    for name, value in weights.items():
+        target = "visual.head.proj.weight" if name == "image_projection" else name
+        if name.startswith("visual."):
+            target = f"visual.trunk.{name.removeprefix('visual.')}"
+        found = kept[target].T if name == "image_projection" else kept[target]
+        assert found.dtype == value.dtype
+        assert torch.equal(found, value)

@@ -1,0 +1,222 @@
+"""Tests of reading weights: every kind of file, and none whose code runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pickle
+import re
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from mispair import files
+from mispair.towers.state_dicts import read_state_dict
+
+STATE = {
+    "visual.model.weight": torch.arange(6.0).reshape(2, 3),
+    "text.module.bias": torch.tensor([0.5, -2.0], dtype=torch.float16),
+    "logit_scale": torch.tensor(4.6),
+    "count": torch.tensor(7),
+}
+
+
+def trainer_file() -> dict:
+    """Return what LaCLIP's trainer saves: a schedule of numpy's, optimiser, scaler, arguments."""
+    model = nn.Linear(3, 2)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
+    model(torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    for group in optimiser.param_groups:
+        group["lr"] = np.linspace(1e-6, 3e-3, 5)[3]  # its scheduler gives numpy's numbers
+    return {
+        "epoch": 35,
+        "state_dict": {f"module.{name}": value for name, value in STATE.items()},
+        "optimizer": optimiser.state_dict(),
+        "scaler": torch.amp.GradScaler("cpu").state_dict(),
+        "best_acc1": 21.5,
+        "args": argparse.Namespace(model="CLIP_VITB16", betas=[0.9, 0.98], gpu=0, resume=""),
+    }
+
+
+def save_as(kind: str, path: Path) -> None:
+    """Write `STATE` as a file of a kind."""
+    prefixed = {f"module.{name}": value for name, value in STATE.items()}
+    if kind == "safetensors":
+        save_file(STATE, path)
+        return
+    content = {
+        "bare": STATE,
+        "hugging-face": STATE,
+        "module": prefixed,
+        "nested": {"epoch": 3, "state_dict": STATE},
+        "nested-model": {"iteration": 3, "model": STATE},
+        "nested-module": {"epoch": 3, "name": "run", "state_dict": prefixed, "optimizer": {}},
+        "compiled": {f"module._orig_mod.{name}": value for name, value in STATE.items()},
+        "trainer": trainer_file(),
+        "parameters": {name: nn.Parameter(v, v.is_floating_point()) for name, v in STATE.items()},
+        "openai": STATE | {"input_resolution": torch.tensor(224), "vocab_size": torch.tensor(9)},
+        "old-format": trainer_file(),
+    }[kind]
+    torch.save(content, path, _use_new_zipfile_serialization=kind != "old-format")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("bare", "weights.pt"),
+        ("hugging-face", "open_clip_pytorch_model.bin"),
+        ("module", "weights.pth"),
+        ("nested", "epoch_32.pt"),
+        ("nested-model", "last.ckpt"),
+        ("nested-module", "epoch_32.pt"),
+        ("compiled", "weights.pt"),
+        ("trainer", "cc3m_laclip.pt"),
+        ("parameters", "weights.pt"),
+        ("openai", "weights.pt"),
+        ("old-format", "weights.pt"),
+        ("safetensors", "weights.safetensors"),
+        ("safetensors", "weights.pt"),  # the content decides, not the name
+    ],
+)
+def test_every_kind_of_file_gives_the_same_weights(kind: str, name: str, tmp_path: Path) -> None:
+    save_as(kind, tmp_path / name)
+    state = read_state_dict(tmp_path / name)
+    assert list(state) == sorted(STATE)
+    for key, value in STATE.items():
+        assert state[key].dtype == value.dtype
+        assert torch.equal(state[key], value)
+
+
+def test_prefixes_go_only_from_the_start_and_only_from_all(tmp_path: Path) -> None:
+    torch.save({f"module.{key}": value for key, value in STATE.items()}, tmp_path / "all.pt")
+    assert "text.module.bias" in read_state_dict(tmp_path / "all.pt")
+    mixed = {"module.a": torch.ones(2), "b": torch.ones(2), "model.c": torch.ones(2)}
+    torch.save(mixed, tmp_path / "mixed.pt")
+    assert list(read_state_dict(tmp_path / "mixed.pt")) == ["b", "model.c", "module.a"]
+
+
+class Evil:
+    """Runs a command of the system where it is unpickled without care."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("form", ["zip", "old-format", "plain-pickle", "beside-weights"])
+def test_code_in_a_file_is_never_run(form: str, tmp_path: Path) -> None:
+    trace, path = tmp_path / "trace", tmp_path / "weights.pt"
+    evil = Evil(f"touch {trace}")
+    if form == "plain-pickle":
+        path.write_bytes(pickle.dumps({"state_dict": evil}, protocol=2))
+    else:
+        content = {"state_dict": STATE, "args": evil} if form == "beside-weights" else evil
+        torch.save(content, path, _use_new_zipfile_serialization=form != "old-format")
+    with pytest.raises(files.UserError, match=r"weights\.pt: .*posix\.system") as caught:
+        read_state_dict(path)
+    assert "not run" in str(caught.value)
+    assert "Do not load it with weights_only=False" in str(caught.value)
+    assert not trace.exists()
+    # The file is what it seems: without care the command runs.
+    with contextlib.suppress(RuntimeError):  # after it ran, for a pickle that is not torch's own
+        torch.load(path, weights_only=False)
+    assert trace.exists()
+
+
+def test_a_pickled_model_is_refused_and_names_what_it_wants(tmp_path: Path) -> None:
+    torch.save(nn.Linear(2, 2), tmp_path / "model.pt")
+    with pytest.raises(files.UserError, match=r"torch\.nn\.modules\.linear\.Linear.*state_dict"):
+        read_state_dict(tmp_path / "model.pt")
+
+
+def test_torchscript_is_refused_with_the_remedy_that_works(tmp_path: Path) -> None:
+    path = tmp_path / "ViT-B-32.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch has deprecated the format
+        torch.jit.script(nn.Linear(3, 2)).save(str(path))
+    with pytest.raises(files.UserError, match="TorchScript archive.*pretrained") as caught:
+        read_state_dict(path)
+    remedy = re.search("`(torch.save.*)`", str(caught.value))
+    assert remedy is not None
+    new = tmp_path / "new.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(remedy[1], {"torch": torch, "FILE": str(path), "NEW": str(new)})
+    assert list(read_state_dict(new)) == ["bias", "weight"]
+
+
+@pytest.mark.parametrize("kind", ["bare", "trainer", "safetensors", "old-format"])
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.7, 0.99])
+def test_a_file_that_is_cut_short_says_so(kind: str, share: float, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    save_as(kind, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(files.UserError, match=r"weights\.pt: is cut short.*Fetch it again"):
+        read_state_dict(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n<!DOCTYPE html><html><head>Dropbox", "is a web page.*dl=1"),
+        (b"<html>", "is a web page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "pointer of Git LFS"),
+        (b"\x93NUMPY and so on", "neither PyTorch's nor safetensors"),
+        (b"weights: 1\n", "neither PyTorch's nor safetensors"),
+    ],
+)
+def test_what_is_no_file_of_weights_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(content)
+    with pytest.raises(files.UserError, match=f"weights.pt: .*{message}"):
+        read_state_dict(tmp_path / "weights.pt")
+
+
+def test_a_pytorch_file_called_safetensors_is_to_be_renamed(tmp_path: Path) -> None:
+    save_as("bare", tmp_path / "weights.safetensors")
+    with pytest.raises(files.UserError, match="is PyTorch's, though it is called safetensors"):
+        read_state_dict(tmp_path / "weights.safetensors")
+
+
+def test_missing_files_folders_and_other_archives(tmp_path: Path) -> None:
+    with pytest.raises(files.UserError, match=r"gone\.pt: cannot be read \(No such file"):
+        read_state_dict(tmp_path / "gone.pt")
+    with pytest.raises(files.UserError, match="cannot be read .*directory"):
+        read_state_dict(tmp_path)
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("a.jpg", b"")
+    with pytest.raises(files.UserError, match="zip archive, but not one that PyTorch saved"):
+        read_state_dict(tmp_path / "photos.zip")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "holds nothing"),
+        ({"state_dict": {}}, "holds no weights"),
+        ([torch.ones(2)], "holds a list"),
+        (torch.ones(2), "holds a Tensor"),
+        ({"epoch": 3, "weights": {"a": torch.ones(2)}}, "state_dict or model; it holds epoch, wei"),
+        ({"state_dict": {"a": torch.ones(2), "b": 3}}, "b is a int among the weights"),
+        ({"state_dict": {3: torch.ones(2)}}, "3 is a Tensor among the weights"),
+        ({"a": torch.ones(2), "b": torch.tensor([1, float("nan")])}, "b has a number .* not fini"),
+        ({"state_dict": {"c": torch.tensor(float("-inf")).half()}}, "c has a number .* not finite"),
+    ],
+)
+def test_contents_that_are_no_weights_are_named(
+    content: object, message: str, tmp_path: Path
+) -> None:
+    torch.save(content, tmp_path / "weights.pt")
+    with pytest.raises(files.UserError, match=rf"weights\.pt: .*{message}"):
+        read_state_dict(tmp_path / "weights.pt")

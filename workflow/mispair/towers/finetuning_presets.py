@@ -1,0 +1,211 @@
+"""How projections are fine-tuned: named sets of numbers, and the control arms that change one.
+
+``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on the
+trainer of LaCLIP). ``as-written`` is what the paper says, section 5.2 and appendix A.2, and that is
+little: `STATED` sets the two beside each other. Where the text is silent, ``as-written`` takes the
+value of ``as-run``.
+
+The large batches are ours. For k times the batch, learning rate and weight decay are multiplied by
+sqrt(k): the square-root scaling for Adam (Malladi et al. 2022), with which an epoch of fewer steps
+decays the weights as much as before, as their product is k times as large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Literal
+
+from pydantic import Field
+
+from mispair import settings
+from mispair.arms import STARTS
+
+Preset = Literal["as-run", "as-written", "large-batch", "large-batch-32k"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How projections are fine-tuned; learning rates and decay are AdamW's, lengths in epochs."""
+
+    loss: Literal["infonce", "spectral"] = "infonce"
+    spectral_temperature: float = 1.0
+    epochs: int = 10
+    batch_size: int = 256
+    lr: float = 1e-3
+    final_lr: float = 1e-5
+    warmup_epochs: int = 1
+    warmup_lr: float = 1e-6
+    weight_decay: float = 0.5
+    logit_scale: Literal["frozen", "free"] = "frozen"
+
+
+AS_RUN = Training()
+
+
+def _with_batch(size: int) -> Training:
+    factor = (size / AS_RUN.batch_size) ** 0.5
+    scaled = {
+        key: round(factor * getattr(AS_RUN, key), 6) for key in ("lr", "final_lr", "weight_decay")
+    }
+    return replace(AS_RUN, batch_size=size, **scaled)
+
+
+PRESETS: dict[Preset, Training] = {
+    "as-run": AS_RUN,
+    "as-written": replace(AS_RUN, loss="infonce", logit_scale="frozen"),
+    "large-batch": _with_batch(4096),
+    "large-batch-32k": _with_batch(32768),
+}
+
+NOT_STATED = "not stated"
+
+_WRITTEN_OF_KEYS = {
+    "loss": "a contrastive loss between image and text embeddings (figure 6)",
+    "logit_scale": "frozen: only the last projections are trained (section 5.2)",
+}
+
+STATED: tuple[tuple[str, str, str], ...] = (
+    ("model", "CLIP pre-trained on CC3M, both towers 768 wide, embeddings 512",
+     "LaCLIP's ViT-B/16 for CC3M, image tower 768 wide, text tower 512, embeddings 512"),
+    ("trained", "the last linear projection only, other layers frozen (section 5.2)",
+     "both last projections, all else frozen"),
+    ("pairs", "CC3M, captions shuffled with probability C_m",
+     "CC3M; the variant by similarity: 100,000 pairs of it"),
+    ("C_m = 0", "a column of table 4", "the pre-trained model, not fine-tuned"),
+    *(
+        (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), str(value))
+        for key, value in asdict(AS_RUN).items()
+        if key != "spectral_temperature"  # infonce has none
+    ),
+    ("optimiser", NOT_STATED, "AdamW, betas 0.9 and 0.98, decay on matrices only"),
+    ("augmentation", NOT_STATED, "random crops of 0.5 to 1 of the area (encode_features.crops)"),
+    ("precision", NOT_STATED, "mixed"),
+    ("seeds", NOT_STATED, "1"),
+)  # fmt: skip
+"""Rows of key, as written, as run: what the text says of fine-tuning, and what the code does."""
+
+
+def _or_preset(key: str, description: str) -> str:
+    """Add to a description what null means: the value of each preset."""
+    named: dict[str, list[str]] = {}
+    for preset, training in PRESETS.items():
+        named.setdefault(str(getattr(training, key)), []).append(preset)
+    if len(named) == 1:
+        return f"{description} Null takes the presets' {next(iter(named))}."
+    values = "; ".join(f"{value} ({', '.join(presets)})" for value, presets in named.items())
+    return f"{description} Null takes the preset's: {values}."
+
+
+class FineTuning(settings.Settings):
+    """Settings of the fine-tuning itself: a preset, and what is to differ from it."""
+
+    preset: Preset = Field(
+        "as-run",
+        description="Where what is null below comes from: as-run is what the authors' public code "
+        "does; as-written what the paper's text says, and as-run where it is silent, which is "
+        "nearly everywhere; large-batch and large-batch-32k, for GPUs and millions of pairs, "
+        "scale lr, final_lr and weight_decay by the square root of the batch (the last takes 13 GB "
+        "of memory a seed).",
+    )
+    loss: Literal["infonce", "spectral"] | None = Field(
+        None,
+        description=_or_preset(
+            "loss", "infonce on cosines, or the spectral loss of the paper's Eq. 1."
+        ),
+    )
+    spectral_temperature: float | None = Field(
+        None, gt=0, description=_or_preset("spectral_temperature", "Temperature tau of Eq. 1.")
+    )
+    epochs: int | None = Field(None, ge=1, description=_or_preset("epochs", "Passes over pairs."))
+    batch_size: int | None = Field(
+        None, ge=2, description=_or_preset("batch_size", "Pairs in a step.")
+    )
+    lr: float | None = Field(
+        None, gt=0, description=_or_preset("lr", "Learning rate of AdamW after the warm-up.")
+    )
+    final_lr: float | None = Field(
+        None, ge=0, description=_or_preset("final_lr", "Learning rate at the end of the cosine.")
+    )
+    warmup_epochs: int | None = Field(
+        None,
+        ge=0,
+        description=_or_preset("warmup_epochs", "Epochs of linear warm-up, of all epochs."),
+    )
+    warmup_lr: float | None = Field(
+        None, ge=0, description=_or_preset("warmup_lr", "Learning rate of the first warm-up step.")
+    )
+    weight_decay: float | None = Field(
+        None, ge=0, description=_or_preset("weight_decay", "AdamW's decay, on matrices only.")
+    )
+    logit_scale: Literal["frozen", "free"] | None = Field(
+        None,
+        description=_or_preset(
+            "logit_scale", "Whether the factor on the cosines stays as it is, or is trained."
+        ),
+    )
+
+
+def resolve(chosen: FineTuning) -> Training:
+    """Return the complete training: what is set, and the preset's value of what is not.
+
+    Examples
+    --------
+    >>> training = resolve(FineTuning(preset="large-batch", epochs=3))
+    >>> training.epochs, training.batch_size, training.lr
+    (3, 4096, 0.004)
+    """
+    values = {field.name: getattr(chosen, field.name) for field in fields(Training)}
+    return replace(
+        PRESETS[chosen.preset], **{key: value for key, value in values.items() if value is not None}
+    )
+
+
+def arm(start: str, training: Training) -> tuple[Literal["pretrained", "reinitialised"], Training]:
+    """Return which projections an arm starts from, and how it is trained.
+
+    Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` starts from
+    random projections; ``without-decay`` has no weight decay; ``free-logit-scale`` trains the logit
+    scale or, where training frees it anyway, keeps it frozen: it is always the other way round.
+
+    Raises
+    ------
+    ValueError
+        If there is no such arm.
+    """
+    match start:
+        case "pretrained" | "reinitialised":
+            return start, training
+        case "without-decay":
+            return "pretrained", replace(training, weight_decay=0.0)
+        case "free-logit-scale":
+            frees = training.logit_scale == "frozen"
+            return "pretrained", replace(training, logit_scale="free" if frees else "frozen")
+    raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
+
+
+def refuse(training: Training, pairs: int | None) -> None:
+    """Refuse a training that cannot be, or that would train nothing.
+
+    Parameters
+    ----------
+    training : Training
+        Complete.
+    pairs : int or None
+        Pairs to train on, if their number is known.
+
+    Raises
+    ------
+    ValueError
+        Naming every fault.
+    """
+    last = f"lr ({training.lr:g})"
+    faults = {
+        f"{pairs} pairs make no whole batch of batch_size {training.batch_size}, so that an epoch "
+        "has no step": pairs is not None and pairs < training.batch_size,
+        f"warmup_epochs: {training.warmup_epochs} must be fewer than epochs ({training.epochs}), "
+        "or the warm-up leaves no step of training": training.warmup_epochs >= training.epochs,
+        f"warmup_lr: {training.warmup_lr:g} is above {last}": training.warmup_lr > training.lr,
+        f"final_lr: {training.final_lr:g} is above {last}": training.final_lr > training.lr,
+    }
+    if found := [fault for fault, holds in faults.items() if holds]:
+        raise ValueError("; ".join(found))
