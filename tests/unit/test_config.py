@@ -48,7 +48,7 @@ def test_every_key_of_the_embedded_config_is_explained() -> None:
     lines = (REPOSITORY / "config.yaml").read_text().splitlines()
     for above, line in pairwise(lines):
         if line.strip() and not line.lstrip().startswith(("#", "- ")) and not line.endswith(":"):
-            assert "#" in line or above.startswith("#") or "seed:" in line, line
+            assert "#" in line or above.lstrip().startswith("#") or "seed:" in line, line
 
 
 def test_every_step_with_settings_is_a_section() -> None:

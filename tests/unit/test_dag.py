@@ -19,7 +19,10 @@ def test_arms_of_the_embedded_configuration() -> None:
     assert "reinitialised_random~0.8" in arms
     assert "pretrained_similar~0.8" in arms
     assert "pretrained_similar~0" not in arms  # the same as random~0
-    assert len(arms) == 1 + 2 * 9
+    # Controls of training are run on the first scheme only.
+    assert "without-decay_random~0.8" in arms
+    assert "free-logit-scale_similar~0.8" not in arms
+    assert len(arms) == 1 + 2 * 9 + 2 * 5
 
 
 def test_files_of_the_simulation() -> None:
@@ -120,6 +123,9 @@ def test_towers_that_are_no_folder() -> None:
 
 def test_every_path_is_relative() -> None:
     """An absolute path in the DAG would rerun everything in a moved checkout."""
-    dag = Dag({}, "x")
-    paths = [*dag.tower_files, *dag.index(), *dag.features("parquet"), *dag.simulations()]
+    dag = Dag({"protocols": ["clip_benchmark", "laclip"], "evaluation_sets": ["scenes-digit"]}, "x")
+    paths = [*dag.models.files("scenes-small"), *dag.index(), *dag.all_features("parquet")]
+    paths += [*dag.simulations(), *dag.evaluation.prompts("scenes-small")]
+    laclip = SimpleNamespace(evaluation_set="scenes-digit", protocol="laclip")
+    paths += dag.evaluation.protocol_files(laclip)
     assert not any(Path(path).is_absolute() for path in paths)

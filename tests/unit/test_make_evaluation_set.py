@@ -1,50 +1,86 @@
-"""Tests of the evaluation sets: layout, classes, and what is out of domain."""
+"""Tests of the generated evaluation sets: layout, classes, captions, what is out of domain."""
 
 from __future__ import annotations
 
 import collections
+import gc
 import io
 import tarfile
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from clip_benchmark.datasets.builder import build_dataset  # type: ignore[import-untyped]
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from mispair import files, seeds
+from mispair.evaluation.sets import files_of, kind_of, open_set
 from mispair.pairs.draws import Draws
-from mispair.pairs.evaluation_sets import EVALUATION_SETS, evaluation_scene
+from mispair.pairs.evaluation_sets import (
+    EVALUATION_SETS,
+    captioned_pictures,
+    evaluation_scene,
+    files_of_generated,
+)
+from mispair.pairs.scene_captions import find_mentions, read_caption
 from mispair.pairs.scene_features import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
     HELD_OUT_SHAPE_COLOURS,
     SHAPES,
+    Part,
 )
+from mispair.pairs.scenes import Scene
 from mispair.steps import make_evaluation_set
 
-SCENE_SETS = [name for name in EVALUATION_SETS if name.startswith("scenes")]
+CLASSIFIED = [name for name, chosen in EVALUATION_SETS.items() if chosen.kind == "classification"]
+SCENE_SETS = [name for name in CLASSIFIED if name.startswith("scenes")]
 
 
-def read_set(folder: Path) -> tuple[list[Image.Image], list[int]]:
-    with tarfile.open(folder / "test" / "0.tar") as tar:
-        content = {name: tar.extractfile(name).read() for name in tar.getnames()}  # type: ignore[union-attr]
+def make(folder: Path, name: str, **settings: int) -> Path:
+    chosen = make_evaluation_set.Settings(**{"image_size": 32, **settings})
+    make_evaluation_set.run(chosen, name=name, evaluation_set=folder / name)
+    return folder / name
+
+
+def members(shard: Path) -> dict[str, bytes]:
+    with tarfile.open(shard) as tar:
+        return {name: tar.extractfile(name).read() for name in tar.getnames()}  # type: ignore[union-attr]
+
+
+def read_set(folder: Path, split: str = "test") -> tuple[list[Image.Image], list[int]]:
+    content = members(folder / split / "0.tar")
     keys = sorted({name.split(".")[0] for name in content})
     assert list(content) == [f"{key}.{end}" for key in keys for end in ("cls", "png")]
     assert keys == [f"s{i:07d}" for i in range(len(keys))]
-    pictures = [Image.open(io.BytesIO(content[f"{key}.png"])) for key in keys]
+    pictures: list[Image.Image] = [Image.open(io.BytesIO(content[f"{key}.png"])) for key in keys]
     return pictures, [int(content[f"{key}.cls"]) for key in keys]
+
+
+def their_reading(folder: Path, split: str, task: str) -> tuple[Any, list[Any]]:
+    """Read a set with CLIP_benchmark's own loader: the data set, and its samples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves shards open
+        dataset = build_dataset(
+            "wds/local",
+            **{"root": str(folder), "split": split, "transform": np.asarray, "task": task},
+        )
+        samples = list(dataset)
+        gc.collect()
+    return dataset, samples
 
 
 @pytest.mark.parametrize("name", SCENE_SETS)
 def test_sets_of_scenes_have_the_layout_of_clip_benchmark(name: str, tmp_path: Path) -> None:
-    settings = make_evaluation_set.Settings(images=40, image_size=32)
-    make_evaluation_set.run(settings, name=name, evaluation_set=tmp_path / "one")
-    make_evaluation_set.run(settings, name=name, evaluation_set=tmp_path / "two")
-    tars = [(tmp_path / folder / "test" / "0.tar").read_bytes() for folder in ("one", "two")]
-    assert tars[0] == tars[1]
-    folder = tmp_path / "one"
+    folder = make(tmp_path / "one", name, images=40, train_images=30)
+    again = make(tmp_path / "two", name, images=40, train_images=30)
+    for split in ("test", "train"):
+        shards = [which / split / "0.tar" for which in (folder, again)]
+        assert shards[0].read_bytes() == shards[1].read_bytes()
     classes = (folder / "classnames.txt").read_text().splitlines()
     templates = (folder / "zeroshot_classification_templates.txt").read_text().splitlines()
     assert (folder / "test" / "nshards.txt").read_text() == "1"
@@ -55,6 +91,91 @@ def test_sets_of_scenes_have_the_layout_of_clip_benchmark(name: str, tmp_path: P
     assert set(counts) == set(range(len(classes)))
     assert set(counts.values()) == {40 // len(classes)}
     assert {picture.size for picture in pictures} == {(32, 32)}
+    others, labels = read_set(folder, "train")
+    assert labels == [number % len(classes) for number in range(30)]
+    assert len({picture.tobytes() for picture in [*pictures, *others]}) == 70
+
+
+def test_more_pictures_leave_the_others_as_they_are(tmp_path: Path) -> None:
+    for name, settings in (
+        ("scenes-shape", {"images": 10, "train_images": 10}),
+        ("scenes-retrieval", {"retrieval_images": 10}),
+    ):
+        few = make(tmp_path / "few", name, **settings)
+        many = make(tmp_path / "many", name, **{key: 20 for key in settings})
+        for shard in few.glob("*/0.tar"):
+            found = members(many / shard.relative_to(few))
+            assert members(shard).items() <= found.items()
+            assert len(found) == 40
+
+
+@pytest.mark.parametrize("name", EVALUATION_SETS)
+def test_what_is_said_to_be_written_is_written(name: str, tmp_path: Path) -> None:
+    folder = make(tmp_path, name, images=10, train_images=10, retrieval_images=10)
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    told = files_of_generated(name)
+    assert (set(told), len(set(told))) == (written, len(told))
+    chosen = EVALUATION_SETS[name]
+    assert kind_of(folder) == chosen.kind
+    for split in chosen.splits:
+        needed = files_of(folder, split, templates=True)
+        assert [str(path.relative_to(folder)) for path in needed] == files_of_generated(
+            name, [split]
+        )
+
+
+@pytest.mark.parametrize("name", CLASSIFIED)
+def test_clip_benchmarks_loader_reads_the_same(name: str, tmp_path: Path) -> None:
+    folder = make(tmp_path, name, images=20, train_images=20)
+    for split in EVALUATION_SETS[name].splits:
+        opened = open_set(folder, split)
+        theirs, samples = their_reading(folder, split, "zeroshot_classification")
+        assert theirs.classes == opened.classnames
+        assert theirs.templates == opened.templates
+        ours = list(opened.samples())
+        assert len(samples) == len(ours) == (1797 if name == "handwritten-digits" else 20)
+        for (pixels, label), example in list(zip(samples, ours, strict=True))[:20]:
+            assert label == example.label
+            assert (pixels == np.asarray(Image.open(io.BytesIO(example.image)))).all()
+
+
+def test_a_retrieval_set(tmp_path: Path) -> None:
+    folder = make(tmp_path, "scenes-retrieval", retrieval_images=60)
+    _, theirs = their_reading(folder, "test", "zeroshot_retrieval")
+    ours = list(open_set(folder).samples())
+    assert len(theirs) == len(ours) == 60
+    for (pixels, captions), example in zip(theirs, ours, strict=True):
+        assert captions == list(example.captions)
+        assert (pixels == np.asarray(Image.open(io.BytesIO(example.image)))).all()
+        assert len(set(captions)) == 5
+        # All sentences of a picture say the same of it.
+        (features,) = {tuple(read_caption(caption)) for caption in captions}
+        assert {f"{kind}:" for kind in ("count", "shape", "colour")} <= {
+            f"{feature.split(':')[0]}:" for feature in features
+        }
+    everything = [caption for _, captions in theirs for caption in captions]
+    assert len(set(everything)) == 300
+
+
+def test_no_two_pictures_of_a_retrieval_set_fit_one_description(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of few possible scenes each is drawn once, in whatever order its objects are named."""
+
+    def few(draws: Draws, number: int) -> Scene:
+        things: list[Part] = [
+            {"shape": (draws.choose(("ring", "star")),), "colour": ("red",)} for _ in range(number)
+        ]
+        return Scene(things, {"count": ({2: "pair", 3: "trio"}[number],), "arrangement": ("row",)})
+
+    monkeypatch.setattr("mispair.pairs.evaluation_sets.several_objects", few)
+    pictures = captioned_pictures("scenes-retrieval", images=7, size=16, seed=0)
+    found = set()
+    for _, captions in pictures:
+        words = [find_mentions(caption) for caption in captions]
+        (content,) = {tuple(sorted(feature for *_, feature in said)) for said in words}
+        found.add(content)
+    assert len(found) == 7  # three pairs and four trios
 
 
 def test_seen_sets_are_in_domain_and_all_others_are_not() -> None:
@@ -83,9 +204,9 @@ def test_seen_sets_are_in_domain_and_all_others_are_not() -> None:
 
 
 def test_handwritten_digits_are_all_of_scikit_learns(tmp_path: Path) -> None:
-    settings = make_evaluation_set.Settings()
-    make_evaluation_set.run(settings, name="handwritten-digits", evaluation_set=tmp_path / "set")
-    pictures, labels = read_set(tmp_path / "set")
+    folder = make(tmp_path, "handwritten-digits", image_size=64)
+    assert not (folder / "train").exists()
+    pictures, labels = read_set(folder)
     scans = load_digits()
     assert labels == scans.target.tolist()
     for index in (0, 700, 1796):

@@ -1,116 +1,207 @@
 """Pruning in one pass against a naive twin written after the authors' description."""
 
+from __future__ import annotations
+
 import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from sklearn.metrics import silhouette_score
 
-from mispair import cli, files, metrics
-from mispair.evaluation import pruning
+from mispair import cli, files, metrics, settings
+from mispair.evaluation import pruning, zeroshot
 from mispair.evaluation.purity import random_rotation
 from mispair.steps.prune_neurons import Settings
+from tests.bench import pruning as bench
 
 E = 24
 
 
-def _data(n=150, k=6, seed=0):
+def _data(n: int = 150, k: int = 6, seed: int = 0) -> pruning.EvaluationSet:
+    """Return a set with a protocol of one prompt a class, and one of as many as the class's."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, k, n)
     images = draw.standard_normal((n, 20)).astype(np.float32)
     images[:, :k] += 2 * np.eye(k, dtype=np.float32)[labels]
-    prompts = draw.standard_normal((k, 2, 10)).astype(np.float32)
-    return pruning.EvaluationSet(images, labels, prompts)
+    prompts = {
+        name: pruning.Prompts(
+            draw.standard_normal((len(classes), 10)).astype(np.float32), np.array(classes)
+        )
+        for name, classes in (
+            ("single", range(k)),
+            ("many", np.repeat(np.arange(k), np.arange(k) + 1)),
+        )
+    }
+    return pruning.EvaluationSet(images, labels, prompts, {"name": "one"})
 
 
-def _projections(seed=1):
+def _projections(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(seed)
     image = draw.standard_normal((20, E)) * np.linspace(0.3, 3, 20)[:, None]
     text = draw.standard_normal((10, E)) * np.linspace(0.3, 3, 10)[:, None]
-    return image.astype(np.float32), text.astype(np.float32)
+    columns = draw.uniform(0.5, 2, (2, E))
+    return (image * columns[0]).astype(np.float32), (text * columns[1]).astype(np.float32)
 
 
-def _naive(data, image, text, kept):
-    """Evaluate with all but the kept neurons set to zero, from the features, with loops."""
-    classes = []
-    for prompts in data.prompt_features.astype(np.float64):
-        units = [p @ text / np.linalg.norm(p @ text) for p in prompts]
-        mean = np.mean(units, axis=0)
-        classes.append(mean / np.linalg.norm(mean))
-    masked = []
-    for features in data.image_features.astype(np.float64):
-        unit = features @ image / np.linalg.norm(features @ image)
-        masked.append([unit[j] if j in kept else 0.0 for j in range(E)])
-    masked = np.array(masked)
-    right = [
-        np.argmax(np.array(classes) @ x) == y for x, y in zip(masked, data.labels, strict=True)
-    ]
-    return np.mean(right), silhouette_score(masked, data.labels, metric="cosine")
+def _classes(prompts: pruning.Prompts, text: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return the mean unit embedding of each class's prompts, at length one, with loops."""
+    rows = []
+    for number in range(prompts.classes.max() + 1):
+        own = (prompts.features[prompts.classes == number] @ text).astype(np.float64) @ basis
+        mean = np.mean([p / np.linalg.norm(p) for p in own], axis=0)
+        rows.append(mean / np.linalg.norm(mean))
+    return np.array(rows)
+
+
+def _naive(
+    data: pruning.EvaluationSet,
+    image: np.ndarray,
+    text: np.ndarray,
+    kept: np.ndarray,
+    basis: np.ndarray,
+) -> tuple[dict[tuple[str, str], np.ndarray], float]:
+    """Evaluate with all but the kept neurons set to zero, from the features: answers, silhouette.
+
+    As a tower does, the projections work in single precision; all that follows is in double.
+    """
+    products = (data.image_features @ image).astype(np.float64) @ basis
+    mask = np.isin(np.arange(E), kept)
+    masked = np.where(mask, products / np.linalg.norm(products, axis=1, keepdims=True), 0.0)
+    answers = {}
+    for name, prompts in data.prompts.items():
+        classes = _classes(prompts, text, basis)
+        answers[name, "masked"] = np.array([np.argmax(classes @ x) for x in masked])
+        short = classes[:, mask] / np.linalg.norm(classes[:, mask], axis=1, keepdims=True)
+        units = masked[:, mask] / np.linalg.norm(masked[:, mask], axis=1, keepdims=True)
+        answers[name, "renormalised"] = np.array([np.argmax(short @ x) for x in units])
+    return answers, silhouette_score(masked, data.labels, metric="cosine")
 
 
 @pytest.mark.parametrize("rotated", [False, True])
-def test_one_pass_equals_the_naive_sweep(rotated):
+def test_one_pass_equals_the_naive_sweep(rotated: bool) -> None:
     data, (image, text) = _data(), _projections()
-    rotation = random_rotation(E, np.random.default_rng(3)) if rotated else None
-    model = pruning.PrunableModel(data, image, text, rotation)
+    model, basis = pruning.PrunableModel(data, image, text), np.eye(E)
+    if rotated:
+        basis = random_rotation(E, np.random.default_rng(3))
+        model = model.rotated(basis)
     order = np.random.default_rng(4).permutation(E)
     ks = [2, 5, 6, 17, E]
-    rows = {(row["k"], row["metric"]): row["value"] for row in model.scores(order, ks[::-1])}
-    if rotated:
-        image, text = image @ rotation, text @ rotation
+    rows = {
+        (row["k"], row["metric"], row["protocol"], row["normalised"]): row
+        for row in model.scores(order, [*ks[::-1], 5])
+    }
+    assert len(rows) == len(ks) * (2 * 2 + 1)
+    differing = 0
     for k in ks:
-        accuracy, silhouette = _naive(data, image, text, set(order[:k]))
-        assert rows[k, "acc1"] == accuracy
-        assert rows[k, "silhouette"] == pytest.approx(silhouette, abs=1e-6)
-    assert len({rows[k, "acc1"] for k in ks}) > 2
+        answers, silhouette = _naive(data, image, text, order[:k], basis)
+        for which, found in answers.items():
+            row = rows[k, "acc1", *which]
+            assert row["value"] == np.mean(found == data.labels)
+            assert row["low"] < row["value"] < row["high"]
+        differing += (answers["many", "masked"] != answers["many", "renormalised"]).any()
+        row = rows[k, "silhouette", None, "masked"]
+        assert row["value"] == pytest.approx(silhouette, abs=1e-9)
+        assert row["low"] < row["value"] < row["high"]
+    assert differing >= 3  # the two forms are not one
+    assert len({rows[k, "acc1", "many", "masked"]["value"] for k in ks}) > 2
 
 
-def test_all_neurons_score_the_same_in_every_basis():
+def test_every_answer_is_that_of_the_naive_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the naive answers as labels all are right, whatever the blocks."""
     data, (image, text) = _data(), _projections()
-    values = []
-    for number in range(3):
-        rotation = random_rotation(E, np.random.default_rng(number)) if number else None
-        model = pruning.PrunableModel(data, image, text, rotation)
-        values.append([row["value"] for row in model.scores(np.arange(E), [E])])
+    order, ks = np.random.default_rng(4).permutation(E), list(range(1, E + 1))
+    images = zeroshot.embed(data.image_features, image)[:, order]
+    for entries in (1 << 17, 6 * 7):
+        monkeypatch.setattr(pruning, "BLOCK_ENTRIES", entries)
+        for name, prompts in data.prompts.items():
+            classes = zeroshot.classifier(prompts.features, prompts.classes, text)[:, order]
+            for k in (2, 3, 10, 23, 24):
+                answers, _ = _naive(data, image, text, order[:k], np.eye(E))
+                for form, normalised in enumerate(pruning.NORMALISED):
+                    own = answers[name, normalised]
+                    right = pruning.right_answers(images, classes, own, ks)[form]
+                    assert right[k - 1] == len(images)
+                    assert min(right) < len(images) / 2
+
+
+def test_a_range_in_steps_of_one_is_each_number_alone() -> None:
+    data, (image, text) = _data(), _projections()
+    model = pruning.PrunableModel(data, image, text)
+    order = np.random.default_rng(5).permutation(E)
+    together = [row for row in model.scores(order, range(3, 20))]
+    alone = [row for k in range(3, 20) for row in model.scores(order, [k])]
+    assert len(together) == len(alone) == 17 * 5
+    for row in together:
+        (twin,) = [
+            other for other in alone
+            if all(other[key] == row[key] for key in ("k", "metric", "protocol", "normalised"))
+        ]  # fmt: skip
+        assert row["value"] == pytest.approx(twin["value"], abs=1e-12)
+
+
+def test_all_neurons_score_the_same_in_every_basis_and_form() -> None:
+    data, (image, text) = _data(), _projections()
+    whole = pruning.PrunableModel(data, image, text)
+    models = [whole, *(whole.rotated(random_rotation(E, np.random.default_rng(n))) for n in (1, 2))]
+    values = [[row["value"] for row in model.scores(np.arange(E), [E])] for model in models]
     np.testing.assert_allclose(values, [values[0]] * 3, atol=1e-6)
+    assert values[0][0] == values[0][1]
+    few = [[row["value"] for row in model.scores(np.arange(E), [4])] for model in models]
+    assert few[0] != few[1]
 
 
-def _overlap(matrix):
+def test_renormalised_is_what_a_model_with_cut_projections_computes() -> None:
+    """With one prompt a class; the mean of several unit prompts is taken before the cut."""
+    data, (image, text) = _data(), _projections()
+    model = pruning.PrunableModel(data, image, text)
+    order = model.ranking("high-purity", "both").order
+    prompts = data.prompts["single"]
+    for k in (3, 8, 15):
+        embeddings = zeroshot.embed(data.image_features, image[:, order[:k]])
+        classes = zeroshot.classifier(prompts.features, prompts.classes, text[:, order[:k]])
+        right = zeroshot.answers(embeddings, classes) == data.labels
+        (row,) = [
+            row for row in model.scores(order, [k])
+            if (row["protocol"], row["normalised"]) == ("single", "renormalised")
+        ]  # fmt: skip
+        assert row["value"] == right.mean()
+
+
+def _overlap(matrix: np.ndarray) -> np.ndarray:
     unit = matrix / np.linalg.norm(matrix, axis=0)
     return np.abs(unit.T @ unit).sum(0)
 
 
 @pytest.mark.parametrize("tower", ["text", "image", "both"])
-def test_rankings_by_purity(tower):
-    data, (image, text) = _data(), _projections()
-    value = {"text": _overlap(text), "image": _overlap(image)}
-    value["both"] = value["text"] + value["image"]  # the authors' ranking
-    model = pruning.PrunableModel(data, image, text)
-    purest = model.ranking("high-purity", tower).order
-    np.testing.assert_array_equal(purest, np.argsort(value[tower]))
-    np.testing.assert_array_equal(model.ranking("low-purity", tower).order, purest[::-1])
-
-
-def test_rankings_by_variance():
+@pytest.mark.parametrize("rotated", [False, True])
+def test_rankings(tower: str, rotated: bool) -> None:
     data, (image, text) = _data(), _projections()
     model = pruning.PrunableModel(data, image, text)
-    unit = data.image_features @ image
+    if rotated:
+        rotation = random_rotation(E, np.random.default_rng(3))
+        model, image, text = model.rotated(rotation), image @ rotation, text @ rotation
+    unit = data.image_features.astype(np.float64) @ image
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    order = model.ranking("high-variance", "image").order
-    np.testing.assert_array_equal(order, np.argsort(-unit.std(0)))
-    np.testing.assert_array_equal(model.ranking("low-variance", "image").order, order[::-1])
-    prompts = (data.prompt_features @ text).reshape(12, E)
+    prompts = np.concatenate([own.features for own in data.prompts.values()]).astype(float) @ text
     prompts /= np.linalg.norm(prompts, axis=1, keepdims=True)
-    np.testing.assert_array_equal(
-        model.ranking("high-variance", "text").order, np.argsort(-prompts.var(0))
-    )
-    np.testing.assert_array_equal(
-        model.ranking("high-variance", "both").order, np.argsort(-prompts.var(0) - unit.var(0))
-    )
+    for name, of_image, of_text in (
+        ("purity", _overlap(image), _overlap(text)),
+        ("variance", unit.var(0), prompts.var(0)),
+        ("norm", np.sqrt((image**2).sum(0)), np.sqrt((text**2).sum(0))),
+    ):
+        value = {"image": of_image, "text": of_text, "both": of_image + of_text}[tower]
+        ascending = np.argsort(value)
+        first, last = ("high", "low") if name == "purity" else ("low", "high")
+        up, down = model.ranking(f"{first}-{name}", tower), model.ranking(f"{last}-{name}", tower)
+        np.testing.assert_array_equal(up.order, ascending)
+        np.testing.assert_array_equal(down.order, ascending[::-1])
+        assert (up.strategy, up.ranked_by, up.draw) == (f"{first}-{name}", tower, 0)
 
 
-def test_what_is_kept_decides():
+def test_what_is_kept_decides() -> None:
     # Neurons 0 and 1 hold the classes and are orthogonal; the others are copies of one direction
     # without information: high purity keeps the former, low purity the latter.
     draw = np.random.default_rng(0)
@@ -120,64 +211,125 @@ def test_what_is_kept_decides():
     projection = np.zeros((3, 8), np.float32)
     projection[0, 0] = projection[1, 1] = 1
     projection[2, 2:] = 1
-    prompts = np.array([[[1, 0, 0]], [[0, 1, 0]]], np.float32)
-    data = pruning.EvaluationSet(images, labels, prompts)
+    prompts = pruning.Prompts(np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 1]))
+    data = pruning.EvaluationSet(images, labels, {"one": prompts})
     model = pruning.PrunableModel(data, projection, projection)
 
-    def accuracy(strategy):
+    def accuracy(strategy: str) -> float:
         return next(model.scores(model.ranking(strategy, "both").order, [2]))["value"]
 
     assert accuracy("high-purity") == 1
     assert 0.3 < accuracy("low-purity") < 0.7
 
 
-def test_settings_refuse_a_repeated_or_empty_k():
-    with pytest.raises(ValidationError, match="16 is listed twice"):
-        Settings(ks=[16, 32, 16])
-    with pytest.raises(ValidationError, match="ks"):
-        Settings(ks=[0])
-    with pytest.raises(ValidationError, match="ks"):
-        Settings(ks=[])
+def test_what_does_not_fit_is_refused() -> None:
+    data, (image, text) = _data(), _projections()
+    few = {"few": pruning.Prompts(np.ones((3, 10), np.float32), np.arange(3))}
+    with pytest.raises(ValueError, match="names none of the 3 classes"):
+        pruning.PrunableModel(
+            pruning.EvaluationSet(data.image_features, data.labels, few), image, text
+        )
+    with pytest.raises(ValueError, match="do not fit a projection"):
+        pruning.PrunableModel(data, image[:-1], text)
 
 
-def _write(folder, labels=None):
-    data = _data()
+# Settings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([16, 8, 16], [8, 16]),
+        (["200-204"], [200, 201, 202, 203, 204]),
+        (["200-500:50"], [200, 250, 300, 350, 400, 450, 500]),
+        (["5-9:3", "7", 1], [1, 5, 7, 8]),
+        (["7-7"], [7]),
+    ],
+)
+def test_numbers_kept_may_be_ranges(given: list[int | str], expected: list[int]) -> None:
+    found = Settings.model_validate({"ks": given})
+    assert found.ks == expected
+    words = shlex.split(settings.command_line(found))
+    start = words.index("--ks") + 1
+    assert Settings.model_validate({"ks": words[start : start + len(expected)]}).ks == expected
+
+
+@pytest.mark.parametrize(
+    ("ks", "message"),
+    [
+        ([0], "greater than or equal to 1"),
+        ([], "at least 1 item"),
+        (["500-200"], "'500-200' ends before it begins"),
+        (["2..5"], "'2..5' is neither a number nor a range"),
+        (["2-5:0"], "'2-5:0' is neither a number nor a range"),
+        ([2.5], "2.5 is neither a number nor a range"),
+        ([True], "truth value"),
+        ("200-500", "valid list"),
+    ],
+)
+def test_numbers_kept_that_are_none_are_refused(ks: object, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"ks": ks})
+
+
+def test_the_schema_knows_ranges() -> None:
+    items = Settings.model_json_schema()["properties"]["ks"]["items"]["anyOf"]
+    assert {item["type"] for item in items} == {"integer", "string"}
+
+
+# The step ---------------------------------------------------------------------------------------
+
+
+def _write(folder: Path, data: pruning.EvaluationSet, **about: str) -> None:
+    """Write the files of an evaluation set, and projections of two seeds."""
     image, text = _projections()
-    arrays = {
-        "image_features": data.image_features,
-        "labels": data.labels if labels is None else labels,
-        "prompt_features": data.prompt_features,
-    }
-    about = {"name": "one", "classnames": json.dumps(list("abcdef")), "fingerprint": "f"}
-    files.write_tensors(folder / "one", arrays, about)
+    of_set = {"towers": "t", **data.about, **about}
+    arrays = {"image_features": data.image_features, "labels": data.labels}
+    files.write_tensors(folder / "one" / "images.safetensors", arrays, of_set)
+    for name, prompts in data.prompts.items():
+        arrays = {"prompt_features": prompts.features, "prompt_classes": prompts.classes}
+        of_protocol = {**of_set, "protocol": name, "fingerprint": f"hash of {name}"}
+        files.write_tensors(folder / "one" / f"prompts~{name}.safetensors", arrays, of_protocol)
+    captions = {"image_features": data.image_features}
+    files.write_tensors(folder / "two" / "images.safetensors", captions, {**of_set, "name": "two"})
+    arrays = {"prompt_features": data.prompts["single"].features, "prompt_classes": np.arange(6)}
+    about = {**of_set, "name": "two", "protocol": "captions"}
+    files.write_tensors(folder / "two" / "prompts~captions.safetensors", arrays, about)
     tensors = {
         "image_projection": np.stack([image, image[:, ::-1]]),
         "text_projection": np.stack([text, text[:, ::-1]]),
         "logit_scale": np.zeros(2, np.float32),
     }
-    files.write_tensors(folder / "projection", tensors, {"seeds": "[0, 1]"})
+    files.write_tensors(folder / "projection", tensors, {"seeds": "[0, 1]", "towers": "t"})
 
 
-def _run(folder, *options):
+def _run(folder: Path, *options: str) -> int:
     arguments = ["prune-neurons", "--projection", folder / "projection", "--pruning"]
-    arguments += [folder / "pruning.json", "--evaluation-features", folder / "one", *options]
+    arguments += [folder / "pruning.json", "--images", *sorted(folder.glob("*/images.*"))]
+    arguments += ["--prompts", *sorted(folder.glob("*/prompts~*")), *options]
     return cli.main([str(argument) for argument in arguments])
 
 
-def test_step_writes_every_strategy_basis_and_k(tmp_path):
-    _write(tmp_path)
-    options = ["--ks", "8", "16", "--draws", "3", "--rotations", "2"]
+def test_step_writes_every_strategy_basis_protocol_and_k(tmp_path: Path) -> None:
+    _write(tmp_path, _data())
+    options = ["--ks", "8-16:8", "--draws", "3", "--rotations", "2"]
     assert _run(tmp_path, *options) == 0
-    rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
-    assert len(rows) == 3 * (4 * 3 + 3) * 2 * 2
-    keys = [
-        (r["basis"], r["strategy"], r["ranked_by"], r["draw"], r["k"], r["metric"]) for r in rows
-    ]
-    assert len(set(keys)) == len(rows)
+    rows, about = metrics.read_metrics(tmp_path / "pruning.json")
+    own, rotated = 6 * 3 + 3, 2 * 3 + 2  # three draws are shared by two rotated bases: two each
+    assert len(rows) == (own + 2 * rotated) * 2 * (2 * 2 + 1)
+    names = ("basis", "strategy", "ranked_by", "draw", "k", "metric", "protocol", "normalised")
+    keys = {tuple(row[name] for name in names) for row in rows}
+    assert len(keys) == len(rows)
     assert {key[0] for key in keys} == {"original", "rotated-0", "rotated-1"}
-    assert {row["seed"] for row in rows} == {0}
+    assert {key[1] for key in keys if key[0] != "original"} == {*pruning.PURITY, "random"}
+    assert {(row["evaluation_set"], row["seed"]) for row in rows} == {("one", 0)}
+    for row in rows:
+        assert (row["metric"] == "silhouette") == (row["protocol"] is None)
+        assert (row["strategy"] == "random") == ("low" not in row)
     draws = [r["value"] for r in rows if r["strategy"] == "random" and r["metric"] == "silhouette"]
     assert len(set(draws)) == len(draws)
+    assert about["evaluation_sets"].keys() == about["protocols"].keys() == {"one"}
+    assert about["protocols"]["one"]["many"]["fingerprint"] == "hash of many"
     first = (tmp_path / "pruning.json").read_bytes()
     assert _run(tmp_path, *options) == 0
     assert (tmp_path / "pruning.json").read_bytes() == first
@@ -186,14 +338,67 @@ def test_step_writes_every_strategy_basis_and_k(tmp_path):
     assert {row["seed"] for row in rows} == {0, 1}
 
 
-def test_step_refuses_more_neurons_than_there_are(tmp_path, capsys):
-    _write(tmp_path)
-    assert _run(tmp_path, "--ks", "8", "25") == 2
+def test_another_protocol_changes_no_silhouette_of_a_purity(tmp_path: Path) -> None:
+    _write(tmp_path, _data())
+    options = ["--ks", "8", "--draws", "1", "--rotations", "0"]
+    assert _run(tmp_path, *options) == 0
+    both, _ = metrics.read_metrics(tmp_path / "pruning.json")
+    (tmp_path / "one" / "prompts~many.safetensors").unlink()
+    assert _run(tmp_path, *options) == 0
+    one, _ = metrics.read_metrics(tmp_path / "pruning.json")
+    kept = ("high-purity", "low-norm", "random")
+    assert [row for row in one if row["strategy"] in kept] == [
+        row for row in both if row["strategy"] in kept and row["protocol"] != "many"
+    ]
+
+
+def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> None:
+    _write(tmp_path, _data())
+    assert _run(tmp_path, "--ks", "8", "20-25") == 2
     assert "ks: 25 is more than the 24 neurons" in capsys.readouterr().err
 
 
-def test_a_set_with_one_class_has_no_silhouette(tmp_path):
-    _write(tmp_path, labels=np.zeros(150, np.int64))
-    assert _run(tmp_path, "--ks", "8") == 0
+def test_step_refuses_features_of_other_towers(tmp_path: Path, capsys) -> None:
+    _write(tmp_path, _data(), towers="u")
+    assert _run(tmp_path, "--ks", "8") == 2
+    projection, _ = files.read_tensors(tmp_path / "projection")
+    assert "images.safetensors: comes from other towers" in capsys.readouterr().err
+    files.write_tensors(tmp_path / "projection", projection, {"towers": "u"})
+    assert _run(tmp_path, "--ks", "8", "--draws", "1", "--rotations", "0") == 0
+
+
+def test_features_that_are_not_finite_are_named(tmp_path: Path, capsys) -> None:
+    data = _data()
+    data.image_features[3, 4] = np.nan
+    _write(tmp_path, data)
+    assert _run(tmp_path, "--ks", "8") == 2
+    assert "one with" in (message := capsys.readouterr().err)
+    assert "a feature is not finite" in message
+
+
+@pytest.mark.parametrize("labels", [np.zeros(150, np.int64), np.arange(6)])
+def test_one_class_or_one_image_a_class_has_no_silhouette(
+    labels: np.ndarray, tmp_path: Path
+) -> None:
+    data = _data()
+    images = data.image_features[: len(labels)]
+    _write(tmp_path, pruning.EvaluationSet(images, labels, data.prompts, {"name": "one"}))
+    assert _run(tmp_path, "--ks", "8", "--draws", "1") == 0
     rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
     assert {row["value"] for row in rows if row["metric"] == "silhouette"} == {None}
+    assert all(row["value"] is not None for row in rows if row["metric"] == "acc1")
+    json.loads((tmp_path / "pruning.json").read_text())
+
+
+def test_the_bench_measures_what_it_says() -> None:
+    sweep, share = bench.measure(300, 10, range(20, 60))
+    assert "at 40 numbers of neurons from 20 to 59 of 512, 300 images, 10 classes" in sweep[0]
+    assert "3 of 40 measured; same accuracy" in sweep[2]
+    assert all(float(ratio.removesuffix("x")) > 0 for ratio in sweep[3].split(", "))
+    assert float(share[3].removesuffix("%")) > 0
+
+
+def test_the_bench_refuses_twins_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_naive", lambda *arguments: (0.5, 0.5))
+    with pytest.raises(SystemExit, match="the twins differ at 20 neurons"):
+        next(bench.measure(300, 10, range(20, 23)))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from mispair import cli, files, metrics
 from mispair.evaluation import purity
@@ -55,13 +56,47 @@ def test_a_rotation_of_the_neurons_matters_but_changes_no_similarity():
     assert abs(shift) > 0.01
 
 
+def test_overlap_is_a_plain_float64_mean_over_ordered_pairs_of_columns():
+    matrix = _matrix(96, 64, seed=3) * 1e-3 + 1e-4
+    wide = matrix.astype(np.float64)
+    cosines = np.corrcoef(np.vstack([wide, -wide]), rowvar=False)  # centred by its own mirror image
+    absolute = np.abs(cosines) - np.eye(64)
+    found = purity.neuron_overlap(matrix)
+    np.testing.assert_allclose(found, absolute.sum(axis=0) / 63, rtol=0, atol=1e-6)
+    assert found.mean() == pytest.approx(absolute.sum() / (64 * 63), abs=1e-6)
+    # Over N^2 entries, or over rows in place of columns, it is another number.
+    assert absolute.mean() == pytest.approx(found.mean() * 63 / 64, abs=1e-6)
+    assert abs(purity.neuron_overlap(matrix.T).mean() - found.mean()) > 0.005
+
+
+def test_the_order_of_neurons_does_not_matter():
+    matrix, order = _matrix(), np.random.default_rng(4).permutation(12)
+    before, after = purity.neuron_overlap(matrix), purity.neuron_overlap(matrix[:, order])
+    np.testing.assert_allclose(after, before[order], atol=1e-12)
+    rank = purity.effective_rank(matrix)
+    assert purity.effective_rank(matrix[:, order]) == pytest.approx(rank)
+    shares = [purity.cosine_histogram(m, 10)[0] for m in (matrix, matrix[:, order])]
+    np.testing.assert_allclose(*shares)
+
+
 def test_random_reference_is_that_of_random_vectors():
-    assert purity.random_overlap(768) == pytest.approx(0.0288, abs=5e-5)
-    assert purity.random_overlap(512) == pytest.approx(0.0353, abs=5e-5)
-    matrix = np.random.default_rng(0).standard_normal((512, 400))
-    assert purity.neuron_overlap(matrix).mean() == pytest.approx(
-        purity.random_overlap(512), rel=0.01
-    )
+    assert purity.random_overlap(1) == pytest.approx(1)
+    assert purity.random_overlap(2) == pytest.approx(2 / np.pi)  # the mean of |cos| of an angle
+    assert purity.random_overlap(3) == pytest.approx(0.5)  # Archimedes: t is uniform on [-1, 1]
+    for d in (7, 128, 512, 768):
+        density = 2 / (d - 1) / special.beta(0.5, (d - 1) / 2)
+        assert purity.random_overlap(d) == pytest.approx(density, rel=1e-9)
+        limit = np.sqrt(2 / (np.pi * d))
+        assert purity.random_overlap(d) / limit - 1 == pytest.approx(1 / (4 * d), rel=0.05)
+    matrix = np.random.default_rng(0).standard_normal((8, 3000))
+    measured = purity.neuron_overlap(matrix).mean()
+    assert measured == pytest.approx(purity.random_overlap(8), rel=0.005)
+    assert measured != pytest.approx(np.sqrt(2 / (np.pi * 8)), rel=0.02)
+
+
+def test_the_definition_quotes_the_reference_of_the_usual_widths():
+    for d in (512, 768):
+        assert f"{purity.random_overlap(d):.4f} for {d}" in purity.DEFINITION
 
 
 def test_effective_rank_of_a_known_spectrum():
@@ -140,7 +175,7 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
     expected = purity.neuron_overlap(text[1])
     assert values("mean_abs_cosine") == [pytest.approx(expected.mean())]
     assert values("neuron_purity") == pytest.approx(expected.tolist())
-    assert values("random_reference") == [pytest.approx(np.sqrt(2 / np.pi / 20))]
+    assert values("random_reference") == [pytest.approx(2 / 19 / special.beta(0.5, 9.5))]
     assert values("effective_rank") == [pytest.approx(purity.effective_rank(text[1]))]
     assert len(values("mean_abs_cosine_rotated")) == len(values("effective_rank_rotated")) == 2
     assert len(values("cosine_histogram")) == 8

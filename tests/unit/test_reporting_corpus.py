@@ -14,7 +14,8 @@ from mispair import files
 from mispair.reporting import catalogue, corpus, encoding, page
 from mispair.reporting.comparison import Table
 from mispair.reporting.figures import render
-from mispair.reporting.tables import Tables, encoded, origins, read, tidy
+from mispair.reporting.rows import encoded, origins
+from mispair.reporting.tables import Tables, read, tidy
 from mispair.steps import gather_metrics
 from tests.unit.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report
 
@@ -23,7 +24,7 @@ def gathered(folder: Path, **changed: list[Path]) -> Tables:
     """Gather a corpus as the step does, and read its tables back."""
     run = {**NOTHING, **make_pairs(folder), **make_corpus(folder), **changed}
     del run["shards"]
-    gather_metrics.run(gather_metrics.Settings(), **run, tables=folder / "tables")
+    gather_metrics.run(gather_metrics.Settings(), **run, models="{}", tables=folder / "tables")
     return read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
 
 
@@ -200,7 +201,7 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
     text = report(run, tmp_path, draw=False)
     words = " ".join(" ".join(reading(text).words).split())
-    assert words.count("This study was not run") == 2
+    assert words.count("This study was not run") == 3
     assert "What became of the samples" in words
     assert "Encoding of images and distinct captions" in words
 

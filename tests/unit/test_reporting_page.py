@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import re
 import tarfile
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 
 from mispair import files, metrics
+from mispair.evaluation.purity import DEFINITION
 from mispair.reporting import catalogue, page
 from mispair.reporting.figures import BUILDERS
 from mispair.reporting.tables import Tables, read
@@ -23,6 +25,8 @@ from mispair.steps import draw_contact_sheet, draw_figures, gather_metrics, writ
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
+STARTS = ("pretrained", "reinitialised", "without-decay", "free-logit-scale")
+PROTOCOLS = {"clip_benchmark": "a1b2c3d4" * 2, "single-prompt": "b2c3d4e5" * 2}
 SETS = ("shapes", EVIL)
 SCHEMES = ("random", "similar")
 
@@ -59,17 +63,49 @@ def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, 
 
 def _zeroshot(rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
     rows = []
-    for name in SETS:
-        for seed in seeds:
-            here = {"evaluation_set": name, "seed": seed, "n": 100, "fingerprint": "f" * 16}
-            value = 0.7 - 0.2 * (rate or 0) + 1e-3 * seed
-            rows += [
-                {"metric": "acc1", **here, "value": value, "chance": 0.1},
-                {"metric": "silhouette", **here, "value": None if name == EVIL else value / 2},
-                {"metric": "class_recall", **here, "classname": EVIL, "value": value},
-                {"metric": "class_recall", **here, "classname": "7", "value": value},
-            ]
+    for name, protocol, seed in itertools.product(SETS, PROTOCOLS, seeds):
+        here = {
+            "evaluation_set": name,
+            "protocol": protocol,
+            "seed": seed,
+            "n": 100,
+            "fingerprint": PROTOCOLS[protocol],
+        }
+        value = 0.7 - 0.2 * (rate or 0) + 1e-3 * seed - 0.05 * (protocol == "single-prompt")
+        rows += [
+            {"metric": "acc1", **here, "value": value, "chance": 0.1},
+            {
+                "metric": "silhouette",
+                **here,
+                "value": None if name == EVIL else 0.3 - 0.1 * (rate or 0),
+            },
+            {"metric": "class_recall", **here, "classname": EVIL, "value": value},
+            {"metric": "class_recall", **here, "classname": "7", "value": value},
+            {"metric": "label_check_flagged", **here, "value": 0},
+        ]
+    captions = {
+        "evaluation_set": "pictures",
+        "protocol": "captions",
+        "seed": 0,
+        "value": 0.5,
+        "fingerprint": "e" * 16,
+    }
+    rows += [
+        {"metric": f"{way}_recall@{k}", **captions, "n": 250 if way == "image" else 50}
+        for way in ("image", "text")
+        for k in (1, 5, 10)
+    ]
     return rows
+
+
+def _protocols() -> dict[str, Any]:
+    about = {"metric": "acc1", "classnames": json.dumps([EVIL, "7", "unseen"])}
+    known = {name: {protocol: about for protocol in PROTOCOLS} for name in SETS}
+    headline = {name: dict.fromkeys(PROTOCOLS, "acc1") for name in SETS}
+    return {"protocols": known, "headline": headline}
+
+
+STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
 
 
 def _pruning() -> list[dict[str, Any]]:
@@ -77,12 +113,19 @@ def _pruning() -> list[dict[str, Any]]:
     for name in SETS:
         for basis in ("original", "rotated-0"):
             for k in (16, 32, 64):
-                for metric in ("acc1", "silhouette"):
-                    here = {"evaluation_set": name, "seed": 0, "basis": basis, "k": k,
-                            "metric": metric}  # fmt: skip
-                    for rank, strategy in enumerate(
-                        ("high-purity", "low-purity", "high-variance", "low-variance")
-                    ):
+                for metric, normalised in itertools.product(
+                    ("acc1", "silhouette"), ("masked", "renormalised")
+                ):
+                    here = {
+                        "evaluation_set": name,
+                        "seed": 0,
+                        "basis": basis,
+                        "k": k,
+                        "metric": metric,
+                        "normalised": normalised,
+                        "protocol": "clip_benchmark" if metric == "acc1" else None,
+                    }
+                    for rank, strategy in enumerate(STRATEGIES):
                         for tower in ("text", "image", "both"):
                             value = 0.8 if k == 64 else 0.6 + 0.01 * rank
                             about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
@@ -120,11 +163,11 @@ def _simulation(probability: float, trial: int) -> list[dict[str, Any]]:
 
 def make_run(folder: Path) -> dict[str, list[Path]]:
     """Write the results of a run as its steps write them."""
-    made: dict[str, list[Path]] = {"purity": [], "zeroshot": [], "pruning": [], "simulation": []}
+    made: dict[str, list[Path]] = {"purity": [], "zeroshot": [], "simulation": []}
     arms = [("untouched", None, None)] + [
         (start, scheme, rate)
         for scheme in SCHEMES
-        for start in ("pretrained", "reinitialised")
+        for start in STARTS
         for rate in RATES
         if rate or scheme == SCHEMES[0]
     ]
@@ -137,11 +180,10 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             ("purity", _purity(start, rate, seeds)),
             ("zeroshot", _zeroshot(rate, seeds)),
         ):
-            path = folder / f"{what}-{number}.json"
-            metrics.write_metrics(path, rows, {"projection": origin})
+            path = folder / "arms" / "small" / str(number) / f"{what}.json"
+            metrics.write_metrics(path, rows, {"projection": origin, **_protocols()})
             made[what].append(path)
-    made["pruning"].append(folder / "pruning.json")
-    metrics.write_metrics(made["pruning"][0], _pruning(), {"projection": {"start": "untouched"}})
+    made |= _beside(folder / "arms" / "small" / "0") | _checkpoints(folder / "checkpoints")
     for probability in (0.1, 0.3, 0.5):
         for trial in (0, 1):
             path = folder / f"simulation-{probability}-{trial}.json"
@@ -149,6 +191,65 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
     return made | make_pairs(folder) | make_corpus(folder)
+
+
+def _beside(folder: Path) -> dict[str, list[Path]]:
+    """Write what is measured beside classification on the untouched model."""
+    untouched = {"projection": {"start": "untouched"}}
+    probes = [
+        {"evaluation_set": name, "protocol": "linear-probe", "seed": 0, "metric": metric,
+         "value": 0.9, "n": 100, "low": 0.8, "high": 0.95}
+        for name in SETS for metric in ("probe_acc1", "probe_mean_per_class_recall")
+    ]  # fmt: skip
+    differences = [
+        {"start": "pretrained", "scheme": "random", "rate": rate, "evaluation_set": name,
+         "protocol": "clip_benchmark", "metric": "acc1_difference", "reference": reference,
+         "value": -0.1, "low": -0.15, "high": -0.05, "n": 100, "p": 0.01}
+        for name in SETS for rate in RATES[1:] for reference in ("untouched", "rate 0")
+    ]  # fmt: skip
+    exported = [
+        {"strategy": "high-purity", "ranked_by": "text", "k": 32, "metric": metric, "value": value}
+        for metric, value in (("parameters", 1000), ("reference_parameters", 1500))
+    ]
+    semantics = [
+        {"tower": tower, "seed": 0, "basis": basis, "neuron": neuron, "metric": "best_correlation",
+         "feature": EVIL, "value": -0.5 + 0.1 * neuron, "overlap": 0.1 * neuron, "n": 100}
+        for tower in ("image", "text") for basis in ("original", "rotated-0")
+        for neuron in range(4)
+    ] + [
+        {"tower": tower, "seed": 0, "basis": basis, "metric": metric, "n": 4,
+         "value": 0.4, "p": 0.02}
+        for tower in ("image", "text") for basis in ("original", "rotated-0")
+        for metric in ("mean_semantic_purity", "semantic_purity_by_overlap")
+    ]  # fmt: skip
+    made = {"pruning": _pruning(), "probes": probes, "comparisons": differences,
+            "exported": exported, "semantics": semantics}  # fmt: skip
+    for name, rows in made.items():
+        metrics.write_metrics(folder / f"{name}.json", rows, untouched)
+    return {name: [folder / f"{name}.json"] for name in made}
+
+
+def _checkpoints(folder: Path) -> dict[str, list[Path]]:
+    """Write two converted checkpoints and their results."""
+    found: dict[str, list[Path]] = {"checkpoint_zeroshot": [], "checkpoint_origins": []}
+    for method, value in (("CLIP", 0.51), ("LaCLIP", 0.65)):
+        name = f"cc12m-{method.lower()}"
+        spec = {"name": name, "recipe": "laclip-cc", "pretraining": "CC12M", "method": method,
+                "mean": [0.485, 0.456, 0.406], "sha256": "9" * 64,
+                "activation": {"image": "gelu", "text": "quick_gelu"}}  # fmt: skip
+        files.write_text(folder / name / "config.json", json.dumps({"mispair": spec}))
+        rows = [
+            {"evaluation_set": "wds_food101", "protocol": "laclip", "metric": metric, "seed": 0,
+             "value": value, "low": value - 0.01, "high": value + 0.01, "n": 1000,
+             "fingerprint": "c" * 16, "chance": 0.01}
+            for metric in ("acc1", "silhouette")
+        ]  # fmt: skip
+        about = {"headline": {"wds_food101": {"laclip": "acc1"}}}
+        path = folder / name / "untouched" / "zeroshot.json"
+        metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
+        found["checkpoint_zeroshot"].append(path)
+        found["checkpoint_origins"].append(folder / name / "config.json")
+    return found
 
 
 def make_corpus(folder: Path) -> dict[str, list[Path]]:
@@ -258,6 +359,12 @@ NOTHING: dict[str, list[Path]] = {
         "excluded",
         "statistics",
         "records",
+        "probes",
+        "comparisons",
+        "exported",
+        "semantics",
+        "checkpoint_zeroshot",
+        "checkpoint_origins",
         "shards",
     ]
 }
@@ -267,7 +374,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     """Run the report's four steps, or all but the drawing of figures; return the page."""
     gathered = {name: paths for name, paths in run.items() if name != "shards"}
     tables, figures = folder / "tables", folder / "figures"
-    gather_metrics.run(gather_metrics.Settings(), **gathered, tables=tables)
+    gather_metrics.run(gather_metrics.Settings(), **gathered, models="{}", tables=tables)
     paths = [tables / name for name in catalogue.TABLES]
     if draw:
         draw_figures.run(draw_figures.Settings(), tables=paths, figures=figures)
@@ -277,6 +384,8 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
             draw_contact_sheet.Settings(), shards=run["shards"], index=run["index"],
             pairing=run["pairings"], captions=[], contact_sheet=sheet,
         )  # fmt: skip
+    gallery = folder / "gallery.html"
+    files.write_text(gallery, '<div class="neurons">Neuron 7 of the gallery</div>\n')
     benchmarks = folder / "benchmarks"
     if run["index"]:
         files.write_text(
@@ -288,6 +397,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         tables=paths,
         figures=sorted(figures.glob("*.*")),
         contact_sheet=[sheet] if run["index"] else [],
+        neurons=[gallery] if run["semantics"] else [],
         benchmarks=benchmarks,
         page=folder / "index.html",
     )
@@ -357,9 +467,9 @@ def test_the_catalogue_names_what_can_be_drawn():
 def test_tables_are_tidy_and_read_back_as_they_were(whole):
     folder, _ = whole
     found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
-    assert set(found.zeroshot["classname"].dropna()) == {EVIL, "7"}
+    assert set(found.zeroshot["classname"].dropna()) == {EVIL, "7", "unseen"}
     arms = found.purity[["start", "rate"]].drop_duplicates()
-    assert len(arms) == 7
+    assert len(arms) == 13
     assert arms.loc[arms["start"] == "untouched", "rate"].isna().all()
     assert found.simulation["features"].eq(50).all()
     histogram = found.simulation[found.simulation["metric"] == "cosine_histogram"]
@@ -373,6 +483,10 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "purity",
             "zeroshot",
             "pruning",
+            "comparisons",
+            "exported",
+            "semantics",
+            "checkpoints",
             "simulation",
             "simulation_points",
             "pairs",
@@ -490,10 +604,28 @@ def test_the_page_says_what_is_measured_and_what_speaks_against(whole):
     assert "nan" not in words.lower().split()
 
 
+def test_the_page_shows_the_gallery_and_names_protocols(whole):
+    _, html = whole
+    words = " ".join(" ".join(reading(html).words).split())
+    assert "Neuron 7 of the gallery" in words
+    assert "The same model under every protocol: the untouched model" in words
+    assert "clip_benchmark #a1b2c3d4" in words
+    assert "Tables 2 and 3 (LaCLIP" not in words
+    assert f"No image of {EVIL} belongs to unseen" in words
+
+
+def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
+    made = make_run(tmp_path)
+    html = report({**NOTHING, "purity": made["purity"]}, tmp_path, draw=False)
+    words = " ".join(" ".join(reading(html).words).split())
+    assert words.count(" ".join(DEFINITION.split())) == 1
+    assert "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested" in words
+
+
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 2
+    assert words.count("This study was not run") == 3
     assert "Not measured" in words
     assert "No run times" in words
     for figure in catalogue.figures():
@@ -502,12 +634,13 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    kept = {"simulation"} if study == "simulation" else set(run) - {"simulation"}
+    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}
+    kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 1
+    assert html.count("This study was not run") == 2
 
 
 def test_a_missing_arm_is_named(tmp_path):

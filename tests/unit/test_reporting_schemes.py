@@ -17,7 +17,8 @@ from mispair.reporting import (
 )
 from mispair.reporting.figures import EVERY_SCHEME, render
 from mispair.reporting.pairings import pairings
-from mispair.reporting.tables import Tables, arm, origins, swaps, tidy
+from mispair.reporting.rows import arm, origins, swaps
+from mispair.reporting.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.8)
 SLOPES = {"random": 0.08, "similar": 0.05}

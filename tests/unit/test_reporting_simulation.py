@@ -245,7 +245,7 @@ def test_conditions_are_told_apart(whole):
 
 @pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5), ("energy", 0.2)])
 def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
-    from mispair.reporting.tables import simulated
+    from mispair.reporting.rows import simulated
 
     settings = {"preset": "as-run", "image_noise": 0.5, "noise_unit": unit, "d1": 2.5}
     (row,) = simulated([{"metric": "accuracy", "value": 1}], {"settings": settings})

@@ -6,7 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair.reporting import claims_image_text, claims_schemes, claims_simulation, verdicts
+from mispair.reporting import (
+    claims_checkpoints,
+    claims_image_text,
+    claims_pruning,
+    claims_schemes,
+    claims_simulation,
+    verdicts,
+)
 from mispair.reporting.statistics import Interval, Trend
 from mispair.reporting.tables import Tables, tidy
 
@@ -61,7 +68,13 @@ def tables(**rows: list[dict[str, Any]]) -> Tables:
 def judged(found: Tables) -> dict[str, verdicts.Verdict]:
     every = [
         verdict
-        for claims in (claims_image_text, claims_schemes, claims_simulation)
+        for claims in (
+            claims_image_text,
+            claims_pruning,
+            claims_schemes,
+            claims_simulation,
+            claims_checkpoints,
+        )
         for verdict in claims.judge(found, 0.95)
     ]
     return {verdict.claim.key: verdict for verdict in every}
@@ -140,7 +153,7 @@ def test_controls_that_agree_do_not_limit():
               "value": 0.08}]  # fmt: skip
     verdict = judged(tables(purity=rows))["overlap-rises"]
     assert verdict.limited == ()
-    assert len(verdict.controls) == 5
+    assert len(verdict.controls) == 7
 
 
 def test_a_set_that_goes_the_other_way_leaves_the_claim_undecided():

@@ -1,11 +1,14 @@
 """The silhouette from cluster means is scikit-learn's, to rounding."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.metrics import silhouette_samples as reference
 
 from mispair.evaluation import silhouette
 from mispair.evaluation.silhouette import CosineSilhouette, silhouette_samples
+from tests.bench import silhouette as bench
 
 
 def _clusters(n, k, d, seed=0, spread=1.0):
@@ -93,3 +96,49 @@ def test_one_object_serves_many_representations():
 def test_one_class_or_one_image_a_class_is_refused(labels):
     with pytest.raises(ValueError, match="2 to n - 1 classes"):
         CosineSilhouette(labels)
+
+
+def test_single_precision_is_widened_before_anything_is_computed():
+    features, labels = _clusters(200, 6, 40)
+    single = features.astype(np.float32)
+    np.testing.assert_array_equal(
+        silhouette_samples(single, labels), silhouette_samples(single.astype(np.float64), labels)
+    )
+
+
+def test_squared_lengths_may_be_given():
+    features, labels = _clusters(100, 5, 8)
+    squares = (features**2).sum(1)
+    scores = CosineSilhouette(labels).samples(features, squares)
+    np.testing.assert_allclose(scores, silhouette_samples(features, labels), atol=1e-14)
+
+
+def test_memory_is_that_of_the_means_and_not_of_all_pairs():
+    # All pairs of 60,000 would be 28.8 GB.
+    n, k, d = 60_000, 1_000, 16
+    features, labels = _clusters(n, k, d)
+    tracemalloc.start()
+    scores = silhouette_samples(features, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < features.nbytes + 16 * 2**20
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    for row in range(0, n, n // 20):
+        distances = 1 - unit @ unit[row]
+        sums = np.bincount(labels, distances, minlength=k)
+        counts = np.bincount(labels, minlength=k)
+        own = labels[row]
+        inside = sums[own] / (counts[own] - 1)
+        outside = np.delete(sums / counts, own).min()
+        expected = (outside - inside) / max(inside, outside)
+        assert scores[row] == pytest.approx(expected, abs=1e-10)
+
+
+def test_the_bench_measures_what_it_says():
+    double, share, single, large = bench.measure((2_000, 20), (3_000, 40))
+    for row in (double, single, large):
+        assert float(row[3].removesuffix("x")) > 0
+    assert "2,000 images, 20 classes, 512 neurons in float64" in double[0]
+    assert "in float32" in single[0]
+    assert float(share[3].removesuffix("%")) > 0
+    assert "MB beside the features' 12 MB" in large[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import signal
@@ -221,6 +220,8 @@ def test_memory_that_runs_out_is_in_the_record(
 
 SLOWLY = """
 import sys, time
+import torch
+torch.set_num_threads(1)
 from mispair.towers.encoding import Tower
 run = Tower.__call__
 def slowly(self, inputs, names):
@@ -365,16 +366,15 @@ def test_shards_that_do_not_fit_the_index(
     assert "two shards of the group have the same file name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", ["encode-features", "encode-captions", "encode-evaluation"])
+@pytest.mark.parametrize("step", ["encode-features", "encode-captions"])
 def test_a_gpu_that_is_not_there_is_an_error(
-    step: str, corpus: Path, towers: Path, evaluation: Path, tmp_path: Path, capsys, monkeypatch
+    step: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     files.write_parquet(tmp_path / "captions", captions_table(["a"]))
     arguments = {
         "encode-features": command(corpus, towers, tmp_path / "out"),
         "encode-captions": captions_command(tmp_path, towers),
-        "encode-evaluation": evaluation_command(evaluation, towers, tmp_path / "out"),
     }[step]
     assert main([*arguments, "--device", "cuda"]) == 2
     assert "cuda is not available" in capsys.readouterr().err
@@ -439,52 +439,3 @@ def test_no_captions(towers: Path, tmp_path: Path) -> None:
     assert arrays["text_features"].dtype == np.float16
     assert about["precision"] == "bf16"
     assert len(files.read_parquet(tmp_path / "text-rows")[0]) == 0
-
-
-# Evaluation sets ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def evaluation(tmp_path: Path) -> Path:
-    folder = tmp_path / "set"
-    (folder / "test").mkdir(parents=True)
-    (folder / "classnames.txt").write_text("ring\nsquare\n")
-    (folder / "zeroshot_classification_templates.txt").write_text("a {c}\nthe {c}\nno {c}\n")
-    (folder / "test" / "nshards.txt").write_text("1\n")
-    members = []
-    for number in range(5):
-        members += [(f"{number}.jpg", jpeg((20, 30))), (f"{number}.cls", str(number % 2).encode())]
-    write_tar(folder / "test" / "0.tar", members)
-    return folder
-
-
-def evaluation_command(folder: Path, towers: Path, out: Path) -> list[str]:
-    return [
-        *("encode-evaluation", "--evaluation-set", str(folder / "classnames.txt")),
-        *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
-        *("--batch-size", "2"),
-    ]
-
-
-@pytest.mark.parametrize(("precision", "kind"), [("fp32", np.float32), ("bf16", np.float16)])
-def test_an_evaluation_set(
-    precision: str, kind: type, evaluation: Path, towers: Path, tmp_path: Path
-) -> None:
-    arguments = evaluation_command(evaluation, towers, tmp_path / "out")
-    assert main([*arguments, "--precision", precision]) == 0
-    arrays, about = files.read_tensors(tmp_path / "out")
-    assert about["precision"] == precision
-    assert json.loads(about["classnames"]) == ["ring", "square"]
-    assert arrays["labels"].tolist() == [0, 1, 0, 1, 0]
-    assert arrays["image_features"].dtype == arrays["prompt_features"].dtype == kind
-    model = loading.load_towers(towers)
-    prompts = [f"{t} {c}" for c in ("ring", "square") for t in ("a", "the", "no")]
-    expected = model.text_features(model.tokenizer(prompts)).reshape(2, 3, 16)
-    assert np.allclose(
-        arrays["prompt_features"], expected, atol=1e-5 if kind is np.float32 else 0.1
-    )
-    with tarfile.open(evaluation / "test" / "0.tar") as archive:
-        encoded = [archive.extractfile(f"{n}.jpg").read() for n in range(5)]
-    pixels = [model.preprocess(Image.open(io.BytesIO(data)).convert("RGB")) for data in encoded]
-    expected = model.image_features(torch.stack(pixels))
-    assert np.allclose(arrays["image_features"], expected, atol=1e-5 if kind is np.float32 else 0.1)

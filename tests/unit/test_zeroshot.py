@@ -1,23 +1,22 @@
 """Zero-shot scores against scikit-learn, hand-computed cases and closed forms."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
 
-from mispair import cli, files, metrics
 from mispair.evaluation import intervals, zeroshot
 
+K, T = 8, 3
 
-def _set(n=200, k=8, t=3, seed=0):
+
+def _set(n=200, seed=0):
     draw = np.random.default_rng(seed)
-    labels = draw.integers(0, k - 1, n)  # the last class has no image
+    labels = draw.integers(0, K - 1, n)  # the last class has no image
     images = draw.standard_normal((n, 20)).astype(np.float32)
-    images[:, :k] += 2 * np.eye(k, dtype=np.float32)[labels]
-    prompts = draw.standard_normal((k, t, 10)).astype(np.float32)
-    return {"image_features": images, "labels": labels, "prompt_features": prompts}
+    images[:, :K] += 2 * np.eye(K, dtype=np.float32)[labels]
+    prompts = draw.standard_normal((K * T, 10)).astype(np.float32)
+    return images, labels, prompts, np.repeat(np.arange(K), T)
 
 
 def _projections(seed=1, e=16):
@@ -27,37 +26,72 @@ def _projections(seed=1, e=16):
     return image, text
 
 
+class Tokens(torch.nn.Module):
+    """A model whose tokens are features."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = torch.tensor(text)
+
+    def encode_text(self, tokens, normalize=False):
+        embeddings = tokens @ self.text
+        return torch.nn.functional.normalize(embeddings, dim=-1) if normalize else embeddings
+
+
 def test_classifier_is_that_of_open_clip():
-    # build_zero_shot_classifier asks for a model and a tokenizer: here tokens are features.
     from open_clip import build_zero_shot_classifier
 
-    prompts, (_, text) = _set()["prompt_features"], _projections()
-
-    class Model:
-        def encode_text(self, tokens, normalize):
-            assert normalize
-            return torch.nn.functional.normalize(tokens @ torch.tensor(text), dim=-1)
-
+    (_, _, prompts, numbers), (_, text) = _set(), _projections()
+    by_class = torch.tensor(prompts.reshape(K, T, -1))
     expected = build_zero_shot_classifier(
-        Model(),
+        Tokens(text),
         tokenizer=lambda texts: torch.stack(
-            [torch.tensor(prompts[int(text.split()[0]), int(text.split()[1])]) for text in texts]
+            [by_class[int(words.split()[0]), int(words.split()[1])] for words in texts]
         ),
-        classnames=[str(number) for number in range(8)],
-        templates=[lambda name, t=t: f"{name} {t}" for t in range(3)],
+        classnames=[str(number) for number in range(K)],
+        templates=[lambda name, t=t: f"{name} {t}" for t in range(T)],
         num_classes_per_batch=3,
     )
-    ours = zeroshot.classifier(prompts, text)
+    ours = zeroshot.classifier(prompts, numbers, text)
     np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
+
+
+def test_classes_may_have_different_numbers_of_prompts():
+    """As CLIP_benchmark does it for prompts of their own for each class."""
+    from clip_benchmark.metrics.zeroshot_classification import zero_shot_classifier
+
+    (_, _, prompts, _), (_, text) = _set(), _projections()
+    prompts *= np.geomspace(0.1, 10, len(prompts), dtype=np.float32)[:, None]  # lengths differ
+    numbers = np.repeat([0, 1, 2, 3], [1, 15, 2, 6])
+    rows = {str(c): np.flatnonzero(numbers == c).tolist() for c in range(4)}
+    expected = zero_shot_classifier(
+        Tokens(text), lambda rows: torch.tensor(prompts[rows]), list(rows), rows, "cpu", amp=False
+    )
+    ours = zeroshot.classifier(prompts, numbers, text)
+    np.testing.assert_allclose(ours, expected.numpy().T, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([0, 0, 2], "class 1 has no prompt"),
+        ([1, 1, 2], "class 0 has no prompt"),
+        ([0, 2, 1], "not in the order of their classes"),
+        ([0, 1], "3 prompts do not fit the classes of 2"),
+    ],
+)
+def test_prompts_that_do_not_fit_their_classes_are_refused(numbers, words):
+    with pytest.raises(ValueError, match=words):
+        zeroshot.classifier(np.eye(3), np.array(numbers), np.eye(3))
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 def test_scores_are_those_of_scikit_learn():
-    data, (image, text) = _set(), _projections()
-    data["labels"][:150] %= 3  # unbalanced
-    embeddings = zeroshot.embed(data["image_features"], image)
-    classes = zeroshot.classifier(data["prompt_features"], text)
-    logits, labels = embeddings @ classes.T, data["labels"]
+    (images, labels, prompts, numbers), (image, text) = _set(), _projections()
+    labels[:150] %= 3  # unbalanced
+    embeddings = zeroshot.embed(images, image)
+    classes = zeroshot.classifier(prompts, numbers, text)
+    logits = embeddings @ classes.T
     found = {row["metric"]: row for row in zeroshot.scores(embeddings, classes, labels)}
     answers = logits.argmax(1)
     assert found["acc1"]["value"] == pytest.approx((answers == labels).mean())
@@ -70,11 +104,14 @@ def test_scores_are_those_of_scikit_learn():
     assert found["silhouette"]["value"] == pytest.approx(
         silhouette_score(embeddings, labels, metric="cosine")
     )
+    absent = found.pop("classes_without_images")
+    assert (absent["value"], absent["n"]) == (1, 8)
     for row in found.values():
         assert row["low"] < row["value"] < row["high"]
     assert found["acc1"]["chance"] == 1 / 8
     assert found["acc5"]["chance"] == 5 / 8
     assert "chance" not in found["silhouette"]
+    np.testing.assert_array_equal(zeroshot.answers(embeddings, classes), answers)
 
 
 def test_a_case_by_hand():
@@ -86,28 +123,32 @@ def test_a_case_by_hand():
     assert values["acc1"] == 3 / 5
     assert values["acc5"] == 1  # three classes: the true one is always among five
     assert values["mean_per_class_recall"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert "classes_without_images" not in values
     recalls = [(row["class"], row["value"], row["n"]) for row in rows if "class" in row]
     assert recalls == [(0, 1.0, 2), (1, 0.5, 2), (2, 0.0, 1)]
 
 
 def test_ranks_break_ties_as_argmax_and_do_not_depend_on_blocks(monkeypatch):
     images = np.array([[1.0, 1.0, 0.0]] * 3)
-    ranks = zeroshot.true_ranks(images, np.eye(3), np.array([0, 1, 2]))
+    answers, ranks = zeroshot.classify(images, np.eye(3), np.array([0, 1, 2]))
+    assert answers.tolist() == [0, 0, 0]
     assert ranks.tolist() == [0, 1, 2]
     draw = np.random.default_rng(0)
     images, labels = draw.standard_normal((50, 7)), draw.integers(0, 9, 50)
     classes = draw.standard_normal((9, 7))
-    whole = zeroshot.true_ranks(images, classes, labels)
+    whole = zeroshot.classify(images, classes, labels)
     monkeypatch.setattr(zeroshot, "BLOCK_ENTRIES", 36)
-    np.testing.assert_array_equal(zeroshot.true_ranks(images, classes, labels), whole)
+    np.testing.assert_array_equal(zeroshot.classify(images, classes, labels), whole)
+    np.testing.assert_array_equal(zeroshot.answers(images, classes), whole[0])
     order = np.argsort(-(images @ classes.T), axis=1)
-    np.testing.assert_array_equal((order == labels[:, None]).argmax(1), whole)
+    np.testing.assert_array_equal(order[:, 0], whole[0])
+    np.testing.assert_array_equal((order == labels[:, None]).argmax(1), whole[1])
 
 
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_without_a_class_is_named(label):
     with pytest.raises(ValueError, match=f"label {label} names none of the 3 classes"):
-        zeroshot.true_ranks(np.ones((2, 3)), np.eye(3), np.array([0, label]))
+        zeroshot.classify(np.ones((2, 3)), np.eye(3), np.array([0, label]))
 
 
 def test_one_image_a_class_has_accuracy_but_no_silhouette():
@@ -159,58 +200,3 @@ def test_interval_of_a_mean_covers_it():
         low, high = intervals.mean(draw.exponential(size=80))
         covered += low < 1 < high
     assert 0.91 < covered / 400 < 0.98
-
-
-def _write_set(path, name, data, classes):
-    metadata = {
-        "name": name,
-        "classnames": json.dumps([f"class {number}" for number in range(classes)]),
-        "templates": json.dumps(["{c}"]),
-        "fingerprint": f"print of {name}",
-    }
-    files.write_tensors(path, data, metadata)
-
-
-def _write_projection(path, stack=2, **metadata):
-    pairs = [_projections(seed) for seed in range(stack)]
-    tensors = {
-        "image_projection": np.stack([image for image, _ in pairs]),
-        "text_projection": np.stack([text for _, text in pairs]),
-        "logit_scale": np.zeros(stack, np.float32),
-    }
-    files.write_tensors(path, tensors, metadata)
-    return pairs
-
-
-def test_step_scores_every_set_and_seed(tmp_path):
-    one, two = _set(), _set(n=90, seed=3)
-    _write_set(tmp_path / "one", "one", one, 8)
-    _write_set(tmp_path / "two", "two", two, 8)
-    pairs = _write_projection(tmp_path / "projection", seeds="[0, 1]")
-    out = tmp_path / "zeroshot.json"
-    arguments = ["evaluate-zeroshot", "--projection", tmp_path / "projection", "--zeroshot", out]
-    arguments += ["--evaluation-features", tmp_path / "one", tmp_path / "two"]
-    assert cli.main([str(argument) for argument in arguments]) == 0
-    rows, provenance = metrics.read_metrics(out)
-    assert set(provenance["evaluation_sets"]) == {"one", "two"}
-    wanted = {"evaluation_set": "two", "seed": 1, "metric": "acc1"}
-    (row,) = [row for row in rows if wanted.items() <= row.items()]
-    image, text = pairs[1]
-    logits = (two["image_features"] @ image) @ zeroshot.classifier(two["prompt_features"], text).T
-    assert row["value"] == pytest.approx((logits.argmax(1) == two["labels"]).mean())
-    assert row["fingerprint"] == "print of two"
-    assert row["n"] == 90
-    names = {row["classname"] for row in rows if row["metric"] == "class_recall"}
-    assert names == {f"class {number}" for number in range(7)}
-    assert len(rows) == 2 * 2 * (4 + 7)
-
-
-def test_step_names_the_file_of_a_bad_label(tmp_path, capsys):
-    data = _set()
-    data["labels"][5] = 99
-    _write_set(tmp_path / "one", "one", data, 8)
-    _write_projection(tmp_path / "projection", stack=1)
-    out = tmp_path / "zeroshot.json"
-    arguments = ["evaluate-zeroshot", "--projection", tmp_path / "projection", "--zeroshot", out]
-    assert cli.main([str(a) for a in [*arguments, "--evaluation-features", tmp_path / "one"]]) == 2
-    assert "label 99 names none of the 8 classes" in capsys.readouterr().err

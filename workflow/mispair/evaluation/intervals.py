@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+
+Row = dict[str, Any]
 
 Z95 = 1.959963984540054
 """Quantile of the normal distribution that leaves 2.5 % on either side."""
@@ -37,6 +41,13 @@ def wilson(
     low = np.where(trials > 0, np.minimum(np.maximum(centre - half, 0.0), share), 0.0)
     high = np.where(trials > 0, np.maximum(np.minimum(centre + half, 1.0), share), 1.0)
     return low, high
+
+
+def share_row(metric: str, hits: int, n: int, chance: float) -> Row:
+    """Return the row of a share of n with Wilson's interval and its value by chance."""
+    low, high = wilson(hits, n)
+    interval = {"low": low.item(), "high": high.item()}
+    return {"metric": metric, "value": hits / n, "n": n, **interval, "chance": chance}
 
 
 def mean_of_shares(

@@ -1,32 +1,45 @@
 """Keeping k neurons of a pair of projections: rankings, and scores at every k in one pass.
 
-What pruning does follows the authors' public code. Image embeddings are normalised over all
-neurons; then all but k coordinates are set to zero. Prompts stay whole, and nothing is
-normalised again. The answer is the argmax of the product; the silhouette is that of the masked
-embeddings.
+What pruning does comes in two forms. *Masked* follows the authors' public code: image embeddings
+are normalised over all neurons, then all but k coordinates are set to zero; prompts stay whole, and
+nothing is normalised again. *Renormalised* cuts image embeddings and class vectors to the k
+neurons and brings both to length one again. The answer is the argmax of the product. The
+silhouette is that of the image embeddings; the cosine distance does not see lengths, so it is one
+number for both forms, and for all protocols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mispair.evaluation import intervals
+from mispair.evaluation.intervals import Row
 from mispair.evaluation.purity import neuron_overlap
 from mispair.evaluation.silhouette import CosineSilhouette
 from mispair.evaluation.zeroshot import check_labels, classifier, embed
+from mispair.files import UserError, read_tensors
 
-Row = dict[str, Any]
+PURITY: tuple[str, ...] = ("high-purity", "low-purity")
+"""Strategies of the paper beside random, named after the neurons that stay."""
 
-RANKED = ("high-purity", "low-purity", "high-variance", "low-variance")
-"""Strategies beside random, named after the neurons that stay."""
+RANKED: tuple[str, ...] = (*PURITY, "high-variance", "low-variance", "high-norm", "low-norm")
+"""These and the baselines that purity has to beat."""
 
 TOWERS = ("text", "image", "both")
 """What a ranking looks at; both is the sum of the two towers' values."""
+
+NORMALISED = ("masked", "renormalised")
+"""The two forms of pruning."""
+
+BLOCK_ENTRIES = 1 << 17
+"""Entries of a block of logits: one megabyte, which stays in the cache while neurons are added."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +53,84 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class Prompts:
+    """The prompts of a protocol: features (p, d_text), the class of each (p,), and metadata."""
+
+    features: np.ndarray
+    classes: np.ndarray
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class EvaluationSet:
-    """Cached features of an evaluation set: images (n, d_image), labels (n,), prompts (k, t, d)."""
+    """Cached features of an evaluation set.
+
+    Attributes
+    ----------
+    image_features : (n, d_image) array
+        Before the projection.
+    labels : (n,) int array
+        True classes.
+    prompts : mapping
+        From the name of a protocol to its prompts, at least one.
+    about : mapping
+        Metadata of the file of images, with the ``name`` of the set.
+    """
 
     image_features: np.ndarray
     labels: np.ndarray
-    prompt_features: np.ndarray
+    prompts: Mapping[str, Prompts]
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_sets(
+    images: Iterable[Path], prompts: Iterable[Path], towers: str | None
+) -> Iterator[EvaluationSet]:
+    """Read the cached features of the sets that can be classified, one after the other.
+
+    Parameters
+    ----------
+    images, prompts : iterables of Path
+        Files of `encode_evaluation` and `encode_prompts`; those of a set lie in one folder. Sets
+        of captioned pictures, and sets that no protocol is of, are left out.
+    towers : str or None
+        Fingerprint of the towers that the features must come from.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be read, or comes from other towers.
+    """
+    prompts = sorted(prompts)
+    for path in images:
+        arrays, about = _read(path, towers)
+        asked = {}
+        for source in [one for one in prompts if one.parent == path.parent]:
+            found, which = _read(source, towers)
+            asked[which["protocol"]] = Prompts(
+                found["prompt_features"], found["prompt_classes"], which
+            )
+        if asked and "labels" in arrays:
+            yield EvaluationSet(arrays["image_features"], arrays["labels"], asked, about)
+
+
+def _read(path: Path, towers: str | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    arrays, about = read_tensors(path)
+    if about.get("towers") != towers:
+        raise UserError(f"{path}: comes from other towers than the projection. Encode it again.")
+    return arrays, about
+
+
+def origins(sets: Iterable[EvaluationSet]) -> dict[str, Any]:
+    """Return the provenance of sets: the metadata of their images, and of their prompts."""
+    sets = list(sets)
+    return {
+        "evaluation_sets": {one.about["name"]: dict(one.about) for one in sets},
+        "protocols": {
+            one.about["name"]: {name: dict(own.about) for name, own in one.prompts.items()}
+            for one in sets
+        },
+    }
 
 
 class PrunableModel:
@@ -57,95 +142,171 @@ class PrunableModel:
         Cached features.
     image, text : (d_image, e) and (d_text, e) arrays
         Projections.
-    rotation : (e, e) array, optional
-        Orthogonal matrix that both projections are multiplied by. It changes no similarity while
-        all neurons are kept, but it changes what a neuron is.
+
+    Raises
+    ------
+    ValueError
+        If features, labels, prompts and projections do not fit, or something is not finite.
     """
 
-    def __init__(
-        self,
-        data: EvaluationSet,
-        image: np.ndarray,
-        text: np.ndarray,
-        rotation: np.ndarray | None = None,
-    ) -> None:
-        check_labels(data.labels, len(data.prompt_features))
-        self.labels = data.labels
-        self.images = embed(data.image_features, image)
-        self.classes = classifier(data.prompt_features, text)
-        prompts = embed(data.prompt_features, text).reshape(-1, image.shape[1])
-        if rotation is not None:
-            self.images, self.classes = self.images @ rotation, self.classes @ rotation
-            image, text, prompts = image @ rotation, text @ rotation, prompts @ rotation
-        self._overlap = {"image": neuron_overlap(image), "text": neuron_overlap(text)}
-        self._variance = {"image": self.images.var(axis=0), "text": prompts.var(axis=0)}
+    def __init__(self, data: EvaluationSet, image: np.ndarray, text: np.ndarray) -> None:
+        order = np.argsort(data.labels, kind="stable")
+        self.labels = data.labels[order]
+        self.images = embed(data.image_features, image)[order]
+        self.classes = {
+            protocol: classifier(prompts.features, prompts.classes, text)
+            for protocol, prompts in data.prompts.items()
+        }
+        for classes in self.classes.values():
+            check_labels(self.labels, len(classes))
+        prompts = np.concatenate([embed(one.features, text) for one in data.prompts.values()])
+        self._projections = {"image": image, "text": text}
+        self._covariances = {"image": _covariance(self.images), "text": _covariance(prompts)}
         self._silhouette: CosineSilhouette | None = None
         with suppress(ValueError):  # not defined for one class, or one image for each
-            self._silhouette = CosineSilhouette(data.labels)
+            self._silhouette = CosineSilhouette(self.labels)
+
+    def rotated(self, rotation: np.ndarray) -> PrunableModel:
+        """Return the model in another basis: both projections times an orthogonal (e, e) matrix.
+
+        That changes no similarity while all neurons are kept, but it changes what a neuron is.
+        """
+        other = copy.copy(self)
+        other.images = self.images @ rotation
+        other.classes = {name: classes @ rotation for name, classes in self.classes.items()}
+        other._projections = {name: own @ rotation for name, own in self._projections.items()}
+        other._covariances = {
+            name: rotation.T @ own @ rotation for name, own in self._covariances.items()
+        }
+        return other
 
     @property
     def neurons(self) -> int:
         """Number of neurons e."""
         return self.images.shape[1]
 
-    def ranking(self, strategy: str, ranked_by: str) -> Ranking:
-        """Order the neurons by their mean absolute cosine, or by how much their activation varies.
-
-        The variance is that of the coordinates of the normalised embeddings, over the images of
-        the set (their labels are not used) and over its prompts: the baseline that purity has to
-        beat. Equal neurons keep their order.
+    def values(self, what: str, tower: str) -> np.ndarray:
+        """Return what neurons are ranked by, (e,) float64.
 
         Parameters
         ----------
-        strategy : {"high-purity", "low-purity", "high-variance", "low-variance"}
-            Neurons that are kept. High purity is a low mean absolute cosine.
-        ranked_by : {"text", "image", "both"}
+        what : {"purity", "variance", "norm"}
+            The mean absolute cosine with the others (low is pure). Or how much the activation
+            varies: the variance of the coordinates of the normalised embeddings, over the images
+            of the set (their labels are not used), or over its prompts, those of all protocols
+            together, so that every protocol is measured on the same neurons. Or the length of the
+            projection's column.
+        tower : {"text", "image", "both"}
             Tower of which the value is taken; both adds the two.
         """
-        values = self._overlap if strategy.endswith("purity") else self._variance
-        value = sum(values.values()) if ranked_by == "both" else values[ranked_by]
-        ascending = strategy in ("high-purity", "low-variance")
-        return Ranking(
-            strategy, ranked_by, 0, np.argsort(value if ascending else -value, kind="stable")
+        if tower == "both":
+            return self.values(what, "text") + self.values(what, "image")
+        if what == "variance":
+            return np.diagonal(self._covariances[tower])
+        projection = self._projections[tower].astype(np.float64, copy=False)
+        return (
+            neuron_overlap(projection) if what == "purity" else np.linalg.norm(projection, axis=0)
         )
 
-    def scores(self, order: np.ndarray, ks: Sequence[int]) -> Iterator[Row]:
+    def ranking(self, strategy: str, ranked_by: str) -> Ranking:
+        """Order the neurons by a strategy of `RANKED` and the values of a tower of `TOWERS`."""
+        value = self.values(strategy.split("-")[1], ranked_by)
+        return Ranking(strategy, ranked_by, 0, order_by(strategy, value))
+
+    def scores(self, order: np.ndarray, ks: Iterable[int]) -> Iterator[Row]:
         """Score the first k neurons of an order for every k, adding neurons from k to k.
 
-        The logits of all k together cost one product with all neurons. The silhouette does not
-        add up so (the length of a masked embedding changes with k), and costs O(n K k) each.
+        Logits and squared lengths are added to from k to k, so those of all k together cost as
+        much as one evaluation with all neurons. The products with the means of the clusters, of
+        which the silhouette is made, change altogether with the lengths: O(n K k) at each k.
 
         Parameters
         ----------
         order : (e,) int array
             Neurons in the order in which they are kept.
-        ks : sequence of int
-            Numbers of neurons kept, at most e.
+        ks : iterable of int
+            Numbers of neurons kept, 1 to e.
 
         Yields
         ------
         dict
-            ``k``, ``metric`` (acc1, silhouette), ``value``, ``n``, ``low``, ``high``.
+            ``k``, ``metric``, ``value``, ``n``, ``low``, ``high``, ``protocol`` and
+            ``normalised``: acc1 for each protocol and form of pruning; silhouette once, with
+            protocol None, among the masked.
         """
+        ks, n = sorted(set(ks)), len(self.labels)
         images = self.images[:, order]
-        classes = np.ascontiguousarray(self.classes[:, order].T)
-        logits = np.zeros((len(images), classes.shape[1]))
-        kept, n = 0, len(images)
-        for k in sorted(ks):
-            logits += images[:, kept:k] @ classes[kept:k]
+        for protocol, classes in self.classes.items():
+            right = right_answers(images, classes[:, order], self.labels, ks)
+            for normalised, hits in zip(NORMALISED, right, strict=True):
+                limits = np.stack([hits / n, *intervals.wilson(hits, n)], axis=1)
+                for k, (value, low, high) in zip(ks, limits.tolist(), strict=True):
+                    yield _row(k, "acc1", value, n, low, high, protocol, normalised)
+        kept, squares = 0, np.zeros(n)
+        for k in ks:
+            new = images[:, kept:k]
+            squares += np.einsum("ij,ij->i", new, new)
+            kept, value, low, high = k, np.nan, np.nan, np.nan
+            if self._silhouette is not None:
+                samples = self._silhouette.samples(images[:, :k], squares)
+                value, (low, high) = float(samples.mean()), intervals.mean(samples)
+            yield _row(k, "silhouette", value, n, low, high, None, NORMALISED[0])
+
+
+def order_by(strategy: str, value: np.ndarray) -> np.ndarray:
+    """Return the neurons in the order in which a strategy keeps them; equal ones keep theirs.
+
+    High purity is a low mean absolute cosine.
+    """
+    ascending = strategy in ("high-purity", "low-variance", "low-norm")
+    return np.argsort(value if ascending else -value, kind="stable")
+
+
+def right_answers(
+    images: np.ndarray, classes: np.ndarray, labels: np.ndarray, ks: Sequence[int]
+) -> np.ndarray:
+    """Return how many images are classified correctly by the first k neurons, for every k.
+
+    Parameters
+    ----------
+    images : (n, e) array
+        Embeddings, neurons in the order in which they are kept.
+    classes : (c, e) array
+        One vector for each class.
+    labels : (n,) int array
+        True classes.
+    ks : sequence of int
+        Numbers of neurons kept, ascending.
+
+    Returns
+    -------
+    (2, len(ks)) int array
+        Masked and renormalised. The length of an image's embedding changes no argmax, that of a
+        class's vector does. (With one neuron renormalised vectors of one sign are all the same,
+        and rounding decides between them.)
+    """
+    lengths = np.sqrt(np.cumsum(np.square(classes), axis=1)[:, np.asarray(ks) - 1].T)
+    scales = 1 / np.maximum(lengths, 1e-12)
+    by_neuron = np.ascontiguousarray(classes.T)
+    right = np.zeros((2, len(ks)), dtype=np.int64)
+    block = max(1, BLOCK_ENTRIES // len(classes))
+    for start in range(0, len(images), block):
+        rows = slice(start, start + block)
+        own = labels[rows]
+        kept, logits = 0, np.zeros((len(own), len(classes)))
+        for number, k in enumerate(ks):
+            logits += images[rows, kept:k] @ by_neuron[kept:k]
             kept = k
-            hits = int((logits.argmax(axis=1) == self.labels).sum())
-            low, high = intervals.wilson(hits, n)
-            yield _row(k, "acc1", hits / n, n, low.item(), high.item())
-            if self._silhouette is None:
-                yield _row(k, "silhouette", np.nan, n, np.nan, np.nan)
-            else:
-                samples = self._silhouette.samples(images[:, :k])
-                yield _row(k, "silhouette", samples.mean(), n, *intervals.mean(samples))
+            right[0, number] += np.count_nonzero(logits.argmax(axis=1) == own)
+            right[1, number] += np.count_nonzero((logits * scales[number]).argmax(axis=1) == own)
+    return right
 
 
 def sweep(
-    model: PrunableModel, ks: Sequence[int], generators: Sequence[np.random.Generator]
+    model: PrunableModel,
+    ks: Iterable[int],
+    generators: Iterable[np.random.Generator],
+    strategies: Iterable[str] = RANKED,
 ) -> Iterator[Row]:
     """Score every strategy, ranking and number of neurons kept of a model.
 
@@ -153,17 +314,22 @@ def sweep(
     ----------
     model : PrunableModel
         An evaluation set under projections in one basis.
-    ks : sequence of int
+    ks : iterable of int
         Numbers of neurons kept.
-    generators : sequence of numpy.random.Generator
+    generators : iterable of numpy.random.Generator
         One for each draw of the strategy random, which has ``ranked_by`` "none".
+    strategies : iterable of str
+        Others, of `RANKED`.
 
     Yields
     ------
     dict
-        The rows of `PrunableModel.scores` with ``strategy``, ``ranked_by`` and ``draw``.
+        The rows of `PrunableModel.scores` with ``strategy``, ``ranked_by`` and ``draw``. Those of
+        random draws have no ``low`` and ``high``: their spread over draws is the interval that
+        counts, and they are half of all rows.
     """
-    rankings = [model.ranking(strategy, tower) for strategy in RANKED for tower in TOWERS]
+    ks = list(ks)
+    rankings = [model.ranking(strategy, tower) for strategy in strategies for tower in TOWERS]
     rankings += [
         Ranking("random", "none", draw, generator.permutation(model.neurons))
         for draw, generator in enumerate(generators)
@@ -175,8 +341,26 @@ def sweep(
             "draw": ranking.draw,
         }
         for row in model.scores(ranking.order, ks):
-            yield {**about, **row}
+            if ranking.strategy == "random":
+                del row["low"], row["high"]
+            yield {**row, **about}
 
 
-def _row(k: int, metric: str, value: float, n: int, low: float, high: float) -> Row:
-    return {"k": k, "metric": metric, "value": value, "n": n, "low": low, "high": high}
+def _covariance(rows: np.ndarray) -> np.ndarray:
+    centred = rows - rows.mean(axis=0)
+    return centred.T @ centred / len(rows)
+
+
+def _row(
+    k: int,
+    metric: str,
+    value: float,
+    n: int,
+    low: float,
+    high: float,
+    protocol: str | None,
+    normalised: str,
+) -> Row:
+    interval = {"low": low, "high": high}
+    which = {"protocol": protocol, "normalised": normalised}
+    return {"k": k, "metric": metric, "value": value, "n": n, **interval, **which}

@@ -8,12 +8,25 @@ same measures in randomly rotated bases show what belongs to the basis and what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 Row = dict[str, Any]
+
+DEFINITION = (
+    "A neuron is a column of a tower's final projection, a matrix with d rows (the width of the "
+    "features before it) and N columns (the width of the embedding). The mean |cos| of neuron j is "
+    "the mean of |vᵢ·vⱼ| / (‖vᵢ‖ ‖vⱼ‖) over the N−1 other columns i; that of a tower is the mean "
+    "over its neurons, that is over all N(N−1) ordered pairs of different columns. Low is pure. "
+    "Image and text tower are measured each on its own. Lengths, signs and order of the neurons "
+    "do not matter. Random directions have Γ(d/2) / (√π Γ((d+1)/2)) on average, which is √(2/πd) "
+    "for large d: 0.0288 for 768 rows, 0.0353 for 512. To divide by N² with the diagonal at zero, "
+    "as a script of the authors does, gives (N−1)/N of these numbers."
+)
+"""What purity means, in words for readers of the report."""
 
 
 def unit_columns(projection: np.ndarray) -> np.ndarray:
@@ -53,8 +66,19 @@ def neuron_overlap(projection: np.ndarray) -> np.ndarray:
 
 
 def random_overlap(dimensions: int) -> float:
-    """Return the mean absolute cosine of random vectors, sqrt(2 / (pi d)) for large d."""
-    return float(np.sqrt(2 / (np.pi * dimensions)))
+    """Return the mean absolute cosine of vectors drawn uniformly from all directions.
+
+    ``Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))``: the mean of |t| under the density of a cosine,
+    which is proportional to ``(1 - t^2)^((d-3)/2)``. For large d that is ``sqrt(2 / (pi d))``,
+    which is too small by a share of 1/(4d): 1.3 % at d = 20, 0.05 % at d = 512.
+
+    Parameters
+    ----------
+    dimensions : int
+        d >= 1, the number of rows of the projection.
+    """
+    halves = math.lgamma(dimensions / 2) - math.lgamma((dimensions + 1) / 2)
+    return math.exp(halves) / math.sqrt(math.pi)
 
 
 def effective_rank(projection: np.ndarray) -> float:

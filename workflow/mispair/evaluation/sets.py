@@ -1,61 +1,161 @@
-"""Read zero-shot evaluation sets in CLIP_benchmark's webdataset layout."""
+"""Read evaluation sets in CLIP_benchmark's webdataset layout: for classification and retrieval.
+
+A classification set has ``classnames.txt``, one class a line, and in each split numbered shards
+whose samples are an image and ``KEY.cls``, the number of its class. A retrieval set says so in
+``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. How many shards
+a split has stands in ``SPLIT/nshards.txt``. Templates of prompts may lie beside: whether they are
+needed is a matter of the protocol.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from mispair.files import UserError
 from mispair.pairs.shards import Sample, TruncatedShardError, read_samples
-from mispair.provenance import fingerprint
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["classification", "retrieval"]
 
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
-NUMBER_OF_SHARDS = "test/nshards.txt"
+DATASET_TYPE = "dataset_type.txt"
 PLACEHOLDER = "{c}"
+
+
+class Example(NamedTuple):
+    """An image of a set, as encoded, with what is known of it."""
+
+    image: bytes
+    label: int = -1
+    """Number of its class; -1 in a retrieval set."""
+    captions: tuple[str, ...] = ()
+    """None in a classification set."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A set on disk: its shards, and its class names and templates as found."""
+    """One split of a set on disk, with its class names as found (a retrieval set has none)."""
 
-    name: str
+    directory: Path
+    kind: Kind
     classnames: list[str]
-    templates: list[str]
     shards: list[Path]
 
     @property
-    def prompts(self) -> list[list[str]]:
-        """The prompts, one list of templates for each class."""
-        return [[t.replace(PLACEHOLDER, name) for t in self.templates] for name in self.classnames]
+    def name(self) -> str:
+        """The folder's name."""
+        return self.directory.name
 
     @property
-    def fingerprint(self) -> str:
-        """Identifies the class list with its templates."""
-        return fingerprint([*self.classnames, "", *self.templates])
+    def templates(self) -> list[str]:
+        """The templates as found; a UserError if there are none, or one cannot be used."""
+        return read_templates(self.directory / TEMPLATES)
 
-    def samples(self) -> Iterator[tuple[bytes, int]]:
-        """Yield encoded image and class number of every test sample.
+    def classes_without(self, labels: Sequence[int]) -> list[str]:
+        """Return the names of the classes that no image has, and warn of them.
+
+        Such a class takes images from the others, but has no recall of its own. Often it says that
+        the class list is not that of the labels.
+        """
+        present = set(labels)
+        empty = [name for number, name in enumerate(self.classnames) if number not in present]
+        if empty:
+            log.warning(
+                "%s: %d of %d classes have no image (%s); recall is averaged over the others. Do "
+                "class list and labels belong together?",
+                *(self.directory, len(empty), len(self.classnames), ", ".join(empty[:10])),
+            )
+        return empty
+
+    def samples(self) -> Iterator[Example]:
+        """Yield every image of the split, in order, with its class or its captions.
 
         Raises
         ------
         UserError
-            If a shard is damaged, or a sample lacks its image or a class number of the list.
+            If a shard is damaged, or a sample lacks its image, a class number of the list, or its
+            captions.
         """
         for shard in self.shards:
             try:
                 for sample in read_samples(shard):
-                    yield _image(shard, sample), _label(shard, sample, len(self.classnames))
+                    yield self._example(shard, sample)
             except TruncatedShardError as error:
                 raise UserError(
                     f"{shard}: is damaged ({error}). Fetch it again: an evaluation on a part of "
                     "a set would not be comparable."
                 ) from error
 
+    def _example(self, shard: Path, sample: Sample) -> Example:
+        if sample.image is None:
+            raise UserError(f"{shard}: sample {sample.key} has no image.")
+        if self.kind == "retrieval":
+            return Example(sample.image, captions=_captions(shard, sample))
+        return Example(sample.image, _label(shard, sample, len(self.classnames)))
 
-def files_of(directory: Path) -> list[Path]:
-    """Return every file that an evaluation set consists of.
+
+def kind_of(directory: Path) -> Kind:
+    """Return what a set is for: classification, unless ``dataset_type.txt`` says otherwise.
+
+    Raises
+    ------
+    UserError
+        If it is for something else.
+    """
+    path = Path(directory) / DATASET_TYPE
+    if not path.is_file():
+        return "classification"
+    said = path.read_text(encoding="utf-8", errors="replace").strip().lower()
+    if said == "retrieval":
+        return "retrieval"
+    if said in ("", "classification"):
+        return "classification"
+    raise UserError(f"{path}: says {said[:40]!r}. {_not_supported(said)}")
+
+
+def _not_supported(kind: str) -> str:
+    if kind == "multilabel":
+        return (
+            "Sets with several classes an image (KEY.npy) are not supported: accuracy is not "
+            "defined for them."
+        )
+    return "Sets are for classification (then the file may be missing) or for retrieval."
+
+
+def missing_pieces(
+    directory: Path, splits: Sequence[str] = ("test",), *, templates: bool = False
+) -> list[str]:
+    """Return the names of all files that a set lacks, within its folder.
+
+    Parameters
+    ----------
+    directory : Path
+        The set.
+    splits : sequence of str
+        The splits that are asked for.
+    templates : bool
+        Whether a protocol is asked for that takes the templates in the folder. Retrieval needs
+        none.
+
+    Raises
+    ------
+    UserError
+        If a file that is there says nothing that can be used.
+    """
+    directory = Path(directory)
+    needed = _descriptions(directory, templates=templates)
+    needed += [path for split in splits for path in _of_split(directory, split)]
+    return [str(path.relative_to(directory)) for path in needed if not path.is_file()]
+
+
+def files_of(directory: Path, split: str = "test", *, templates: bool = False) -> list[Path]:
+    """Return every file that a split of an evaluation set consists of, one in its folder first.
 
     Raises
     ------
@@ -67,67 +167,167 @@ def files_of(directory: Path) -> list[Path]:
         raise UserError(
             f"evaluation_sets: {directory} is neither a generated set nor a folder. Generated "
             "sets are named in the reference page of config.yaml; a folder holds "
-            f"{CLASSNAMES}, {TEMPLATES}, {NUMBER_OF_SHARDS} and test/0.tar."
+            f"{CLASSNAMES}, {TEMPLATES}, {split}/nshards.txt and {split}/0.tar, or, for "
+            f"retrieval, {DATASET_TYPE} and the shards."
         )
-    needed = [directory / CLASSNAMES, directory / TEMPLATES, directory / NUMBER_OF_SHARDS]
-    counter = directory / NUMBER_OF_SHARDS
-    if counter.is_file():
-        text = counter.read_text(encoding="utf-8", errors="replace").strip()
-        if not text.isdecimal() or int(text) < 1:
-            raise UserError(f"{counter}: must hold the number of shards, found {text[:40]!r}.")
-        needed += [directory / f"test/{number}.tar" for number in range(int(text))]
-    missing = [str(path.relative_to(directory)) for path in needed if not path.is_file()]
-    if missing:
-        raise UserError(
-            f"evaluation set {directory}: missing {', '.join(missing)}. CLIP_benchmark's "
-            "webdataset layout has all of them; fetch or write them."
-        )
-    return needed
+    if missing := missing_pieces(directory, [split], templates=templates):
+        raise UserError(explain_missing({str(directory): missing}))
+    return [*_descriptions(directory, templates=templates), *_of_split(directory, split)]
 
 
-def open_set(directory: Path) -> EvaluationSet:
-    """Open an evaluation set and check its class list and templates.
+def explain_missing(missing: dict[str, list[str]]) -> str:
+    """Say in one message what each of some sets lacks, and what to do about it.
+
+    Parameters
+    ----------
+    missing : dict
+        From each folder to its `missing_pieces`, of which there are some.
+    """
+    lines = [f"evaluation set {name}: missing {', '.join(m)}." for name, m in missing.items()]
+    remedy = "CLIP_benchmark's webdataset layout has all of them; fetch or write them."
+    if any(TEMPLATES in pieces for pieces in missing.values()):
+        remedy += (
+            " Templates are needed by protocol clip_benchmark only: a set without them can be "
+            "evaluated with other protocols."
+        )
+    return "\n".join([*lines, remedy]) if len(lines) > 1 else f"{lines[0]} {remedy}"
+
+
+def files_of_texts(directory: Path) -> list[Path]:
+    """Return the files of a set that its prompts are made of, besides those of a protocol.
+
+    The class list; of a retrieval set all files, as captions lie beside the images.
 
     Raises
     ------
     UserError
-        If a piece is missing, or the class list or a template cannot be used.
+        Naming all missing pieces at once.
     """
-    paths = files_of(directory)
-    classnames = _lines(paths[0])
-    templates = _lines(paths[1])
-    repeated = sorted({name for name in classnames if classnames.count(name) > 1})
-    if len(classnames) < 2:
-        raise UserError(f"{paths[0]}: holds {len(classnames)} class; at least 2 are needed.")
-    if repeated:
-        raise UserError(f"{paths[0]}: {', '.join(repeated)} stands there more than once.")
+    if kind_of(directory) == "retrieval":
+        return files_of(directory)
+    return [path for path in files_of(directory) if path.parent == Path(directory)]
+
+
+def open_set(directory: Path, split: str = "test") -> EvaluationSet:
+    """Open a split of an evaluation set and check its class list.
+
+    Raises
+    ------
+    UserError
+        If a piece is missing, or the class list cannot be used.
+    """
+    directory = Path(directory)
+    paths = files_of(directory, split)
+    kind = kind_of(directory)
+    classnames = read_classnames(paths[0]) if kind == "classification" else []
+    shards = [path for path in paths if path.suffix == ".tar"]
+    return EvaluationSet(directory, kind, classnames, shards)
+
+
+def read_classnames(path: Path) -> list[str]:
+    """Return class names, one a line; the number of a class is that of its line, from zero.
+
+    Names may repeat, as two of ImageNet's do: such classes cannot be told apart by their names,
+    and a warning says so.
+
+    Raises
+    ------
+    UserError
+        If there are fewer than two, or an empty line stands between them.
+    """
+    names = [line.strip() for line in _text(path).rstrip().splitlines()]
+    if "" in names:
+        raise UserError(
+            f"{path}: line {names.index('') + 1} is empty. Classes are numbered by their lines, "
+            "so every class after it would be taken for another one: write its name, or remove "
+            "the line."
+        )
+    if len(names) < 2:
+        raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        log.warning(
+            "%s: %s stands there more than once; by prompts of their names these classes cannot "
+            "be told apart, and the first of them gets all images",
+            path,
+            ", ".join(repeated),
+        )
+    return names
+
+
+def read_templates(path: Path) -> list[str]:
+    """Return templates of prompts, one a line, each with ``{c}`` in place of the class.
+
+    Raises
+    ------
+    UserError
+        If there is none, or one has no ``{c}``.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: is missing; it holds templates, one a line, with {PLACEHOLDER}.")
+    templates = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if not templates:
-        raise UserError(f"{paths[1]}: holds no template.")
+        raise UserError(f"{path}: holds no template.")
     for template in templates:
         if PLACEHOLDER not in template:
-            raise UserError(f"{paths[1]}: template {template!r} has no {PLACEHOLDER} in it.")
-    return EvaluationSet(Path(directory).name, classnames, templates, paths[3:])
+            raise UserError(f"{path}: template {template!r} has no {PLACEHOLDER} in it.")
+    return templates
 
 
-def _lines(path: Path) -> list[str]:
+def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
+    """Return the files in the folder itself that a set needs."""
+    said = directory / DATASET_TYPE
+    if kind_of(directory) == "retrieval":
+        return [said]
+    needed = [CLASSNAMES, *([TEMPLATES] if templates else [])]
+    return [*(directory / name for name in needed), *([said] if said.is_file() else [])]
+
+
+def _of_split(directory: Path, split: str) -> list[Path]:
+    """Return the files of a split: the number of its shards, and the shards as far as it is known.
+
+    Raises
+    ------
+    UserError
+        If the number is none.
+    """
+    counter = directory / split / "nshards.txt"
+    if not counter.is_file():
+        return [counter]
+    text = counter.read_text(encoding="utf-8", errors="replace").strip()
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise UserError(f"{counter}: must hold the number of shards, found {text[:40]!r}.")
+    return [counter, *(directory / split / f"{number}.tar" for number in range(int(text)))]
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not UTF-8 text ({error}).") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _image(shard: Path, sample: Sample) -> bytes:
-    if sample.image is None:
-        raise UserError(f"{shard}: sample {sample.key} has no image.")
-    return sample.image
 
 
 def _label(shard: Path, sample: Sample, classes: int) -> int:
+    if "cls" not in sample.members and "npy" in sample.members:
+        raise UserError(f"{shard}: sample {sample.key}: {_not_supported('multilabel')}")
     text = sample.members.get("cls", b"").decode("utf-8", errors="replace").strip()
-    if not text.isdecimal() or int(text) >= classes:
+    if not (text.isascii() and text.isdecimal()) or int(text) >= classes:
         raise UserError(
             f"{shard}: sample {sample.key} has class {text[:40]!r}, but the class list has "
             f"{classes} names, so 0 to {classes - 1} are allowed. Labels and list do not fit."
         )
     return int(text)
+
+
+def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
+    """Return the captions of an image; an empty line is none."""
+    try:
+        text = (sample.caption or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{shard}: sample {sample.key} has a caption that is not UTF-8.") from error
+    captions = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not captions:
+        raise UserError(
+            f"{shard}: sample {sample.key} has no caption. A retrieval set has KEY.txt beside "
+            "each image, one caption a line."
+        )
+    return captions

@@ -2,7 +2,7 @@
 
 For vectors of length one the mean distance from x to a cluster is ``1 - <x, m>``, with m the
 mean of the cluster's vectors. So all mean distances are one product with the K means: the
-score costs O(n K d) instead of O(n^2 d), and memory of one block of rows.
+score costs O(n K d) instead of O(n^2 d), and memory of the means and of one block of rows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ BLOCK_ENTRIES = 1 << 18
 
 class CosineSilhouette:
     """Silhouettes of one set of labels, for any number of representations of its samples.
+
+    Sums over clusters are fastest where the samples of each lie side by side.
 
     Parameters
     ----------
@@ -39,11 +41,12 @@ class CosineSilhouette:
                 f"a silhouette needs 2 to n - 1 classes with images; here are "
                 f"{len(self._counts)} classes and n = {len(self._cluster)} images"
             )
-        # Samples of a cluster side by side: its sum is one run over consecutive rows.
-        self._order = np.argsort(self._cluster, kind="stable")
-        self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]])
+        order = np.argsort(self._cluster, kind="stable")
+        self._members = [
+            _as_slice(members) for members in np.split(order, np.cumsum(self._counts)[:-1])
+        ]
 
-    def samples(self, features: np.ndarray) -> np.ndarray:
+    def samples(self, features: np.ndarray, squares: np.ndarray | None = None) -> np.ndarray:
         """Return the silhouette of every sample, as scikit-learn defines it.
 
         With a the mean distance to the other samples of its own cluster and b the smallest mean
@@ -54,45 +57,59 @@ class CosineSilhouette:
         ----------
         features : (n, d) array
             Any length of row; a row of zeros has distance 1 to all others, as in scikit-learn.
+        squares : (n,) array, optional
+            Squared lengths of the rows, where they are known already.
 
         Returns
         -------
         (n,) float64 array
-            Values in [-1, 1].
+            Values in [-1, 1], computed in double precision.
         """
-        features = np.asarray(features, dtype=np.float64)
-        squares = np.einsum("ij,ij->i", features, features)
-        inverse = np.zeros_like(squares)
+        if squares is None:
+            squares = np.einsum("ij,ij->i", features, features, dtype=np.float64)
+        inverse = np.zeros(len(features))
         np.divide(1.0, np.sqrt(squares), out=inverse, where=squares > 0)
-        unit = features[self._order]
-        unit *= inverse[self._order, None]
-        means = np.add.reduceat(unit, self._starts, axis=0) / self._counts[:, None]
-        scores = np.empty(len(unit))
-        block = max(1, BLOCK_ENTRIES // len(means))
-        for start in range(0, len(unit), block):
-            rows = slice(start, min(start + block, len(unit)))
-            own = self._cluster[self._order[rows]]
-            is_zero = squares[self._order[rows]] == 0
-            scores[rows] = self._scores(unit[rows] @ means.T, own, is_zero)
-        result = np.empty_like(scores)
-        result[self._order] = scores
-        return result
+        means = np.empty((len(self._counts), features.shape[1]))
+        for mean, members, count in zip(means, self._members, self._counts, strict=True):
+            np.matmul(inverse[members] / count, _double(features[members]), out=mean)
+        scores = np.empty(len(features))
+        block = max(1, BLOCK_ENTRIES // max(means.shape))
+        for start in range(0, len(features), block):
+            rows = slice(start, start + block)
+            products = _double(features[rows]) @ means.T
+            scores[rows] = self._scores(products, self._cluster[rows], inverse[rows])
+        return scores
 
-    def _scores(self, products: np.ndarray, own: np.ndarray, is_zero: np.ndarray) -> np.ndarray:
-        """Turn products with the cluster means (m, K), which it overwrites, into scores (m,)."""
+    def _scores(self, products: np.ndarray, own: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+        """Turn products of rows with the cluster means (m, K), overwritten, into scores (m,).
+
+        The rows have lengths of their own, ``1 / inverse``, and 0 where that is 0.
+        """
         rows = np.arange(len(own))
         size = self._counts[own]
         # The mean over the own cluster holds the sample's distance to itself: 0 of a unit vector,
         # but 1 by the formula for a row of zeros.
-        inside = (size * (1 - products[rows, own]) - is_zero) / np.maximum(size - 1, 1)
+        inside = size * (1 - inverse * products[rows, own]) - (inverse == 0)
+        inside /= np.maximum(size - 1, 1)
         products[rows, own] = -np.inf
-        outside = 1 - products.max(axis=1)
+        nearest = products.argmax(axis=1)  # several times as fast as max
+        outside = 1 - inverse * products[rows, nearest]
         inside = np.where(inside < ROUNDING, 0.0, inside)
         outside = np.where(outside < ROUNDING, 0.0, outside)
         largest = np.maximum(inside, outside)
         scores = np.zeros_like(largest)
         np.divide(outside - inside, largest, out=scores, where=(largest > 0) & (size > 1))
         return scores
+
+
+def _as_slice(rows: np.ndarray) -> slice | np.ndarray:
+    """Return ascending row numbers without a gap as a slice, which takes them without a copy."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def _double(rows: np.ndarray) -> np.ndarray:
+    return rows.astype(np.float64, copy=False)
 
 
 def silhouette_samples(features: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -1,15 +1,13 @@
-"""Zero-shot classification from cached features: classifier, ranks and scores."""
+"""Zero-shot classification from cached features: classifier, answers and scores."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from mispair.evaluation import intervals
+from mispair.evaluation.intervals import Row, mean, mean_of_shares, share_row
 from mispair.evaluation.silhouette import silhouette_samples
-
-Row = dict[str, Any]
 
 BLOCK_ENTRIES = 1 << 23
 """Entries of the largest block of logits."""
@@ -52,28 +50,56 @@ def embed(features: np.ndarray, projection: np.ndarray) -> np.ndarray:
     return normalised(product)
 
 
-def classifier(prompt_features: np.ndarray, projection: np.ndarray) -> np.ndarray:
+def classifier(
+    prompt_features: np.ndarray, prompt_classes: np.ndarray, projection: np.ndarray
+) -> np.ndarray:
     """Return one vector for each class, as open_clip's ``build_zero_shot_classifier``.
 
-    Each prompt's embedding is normalised, the mean over the templates is taken, and normalised.
+    Each prompt's embedding is normalised, the mean over the prompts of a class is taken, and
+    normalised. Classes may have different numbers of prompts.
 
     Parameters
     ----------
-    prompt_features : (k, t, d_text) array
-        Pre-projection features of class k in template t.
+    prompt_features : (p, d_text) array
+        Pre-projection features of all prompts, those of a class side by side.
+    prompt_classes : (p,) int array
+        Class of each prompt, from 0 upwards without a gap.
     projection : (d_text, e) array
         Text projection.
 
     Returns
     -------
     (k, e) float64 array
-        Rows of length one.
+        Rows of length one, k = ``prompt_classes[-1] + 1``.
+
+    Raises
+    ------
+    ValueError
+        If a class has no prompt, or the prompts are not in the order of their classes.
     """
-    return normalised(embed(prompt_features, projection).mean(axis=1))
+    embeddings = embed(prompt_features, projection)
+    starts = starts_of_classes(prompt_classes, len(embeddings))
+    counts = np.diff(starts, append=len(embeddings))
+    return normalised(np.add.reduceat(embeddings, starts, axis=0) / counts[:, None])
 
 
-def true_ranks(embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return how many classes are ranked before the true one; 0 is a correct answer.
+def starts_of_classes(prompt_classes: np.ndarray, prompts: int) -> np.ndarray:
+    """Return the number of the first prompt of each class, (k,) int; errors as of `classifier`."""
+    if len(prompt_classes) != prompts or prompts == 0:
+        raise ValueError(f"{prompts} prompts do not fit the classes of {len(prompt_classes)}")
+    steps = np.diff(prompt_classes, prepend=-1)
+    if (steps < 0).any():
+        raise ValueError("the prompts are not in the order of their classes")
+    if (steps > 1).any():
+        after = np.flatnonzero(steps > 1)[0]
+        raise ValueError(f"class {prompt_classes[after] - 1} has no prompt")
+    return np.flatnonzero(steps)
+
+
+def classify(
+    embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the answers, and how many classes are ranked before the true ones.
 
     Among equal logits the class with the smaller number goes first, as in argmax.
 
@@ -86,21 +112,40 @@ def true_ranks(embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray) 
     labels : (n,) int array
         True classes.
 
+    Returns
+    -------
+    answers, ranks : (n,) int64 arrays
+        Rank 0 is a correct answer.
+
     Raises
     ------
     ValueError
         If a label names no class.
     """
     check_labels(labels, len(classes))
+    found = np.empty(len(labels), dtype=np.int64)
     ranks = np.empty(len(labels), dtype=np.int64)
     numbers = np.arange(len(classes))
-    block = max(1, BLOCK_ENTRIES // len(classes))
-    for start in range(0, len(labels), block):
-        rows = slice(start, start + block)
-        logits, own = embeddings[rows] @ classes.T, labels[rows, None]
+    for rows, logits in _blocks(embeddings, classes):
+        own = labels[rows, None]
         true = np.take_along_axis(logits, own, axis=1)
+        found[rows] = logits.argmax(axis=1)
         ranks[rows] = ((logits > true) | ((logits == true) & (numbers < own))).sum(axis=1)
-    return ranks
+    return found, ranks
+
+
+def answers(embeddings: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the class of the largest logit of each image, (n,) int64; see `classify`."""
+    found = [logits.argmax(axis=1) for _, logits in _blocks(embeddings, classes)]
+    return np.concatenate(found, dtype=np.int64)
+
+
+def _blocks(embeddings: np.ndarray, classes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the logits of some images after the other: all at once may not fit into memory."""
+    block = max(1, BLOCK_ENTRIES // len(classes))
+    for start in range(0, len(embeddings), block):
+        rows = slice(start, start + block)
+        yield rows, embeddings[rows] @ classes.T
 
 
 def check_labels(labels: np.ndarray, classes: int) -> None:
@@ -141,11 +186,6 @@ def class_counts(
 def scores(embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> list[Row]:
     """Return accuracies, mean per-class recall and silhouette with 95 % intervals.
 
-    Intervals: Wilson's for shares of images, the combined Wilson intervals of the classes for the
-    mean of recalls, and for the silhouette the normal interval of the mean over samples, which
-    takes the clusters as given. The silhouette is not a number where it is not defined (one
-    class with images, or one image for each class).
-
     Parameters
     ----------
     embeddings : (n, e) array
@@ -158,39 +198,72 @@ def scores(embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> l
     Returns
     -------
     list of dict
-        Rows with ``metric``, ``value``, ``n``, ``low``, ``high``, ``chance``; ``class_recall``
-        has the number of its ``class`` too, and is missing for classes without images.
+        The rows of `accuracies` and of `silhouette_row`.
     """
-    ranks = true_ranks(embeddings, classes, labels)
-    n, k = len(labels), len(classes)
-    rows: list[Row] = []
-    for best in (1, 5):
-        hits = int((ranks < best).sum())
-        low, high = intervals.wilson(hits, n)
-        chance = min(best, k) / k
-        rows.append(_row(f"acc{best}", hits / n, n, low.item(), high.item(), chance))
-    correct, counts = class_counts(ranks == 0, labels, k)
+    _, ranks = classify(embeddings, classes, labels)
+    return [*accuracies(ranks, labels, len(classes)), silhouette_row(embeddings, labels)]
+
+
+def accuracies(ranks: np.ndarray, labels: np.ndarray, classes: int) -> list[Row]:
+    """Return accuracies, mean per-class recall and the recall of each class.
+
+    Intervals are Wilson's for shares of images, and the combined Wilson intervals of the classes
+    for the mean of recalls, which is the mean over classes that have images.
+
+    Parameters
+    ----------
+    ranks, labels : (n,) int arrays
+        How many classes are ranked before the true one, and the true one.
+    classes : int
+        Number of classes k.
+
+    Returns
+    -------
+    list of dict
+        Rows with ``metric``, ``value``, ``n``, ``low``, ``high``, ``chance``; ``class_recall``
+        has the number of its ``class`` too, and is missing for classes without images. How many
+        these are is a row ``classes_without_images``, if there are any.
+    """
+    n = len(labels)
+    rows = [
+        share_row(f"acc{best}", int((ranks < best).sum()), n, min(best, classes) / classes)
+        for best in (1, 5)
+    ]
+    correct, counts = class_counts(ranks == 0, labels, classes)
+    rows.append(mean_recall_row("mean_per_class_recall", correct, counts))
     present = np.flatnonzero(counts)
-    recalls = correct[present] / counts[present]
-    interval = intervals.mean_of_shares(correct[present], counts[present])
-    rows.append(_row("mean_per_class_recall", recalls.mean(), n, *interval, 1 / k))
-    rows.append(silhouette_row(embeddings, labels))
-    low, high = intervals.wilson(correct[present], counts[present])
-    for number, recall, lowest, highest in zip(present, recalls, low, high, strict=True):
-        row = _row("class_recall", recall, int(counts[number]), lowest, highest, 1 / k)
-        rows.append({**row, "class": int(number)})
+    if absent := classes - len(present):
+        rows.append({"metric": "classes_without_images", "value": absent, "n": classes})
+    for number in present.tolist():
+        row = share_row("class_recall", int(correct[number]), int(counts[number]), 1 / classes)
+        rows.append({**row, "class": number})
     return rows
 
 
+def mean_recall_row(metric: str, hits: np.ndarray, counts: np.ndarray) -> Row:
+    """Return the row of the mean recall over the classes that have images; see `class_counts`."""
+    present = counts > 0
+    low, high = mean_of_shares(hits[present], counts[present])
+    return {
+        "metric": metric,
+        "value": float((hits[present] / counts[present]).mean()),
+        "n": int(counts.sum()),
+        "low": low,
+        "high": high,
+        "chance": 1 / len(counts),
+    }
+
+
 def silhouette_row(embeddings: np.ndarray, labels: np.ndarray) -> Row:
-    """Return the row of the mean cosine silhouette by class; see `scores`."""
+    """Return the row of the mean cosine silhouette by class.
+
+    Its interval is the normal one of the mean over samples, which takes the clusters as given. It
+    is not a number where it is not defined (one class with images, or one image for each class).
+    """
+    row = {"metric": "silhouette", "n": len(labels)}
     try:
         samples = silhouette_samples(embeddings, labels)
     except ValueError:
-        return _row("silhouette", np.nan, len(labels), np.nan, np.nan, np.nan)
-    return _row("silhouette", samples.mean(), len(labels), *intervals.mean(samples), np.nan)
-
-
-def _row(metric: str, value: float, n: int, low: float, high: float, chance: float) -> Row:
-    row = {"metric": metric, "value": value, "n": n, "low": low, "high": high}
-    return row if np.isnan(chance) else {**row, "chance": chance}
+        return {**row, "value": np.nan, "low": np.nan, "high": np.nan}
+    low, high = mean(samples)
+    return {**row, "value": float(samples.mean()), "low": low, "high": high}

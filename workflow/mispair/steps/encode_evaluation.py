@@ -1,4 +1,4 @@
-"""Run the frozen towers once over the images and prompts of an evaluation set."""
+"""Run the frozen image tower once over a split of an evaluation set."""
 
 from __future__ import annotations
 
@@ -23,67 +23,71 @@ class Settings(settings.Settings):
     """Settings of `encode_evaluation`."""
 
     batch_size: int = Field(
-        256, ge=1, description="Images or prompts per forward pass; halved where memory runs out."
+        256, ge=1, description="Images per forward pass; halved where memory runs out."
     )
     precision: Precision = Field(
-        "fp32", description="Number format in the towers; bf16 and fp16 are faster on GPUs."
+        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the towers run; auto takes a GPU when there is one."
+        "auto", description="Where the tower runs; auto takes a GPU when there is one."
     )
 
 
 def run(
-    settings: Settings, *, evaluation_set: list[Path], towers: list[Path], evaluation_features: Path
+    settings: Settings,
+    *,
+    evaluation_set: list[Path],
+    split: str,
+    towers: list[Path],
+    evaluation_features: Path,
 ) -> None:
-    """Write pre-projection features of images and prompts, labels, class names and templates."""
+    """Write pre-projection features of images, their labels, and the class names."""
+    import hashlib
+
     import numpy as np
 
     from mispair import files
     from mispair.devices import choose_device
     from mispair.evaluation.sets import open_set
     from mispair.pairs.images import UndecodableImageError, decode_image
-    from mispair.towers.encoding import encode_images, encode_texts
+    from mispair.provenance import fingerprint
+    from mispair.towers.encoding import encode_images
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
 
-    opened = open_set(evaluation_set[0].parent)
+    opened = open_set(evaluation_set[0].parent, split)
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
     precision, times = settings.precision, EncodingRecord(frozen.image_projection.device.type)
-    labels: list[int] = []
+    labels, contents = [], []
 
     def images() -> Iterator[Image.Image]:
-        for encoded, label in opened.samples():
-            labels.append(label)
-            yield decode_image(encoded)
+        for example in opened.samples():
+            labels.append(example.label)
+            contents.append(hashlib.sha256(example.image).digest())
+            yield decode_image(example.image)
 
     try:
-        image_features = encode_images(frozen, images(), settings.batch_size, precision, times)
+        features = encode_images(frozen, images(), settings.batch_size, precision, times)
     except UndecodableImageError as error:
         raise files.UserError(
-            f"{evaluation_set[0].parent}: image {len(labels) - 1} cannot be decoded ({error})."
+            f"{opened.directory}: image {len(labels) - 1} of {split} cannot be decoded ({error})."
         ) from error
     if not labels:
-        raise files.UserError(f"{evaluation_set[0].parent}: holds no test image.")
-    prompts = [prompt for prompts in opened.prompts for prompt in prompts]
-    prompt_features = encode_texts(frozen, prompts, settings.batch_size, precision, times)
-    shape = len(opened.classnames), len(opened.templates), -1
-    log.info(
-        "%s: %d classes, %d templates", opened.name, len(opened.classnames), len(opened.templates)
-    )
+        raise files.UserError(f"{opened.directory}: holds no image for {split}.")
     times.finish(precision=precision)
+    classified = opened.kind == "classification"
+    known = {"labels": np.asarray(labels, np.int64)} if classified else {}
+    empty = opened.classes_without(labels)
     files.write_tensors(
         evaluation_features,
-        {
-            "image_features": image_features,
-            "labels": np.asarray(labels, np.int64),
-            "prompt_features": prompt_features.reshape(shape),
-        },
+        {"image_features": features, **known},
         {
             "name": opened.name,
+            "kind": opened.kind,
+            "split": split,
             "classnames": json.dumps(opened.classnames, ensure_ascii=False),
-            "templates": json.dumps(opened.templates, ensure_ascii=False),
-            "fingerprint": opened.fingerprint,
+            "classes_without_images": json.dumps(empty, ensure_ascii=False),
+            "images_fingerprint": fingerprint([*contents, *map(str, labels)]),
             "towers": frozen.fingerprint,
             "precision": precision,
         },

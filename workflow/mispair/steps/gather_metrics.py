@@ -1,7 +1,8 @@
-"""Gather what all arms measured, and what became of the pairs, into tidy tables."""
+"""Gather what all arms and checkpoints measured, and what became of the pairs, into tidy tables."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from pathlib import Path
@@ -28,17 +29,28 @@ def run(
     excluded: list[Path],
     statistics: list[Path],
     records: list[Path],
+    probes: list[Path],
+    comparisons: list[Path],
+    exported: list[Path],
+    semantics: list[Path],
+    checkpoint_zeroshot: list[Path],
+    checkpoint_origins: list[Path],
+    models: str,
     tables: Path,
 ) -> None:
     """Write one CSV for each kind of measurement, and all of them as one Parquet file.
 
     Every list may be empty: a study that was not run leaves an empty table. Of tables with a row
-    for each pair only their metadata and column of reasons are read.
+    for each pair only their metadata and column of reasons are read. Results of arms and
+    checkpoints lie in folders ``{towers}/{arm}``. Each of `checkpoint_origins` is the
+    ``config.json`` of a converted checkpoint, in a folder of its name; `models` holds the models
+    that are compared as the configuration names them, by name, as JSON.
     """
     import pyarrow.parquet as pq
 
     from mispair import files
     from mispair.metrics import read_metrics
+    from mispair.reporting import rows as made
     from mispair.reporting import tables as tidy
 
     def metadata(path: Path) -> dict[str, str]:
@@ -52,28 +64,30 @@ def run(
         return found
 
     rows: dict[str, list[tidy.Row]] = {name: [] for name in tidy.COLUMNS}
-    measured = {"purity": purity, "zeroshot": zeroshot, "pruning": pruning, "corpus": statistics}
-    for artefact, paths in {**measured, "simulation": simulation}.items():
-        for path in paths:
-            found, provenance = read_metrics(path)
-            if artefact == "simulation":
-                found = tidy.simulated(found, provenance)
-                condition = found[0]["condition"] if found else None
-                rows["provenance"] += tidy.origins(artefact, provenance, condition)
-                for row in found:
-                    points = row["metric"] in tidy.POINTS
-                    rows["simulation_points" if points else artefact].append(row)
-            else:
-                rows["provenance"] += tidy.origins(artefact, provenance)
-                rows[artefact] += [{**tidy.arm(provenance), **row} for row in found]
+    specs = json.loads(models)
+    for path in checkpoint_origins:
+        converted = files.read_json(path).get("mispair", {})
+        specs[path.parent.name] = converted | specs.get(path.parent.name, {})
+    for name, spec in specs.items():
+        rows["provenance"] += made.origins("checkpoint", spec, name)
+    results = {
+        "purity": purity, "zeroshot": [*zeroshot, *probes], "pruning": pruning,
+        "comparisons": comparisons, "exported": exported, "semantics": semantics,
+        "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
+    }  # fmt: skip
+    for artefact, path in ((name, path) for name, paths in results.items() for path in paths):
+        towers = path.parent.parent.name
+        parts = made.measured(artefact, *read_metrics(path), towers, specs)
+        for name, found in parts.items():
+            rows[name] += found
     for path in pairings:
         about = metadata(path)
-        rows["pairs"] += tidy.swaps(about, pq.read_metadata(path).num_rows)
-        rows["provenance"] += tidy.origins("pairing", {**about, "rate": about["nominal"]})
+        rows["pairs"] += made.swaps(about, pq.read_metadata(path).num_rows)
+        rows["provenance"] += made.origins("pairing", {**about, "rate": about["nominal"]})
     lost = reasons(excluded) if excluded else None
-    rows["pairs"] += tidy.counts(map(metadata, index), reasons(rejected), lost)
+    rows["pairs"] += made.counts(map(metadata, index), reasons(rejected), lost)
     for path in records:
-        rows["encoding"] += tidy.encoded(path.stem, files.read_json(path))
+        rows["encoding"] += made.encoded(path.stem, files.read_json(path))
     frames = {name: tidy.tidy(name, found) for name, found in rows.items()}
     frames["provenance"] = frames["provenance"].drop_duplicates(ignore_index=True)
     for name, frame in frames.items():

@@ -1,4 +1,4 @@
-"""Make an evaluation set: generated scenes, or scans of handwritten digits, with their classes."""
+"""Make an evaluation set: generated scenes, or scans of handwritten digits, with their texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ class Settings(settings.Settings):
     """Settings of the evaluation sets that mispair makes."""
 
     images: int = Field(
-        1000, ge=10, description="Pictures in each set of scenes; handwritten-digits has 1,797."
+        1000,
+        ge=10,
+        description="Test pictures in each set of scenes with classes; handwritten-digits has "
+        "1,797.",
+    )
+    train_images: int = Field(
+        1000,
+        ge=10,
+        description="Further pictures of each of them, which a linear probe is trained on; "
+        "handwritten-digits has none.",
+    )
+    retrieval_images: int = Field(
+        500, ge=10, le=5000, description="Pictures of scenes-retrieval, with five captions each."
     )
     image_size: int = Field(64, ge=16, le=1024, description="Side of the pictures, in pixels.")
     seed: int = Field(0, ge=0, description="Seed of the sets; never draws what a corpus draws.")
@@ -34,8 +46,10 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
     from mispair import files
     from mispair.pairs.evaluation_sets import (
         EVALUATION_SETS,
+        captioned_pictures,
         labelled_pictures,
-        write_evaluation_set,
+        write_descriptions,
+        write_split,
     )
     from mispair.pairs.folders import replacing_folder
 
@@ -43,8 +57,18 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
         known = ", ".join(EVALUATION_SETS)
         raise files.UserError(f"make_evaluation_set: there is no set {name!r}; there are {known}.")
     chosen = EVALUATION_SETS[name]
-    pictures = labelled_pictures(
-        name, images=settings.images, size=settings.image_size, seed=settings.seed
-    )
+    size, seed = settings.image_size, settings.seed
+    numbers = {"test": settings.images, "train": settings.train_images}
     with replacing_folder(evaluation_set) as folder:
-        write_evaluation_set(folder, chosen.classnames, chosen.templates, pictures)
+        write_descriptions(folder, chosen)
+        if chosen.kind == "retrieval":
+            pictures = captioned_pictures(
+                name, images=settings.retrieval_images, size=size, seed=seed
+            )
+            write_split(folder / "test", pictures)
+            return
+        for split in chosen.splits:
+            labelled = labelled_pictures(
+                name, images=numbers[split], size=size, seed=seed, split=split
+            )
+            write_split(folder / split, labelled)

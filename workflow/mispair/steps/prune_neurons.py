@@ -4,54 +4,88 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
 from mispair import settings
+from mispair.arms import Arm
 
 log = logging.getLogger(__name__)
 
+RANGE = r"^(\d+)-(\d+)(?::([1-9]\d*))?$"
+"""From, to (included) and step."""
+
 
 class Settings(settings.Settings):
-    starts: list[Literal["untouched", "pretrained", "reinitialised"]] = settings.sweep(
+    starts: list[Arm] = settings.sweep(
         ["untouched"], description="Arms that are pruned: the model's own projections, or tuned."
     )
     ks: list[Annotated[int, Field(ge=1)]] = Field(
         [16, 32, 48, 64, 80, 96, 112, 128],
         min_length=1,
-        description="Numbers of neurons kept, at most the width of the embedding.",
+        description="Numbers of neurons kept, at most the width of the embedding; ranges are "
+        '"200-500" or, in steps, "200-500:50".',
     )
-    draws: int = Field(10, ge=1, description="Random draws of the strategy random.")
+    draws: int = Field(
+        20,
+        ge=1,
+        description="Random draws of the strategy random; of rotated bases all together have as "
+        "many.",
+    )
     rotations: int = Field(
         3, ge=0, description="Randomly rotated bases in which the same is done, as a control."
     )
     seeds: int = Field(1, ge=1, description="Fine-tuning seeds pruned, the first ones.")
     seed: int = Field(0, ge=0, description="Seed of the random draws and rotations.")
 
-    @field_validator("ks")
+    @field_validator(
+        "ks",
+        mode="before",
+        json_schema_input_type=list[
+            Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=RANGE)]
+        ],
+    )
     @classmethod
-    def _each_once(cls, ks: list[int]) -> list[int]:
-        if repeated := sorted({k for k in ks if ks.count(k) > 1}):
-            raise ValueError(f"{', '.join(map(str, repeated))} is listed twice")
-        return ks
+    def _expanded(cls, ks: Any) -> Any:
+        """Replace ranges by their numbers; all in order, each once."""
+        if not isinstance(ks, list):
+            return ks
+        numbers: set[int] = set()
+        for entry in ks:
+            if found := re.match(RANGE, str(entry)):
+                first, last, step = (int(part or 1) for part in found.groups())
+                if last < first:
+                    raise ValueError(f"{entry!r} ends before it begins")
+                numbers.update(range(first, last + 1, step))
+            elif re.fullmatch(r"\d+", str(entry)):
+                numbers.add(int(entry))
+            else:
+                raise ValueError(
+                    f"{entry!r} is neither a number nor a range such as 200-500 or 200-500:50"
+                )
+        return sorted(numbers)
 
 
 def run(
-    settings: Settings, *, projection: Path, evaluation_features: list[Path], pruning: Path
+    settings: Settings, *, projection: Path, images: list[Path], prompts: list[Path], pruning: Path
 ) -> None:
-    """Write accuracy and silhouette of every set, strategy, ranking, basis and k."""
+    """Write accuracy and silhouette of every set, strategy, ranking, basis and k.
+
+    Rotated bases are a control of what is said of purity, and have no other rankings.
+    """
     from mispair import files, metrics, seeds
-    from mispair.evaluation.pruning import EvaluationSet, PrunableModel, sweep
+    from mispair.evaluation.pruning import PURITY, RANKED, PrunableModel, origins, read_sets, sweep
     from mispair.evaluation.purity import random_rotation
 
     tensors, origin = files.read_tensors(projection)
     stacks = tensors["image_projection"], tensors["text_projection"]
     neurons = stacks[0].shape[2]
-    if too_large := [k for k in settings.ks if k > neurons]:
+    if settings.ks[-1] > neurons:
         raise files.UserError(
-            f"prune_neurons: ks: {too_large[0]} is more than the {neurons} neurons of "
+            f"prune_neurons: ks: {settings.ks[-1]} is more than the {neurons} neurons of "
             f"{projection}; give values from 1 to {neurons}."
         )
     names = json.loads(origin.get("seeds", "null")) or range(len(stacks[0]))
@@ -62,22 +96,27 @@ def run(
         for number in range(settings.rotations)
     }
     rows: list[metrics.Row] = []
-    sets = {}
-    for path in evaluation_features:
-        arrays, about = files.read_tensors(path)
-        data = EvaluationSet(arrays["image_features"], arrays["labels"], arrays["prompt_features"])
-        sets[about["name"]] = about
+    provenance: dict[str, Any] = {"projection": origin, **origins([])}
+    for data in read_sets(images, prompts, origin.get("towers")):
+        name = data.about["name"]
+        for key, about in origins([data]).items():
+            provenance[key] |= about
         for seed, image, text in list(zip(names, *stacks, strict=True))[: settings.seeds]:
+            try:
+                whole = PrunableModel(data, image, text)
+            except ValueError as error:
+                raise files.UserError(f"{name} with {projection}: {error}.") from error
             for basis, rotation in bases.items():
-                draws = [
+                model, strategies, draws = whole, RANKED, settings.draws
+                if rotation is not None:
+                    model, strategies = whole.rotated(rotation), PURITY
+                    draws = -(-settings.draws // settings.rotations)
+                generators = [
                     seeds.generator(settings.seed, "prune-neurons", basis, draw)
-                    for draw in range(settings.draws)
+                    for draw in range(draws)
                 ]
-                try:
-                    model = PrunableModel(data, image, text, rotation)
-                except ValueError as error:
-                    raise files.UserError(f"{path} with {projection}: {error}.") from error
-                here = {"evaluation_set": about["name"], "seed": seed, "basis": basis}
-                rows += [{**here, **row} for row in sweep(model, settings.ks, draws)]
-        log.info("%s: %d rows so far", about["name"], len(rows))
-    metrics.write_metrics(pruning, rows, {"projection": origin, "evaluation_sets": sets})
+                here = {"basis": basis, "evaluation_set": name, "seed": seed}
+                found = sweep(model, settings.ks, generators, strategies)
+                rows += [{**row, **here} for row in found]
+        log.info("%s: %d rows so far", name, len(rows))
+    metrics.write_metrics(pruning, rows, provenance)

@@ -27,10 +27,14 @@ def run(
     tables: list[Path],
     figures: list[Path],
     contact_sheet: list[Path],
+    neurons: list[Path],
     benchmarks: Path,
     page: Path,
 ) -> None:
-    """Write the page from tables, figures, at most one contact sheet and Snakemake's benchmarks."""
+    """Write the page from tables, figures and Snakemake's benchmarks.
+
+    Of `contact_sheet` and `neurons`, pieces of HTML with pictures, each has at most one.
+    """
     from mispair import files
     from mispair.reporting import catalogue
     from mispair.reporting.page import Picture, render
@@ -48,9 +52,13 @@ def run(
         path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(benchmarks.rglob("*.tsv"))
     }
-    sheet = contact_sheet[0].read_text(encoding="utf-8") if contact_sheet else None
-    html = render(
-        measured, pictures, sheet, times, title=settings.title, confidence=settings.confidence
+    sheet, gallery = (
+        paths[0].read_text(encoding="utf-8") if paths else None
+        for paths in (contact_sheet, neurons)
     )
+    html = render(
+        measured, pictures, sheet, gallery, times,
+        title=settings.title, confidence=settings.confidence,
+    )  # fmt: skip
     files.write_text(page, html)
     log.info("%s: %.2f MB, %d figures", page, len(html.encode()) / 1e6, len(pictures))

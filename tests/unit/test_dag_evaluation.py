@@ -1,0 +1,105 @@
+"""Which evaluation sets and protocols a configuration names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mispair.dag_evaluation import Evaluation, generated_files
+from mispair.files import UserError
+
+
+def write_set(folder: Path, *left_out: str, train: bool = False, retrieval: bool = False) -> str:
+    pieces = {"test/nshards.txt": "2", "test/0.tar": "", "test/1.tar": ""}
+    if retrieval:
+        pieces["dataset_type.txt"] = "retrieval"
+    else:
+        pieces |= {"classnames.txt": "a\nb\n", "zeroshot_classification_templates.txt": "{c}\n"}
+    if train:
+        pieces |= {"train/nshards.txt": "1", "train/0.tar": ""}
+    for name, content in pieces.items():
+        if name not in left_out:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content)
+    return str(folder)
+
+
+def test_every_protocol_is_asked_of_the_sets_that_it_is_for(tmp_path: Path) -> None:
+    pets = write_set(tmp_path / "wds_vtab-pets", train=True)
+    flickr = write_set(tmp_path / "flickr", retrieval=True)
+    custom = tmp_path / "cupl"
+    custom.mkdir()
+    (custom / "scenes-digit.json").write_text("{}")
+    found = Evaluation(
+        [pets, flickr, "scenes-digit", "scenes-retrieval"],
+        ["clip_benchmark", "laclip", str(custom)],
+    )
+    assert found.pairs == [
+        ("wds_vtab-pets", "clip_benchmark"),
+        ("wds_vtab-pets", "laclip"),
+        ("flickr", "captions"),
+        ("scenes-digit", "clip_benchmark"),
+        ("scenes-digit", "cupl"),
+        ("scenes-retrieval", "captions"),
+    ]
+    assert found.prompts("t")[1] == "results/evaluation/t/wds_vtab-pets/prompts~laclip.safetensors"
+    assert len(found.images("t")) == 4
+    # Probes are for classes, and need a training split.
+    assert found.images("t", "train") == [
+        "results/evaluation/t/wds_vtab-pets/train.safetensors",
+        "results/evaluation/t/scenes-digit/train.safetensors",
+    ]
+    wildcards = SimpleNamespace(evaluation_set="wds_vtab-pets", split="train", protocol="laclip")
+    names = [str(Path(path).relative_to(pets)) for path in found.images_of(wildcards)]
+    assert names == ["classnames.txt", "train/nshards.txt", "train/0.tar"]
+    assert [Path(path).name for path in found.texts_of(wildcards)] == ["classnames.txt"]
+    assert [Path(path).name for path in found.protocol_files(wildcards)] == ["laclip.json"]
+    own = SimpleNamespace(evaluation_set="scenes-digit", protocol="cupl")
+    (own_file,) = found.protocol_files(own)
+    assert own_file.endswith("cupl/scenes-digit.json")
+
+
+def test_all_missing_pieces_of_all_sets_come_in_one_message(tmp_path: Path) -> None:
+    one = write_set(tmp_path / "one", "classnames.txt", "test/1.tar")
+    other = write_set(tmp_path / "other", "train/0.tar", train=True)
+    with pytest.raises(UserError) as refusal:
+        Evaluation([one, other], ["clip_benchmark"])
+    for words in ("one: missing classnames.txt, test/1.tar", "other: missing train/0.tar"):
+        assert words in str(refusal.value)
+
+
+def test_templates_are_a_piece_of_one_protocol_only(tmp_path: Path) -> None:
+    bare = write_set(tmp_path / "bare", "zeroshot_classification_templates.txt")
+    assert Evaluation([bare], ["single-prompt"]).pairs == [("bare", "single-prompt")]
+    with pytest.raises(UserError, match="zeroshot_classification_templates"):
+        Evaluation([bare], ["clip_benchmark"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "protocols", "words"),
+    [
+        (["scenes-digit"], ["laclip"], "none of laclip has prompts for scenes-digit"),
+        (["scenes-digit"], ["single-promt"], "The nearest name is 'single-prompt'"),
+        (["scenes-digits"], ["single-prompt"], "Did you mean 'scenes-digit'"),
+    ],
+)
+def test_what_cannot_be_evaluated(sets: list[str], protocols: list[str], words: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        Evaluation(sets, protocols)
+    assert words in str(refusal.value)
+
+
+def test_a_file_for_no_set_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "scenes-digits.templates.txt").write_text("the {c}")
+    with pytest.raises(UserError, match=r"belongs to no evaluation set.*scenes-digit\.templates"):
+        Evaluation(["scenes-digit"], [str(tmp_path / "mine"), "clip_benchmark"])
+
+
+def test_generated_sets_are_named_by_a_wildcard() -> None:
+    assert generated_files("scenes-retrieval") == [
+        f"results/scenes/evaluation/{{evaluation_set}}/{name}"
+        for name in ("dataset_type.txt", "test/nshards.txt", "test/0.tar")
+    ]

@@ -1,0 +1,293 @@
+"""CLIP and LaCLIP checkpoints beside tables 2 and 3."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mispair import files, metrics
+from mispair.reporting import catalogue, claims_checkpoints, published
+from mispair.reporting.checkpoints import pairs, scores
+from mispair.reporting.comparison_checkpoints import checkpoints
+from mispair.reporting.differences import flagged, reason
+from mispair.reporting.figures import render
+from mispair.reporting.rows import checkpoint, origins
+from mispair.reporting.tables import Tables, read, tidy
+from mispair.steps import gather_metrics
+
+SETS = {
+    "wds_food101": "Food-101",
+    "wds_cifar10": "CIFAR-10",
+    "wds_vtab-caltech101": "Caltech-101",
+    "wds_vtab-cifar100": "CIFAR-100",
+    "wds_vtab-pets": "Pets",
+    "wds_stl10": "STL-10",
+}
+PRETRAININGS = ("CC12M", "RedCaps", "LAION-400M")
+
+
+def tables(**rows: list[dict[str, Any]]) -> Tables:
+    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+
+
+def model(
+    method: str,
+    values: dict[str, float],
+    pretraining: str = "CC12M",
+    protocol: str = "laclip",
+    metric: str = "acc1",
+    **more: Any,
+) -> list[dict[str, Any]]:
+    """Return the rows of one model: a headline number of each set, with an interval of 1 point."""
+    about = {"pretraining": pretraining, "method": method, "architecture": "ViT-B/16",
+             "towers": f"{pretraining}-{method}".lower(), "protocol": protocol,
+             "headline": metric, "metric": metric, "fingerprint": "c" * 16, "n": 1000}  # fmt: skip
+    return [
+        {**about, "evaluation_set": name, "value": value, "low": value - 0.01, "high": value + 0.01}
+        | more
+        for name, value in values.items()
+    ]
+
+
+def paper(pretraining: str, method: str, column: str = "accuracy") -> dict[str, float]:
+    table = published.checkpoints()
+    own = table[(table["pretraining"] == pretraining) & (table["method"] == method)]
+    by_set = own.set_index("dataset")[column]
+    return {name: float(by_set[dataset]) for name, dataset in SETS.items()}
+
+
+def everything() -> list[dict[str, Any]]:
+    """Return rows of models that are exactly as published."""
+    rows = []
+    for pretraining in PRETRAININGS:
+        for method in ("CLIP", "LaCLIP"):
+            rows += model(method, paper(pretraining, method), pretraining)
+            rows += model(method, paper(pretraining, method, "silhouette"), pretraining,
+                          metric="silhouette", protocol=None, fingerprint=None)  # fmt: skip
+    return rows
+
+
+def judged(found: Tables) -> Any:
+    return {verdict.claim.key: verdict for verdict in claims_checkpoints.judge(found, 0.95)}
+
+
+def accuracy_rows(found: Tables) -> dict[tuple[str, str], tuple[str, ...]]:
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    return {(row[1], row[2]): row for row in table.rows}
+
+
+def test_published_tables_are_those_of_the_paper():
+    table = published.checkpoints().set_index(["pretraining", "method", "dataset"])
+    assert table.loc[("CC12M", "LaCLIP", "Food-101"), "accuracy"] == pytest.approx(0.607)
+    assert table.loc[("RedCaps", "CLIP", "CIFAR-100"), "silhouette"] == pytest.approx(-0.002)
+    assert table.loc[("CC12M", "CLIP", "ImageNet-1k"), "accuracy"] == pytest.approx(0.3504)
+    assert len(table) == 3 * 2 * 7
+    own = published.laclip_imagenet().set_index(["pretraining", "architecture", "method"])
+    assert own.loc[("CC12M", "ViT-B/16", "LaCLIP"), "accuracy"] == pytest.approx(0.484)
+    assert own.loc[("LAION-400M", "ViT-L/14", "CLIP"), "accuracy"] == pytest.approx(0.718)
+    assert len(own) == 12
+
+
+def test_numbers_as_published_are_not_flagged_and_support_the_claims():
+    found = tables(checkpoints=everything())
+    assert not any(flagged(score) for measure in ("acc1", "silhouette")
+                   for score in scores(found, measure))  # fmt: skip
+    verdicts = judged(found)
+    # 16 of table 2's 18 comparisons favour LaCLIP: all but Pets and STL-10 of RedCaps.
+    assert verdicts["laclip-accuracy"].measured.startswith("LaCLIP above CLIP on 16 of 18")
+    outcomes = {part.name: part.outcome for part in verdicts["laclip-accuracy"].parts}
+    assert outcomes["RedCaps ViT-B/16, wds_vtab-pets"] == "contradicts"
+    assert outcomes["CC12M ViT-B/16, wds_food101"] == "supports"
+    assert outcomes["LAION-400M ViT-B/16, wds_cifar10"] == "undecided"  # 0.5 points
+    assert verdicts["laclip-silhouette"].measured.startswith("LaCLIP above CLIP on 17 of 18")
+    # With table 3's ImageNet: three more comparisons.
+    assert verdicts["laclip-accuracy"].published.startswith("above on 19 of 21")
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [((0.1, 0.1, -0.1), "supports"), ((-0.1, -0.1, 0.1), "contradicts"),
+     ((0.1, 0.0, -0.1), "undecided"), ((0.005, 0.005, 0.005), "undecided")],
+)  # fmt: skip
+def test_the_claim_is_judged_by_a_majority_beyond_the_intervals(gains, expected):
+    names = list(SETS)[:3]
+    clip = model("CLIP", dict.fromkeys(names, 0.5))
+    laclip = model("LaCLIP", dict(zip(names, (0.5 + gain for gain in gains), strict=True)))
+    verdict = judged(tables(checkpoints=clip + laclip))["laclip-accuracy"]
+    assert verdict.outcome == expected
+
+
+def test_one_model_alone_leaves_the_claim_unmeasured_and_its_partner_a_hole():
+    found = tables(checkpoints=model("CLIP", {"wds_food101": 0.51}))
+    assert judged(found)["laclip-accuracy"].outcome == "not measured"
+    assert "not run" in judged(tables())["laclip-accuracy"].reason
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    holes = [row for row in table.rows if "not measured" in row]
+    assert len(holes) == 14 - 1  # CC12M: two methods on seven data sets
+    assert ("CC12M LaCLIP", "Food-101") in {(row[0], row[2]) for row in holes}
+    assert {len(row) for row in table.rows} == {len(table.heads)}
+    assert table.remark.endswith("No model of RedCaps and LAION-400M is in this run.")
+    assert checkpoints(tables()) == []
+
+
+def test_models_of_another_kind_are_no_pair():
+    clip = model("CLIP", {"wds_food101": 0.5})
+    for other in ({"architecture": "ViT-L/14"}, {"fingerprint": "d" * 16}, {"pretraining": "CC3M"}):
+        laclip = model("LaCLIP", {"wds_food101": 0.6}, **other)
+        assert pairs(tables(checkpoints=clip + laclip), "acc1") == []
+
+
+def test_intervals_of_independent_numbers_and_of_pairs():
+    rows = model("CLIP", {"wds_food101": 0.5}) + model("LaCLIP", {"wds_food101": 0.6})
+    (pair,) = pairs(tables(checkpoints=rows), "acc1")
+    assert not pair.paired
+    assert (pair.difference.low, pair.difference.high) == pytest.approx(
+        (0.1 - 0.01 * 2**0.5, 0.1 + 0.01 * 2**0.5)
+    )
+    bootstrap = {"towers": "cc12m-laclip", "reference": "cc12m-clip", "protocol": "laclip",
+                 "evaluation_set": "wds_food101", "metric": "acc1_difference", "n": 1000,
+                 "value": 0.1, "low": 0.097, "high": 0.103, "p": 0.001}  # fmt: skip
+    (pair,) = pairs(tables(checkpoints=rows, comparisons=[bootstrap]), "acc1")
+    assert pair.paired
+    assert (pair.difference.low, pair.difference.high) == (0.097, 0.103)
+
+
+def test_a_difference_of_one_point_is_not_flagged():
+    found = tables(checkpoints=model("CLIP", {"wds_food101": 0.518, "wds_stl10": 0.9211}))
+    marks = {score.dataset: flagged(score) for score in scores(found, "acc1")}
+    assert marks == {"Food-101": False, "STL-10": True}
+
+
+def reasons(rows: list[dict[str, Any]], **facts: Any) -> dict[tuple[str, str], str]:
+    """Return the last cell of every flagged row of the printed table, by protocol and set."""
+    about = origins("checkpoint", facts, "cc12m-clip") if facts else []
+    table = next(
+        t for t in checkpoints(tables(checkpoints=rows, provenance=about))
+        if t.caption.startswith("Accuracy beside")
+    )  # fmt: skip
+    return {(row[3].split(" #")[0], row[2]): row[-1] for row in table.rows if "!" in row[7]}
+
+
+def test_the_likely_reason_of_a_difference_is_found_by_rules():
+    food = {"wds_food101": 0.45}  # published 50.8
+    assert reasons(model("CLIP", food))["laclip", "wds_food101"] == "not explained"
+    other = model("CLIP", {"wds_food101": 0.505}, protocol="single-prompt")
+    assert reasons(model("CLIP", food) + other) == {
+        ("laclip", "wds_food101"): "protocol: under single-prompt it is 50.5 % (acc1)"
+    }
+    means = [{**row, "metric": "mean_per_class_recall", "value": 0.51}
+             for row in model("CLIP", food)]  # fmt: skip
+    assert reasons(model("CLIP", food) + means)["laclip", "wds_food101"] == (
+        "metric: mean_per_class_recall of the same answers is 51.0 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "facts", "expected"),
+    [
+        (0.45, {"activation": {"text": "gelu"}}, "activation: the text tower has gelu"),
+        (0.45, {"mean": [0.48145466, 0.45, 0.40]}, "preparation: images have CLIP’s mean"),
+        (0.485, {"mean": [0.485, 0.456, 0.406]}, "perhaps preparation: the authors’ script"),
+        (0.45, {"mean": [0.485, 0.456, 0.406]}, "not explained"),
+        (0.45, {"activation": {"text": "quick_gelu"}}, "not explained"),
+    ],
+)
+def test_wrong_activation_and_preparation_are_reasons(value, facts, expected):
+    found = reasons(model("CLIP", {"wds_food101": value}), **facts)
+    assert found["laclip", "wds_food101"].startswith(expected)
+
+
+def test_laion_models_need_quick_gelu_for_l_14_only():
+    for architecture, text, wrong in (
+        ("ViT-L/14", "gelu", True), ("ViT-L/14", "quick_gelu", False),
+        ("ViT-B/32", "quick_gelu", True), ("ViT-B/32", "gelu", False),
+    ):  # fmt: skip
+        rows = model("LaCLIP", {"wds_food101": 0.8}, "LAION-400M", architecture=architecture)
+        (score,) = scores(tables(checkpoints=rows), "acc1")
+        found = reason(score, [score], {}, {"activation.text": text})
+        assert found.startswith("activation") == wrong
+
+
+def test_imagenet_stands_beside_both_published_numbers():
+    own = reasons(model("CLIP", {"wds_imagenet1k": 0.401}))
+    assert own["laclip", "wds_imagenet1k"] == (
+        "agrees with LaCLIP’s own 40.2 %, from which the paper’s table 3 is 5.2 points away: "
+        "another protocol there"
+    )
+    neither = reasons(model("CLIP", {"wds_imagenet1k": 0.38}))
+    assert neither["laclip", "wds_imagenet1k"].startswith("table 3 is itself 5.2 points from")
+    row = accuracy_rows(tables(checkpoints=model("CLIP", {"wds_imagenet1k": 0.401})))
+    cells = row["cc12m-clip", "wds_imagenet1k"]
+    assert cells[5].replace("\u00a0", " ") == "40.1 (39.1 to 41.1)"
+    assert cells[6:9] == ("35.0", "+5.1 !", "40.2")
+
+
+def test_every_protocol_is_a_row_and_the_claim_takes_the_main_one():
+    rows = model("CLIP", {"wds_food101": 0.5}) + model("LaCLIP", {"wds_food101": 0.6})
+    rows += model("CLIP", {"wds_food101": 0.6}, protocol="clip_benchmark")
+    rows += model("LaCLIP", {"wds_food101": 0.5}, protocol="clip_benchmark")
+    found = tables(checkpoints=rows)
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    assert [row[3] for row in table.rows if row[2] == "wds_food101"] == [
+        "clip_benchmark #cccccccc", "laclip #cccccccc",
+    ] * 2  # fmt: skip
+    verdict = judged(found)["laclip-accuracy"]
+    assert (verdict.outcome, verdict.scope) == ("contradicts", "clip_benchmark, acc1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"recipe": "laclip-cc", "architecture": "recipe laclip-cc"}, "ViT-B/16"),
+        ({"recipe": "laclip-laion", "model": "ViT-L-14"}, "ViT-L/14"),
+        ({"recipe": "laclip-laion", "architecture": "recipe laclip-laion with model ViT-B-32"},
+         "ViT-B/32"),
+        ({"model": "ViT-B-32-quickgelu"}, "ViT-B/32"),
+        ({"model": "RN50"}, "RN50"),
+    ],
+)  # fmt: skip
+def test_the_architecture_is_read_from_what_the_folder_says(spec, expected):
+    assert checkpoint(spec)["architecture"] == expected
+
+
+def test_checkpoints_are_gathered_with_their_labels(tmp_path):
+    spec = {"name": "mine", "recipe": "laclip-cc", "pretraining": "CC3M", "method": "LaCLIP",
+            "sha256": "a" * 64, "mean": [0.485, 0.456, 0.406]}  # fmt: skip
+    files.write_text(tmp_path / "towers/mine/config.json", json.dumps({"mispair": spec}))
+    rows = [{"evaluation_set": "wds_food101", "protocol": "laclip", "metric": metric, "seed": 0,
+             "value": 0.1, **more}
+            for metric, more in (("acc1", {}), ("class_recall", {"classname": "pie"}))]  # fmt: skip
+    path = tmp_path / "checkpoints/mine/untouched/zeroshot.json"
+    about = {"headline": {"wds_food101": {"laclip": "acc1"}}}
+    metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
+    names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
+             "excluded", "statistics", "records", "probes", "comparisons", "exported",
+             "semantics")  # fmt: skip
+    gather_metrics.run(
+        gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
+        checkpoint_zeroshot=[path], checkpoint_origins=[tmp_path / "towers/mine/config.json"],
+        models=json.dumps({"mine": {"pretraining": "CC3M", "method": "LaCLIP"}}),
+    )  # fmt: skip
+    found = read({name[:-4]: tmp_path / "tables" / name for name in catalogue.TABLES
+                  if name.endswith(".csv")})  # fmt: skip
+    (row,) = found.checkpoints.to_dict("records")
+    assert (row["towers"], row["pretraining"], row["method"]) == ("mine", "CC3M", "LaCLIP")
+    assert (row["architecture"], row["headline"]) == ("ViT-B/16", "acc1")
+    models = checkpoints(found)[-1]
+    assert models.rows[0][:5] == ("mine", "CC3M", "LaCLIP", "ViT-B/16", "laclip-cc")
+    assert found.study("laclip")
+    assert not found.study("image_text")
+
+
+def test_the_figure_shows_measured_and_published_points():
+    figure = next(f for f in catalogue.figures("laclip"))
+    drawn = render(figure, tables(checkpoints=everything()), 12, 10_000)
+    assert isinstance(drawn.csv, pd.DataFrame)
+    assert drawn.csv["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
+    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    assert "in accuracy on 16 of 18" in sentence
+    hole = render(figure, tables(), 12, 10_000).spec["usermeta"]["mispair"]
+    assert hole["hole"] == "the LaCLIP study was not run"

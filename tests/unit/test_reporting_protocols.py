@@ -1,0 +1,212 @@
+"""Zero-shot numbers in the report: which protocol they are of, and what is beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from mispair.reporting import catalogue, claims_image_text, page
+from mispair.reporting.comparison_evaluation import evaluation, warnings
+from mispair.reporting.comparison_exported import exported
+from mispair.reporting.comparison_protocols import protocols
+from mispair.reporting.figures import render
+from mispair.reporting.protocols import named, said
+from mispair.reporting.rows import scored
+from mispair.reporting.series import zeroshot_series
+from mispair.reporting.tables import Tables, tidy
+
+RATES = (0.0, 0.3, 0.8)
+EVIL = "<b>red</b>"
+
+
+def tables(**rows: list[dict[str, Any]]) -> Tables:
+    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+
+
+def accuracy(protocol: str | None, level: float, slope: float, name: str = "shapes", **more: Any):
+    """Return acc1 of the untouched model and of arms at every rate."""
+    here = {"evaluation_set": name, "protocol": protocol, "metric": "acc1", "scheme": "random",
+            "headline": "acc1", **more}  # fmt: skip
+    here["fingerprint"] = f"{protocol}-{name}".encode().hex()
+    untouched = {"start": "untouched", "seed": 0, "value": level, "low": level - 0.05,
+                 "high": level + 0.05, "n": 100, "scheme": None}  # fmt: skip
+    return [{**here, **untouched}] + [
+        {**here, "start": "pretrained", "rate": rate, "seed": seed, "value": level + slope * rate}
+        for rate in RATES for seed in range(3)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def both() -> Tables:
+    """Accuracy falls by clip_benchmark and rises by a protocol that comes first by name."""
+    return tables(
+        zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *accuracy("a-custom-one", 0.5, 0.1)]
+    )
+
+
+def test_clip_benchmark_is_the_main_protocol_else_the_first_by_name(both):
+    assert both.protocols == ["clip_benchmark", "a-custom-one"]
+    others = tables(zeroshot=[
+        row for name in ("laclip", "single-prompt", "captions", "linear-probe")
+        for row in accuracy(name, 0.5, 0)
+    ])  # fmt: skip
+    assert others.protocols == ["laclip", "single-prompt"]
+
+
+def test_protocols_are_never_averaged(both):
+    series = zeroshot_series(both, "pretrained", "acc1")
+    assert series.groupby("rate")["value"].mean().tolist() == pytest.approx([0.7, 0.64, 0.54])
+    other = zeroshot_series(both.of_protocol("a-custom-one"), "pretrained", "acc1")
+    assert other.groupby("rate")["value"].mean().tolist() == pytest.approx([0.5, 0.53, 0.58])
+
+
+def test_claims_are_judged_on_the_main_protocol_and_name_it(both):
+    found = {v.claim.key: v for v in claims_image_text.judge(both, 0.95)}["accuracy-falls"]
+    assert found.outcome == "supports"
+    assert "0.700 → 0.540" in found.measured
+    assert "clip_benchmark #636c6970" in found.scope
+    assert "its headline metric" in found.scope
+    assert page.limits(both)[1] == (
+        "Zero-shot numbers of figures and claims are by the protocol clip_benchmark; a-custom-one "
+        "in the table of protocols."
+    )
+
+
+def test_figures_show_the_main_protocol_alone(both):
+    figure = next(f for f in catalogue.figures() if f.name == "accuracy_by_shuffling")
+    drawn = render(figure, both, 12, 10_000)
+    assert drawn.csv.loc[drawn.csv["layer"] == "mean", "value"].tolist() == pytest.approx(
+        [0.7, 0.64, 0.54]
+    )
+    assert "acc1, clip_benchmark #636c6970" in drawn.svg
+
+
+def test_a_hash_stands_for_the_class_list_and_prompts():
+    one = accuracy("laclip", 0.5, 0)
+    assert named(tidy("zeroshot", one)) == "laclip #6c61636c"
+    several = one + accuracy("laclip", 0.5, 0, "digits")
+    prints = {row["evaluation_set"]: row["fingerprint"] for row in several}
+    text = "\n".join(f"{name}:{prints[name]}" for name in sorted(prints))
+    assert named(tidy("zeroshot", several)) == (
+        f"laclip #{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    )
+    assert named(tidy("zeroshot", accuracy(None, 0.5, 0))) == "protocol not recorded"
+
+
+def test_another_headline_metric_is_named():
+    found = tables(zeroshot=[
+        *accuracy("laclip", 0.5, 0),
+        *accuracy("laclip", 0.4, 0, "pets", headline="mean_per_class_recall"),
+    ])  # fmt: skip
+    assert said(found).endswith("(headline: mean_per_class_recall on pets)")
+    assert "its headline metric" in said(found, evaluation_set="shapes")
+
+
+def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):
+    table = protocols(both, 0.05)
+    assert table is not None
+    first, second = table.rows
+    assert first[:5] == ("shapes", "clip_benchmark", "acc1", "#636c6970",
+                         "0.700 (0.650 to 0.750)".replace(" ", "\u00a0"))  # fmt: skip
+    assert second[1:4] == ("a-custom-one", "acc1", "#612d6375")
+    assert second[7:9] == ("−0.200", "+0.080")
+    assert first[9].startswith("falls: Spearman ρ = −1.00, p = 0.0")
+    assert second[9].startswith("rises: Spearman ρ = 1.00, p = 0.0")
+    assert "acc1 of the same model by up to 20.0 points" in table.remark
+
+
+def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
+    prints = {"laclip": "1" * 16, "single-prompt": "2" * 16}
+    rows = [
+        {"evaluation_set": "pets", "protocol": protocol, "fingerprint": prints[protocol],
+         "seed": seed, "metric": metric, "value": 0.5, **more}
+        for protocol in prints for seed in (0, 1)
+        for metric, more in (("acc1", {}), ("silhouette", {}),
+                             ("class_recall", {"classname": EVIL}))
+    ]  # fmt: skip
+    provenance = {
+        "headline": {"pets": {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}},
+        "protocols": {"pets": {"laclip": {"classnames": json.dumps([EVIL, "dog"])}}},
+    }
+    found = scored(rows, provenance, "small")
+    assert {row["towers"] for row in found} == {"small"}
+    silhouettes = [row for row in found if row["metric"] == "silhouette"]
+    assert [row["seed"] for row in silhouettes] == [0, 1]
+    assert {row["protocol"] for row in silhouettes} == {None}
+    headline = {row["protocol"]: row["headline"] for row in found if row["metric"] == "acc1"}
+    assert headline == {"laclip": "mean_per_class_recall", "single-prompt": "acc1"}
+    empty = [row for row in found if row["metric"] == "class_without_images"]
+    assert [(row["classname"], row["protocol"], row["n"]) for row in empty] == [
+        ("dog", "laclip", 0)
+    ]
+    assert warnings(tables(zeroshot=found)) == [
+        "No image of pets belongs to dog: means per class leave out what has no image, while its "
+        "prompts can still be answered with."
+    ]
+
+
+def test_a_class_list_that_does_not_fit_is_a_warning_with_its_numbers():
+    here = {"evaluation_set": "pets", "protocol": "laclip", "seed": 0, "fingerprint": "9" * 16}
+    checks = {"flagged": 1, "listed_acc1": 0.031, "relabelled_acc1": 0.874}
+    rows = [
+        {**here, "start": "untouched", "metric": f"label_check_{name}", "value": value}
+        for name, value in checks.items()
+    ]
+    (text,) = warnings(tables(zeroshot=rows))
+    assert "class list of pets" in text
+    assert "laclip #99999999" in text
+    assert "87.4 % instead of 3.1 %" in text
+    assert warnings(tables(checkpoints=rows)) == [text]
+    assert warnings(tables(zeroshot=[{**row, "value": 0} for row in rows])) == []
+
+
+def test_retrieval_counts_images_captions_and_captions_per_image():
+    values = {"image_recall@1": 0.2, "image_recall@5": 0.4, "image_recall@10": 0.5,
+              "text_recall@1": 0.3, "text_recall@5": 0.6, "text_recall@10": 0.7}  # fmt: skip
+    rows = [
+        {"start": "untouched", "evaluation_set": "flickr", "protocol": "captions", "seed": 0,
+         "metric": metric, "value": value, "low": value - 0.01, "high": value + 0.01,
+         "n": 5000 if metric.startswith("image") else 1000, "fingerprint": "7" * 16}
+        for metric, value in values.items()
+    ]  # fmt: skip
+    (table,) = evaluation(tables(zeroshot=rows))
+    (row,) = table.rows
+    assert row[:5] == ("flickr (captions #77777777)", "untouched", "1,000", "5,000", "5.00")
+    assert [cell.split("\u00a0")[0] for cell in row[5:]] == [f"{v:.3f}" for v in values.values()]
+    assert "(0.190\u00a0to\u00a00.210)" in row[5]
+
+
+def test_a_linear_probe_stands_beside_the_same_arms_zero_shot():
+    probe = [
+        {"start": "untouched", "evaluation_set": "shapes", "protocol": "linear-probe", "seed": 0,
+         "metric": metric, "value": value}
+        for metric, value in (("probe_acc1", 0.91), ("probe_mean_per_class_recall", 0.88))
+    ]  # fmt: skip
+    (table,) = evaluation(tables(zeroshot=[*accuracy("clip_benchmark", 0.7, -0.2), *probe]))
+    (row,) = table.rows
+    assert row[0] == "shapes (clip_benchmark #636c6970)"
+    assert (row[2], row[4], row[6]) == ("0.910", "0.880", "+21.0")
+    assert row[3].startswith("0.700")
+
+
+def test_exported_models_stand_beside_the_whole_one():
+    here = {"start": "untouched", "strategy": "high-purity", "ranked_by": "both", "k": 64}
+    rows: list[dict[str, Any]] = [
+        {**here, "metric": "parameters", "value": 1_000_000},
+        {**here, "metric": "reference_parameters", "value": 1_250_000},
+    ]
+    for protocol, value in (("laclip", 0.61), ("single-prompt", 0.52)):
+        which = {"evaluation_set": "pets", "protocol": protocol, "fingerprint": "5" * 16}
+        rows += [{**here, **which, "metric": "acc1", "value": value},
+                 {**here, **which, "metric": "reference_acc1", "value": value + 0.1}]  # fmt: skip
+    sizes, scores = exported(tables(exported=rows))
+    assert sizes.rows == (
+        ("untouched", "high-purity", "both", "64", "1,000,000 (1,250,000)"),
+    )  # fmt: skip
+    assert [row[4:] for row in scores.rows] == [
+        ("pets", "laclip #55555555", "0.6100 (0.7100)"),
+        ("pets", "single-prompt #55555555", "0.5200 (0.6200)"),
+    ]

@@ -1,0 +1,118 @@
+"""Pruning in the report: strategies, embeddings masked and renormalised, and every set."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from mispair.reporting import catalogue, claims_pruning
+from mispair.reporting.claims_pruning import pruned_arm, strategy_scores
+from mispair.reporting.figures import render
+from mispair.reporting.tables import Tables, tidy
+
+LEVELS = {"high-purity": 0.70, "low-purity": 0.50, "high-variance": 0.65, "low-variance": 0.6,
+          "high-norm": 0.9, "low-norm": 0.3}  # fmt: skip
+DRAWS = 20
+
+
+def pruned(protocol: str = "clip_benchmark", shift: float = 0.0) -> list[dict[str, Any]]:
+    """Return a sweep in which renormalising costs high-purity neurons 0.3 of accuracy."""
+    rows = []
+    for name, k, normalised in itertools.product(
+        ("shapes", "digits"), (200, 300), ("masked", "renormalised")
+    ):
+        here = {"start": "untouched", "evaluation_set": name, "basis": "original", "seed": 0,
+                "k": k, "metric": "acc1", "protocol": protocol,
+                "normalised": normalised}  # fmt: skip
+        lost = 0.3 if normalised == "renormalised" else 0.0
+        for strategy, level in LEVELS.items():
+            value = level - lost * (strategy == "high-purity") + shift
+            rows.append({**here, "strategy": strategy, "ranked_by": "text", "draw": 0,
+                         "value": value})  # fmt: skip
+        rows += [
+            {**here, "strategy": "random", "ranked_by": "none", "draw": draw,
+             "value": 0.6 + 1e-3 * draw + shift}
+            for draw in range(DRAWS)
+        ]  # fmt: skip
+    silhouettes = [
+        {**row, "metric": "silhouette", "protocol": None}
+        for row in rows
+        if row["normalised"] == "masked"
+    ]
+    return rows + silhouettes
+
+
+def tables(rows: list[dict[str, Any]]) -> Tables:
+    return Tables.of({"pruning": tidy("pruning", rows)})
+
+
+def drawn(name: str, found: Tables) -> Any:
+    figure = next(f for f in catalogue.figures() if f.name == name)
+    return render(figure, found, 12, 10_000)
+
+
+def test_the_order_is_judged_on_masked_embeddings():
+    verdict = claims_pruning.judge(tables(pruned()), 0.95)[0]
+    assert verdict.outcome == "supports"
+    assert "high-purity 0.700" in verdict.measured
+    assert "20 random draws, 2 values of k" in verdict.sample
+    assert verdict.limited == ("Ranked by column norm", "Renormalised embeddings")
+
+
+def test_silhouettes_need_no_protocol_and_do_not_change_by_renormalising():
+    verdict = claims_pruning.judge(tables(pruned()), 0.95)[1]
+    assert verdict.outcome == "supports"
+    assert "clip_benchmark" not in verdict.scope
+    assert "Renormalised embeddings" not in {control.name for control in verdict.controls}
+
+
+def test_protocols_of_pruning_are_not_averaged():
+    both = tables(pruned() + pruned("single-prompt", -0.2)).of_protocol()
+    means = strategy_scores(pruned_arm(both.pruning), "acc1").groupby("strategy")["value"].mean()
+    assert means["high-purity"] == pytest.approx(0.7)
+    verdict = claims_pruning.judge(tables(pruned() + pruned("single-prompt", -0.2)), 0.95)[0]
+    assert "clip_benchmark" in verdict.scope
+
+
+def test_renormalised_embeddings_are_dashed_beside_masked_ones():
+    found = drawn("pruning_renormalised", tables(pruned()))
+    data = found.csv.set_index(["normalised", "strategy", "k"])["value"]
+    assert data["masked", "high-purity", 200.0] == pytest.approx(0.7)
+    assert data["renormalised", "high-purity", 200.0] == pytest.approx(0.4)
+    assert "high-purity −0.300, random 0.000" in found.spec["usermeta"]["mispair"]["sentence"]
+    assert "stroke-dasharray" in found.svg
+    alone = drawn(
+        "pruning_renormalised", tables([r for r in pruned() if r["normalised"] == "masked"])
+    )
+    assert alone.spec["usermeta"]["mispair"]["hole"] == "nothing was renormalised"
+
+
+def test_the_band_of_random_neurons_is_of_all_draws():
+    data = drawn("pruning", tables(pruned())).csv
+    random = data[(data["strategy"] == "random") & (data["metric"] == "acc1")]
+    assert set(random["n"]) == {DRAWS}
+    spread = random["high"] - random["low"]
+    expected = 2 * (sum((1e-3 * (d - 9.5)) ** 2 for d in range(DRAWS)) / (DRAWS - 1)) ** 0.5
+    assert spread.tolist() == pytest.approx([expected] * len(spread))
+
+
+def test_baselines_stand_beside_purity():
+    found = drawn("pruning_controls", tables(pruned()))
+    controls = found.csv.groupby("control")["strategy"].agg(set).to_dict()
+    assert controls["By column norm, text tower"] == {"high-norm", "low-norm", "random"}
+    assert controls["By activation variance, text tower"] == {
+        "high-variance", "low-variance", "random",
+    }  # fmt: skip
+    sentence = found.spec["usermeta"]["mispair"]["sentence"]
+    assert "column norm reach 0.900 and 0.300" in sentence
+
+
+@pytest.mark.parametrize("name", ["pruning_by_set", "pruning_silhouette_by_set"])
+def test_every_evaluation_set_has_its_panel(name):
+    found = drawn(name, tables(pruned()))
+    assert set(found.csv["evaluation_set"]) == {"shapes", "digits"}
+    sentence = found.spec["usermeta"]["mispair"]["sentence"]
+    assert "on 2 of 2 evaluation sets, and is contradicted on 0" in sentence
+    assert ("acc1, clip_benchmark" in sentence) == (name == "pruning_by_set")

@@ -1,0 +1,87 @@
+"""Semantic purity in the report, beside cosine purity and its controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mispair.reporting import catalogue
+from mispair.reporting.figures import render
+from mispair.reporting.figures_semantics import semantics
+from mispair.reporting.tables import Tables, tidy
+
+BEST = (0.9, -0.8, 0.3, 0.1)
+OVERLAP = (0.02, 0.03, 0.04, 0.05)
+
+
+def rows(rho: float, p: float, start: str = "untouched", seed: int = 0) -> list[dict[str, Any]]:
+    """Return what a run measured on four neurons of the text tower, and in a rotated basis."""
+    found = []
+    for basis, factor in (("original", 1.0), ("rotated-0", 0.5)):
+        here = {"start": start, "tower": "text", "seed": seed, "basis": basis}
+        found += [
+            {**here, "metric": "best_correlation", "neuron": neuron, "feature": f"f{neuron}",
+             "value": factor * value, "overlap": OVERLAP[neuron], "n": 1000}
+            for neuron, value in enumerate(BEST)
+        ]  # fmt: skip
+        mean = factor * sum(map(abs, BEST)) / 4
+        found += [
+            {**here, "metric": "mean_semantic_purity", "value": mean, "n": 1000},
+            {**here, "metric": "semantic_purity_by_overlap", "value": rho * factor, "p": p, "n": 4},
+            {**here, "metric": "mean_semantic_purity_shuffled", "value": 0.05, "shuffle": 0},
+        ]
+    return found
+
+
+def tables(found: list[dict[str, Any]]) -> Tables:
+    return Tables.of({"semantics": tidy("semantics", found)})
+
+
+def drawn(found: Tables) -> Any:
+    figure = next(f for f in catalogue.figures() if f.name == "semantic_purity")
+    return render(figure, found, 12, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("rho", "p", "words"),
+    [(-0.8, 0.01, "neurons of lower |cos| follow single features more closely"),
+     (0.8, 0.01, "neurons of higher |cos| follow single features more closely, against the idea"),
+     (-0.8, 0.2, "do not go together beyond chance")],
+)  # fmt: skip
+def test_the_figure_says_in_words_whether_weights_and_meaning_agree(rho, p, words):
+    sentence = drawn(tables(rows(rho, p))).spec["usermeta"]["mispair"]["sentence"]
+    assert words in sentence
+    assert f"ρ = {rho:.2f}".replace("-", "−") in sentence
+    rotated = f"in randomly rotated bases ρ = {rho / 2:.2f}".replace("-", "−")
+    assert f"{rotated} and mean |r| 0.26 instead of 0.53" in sentence
+
+
+def test_every_neuron_is_a_point_with_its_absolute_correlation():
+    data = drawn(tables(rows(-0.8, 0.01))).csv
+    own = data[data["where"] == "own basis"].sort_values("neuron")
+    assert own["semantic"].tolist() == pytest.approx([0.9, 0.8, 0.3, 0.1])
+    assert own["overlap"].tolist() == pytest.approx(OVERLAP)
+    assert len(data) == 8
+
+
+def test_the_untouched_model_and_the_first_seed_are_shown():
+    more = rows(0.5, 0.01, "pretrained") + rows(0.5, 0.01, seed=1)
+    found, alone = tables(rows(-0.8, 0.01) + more), tables(rows(-0.8, 0.01))
+    assert drawn(found).spec == drawn(alone).spec
+
+
+def test_the_tables_have_controls_and_the_clearest_neurons():
+    means, best = semantics(tables(rows(-0.8, 0.01)))
+    assert means.rows == (
+        ("semantic purity, text tower", "0.525", "0.263", "0.050", "−0.80", "p = 0.010", "−0.40"),
+    )
+    assert best.rows[:2] == (
+        ("text 0", "f0", "+0.900", "0.0200", "1 of 4"),
+        ("text 1", "f1", "−0.800", "0.0300", "2 of 4"),
+    )
+
+
+def test_without_ground_truth_there_is_a_hole():
+    assert semantics(tables([])) == []
+    assert "not run" in drawn(tables([])).spec["usermeta"]["mispair"]["hole"]

@@ -1,0 +1,163 @@
+"""What activates neurons: coordinates of embeddings, and the images or captions with the largest.
+
+The activation of neuron j is coordinate j of a tower's embedding, that is of the pre-projection
+feature times the projection, at length one. Features are read a block at a time and only the rows
+that are asked for, so a corpus of any size is looked at in the memory of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mispair import files
+from mispair.evaluation.zeroshot import embed
+
+BLOCK = 4096
+"""Rows of features that are held at a time."""
+
+SPARSE = 8
+"""Rows are read one by one if there are fewer than one in so many: pages between stay on disk."""
+
+Kind = Literal["image", "text"]
+"""What a row of features is of, and the tower that made it."""
+
+Block = tuple[list[str], np.ndarray]
+"""Names of m images or captions, and their pre-projection features (m, d)."""
+
+
+def strongest(
+    blocks: Iterable[Block], projection: np.ndarray, neurons: Sequence[int], k: int
+) -> list[list[tuple[str, float]]]:
+    """Return what activates each of some neurons most.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        Names and features, no name twice.
+    projection : (d, e) array
+        Columns are neurons.
+    neurons : sequence of int
+        Which columns.
+    k : int
+        How many names for each neuron.
+
+    Returns
+    -------
+    list of list of (str, float)
+        For each neuron at most k names with their activations, the largest first and equal ones
+        by name: the order of the blocks changes nothing.
+
+    Raises
+    ------
+    ValueError
+        If widths do not match, or a feature is not finite.
+    """
+    best: list[list[tuple[float, str]]] = [[] for _ in neurons]
+    if not k:
+        return [[] for _ in neurons]
+    for names, features in blocks:
+        columns = embed(features, projection).T
+        last = min(k, len(names))
+        for place, neuron in enumerate(neurons):
+            values = columns[neuron]
+            # All that equal the k-th largest stay, so that names decide between them.
+            rows = np.flatnonzero(values >= np.partition(values, -last)[-last])
+            found = [(-float(values[row]), names[row]) for row in rows]
+            best[place] = sorted(best[place] + found)[:k]
+    return [[(name, -negative) for negative, name in found] for found in best]
+
+
+def feature_blocks(
+    features: Iterable[Path],
+    feature_rows: Iterable[Path],
+    kind: Kind,
+    wanted: Collection[str],
+    towers: str | None = None,
+    every: bool = True,
+) -> Iterator[Block]:
+    """Read the features of some images or captions from the parts in which they are cached.
+
+    Parameters
+    ----------
+    features, feature_rows : iterable of Path
+        The parts, ``NAME.safetensors``, and the tables of what their rows are, ``NAME.parquet``.
+        A part may hold images, captions or both; parts are read in the order of their names.
+    kind : {"image", "text"}
+        What is read. Of an image with several crops it is the first.
+    wanted : collection of str
+        Keys of images or identities of captions.
+    towers : str, optional
+        Fingerprint of the towers, which every part must have.
+    every : bool
+        Whether everything wanted must be there.
+
+    Yields
+    ------
+    Block
+        At most `BLOCK` rows, every name once: from the first part that holds it.
+
+    Raises
+    ------
+    UserError
+        If a part has no table or other towers, a feature is not finite, or a name is in no part
+        although `every` one is wanted.
+    """
+    import safetensors
+
+    tables = {path.stem: path for path in feature_rows}
+    missing = set(wanted)
+    for path in sorted(features, key=lambda path: path.name):
+        if path.stem not in tables:
+            raise files.UserError(
+                f"{path}: its table of rows, {path.stem}.parquet, is not among those given."
+            )
+        table, metadata = files.read_parquet(tables[path.stem])
+        found = metadata.get("towers")
+        if towers is not None and found is not None and found != towers:
+            raise files.UserError(
+                f"{path}: is of other towers ({found}) than the projections ({towers}). Delete "
+                "the file that is out of date, and run again."
+            )
+        table = table[(table["kind"] == kind) & table["id"].isin(missing)]
+        table = table.drop_duplicates("id").sort_values("row")
+        missing.difference_update(table["id"])
+        if table.empty:
+            continue
+        names, rows = table["id"].tolist(), table["row"].to_numpy()
+        try:
+            with safetensors.safe_open(path, framework="numpy") as opened:
+                stored = opened.get_slice(f"{kind}_features")
+                for start in range(0, len(rows), BLOCK):
+                    part = slice(start, start + BLOCK)
+                    block = _read(stored, rows[part])
+                    _refuse_what_is_not_finite(block, names[part], path)
+                    yield names[part], block
+        except (OSError, safetensors.SafetensorError) as error:
+            raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
+    if every and missing:
+        what = "image" if kind == "image" else "caption"
+        raise files.UserError(
+            f"no part of the features holds {what} {min(missing)!r} ({len(missing)} of "
+            f"{len(wanted)} are missing). Run encode_features and encode_captions again."
+        )
+
+
+def _read(stored: object, rows: np.ndarray) -> np.ndarray:
+    """Return rows, given in ascending order, of an array on disk."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first < SPARSE * len(rows):
+        return np.asarray(stored[first : last + 1])[rows - first]  # type: ignore[index]
+    return np.concatenate([stored[row : row + 1] for row in rows.tolist()])  # type: ignore[index]
+
+
+def _refuse_what_is_not_finite(block: np.ndarray, names: list[str], path: Path) -> None:
+    finite = np.isfinite(block).all(axis=1)
+    if not finite.all():
+        raise files.UserError(
+            f"{path}: the feature of {names[int(np.argmin(finite))]!r} is not finite. Delete the "
+            "file and run again."
+        )

@@ -1,0 +1,359 @@
+"""Named protocols: which prompts stand for the classes of a set, and which number is its headline.
+
+Published numbers of one model differ by several points from protocol to protocol, so every number
+carries the name of its protocol and the fingerprint of its prompts.
+
+- ``clip_benchmark``: the templates and class names in the set's folder; accuracy.
+- ``laclip``: the templates of SLIP's evaluation, which LaCLIP's follows; recall averaged over the
+  classes for Pets, Caltech-101, Aircraft and Flowers, accuracy for all others. Class names are
+  those of the folder.
+- ``single-prompt``: "a photo of a {c}"; accuracy.
+- ``captions``: for retrieval sets: every caption stands for its image.
+- Any other name is that of a folder of the user's with files for some sets: ``SET.templates.txt``,
+  ``SET.classnames.txt``, ``SET.json`` (prompts for each class, as of CuPL) and ``SET.metric.txt``.
+
+References
+----------
+.. [1] N. Mu, A. Kirillov, D. Wagner and S. Xie (2022), SLIP: Self-supervision meets
+   language-image pre-training, ECCV; its public evaluation has templates and metrics.
+.. [2] L. Fan, D. Krishnan, P. Isola, D. Katabi and Y. Tian (2023), Improving CLIP training with
+   language rewrites, NeurIPS; 7 templates for ImageNet.
+.. [3] S. Pratt, I. Covert, R. Liu and A. Farhadi (2023), What does a platypus look like?
+   Generating customized prompts for zero-shot image classification (CuPL), ICCV.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.evaluation.sets import (
+    PLACEHOLDER,
+    TEMPLATES,
+    EvaluationSet,
+    Kind,
+    read_classnames,
+    read_templates,
+)
+from mispair.files import UserError
+from mispair.provenance import fingerprint
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT = "clip_benchmark", "laclip", "single-prompt"
+CAPTIONS = "captions"
+BUILT_IN = (CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT, CAPTIONS)
+
+LACLIP_DATA = Path(__file__).with_name("laclip.json")
+"""Templates and metric of each set that protocol ``laclip`` knows, and its other names."""
+
+ACC1, MEAN_PER_CLASS = "acc1", "mean_per_class_recall"
+METRICS = (ACC1, MEAN_PER_CLASS)
+RETRIEVAL_METRIC = "image_recall@1"
+
+CUSTOM_FILES = ("templates.txt", "classnames.txt", "json", "metric.txt")
+"""What a folder of the user's may hold for a set, after the set's name and a dot."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The texts of one protocol for one set.
+
+    Attributes
+    ----------
+    protocol : str
+        Name of the protocol.
+    texts : list of str
+        All p prompts, those of a class together.
+    classes : (p,) int64 array
+        Class of each prompt, never falling; in a retrieval set the number of the image.
+    classnames : list of str
+        Names of the k classes; each has a prompt. None for retrieval.
+    metric : str
+        The headline: ``acc1`` or ``mean_per_class_recall``; ``image_recall@1`` for retrieval.
+    templates : list of str or None
+        What the prompts were made of; None if every class has its own.
+    """
+
+    protocol: str
+    texts: list[str]
+    classes: np.ndarray
+    classnames: list[str]
+    metric: str
+    templates: list[str] | None
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies protocol, metric, class list and all prompts with their classes."""
+        of_classes = (str(number) for number in self.classes)
+        rows = [part for row in zip(of_classes, self.texts, strict=True) for part in row]
+        head = [self.protocol, self.metric, str(len(self.classnames))]
+        return fingerprint([*head, *self.classnames, *rows])
+
+
+def prompts(opened: EvaluationSet, protocol: str, custom: Sequence[Path] = ()) -> Prompts:
+    """Return the prompts of a protocol for a set.
+
+    Parameters
+    ----------
+    opened : EvaluationSet
+        The set.
+    protocol : str
+        One of `BUILT_IN`, or the name of a folder of the user's.
+    custom : sequence of Path
+        The files in that folder; those of other sets are passed over.
+
+    Raises
+    ------
+    UserError
+        If the protocol does not know the set, or a file does not fit it.
+    """
+    if (protocol == CAPTIONS) != (opened.kind == "retrieval"):
+        raise UserError(
+            f"protocol {protocol} is not for {opened.kind}, which the set {opened.name} is for: "
+            f"{CAPTIONS} is for retrieval, all others are for classification."
+        )
+    if protocol == CAPTIONS:
+        captions = [example.captions for example in opened.samples()]
+        return _prompts(protocol, [], captions, RETRIEVAL_METRIC, None)
+    if protocol == CLIP_BENCHMARK:
+        return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
+    if protocol == LACLIP:
+        known = _of_laclip(opened.name)
+        return _of_templates(protocol, opened.classnames, known["templates"], known["metric"])
+    if protocol == SINGLE_PROMPT:
+        return _of_templates(protocol, opened.classnames, [f"a photo of a {PLACEHOLDER}"], ACC1)
+    return _custom(opened, protocol, custom)
+
+
+def protocol_name(source: str) -> str:
+    """Return the name of a protocol as the configuration gives it: a name, or a folder.
+
+    Raises
+    ------
+    UserError
+        If it is neither, or the folder's name cannot be a protocol's.
+    """
+    if source in BUILT_IN:
+        return source
+    folder = Path(source)
+    if not folder.is_dir():
+        raise UserError(
+            f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder."
+            f"{_hint(source, BUILT_IN)}"
+        )
+    if not _NAME.fullmatch(folder.name) or folder.name in BUILT_IN:
+        raise UserError(
+            f"protocols: the folder {source} gives the protocol its name, which must have "
+            "letters, digits, '-', '_' and '.' only and be none of "
+            f"{', '.join(BUILT_IN)}; rename it."
+        )
+    return folder.name
+
+
+def protocol_files(source: str, directory: str | Path) -> list[Path]:
+    """Return the files, besides the class list, that a protocol needs for a set.
+
+    Parameters
+    ----------
+    source : str
+        One of `BUILT_IN`, or a folder of the user's.
+    directory : str or Path
+        Folder of the set, which need not exist yet.
+    """
+    directory = Path(directory)
+    if source == CLIP_BENCHMARK:
+        return [directory / TEMPLATES]
+    if source == LACLIP:
+        return [LACLIP_DATA]
+    if source in BUILT_IN:
+        return []
+    possible = [Path(source) / f"{directory.name}.{ending}" for ending in CUSTOM_FILES]
+    found = [path for path in possible if path.is_file()]
+    own_prompts = {f"{directory.name}.{ending}" for ending in ("templates.txt", "json")}
+    if found and own_prompts.isdisjoint(path.name for path in found):
+        found.append(directory / TEMPLATES)
+    return found
+
+
+def applies(source: str, name: str, kind: Kind) -> bool:
+    """Tell whether a protocol has prompts for a set of that name and kind.
+
+    ``clip_benchmark`` takes every classification set: one without templates lacks a piece.
+    """
+    if kind == "retrieval" or source == CAPTIONS:
+        return kind == "retrieval" and source == CAPTIONS
+    if source == LACLIP:
+        return canonical(name) in _laclip_names()
+    return bool(protocol_files(source, name)) or source in BUILT_IN
+
+
+def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
+    """Refuse a file in a folder of the user's that is for no set: its name may be misspelt.
+
+    Parameters
+    ----------
+    folder : str
+        The protocol.
+    names : sequence of str
+        Names of all sets.
+
+    Raises
+    ------
+    UserError
+        Naming the file and the nearest name that would be taken.
+    """
+    allowed = [f"{name}.{ending}" for name in names for ending in CUSTOM_FILES]
+    for path in sorted(Path(folder).iterdir()):
+        if path.is_file() and path.suffix in (".txt", ".json") and path.name not in allowed:
+            raise UserError(
+                f"{path}: belongs to no evaluation set; a file is called after the folder of its "
+                f"set: {', '.join(f'SET.{ending}' for ending in CUSTOM_FILES)}."
+                f"{_hint(path.name, allowed)}"
+            )
+
+
+def canonical(name: str) -> str:
+    """Return the name of a set without CLIP_benchmark's prefixes, case and punctuation.
+
+    Examples
+    --------
+    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets"), canonical("FGVC_Aircraft")
+    ('caltech101', 'pets', 'fgvcaircraft')
+    """
+    bare = re.sub(r"^(wds[_/-])?(vtab[_/-])?", "", name.lower())
+    return re.sub(r"[^a-z0-9]", "", bare)
+
+
+@cache
+def _laclip_sets() -> dict[str, dict[str, Any]]:
+    """Return templates, metric and other names of each set that ``laclip`` knows."""
+    content: dict[str, dict[str, Any]] = json.loads(LACLIP_DATA.read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def _laclip_names() -> dict[str, dict[str, Any]]:
+    """Return the same by each name of each set."""
+    return {
+        canonical(name): known
+        for main, known in _laclip_sets().items()
+        for name in (main, *known["aliases"])
+    }
+
+
+def _of_laclip(name: str) -> dict[str, Any]:
+    known = _laclip_names()
+    if canonical(name) not in known:
+        raise UserError(
+            f"protocol {LACLIP} has no templates for the set {name}; it knows "
+            f"{', '.join(_laclip_sets())} (with or without wds_ and vtab-)."
+            f"{_hint(canonical(name), known)} Templates for other sets are given by a protocol of "
+            f"your own: a folder with {name}.templates.txt, named under `protocols`."
+        )
+    return known[canonical(name)]
+
+
+def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Prompts:
+    """Return the prompts that files of the user's describe."""
+    files = {path.name.removeprefix(f"{opened.name}."): path for path in custom}
+    given = {ending: files[ending] for ending in CUSTOM_FILES if ending in files}
+    if not given:
+        raise UserError(
+            f"protocol {protocol} says nothing of the set {opened.name}: it has none of "
+            f"{', '.join(f'{opened.name}.{ending}' for ending in CUSTOM_FILES)}."
+        )
+    classnames = opened.classnames
+    if "classnames.txt" in given:
+        classnames = read_classnames(given["classnames.txt"])
+        if len(classnames) != len(opened.classnames):
+            raise UserError(
+                f"{given['classnames.txt']}: has {len(classnames)} names for the "
+                f"{len(opened.classnames)} classes of {opened.name}; give one a class, in the "
+                "set's order."
+            )
+    metric = _metric(given["metric.txt"]) if "metric.txt" in given else ACC1
+    if "json" not in given:
+        path = given.get("templates.txt")
+        templates = read_templates(path) if path else opened.templates
+        return _of_templates(protocol, classnames, templates, metric)
+    if "templates.txt" in given:
+        raise UserError(
+            f"{given['json']} and {given['templates.txt'].name} both give prompts for "
+            f"{opened.name}; leave one of them out."
+        )
+    return _prompts(protocol, classnames, _per_class(given["json"], classnames), metric, None)
+
+
+def _metric(path: Path) -> str:
+    said = path.read_text(encoding="utf-8", errors="replace").strip()
+    if said not in METRICS:
+        raise UserError(f"{path}: must say {' or '.join(METRICS)}, found {said[:40]!r}.")
+    return said
+
+
+def _per_class(path: Path, classnames: Sequence[str]) -> list[list[str]]:
+    """Read prompts for each class from JSON, ``{class name: [prompt, ...]}``."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: is not JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: must hold {{class name: [prompt, ...]}}.")
+    missing = [name for name in classnames if name not in content]
+    unknown = [name for name in content if name not in classnames]
+    if missing:
+        raise UserError(
+            f"{path}: has no prompts for {_some(missing)}.{_hint(missing[0], unknown or content)}"
+        )
+    if unknown:
+        raise UserError(
+            f"{path}: {_some(unknown)} is no class of the set.{_hint(unknown[0], classnames)}"
+        )
+    for name in classnames:
+        texts = content[name]
+        usable = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
+        if not usable or not texts:
+            raise UserError(f"{path}: {name!r} must have a list of at least one prompt.")
+    return [[text.replace(PLACEHOLDER, name) for text in content[name]] for name in classnames]
+
+
+def _of_templates(
+    protocol: str, classnames: list[str], templates: list[str], metric: str
+) -> Prompts:
+    texts = [[template.replace(PLACEHOLDER, name) for template in templates] for name in classnames]
+    return _prompts(protocol, classnames, texts, metric, templates)
+
+
+def _prompts(
+    protocol: str,
+    classnames: list[str],
+    texts: Sequence[Sequence[str]],
+    metric: str,
+    templates: list[str] | None,
+) -> Prompts:
+    import numpy as np  # the workflow's plan asks this module for names, and needs no arrays
+
+    classes = np.repeat(np.arange(len(texts), dtype=np.int64), [len(own) for own in texts])
+    flat = [text for own in texts for text in own]
+    return Prompts(protocol, flat, classes, classnames, metric, templates)
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    """Name the first few."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _hint(word: str, options: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, [*options], n=1, cutoff=0.5)
+    return f" The nearest name is {near[0]!r}." if near else ""

@@ -1,0 +1,246 @@
+"""What neurons stand for, where the truth is known: correlations of activations with features.
+
+Cosine purity looks at weights alone. On generated data every image and caption has known binary
+features, so one can ask directly how well a neuron follows a single one of them:
+
+- *semantic purity*, the largest absolute Pearson correlation of the neuron's activation with a
+  feature: its square is the share of the neuron's variance which that feature explains. (This is
+  the score by which nonlinear ICA compares a recovered source with true ones, Hyvärinen and
+  Morioka 2016, NeurIPS 29; here every neuron picks its best feature, and two may pick the same.)
+- *selectivity*, that square divided by the sum of the squares over all features: 1 if the neuron
+  correlates with one feature only, 1/f if with all f alike. (The largest of the shares of which
+  Eastwood and Williams 2018, ICLR, take the entropy as "disentanglement", with squared
+  correlations as importances.) It ignores what no feature explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from mispair.evaluation.purity import neuron_overlap
+
+Row = dict[str, Any]
+
+ORIGINAL = "original"
+"""Name of the basis in which neurons are the columns of the projection."""
+
+STILL = 1e-6
+"""A neuron whose activation varies by less than this share of its size does not vary."""
+
+
+def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]:
+    """Turn lists of features into binary codes.
+
+    Returns
+    -------
+    features : list of str
+        Every feature that occurs, sorted.
+    codes : (n, f) bool array
+        Which feature stands in which list.
+
+    Examples
+    --------
+    >>> binary_codes([["red", "star"], ["star"], []])
+    (['red', 'star'], array([[ True,  True], [False,  True], [False, False]]))
+    """
+    features = sorted({name for names in named for name in names})
+    column = {name: place for place, name in enumerate(features)}
+    codes = np.zeros((len(named), len(features)), dtype=bool)
+    for row, names in zip(codes, named, strict=True):
+        row[[column[name] for name in names]] = True
+    return features, codes
+
+
+class Sample:
+    """Embeddings and true features of a tower's inputs, added block by block.
+
+    Held are the means and the sums of products of deviations, not the sample itself.
+
+    Parameters
+    ----------
+    neurons : int
+        Number of neurons e.
+    features : int
+        Number of features f.
+    shuffles : sequence of numpy.random.Generator
+        One for each set of shuffled features. They are shuffled within each block, so that what
+        blocks differ in stays.
+    """
+
+    def __init__(
+        self, neurons: int, features: int, shuffles: Sequence[np.random.Generator] = ()
+    ) -> None:
+        width = neurons + features * (1 + len(shuffles))
+        self.size, self.neurons, self.features = 0, neurons, features
+        self._shuffles = shuffles
+        self._mean, self._products = np.zeros(width), np.zeros((width, width))
+
+    def add(self, embeddings: np.ndarray, codes: np.ndarray) -> None:
+        """Add a block of embeddings (m, e) and codes (m, f).
+
+        Sums of two samples are combined as by Chan, Golub and LeVeque (1983, The American
+        Statistician 37, 242), which loses no digits to large means.
+        """
+        shuffled = [codes[draw.permutation(len(codes))] for draw in self._shuffles]
+        rows = np.hstack([embeddings, codes, *shuffled]).astype(np.float64, copy=False)
+        mean, total = rows.mean(axis=0), self.size + len(rows)
+        deviations, shift = rows - mean, mean - self._mean
+        self._products += deviations.T @ deviations
+        self._products += np.outer(shift, shift) * (self.size * len(rows) / total)
+        self._mean += shift * (len(rows) / total)
+        self.size = total
+
+    @property
+    def varying(self) -> np.ndarray:
+        """Which features are neither in all nor in none of the sample, (f,) bool."""
+        return np.diag(self._products)[self.neurons : self.neurons + self.features] > 0
+
+    def correlations(
+        self, rotation: np.ndarray | None = None, shuffle: int | None = None
+    ) -> np.ndarray:
+        """Return the Pearson correlation of every neuron with every varying feature, (e, v).
+
+        Parameters
+        ----------
+        rotation : (e, e) array, optional
+            Orthogonal matrix by which the embeddings are multiplied, which changes what neurons
+            are and nothing else. Neither the sample nor its embeddings are needed again.
+        shuffle : int, optional
+            Take the features as shuffled the given time.
+
+        Notes
+        -----
+        A neuron that does not vary correlates with nothing: 0.
+        """
+        e = self.neurons
+        start = e + self.features * (0 if shuffle is None else 1 + shuffle)
+        columns = start + np.flatnonzero(self.varying)
+        within, across = self._products[:e, :e], self._products[:e, columns]
+        mean = self._mean[:e]
+        if rotation is not None:
+            within, across = rotation.T @ within @ rotation, rotation.T @ across
+            mean = rotation.T @ mean
+        squares = np.diag(within)
+        moves = squares > STILL**2 * (squares + self.size * mean**2)
+        scale = np.sqrt(np.where(moves, squares, np.inf))[:, None]
+        found = across / scale / np.sqrt(np.diag(self._products)[columns])
+        return np.clip(found, -1, 1)
+
+
+def selectivity(correlations: np.ndarray) -> np.ndarray:
+    """Return each neuron's largest squared correlation over the sum of all, (e,); 0 if all are 0.
+
+    Parameters
+    ----------
+    correlations : (e, v) array
+        Of neurons with features.
+    """
+    squares = correlations**2
+    total = squares.sum(axis=1)
+    return squares.max(axis=1) / np.where(total > 0, total, 1)
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Return Spearman's correlation and its two-sided p value; NaN if one is constant or n < 3.
+
+    The p value takes neurons as independent draws, which those of one projection are not quite.
+    """
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return np.nan, np.nan
+    found = stats.spearmanr(a, b)
+    return float(found.statistic), float(found.pvalue)
+
+
+def measures(
+    sample: Sample,
+    projection: np.ndarray,
+    features: Sequence[str],
+    rotations: Mapping[str, np.ndarray],
+    shuffles: int,
+) -> list[Row]:
+    """Return what the neurons of one tower stand for, beside how much they overlap.
+
+    Parameters
+    ----------
+    sample : Sample
+        Of embeddings under this projection.
+    projection : (d, e) array
+        Columns are neurons.
+    features : sequence of str
+        Names of the sample's features.
+    rotations : mapping of str to (e, e) array
+        Further bases by name, in which the same is measured as a control.
+    shuffles : int
+        Sets of shuffled features of the sample.
+
+    Returns
+    -------
+    list of dict
+        ``basis``, ``metric``, ``value`` and ``n``. For each ``neuron`` with its ``overlap`` (mean
+        absolute cosine with the others): ``best_correlation`` and ``second_correlation`` (signed,
+        with their ``feature``) and ``selectivity``, n images or captions. For all together:
+        ``mean_semantic_purity`` and ``mean_selectivity``, the same with ``_shuffled`` for each
+        ``shuffle``; their rank correlations over the n neurons with the overlap,
+        ``semantic_purity_by_overlap`` and ``selectivity_by_overlap`` with ``p`` (negative if pure
+        weights go with pure meaning); and ``features_constant``, those left out.
+
+    Raises
+    ------
+    ValueError
+        If no feature varies, or a neuron has no direction.
+    """
+    names = [name for name, varies in zip(features, sample.varying, strict=True) if varies]
+    if not names:
+        raise ValueError(
+            f"of {len(features)} true features none is in some and not in others of "
+            f"{sample.size} inputs: there is nothing to correlate with"
+        )
+    left_out = len(features) - len(names)
+    rows: list[Row] = [
+        {"basis": ORIGINAL, "metric": "features_constant", "value": left_out, "n": len(features)}
+    ]
+    for basis, rotation in {ORIGINAL: None, **rotations}.items():
+        turned = projection if rotation is None else projection @ rotation
+        overlap, found = neuron_overlap(turned), sample.correlations(rotation)
+        rows += [{"basis": basis, **row} for row in _of_neurons(found, names, overlap, sample.size)]
+        for name, values in (
+            ("semantic_purity", np.abs(found).max(axis=1)),
+            ("selectivity", selectivity(found)),
+        ):
+            together = [{"metric": f"mean_{name}", "value": values.mean(), "n": sample.size}]
+            value, p = rank_correlation(values, overlap)
+            together.append(
+                {"metric": f"{name}_by_overlap", "value": value, "p": p, "n": len(overlap)}
+            )
+            rows += [{"basis": basis, **row} for row in together]
+        for shuffle in range(shuffles):
+            by_chance = sample.correlations(rotation, shuffle)
+            rows += [
+                {"basis": basis, "metric": f"mean_{name}_shuffled", "value": value.mean(),
+                 "n": sample.size, "shuffle": shuffle}
+                for name, value in (
+                    ("semantic_purity", np.abs(by_chance).max(axis=1)),
+                    ("selectivity", selectivity(by_chance)),
+                )
+            ]  # fmt: skip
+    return rows
+
+
+def _of_neurons(
+    correlations: np.ndarray, names: Sequence[str], overlap: np.ndarray, size: int
+) -> list[Row]:
+    order = np.argsort(-np.abs(correlations), axis=1, kind="stable")
+    rows: list[Row] = []
+    for neuron, share in enumerate(selectivity(correlations)):
+        about = {"neuron": neuron, "n": size, "overlap": overlap[neuron]}
+        for metric, feature in zip(
+            ("best_correlation", "second_correlation"), order[neuron], strict=False
+        ):
+            value = correlations[neuron, feature]
+            rows.append({"metric": metric, "value": value, "feature": names[feature], **about})
+        rows.append({"metric": "selectivity", "value": share, **about})
+    return rows

@@ -1,0 +1,78 @@
+"""Run the frozen text tower once over the prompts of a protocol for an evaluation set."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from mispair import settings
+from mispair.devices import Precision
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    """Settings of `encode_prompts`."""
+
+    batch_size: int = Field(
+        256, ge=1, description="Prompts per forward pass; halved where memory runs out."
+    )
+    precision: Precision = Field(
+        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the tower runs; auto takes a GPU when there is one."
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    evaluation_set: list[Path],
+    protocol: str,
+    protocol_files: list[Path],
+    towers: list[Path],
+    prompts: Path,
+) -> None:
+    """Write pre-projection features of prompts, the class of each, and what they were made of."""
+    from mispair import files
+    from mispair.devices import choose_device
+    from mispair.evaluation import protocols
+    from mispair.evaluation.sets import open_set
+    from mispair.towers.encoding import encode_texts
+    from mispair.towers.encoding_record import EncodingRecord
+    from mispair.towers.loading import load_towers
+
+    opened = open_set(evaluation_set[0].parent)
+    asked = protocols.prompts(opened, protocol, protocol_files)
+    log.info(
+        "%s by protocol %s: %d classes, %d prompts",
+        *(opened.name, protocol, len(asked.classnames), len(asked.texts)),
+    )
+    frozen = load_towers(towers[0].parent, choose_device(settings.device))
+    times = EncodingRecord(frozen.text_projection.device.type)
+    rows = {text: row for row, text in enumerate(dict.fromkeys(asked.texts))}
+    features = encode_texts(frozen, [*rows], settings.batch_size, settings.precision, times)
+    times.finish(precision=settings.precision)
+    files.write_tensors(
+        prompts,
+        {
+            "prompt_features": features[[rows[text] for text in asked.texts]],
+            "prompt_classes": asked.classes,
+        },
+        {
+            "name": opened.name,
+            "kind": opened.kind,
+            "protocol": asked.protocol,
+            "metric": asked.metric,
+            "classnames": json.dumps(asked.classnames, ensure_ascii=False),
+            "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
+            "fingerprint": asked.fingerprint,
+            "towers": frozen.fingerprint,
+            "precision": settings.precision,
+        },
+    )

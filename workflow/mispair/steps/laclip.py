@@ -1,0 +1,22 @@
+"""Put what was measured on CLIP and LaCLIP checkpoints beside what was published, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mispair import settings
+
+
+class Settings(settings.Settings):
+    """`laclip` has no settings: the models are `models`, the rest is that of the report."""
+
+
+def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
+    """Write the tables of the study as plain text, in the order of the report."""
+    from mispair import files
+    from mispair.reporting.comparison_checkpoints import checkpoints
+    from mispair.reporting.plain import plain
+    from mispair.reporting.tables import read
+
+    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    files.write_text(text, "\n\n".join(map(plain, checkpoints(measured))))
