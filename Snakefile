@@ -17,11 +17,13 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/simulation.smk"
 include: "workflow/rules/shards.smk"
 include: "workflow/rules/captions.smk"
+include: "workflow/rules/checkpoints.smk"
 include: "workflow/rules/features.smk"
 include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/laclip.smk"
 
 
 rule all:
@@ -34,6 +36,7 @@ localrules:
     all,
     simulation,
     image_text,
+    laclip,
 
 
 # One target per study: its results without the report.
@@ -44,4 +47,6 @@ rule simulation:
 
 rule image_text:
     input:
-        [dag.measured(what) for what in ("purity", "zeroshot", "pruning")],
+        [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
+        dag.compared(),
+        dag.exported(),

@@ -2,18 +2,34 @@
 
 The naive twin does what a training script does: every step decodes its images, preprocesses them,
 tokenises its captions, runs both towers and lets autograd and torch's AdamW train the projections.
-It sees the same batches in the same order, so its losses must be those of the cached run.
+At the demo's sizes it sees the same batches in the same order, so its losses must be those of the
+cached run. At the paper's, on made-up features of the widths of its towers, a step of the twin is
+put together from parts that are measured: towers of the size of ViT-B/16 on a few pairs, and a step
+of both projections on a whole batch.
 """
 
 from __future__ import annotations
 
+import io
+import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+from tests.bench.simulation import SQUARE, device_title, square_rate
+
+if TYPE_CHECKING:
+    from mispair.towers.features import PairedFeatures
+    from mispair.towers.finetuning_presets import Training
+    from mispair.towers.projection import Projections
+
+Row = tuple[str, str, str, str]
 
 STEPS = 39
 """Steps that the twin is measured on, the whole warm-up; the sweep's thousands take an hour."""
@@ -22,17 +38,30 @@ AGREEMENT = 1e-4
 """Largest relative difference of losses between the twins."""
 
 
-def measure() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the rows of the comparison at the demo's sizes."""
+def measure() -> Iterator[Row]:
+    """Yield the rows: at the demo's sizes, at the paper's, and on a GPU where there is one."""
+    from mispair.towers.finetuning_presets import PRESETS
+
+    torch.set_num_threads(1)
+    yield from _demo()
+    yield from sweep(Sizes(), PRESETS["as-run"])
+    if torch.cuda.is_available():
+        for preset, training in PRESETS.items():
+            if preset != "as-written":  # as-run, to the number
+                yield on_a_gpu(Sizes(pairs=3_000_000), preset, training)
+
+
+def _demo() -> Iterator[Row]:
+    """Compare the twins at the demo's sizes."""
     from mispair import config, seeds
     from mispair.dag import SHIPPED_TOWERS
     from mispair.pairs.corruption import shuffle_captions
     from mispair.towers import projection
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.features import PairedFeatures
+    from mispair.towers.finetuning_presets import resolve
     from mispair.towers.loading import load_towers
 
-    torch.set_num_threads(1)
     defaults = config.Config()
     tuning = defaults.finetune_projection
     towers = load_towers(SHIPPED_TOWERS, "cpu")
@@ -49,7 +78,7 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
         np.array([float(towers.logit_scale)], np.float32),
     )
     streams = [seeds.integer("bench", number) for number in range(tuning.seeds)]
-    training = projection.Training()
+    training = resolve(tuning)
     training_seconds, steps, orders, losses = 0.0, 0, {}, {}
     for rate in defaults.corrupt_captions.rates:
         keys = np.array([f"{number:06d}" for number in range(len(encoded))])
@@ -77,14 +106,10 @@ def measure() -> Iterator[tuple[str, str, str, str]]:
         f"{STEPS} steps measured; losses agree to {difference:.0e})",
         f"{whole / cached:.0f}x",
     )
-    work = _flops(training, model) * steps / training_seconds / 1e9
-    peak = _sgemm_peak()
-    yield (
-        "fine-tuning, share of this core's sgemm peak",
-        f"{work:.0f} GFLOP/s",
-        f"{peak:.0f} GFLOP/s",
-        f"{work / peak:.0%}",
+    widths = Sizes(
+        image=model.image.shape[1], text=model.text.shape[1], neurons=model.image.shape[2]
     )
+    yield _share("the same", widths, training.batch_size, steps, training_seconds)
 
 
 def _pairs(number: int) -> tuple[list[bytes], list[str]]:
@@ -102,14 +127,21 @@ def _pairs(number: int) -> tuple[list[bytes], list[str]]:
     return [s.image for s in samples[:number]], [s.caption.decode() for s in samples[:number]]
 
 
-def _decode(data: bytes):
+def _decode(data: bytes) -> Any:
     from mispair.pairs.images import decode_image
 
     return decode_image(data)
 
 
 def _online(
-    towers, model, training, encoded, captions, order, stream, steps
+    towers: Any,
+    model: Projections,
+    training: Training,
+    encoded: list[bytes],
+    captions: list[str],
+    order: np.ndarray,
+    stream: int,
+    steps: int,
 ) -> tuple[float, np.ndarray]:
     """Train one seed for some steps through the towers; return seconds and losses."""
     from mispair.towers.projection import BETAS, batch_order, learning_rates
@@ -122,7 +154,6 @@ def _online(
     optimiser = torch.optim.AdamW([image, text], betas=BETAS, weight_decay=training.weight_decay)
     rates = learning_rates(training, per_epoch)
     batches = batch_order(len(encoded), per_epoch, training.batch_size, [stream], 0)
-    targets = torch.arange(training.batch_size)
     losses = []
     started = time.perf_counter()
     for step in range(STEPS):
@@ -133,13 +164,7 @@ def _online(
             x = towers.image_features(pixels).clone()
             tokens = towers.tokenizer([captions[order[row]] for row in batch])
             y = towers.text_features(tokens).clone()
-        u = torch.nn.functional.normalize(x @ image, dim=1)
-        v = torch.nn.functional.normalize(y @ text, dim=1)
-        logits = scale * u @ v.T
-        loss = (
-            torch.nn.functional.cross_entropy(logits, targets)
-            + torch.nn.functional.cross_entropy(logits.T, targets)
-        ) / 2
+        loss = _infonce(x @ image, y @ text, scale)
         optimiser.zero_grad()
         loss.backward()
         optimiser.param_groups[0]["lr"] = float(rates[step])
@@ -148,17 +173,229 @@ def _online(
     return time.perf_counter() - started, np.array(losses)
 
 
-def _flops(training, model) -> float:
-    """Return the floating-point operations of the matrix products of one seed's step."""
-    b, e = training.batch_size, model.image.shape[2]
-    widths = model.image.shape[1] + model.text.shape[1]
-    return 2 * b * e * widths * 2 + 2 * b * b * e * 3
+@dataclass(frozen=True)
+class Sizes:
+    """What is fine-tuned: widths before the projections, neurons, and how often."""
+
+    pairs: int = 100_000
+    image: int = 768
+    text: int = 512
+    neurons: int = 512
+    rates: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.8)
+    seeds: int = 3
+
+    def flops(self, batch: int) -> float:
+        """Return the operations of the products of one seed's step."""
+        widths = self.image + self.text
+        return 2.0 * batch * self.neurons * (2 * widths + 3 * batch)
+
+    def steps(self, training: Training) -> int:
+        """Return the steps of the whole sweep, each of one seed."""
+        per_epoch = self.pairs // training.batch_size
+        return per_epoch * training.epochs * len(self.rates) * self.seeds
 
 
-def _sgemm_peak(size: int = 1536, repetitions: int = 8) -> float:
-    matrix = torch.randn(size, size)
-    matrix @ matrix
+def sweep(
+    sizes: Sizes, training: Training, model: str = "ViT-B-16", towers_pairs: int = 8
+) -> Iterator[Row]:
+    """Measure the whole sweep on cached features on one core, and what it comes to through towers.
+
+    Parameters
+    ----------
+    sizes, training : Sizes, Training
+        All of it is run.
+    model : str
+        Of open_clip's architectures, with random weights: the towers of the twin.
+    towers_pairs : int
+        Pairs that they are measured on, three times.
+    """
+    from mispair import seeds
+    from mispair.pairs.corruption import shuffle_captions
+    from mispair.towers import projection
+
+    features, start = _made_up(sizes, torch.float32)
+    keys = np.array([f"{number:07d}" for number in range(sizes.pairs)])
+    seconds = 0.0
+    for rate in sizes.rates:
+        order = shuffle_captions(keys, rate, seeds.generator("bench", "captions"))
+        paired = replace(features, text_rows=order)
+        started = time.perf_counter()
+        _, losses = projection.finetune(paired, start, training, range(sizes.seeds))
+        seconds += time.perf_counter() - started
+        assert np.isfinite(losses).all()
+    steps, batch = sizes.steps(training), training.batch_size
+    tower = _towers_seconds(model, towers_pairs)
+    tail = _autograd_seconds(features, start, training)
+    online = batch * tower + tail
+    yield (
+        f"fine-tuning, whole C_m sweep on cached features: {len(sizes.rates)} rates x "
+        f"{sizes.seeds} seeds, {training.epochs} epochs of {sizes.pairs:,} pairs, "
+        f"{sizes.image} + {sizes.text} wide, {sizes.neurons} neurons, batches of {batch}, one core",
+        f"{seconds:.0f} s for {steps:,} steps",
+        f"{steps * online / 3600:,.0f} h through the towers of a {model}, extrapolated from 3 "
+        f"measurements of {towers_pairs} pairs ({tower:.2f} s a pair) and of a step of the "
+        f"projections by autograd ({1e3 * tail:.0f} ms)",
+        f"{steps * online / seconds:,.0f}x",
+    )
+    yield (
+        "fine-tuning, a step of the projections by hand-written gradients, those of a sweep",
+        f"{1e3 * seconds / steps:.2f} ms a step and seed",
+        f"{1e3 * tail:.2f} ms by autograd and torch's AdamW, on cached features too",
+        f"{tail * steps / seconds:.2f}x",
+    )
+    yield _share("whole C_m sweep", sizes, batch, steps, seconds)
+
+
+def _share(what: str, sizes: Sizes, batch: int, steps: int, seconds: float) -> Row:
+    """Compare what a sweep computes in a second with the products alone."""
+    from mispair.simulation.arithmetic import times
+
+    b, d, e = batch, sizes.image, sizes.neurons
+    shapes = {
+        "embeddings": ((b, d), (d, e), False),
+        "cosines": ((b, e), (e, b), False),
+        "gradients by weights": ((d, b), (b, e), True),
+    }
+    rates = {name: _product_rate(times, *shape) for name, shape in shapes.items()}
+    square = (SQUARE, SQUARE)
+    squares = {
+        "oneDNN": _product_rate(times, square, square, False),
+        "torch.matmul": square_rate("cpu") / 1e9,
+    }
+    work = sizes.flops(batch) * steps / seconds / 1e9
+    peak = max(*rates.values(), *squares.values())
+    return (
+        f"fine-tuning, {what}: share of this core's measured sgemm peak",
+        f"{work:.0f} GFLOP/s",
+        f"{peak:.0f} GFLOP/s, the largest of "
+        + ", ".join(f"{rate:.0f} ({name} of a step)" for name, rate in rates.items())
+        + f" and squares of {SQUARE}: "
+        + ", ".join(f"{rate:.0f} by {name}" for name, rate in squares.items()),
+        f"{work / peak:.0%}",
+    )
+
+
+def _product_rate(
+    product: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    one: tuple[int, int],
+    other: tuple[int, int],
+    transposed: bool,
+    seconds: float = 0.3,
+) -> float:
+    """Return the best of many products, in GFLOP/s; the first factor may be stored transposed."""
+    left = torch.randn(one[::-1]).T if transposed else torch.randn(one)
+    right = torch.randn(other)
+    best, until = math.inf, time.perf_counter() + seconds
+    while (started := time.perf_counter()) < until:
+        product(left, right)
+        best = min(best, time.perf_counter() - started)
+    return 2 * one[0] * one[1] * other[1] / best / 1e9
+
+
+def _made_up(sizes: Sizes, dtype: torch.dtype) -> tuple[PairedFeatures, Projections]:
+    """Return random features with one caption a pair, and random projections of all seeds.
+
+    A block of features is repeated: their values change no number of operations.
+    """
+    from mispair.towers.features import PairedFeatures
+    from mispair.towers.projection import Projections
+
+    draw = torch.Generator().manual_seed(0)
+
+    def features(width: int) -> np.ndarray:
+        block = torch.randn(min(sizes.pairs, 2**15), width, generator=draw).to(dtype).numpy()
+        return np.resize(block, (sizes.pairs, width))
+
+    def weights(width: int) -> np.ndarray:
+        drawn = torch.randn(1, width, sizes.neurons, generator=draw) * width**-0.5
+        return np.repeat(drawn.numpy(), sizes.seeds, axis=0)
+
+    scale = np.full(sizes.seeds, math.log(1 / 0.07), np.float32)
+    return (
+        PairedFeatures(features(sizes.image), features(sizes.text), np.arange(sizes.pairs)),
+        Projections(weights(sizes.image), weights(sizes.text), scale),
+    )
+
+
+def _towers_seconds(model: str, pairs: int) -> float:
+    """Return what decoding, preparing and both towers take for a pair; the median of three."""
+    import open_clip
+    from PIL import Image
+
+    from mispair.pairs.shards import read_samples
+    from tests.bench.encoding import write_shards
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_shards(Path(folder) / "shards", shards=1, images=pairs)
+        (shard,) = (Path(folder) / "shards").glob("*.tar")
+        pictures = [sample.image for sample in read_samples(shard)]
+    captions = [f"a photo of number {number} in the rain" for number in range(pairs)]
+    whole, _, prepare = open_clip.create_model_and_transforms(model)
+    tokenizer = open_clip.get_tokenizer(model)
+    whole.eval()
+    spent = []
+    for _ in range(4):
+        started = time.perf_counter()
+        with torch.no_grad():
+            decoded = (Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures)
+            whole.encode_image(torch.stack([prepare(picture) for picture in decoded]))
+            whole.encode_text(tokenizer(captions))
+        spent.append(time.perf_counter() - started)
+    return float(np.median(spent[1:])) / pairs  # the first time counts for none
+
+
+def _autograd_seconds(features: PairedFeatures, start: Projections, training: Training) -> float:
+    """Return what a step of both projections of one seed takes by autograd; the median."""
+    batch = training.batch_size
+    x, y = (
+        torch.as_tensor(array[:batch])
+        for array in (features.image_features, features.text_features)
+    )
+    image, text = (
+        torch.nn.Parameter(torch.tensor(array[0])) for array in (start.image, start.text)
+    )
+    optimiser = torch.optim.AdamW([image, text], weight_decay=training.weight_decay)
+    spent = []
+    for _ in range(12):
+        began = time.perf_counter()
+        loss = _infonce(x @ image, y @ text, math.exp(start.logit_scale[0]))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        spent.append(time.perf_counter() - began)
+    return float(np.median(spent[2:]))
+
+
+def _infonce(image: torch.Tensor, text: torch.Tensor, scale: float) -> torch.Tensor:
+    normalize, entropy = torch.nn.functional.normalize, torch.nn.functional.cross_entropy
+    logits = scale * normalize(image, dim=1) @ normalize(text, dim=1).T
+    targets = torch.arange(len(logits))
+    return (entropy(logits, targets) + entropy(logits.T, targets)) / 2
+
+
+def on_a_gpu(sizes: Sizes, preset: str, training: Training, device: str = "cuda") -> Row:
+    """Measure one epoch of one rate, all seeds side by side, features on the device throughout."""
+    from mispair.towers import projection
+
+    features, start = _made_up(sizes, torch.float16)
+    epoch = replace(training, epochs=1, warmup_epochs=0)
+    few = 4 * training.batch_size
+    warm = replace(features, text_rows=features.text_rows[:few])
+    projection.finetune(warm, start, epoch, range(sizes.seeds), device)  # what is loaded once
     started = time.perf_counter()
-    for _ in range(repetitions):
-        matrix @ matrix
-    return 2 * size**3 * repetitions / (time.perf_counter() - started) / 1e9
+    projection.finetune(features, start, epoch, range(sizes.seeds), device)
+    seconds = time.perf_counter() - started
+    steps = sizes.pairs // training.batch_size * sizes.seeds
+    work = sizes.flops(training.batch_size) * steps / seconds
+    peak = square_rate(device)
+    whole = seconds * training.epochs * len(sizes.rates)
+    return (
+        f"fine-tuning, {preset}, {sizes.pairs:,} pairs of {sizes.image} + {sizes.text} numbers in "
+        f"half precision on {device_title(device)}, batches of {training.batch_size:,}, "
+        f"{sizes.seeds} seeds side by side",
+        f"{seconds:.1f} s an epoch, features copied there included; a sweep of "
+        f"{len(sizes.rates)} rates, {training.epochs} epochs each, comes to {whole / 60:.0f} min "
+        "(extrapolated from that epoch)",
+        f"{work / 1e12:.2f} TFLOP/s, of {peak / 1e12:.1f} by torch.matmul in float32 (TF32 off)",
+        f"{work / peak:.0%} of peak",
+    )

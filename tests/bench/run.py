@@ -22,6 +22,8 @@ from tests.bench import (  # noqa: E402
     demo,
     encoding,
     finetuning,
+    pruning,
+    silhouette,
     similar_captions,
     simulation,
 )
@@ -30,6 +32,8 @@ BENCHES = {
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "encoding": encoding.measure,
+    "silhouette": silhouette.measure,
+    "pruning": pruning.measure,
     "similar_captions": similar_captions.measure,
     "dag": dag.measure,
     "demo": demo.measure,

@@ -45,9 +45,12 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     edit(run.folder / "workflow/configs/smoke.yaml", "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
     assert run.planned() == {
         "corrupt_captions": 2,
-        "finetune_projection": 4,
-        "measure_purity": 4,
-        "evaluate_zeroshot": 4,
+        "finetune_projection": 5,  # the control without weight decay is of one scheme
+        "measure_purity": 5,
+        "measure_semantics": 1,
+        "evaluate_zeroshot": 5,
+        "fit_linear_probe": 2,
+        "compare_arms": 1,
         **REPORT,
         **SHEET,
     }
@@ -56,15 +59,19 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
 def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None:
     with (run.folder / "workflow/mispair/evaluation/purity.py").open("a") as module:
         module.write("\nANSWER = 42\n")
-    # Pruning ranks neurons by their purity, so it imports the module too.
-    assert run.planned() == {"measure_purity": 7, "prune_neurons": 1, **REPORT}
+    # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
+    assert run.planned() == {
+        "measure_purity": 9, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
+        "draw_neurons": 1, **REPORT,
+    }  # fmt: skip
 
 
 def test_an_edited_training_module_reruns_what_descends_from_it(run: Checkout) -> None:
     with (run.folder / "workflow/mispair/towers/projection.py").open("a") as module:
         module.write("\nANSWER = 42\n")
     assert run.planned() == {
-        "finetune_projection": 6, "measure_purity": 6, "evaluate_zeroshot": 6, **REPORT
+        "finetune_projection": 8, "measure_purity": 8, "measure_semantics": 2,
+        "evaluate_zeroshot": 8, "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
     }  # fmt: skip
 
 
@@ -89,9 +96,13 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "encode_captions": 1,
         "find_similar_captions": 1,
         "corrupt_captions": 3,
-        "finetune_projection": 6,
-        "measure_purity": 6,
-        "evaluate_zeroshot": 6,
+        "finetune_projection": 8,
+        "measure_purity": 8,
+        "measure_semantics": 3,
+        "evaluate_zeroshot": 8,
+        "fit_linear_probe": 3,
+        "compare_arms": 1,
+        "draw_neurons": 1,
         **REPORT,
         **SHEET,
     }
@@ -103,9 +114,31 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
 def test_a_setting_of_one_step_reruns_that_step(run: Checkout) -> None:
     edit(run.folder / "workflow/configs/smoke.yaml", "epochs: 3", "epochs: 4")
     planned = run.planned()
-    assert planned["finetune_projection"] == 6
+    assert planned["finetune_projection"] == 8
     assert "encode_features" not in planned
     assert "simulate" not in planned
+
+
+def test_more_points_of_pruning_encode_nothing(run: Checkout) -> None:
+    edit(run.folder / "workflow/configs/smoke.yaml", "ks: [16, 128]", 'ks: [16, "20-120:10", 128]')
+    assert run.planned() == {"prune_neurons": 1, **REPORT}
+
+
+def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> None:
+    (run.folder / "mine").mkdir()
+    (run.folder / "mine/scenes-digit.templates.txt").write_text("a nice {c}\n")
+    with (run.folder / "workflow/configs/smoke.yaml").open("a") as config:
+        config.write("protocols: [clip_benchmark, single-prompt, mine]\n")
+    expected = {
+        "encode_prompts": 1, "evaluate_zeroshot": 9, "compare_arms": 1, "prune_neurons": 1,
+        "export_pruned": 1, **REPORT,
+    }  # fmt: skip
+    assert run.planned() == expected
+    run.snakemake()
+    assert run.planned() == {}
+    # And once more in the other direction: other prompts are other features.
+    (run.folder / "mine/scenes-digit.templates.txt").write_text("the number {c}\n")
+    assert run.planned() == expected
 
 
 @pytest.mark.parametrize("key", ["rates", "trials"])

@@ -20,6 +20,7 @@ from pydantic import (
 from mispair.cli import step_module, step_names
 from mispair.files import UserError
 from mispair.settings import is_sweep
+from mispair.towers.model_spec import ModelSpec
 
 GENERATED = "generated"
 
@@ -29,7 +30,7 @@ class _General(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    studies: list[Literal["simulation", "image_text"]] = Field(
+    studies: list[Literal["simulation", "image_text", "laclip"]] = Field(
         ["simulation", "image_text"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
@@ -55,10 +56,18 @@ class _General(BaseModel):
         description="The keys of captions in a text file, one a line: without them a caption "
         "cannot be told from its neighbour's, so such a file is refused.",
     )
-    towers: str = Field(
+    towers: str | ModelSpec = Field(
         "shipped",
-        description="The frozen towers: `shipped` (small, pre-trained on scenes), `train` (made "
-        "anew by pretrain_towers), or the folder of a local open_clip model.",
+        description="The frozen towers of the image-text study: `shipped` (small, pre-trained on "
+        "scenes), `train` (made anew by pretrain_towers), the folder of a local open_clip model, "
+        "or a model as under `models`.",
+    )
+    models: list[ModelSpec] = Field(
+        [],
+        description="Models that the study laclip compares as they are, each a name with one of: "
+        "`folder` (a local open_clip folder); `recipe` and `checkpoint`; `model` and `pretrained` "
+        "(a tag of open_clip's); `model`, `checkpoint`, `quick_gelu` and `preprocess`. "
+        "`pretraining` and `method` say beside which published figures it stands.",
     )
     evaluation_sets: list[str] = Field(
         [
@@ -68,10 +77,19 @@ class _General(BaseModel):
             "scenes-digit",
             "scenes-digit-heldout",
             "handwritten-digits",
+            "scenes-retrieval",
         ],
         min_length=1,
-        description="Zero-shot evaluation sets: names of generated sets, or folders in "
-        "CLIP_benchmark's webdataset layout.",
+        description="Zero-shot evaluation sets, for classification or retrieval: names of "
+        "generated sets, or folders in CLIP_benchmark's webdataset layout.",
+    )
+    protocols: list[str] = Field(
+        ["clip_benchmark", "single-prompt"],
+        min_length=1,
+        description="How images are classified zero-shot: `clip_benchmark` (templates and class "
+        "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for sets "
+        "that these know), `single-prompt` (a photo of a CLASS), or a folder of your own with "
+        "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
 
     @field_validator("caption_keys")
@@ -81,7 +99,7 @@ class _General(BaseModel):
             raise ValueError("there are keys but no captions: name the file of these, too")
         return value
 
-    @field_validator("studies", "evaluation_sets")
+    @field_validator("studies", "evaluation_sets", "protocols")
     @classmethod
     def _no_repetition(cls, values: list[str]) -> list[str]:
         repeated = sorted({value for value in values if values.count(value) > 1})

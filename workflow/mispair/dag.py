@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
-from mispair.evaluation.sets import CLASSNAMES, NUMBER_OF_SHARDS, TEMPLATES, files_of
-from mispair.files import UserError, read_json
-from mispair.pairs.evaluation_sets import EVALUATION_SETS
+from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
+from mispair.dag_evaluation import Evaluation
+from mispair.dag_models import SHIPPED_TOWERS as SHIPPED_TOWERS
+from mispair.dag_models import Models
+from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
@@ -23,16 +25,11 @@ from mispair.settings import Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 
-SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
 SCENES = "results/scenes/shards"
-TOWER_CONFIG = "open_clip_config.json"
-TOWER_FILES = (TOWER_CONFIG, "open_clip_model.safetensors", "bpe.txt.gz", "training.json")
-TRAINED_TOWERS = [f"results/towers/trained/{name}" for name in TOWER_FILES]
-GENERATED_SET_FILES = [
-    f"results/scenes/evaluation/{{evaluation_set}}/{name}"
-    for name in (CLASSNAMES, TEMPLATES, NUMBER_OF_SHARDS, "test/0.tar")
-]
-UNTOUCHED = "untouched"
+COMPARED = "checkpoints"
+"""What stands for the corpus in paths of models that are compared as they are."""
+SHOWN_GROUPS = 4
+"""Groups of shards in which the gallery of neurons looks for pictures, however large the corpus."""
 GROUPS_PER_PART = 8
 """Groups of shards whose captions together make a part, roughly: texts are quicker than images."""
 WRITING_SCHEMES = ("spurious", "missing", "drop")
@@ -80,19 +77,22 @@ class Dag:
     def __init__(self, content: dict[str, Any], source: str):
         self.config = configuration.validate(content, source)
         self.corpus: str = self.config.corpus
-        self.towers: str = {"shipped": SHIPPED_TOWERS.name, "train": "trained"}.get(
-            self.config.towers, Path(self.config.towers).name
-        )
         # A study that is not run needs none of its files; one that is fails before any job.
-        wanted = self.runs("image_text")
+        wanted, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if wanted else {}
-        self.evaluation_sets = self._evaluation_sets() if wanted else {}
-        self.tower_files = self._tower_files() if wanted else []
+        self.models = Models(
+            self.config.towers if wanted else None, self.config.models if compared else []
+        )
+        self.towers = self.models.main
+        asked = (self.config.evaluation_sets, self.config.protocols)
+        self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
-            self._refuse_too_many_neurons()
+            self.models.refuse_more_neurons_than(
+                self.config.prune_neurons.ks, self.tower_definition
+            )
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -174,63 +174,25 @@ class Dag:
             raise UserError(f"{key}: there is no file {path} (looked from {Path.cwd()}).")
         return [path]
 
-    @property
-    def first_shards(self) -> list[str]:
-        """The shards of the first group: the contact sheet shows samples of them."""
-        return next(iter(self.groups.values()), [])
+    def shards_of_first(self, groups: int) -> list[str]:
+        """Return the shards of the first groups, of which the report shows samples."""
+        return [shard for group in [*self.groups.values()][:groups] for shard in group]
 
-    def _evaluation_sets(self) -> dict[str, list[str]]:
-        sets: dict[str, list[str]] = {}
-        for source in self.config.evaluation_sets:
-            if source in EVALUATION_SETS:
-                found = [Path(path.format(evaluation_set=source)) for path in GENERATED_SET_FILES]
-            elif Path(source).is_dir():
-                found = files_of(Path(source))
-            else:
-                hint = configuration.nearest(source, EVALUATION_SETS)
-                raise UserError(
-                    f"evaluation_sets: {source!r} is neither a generated set "
-                    f"({', '.join(EVALUATION_SETS)}) nor a folder.{hint}"
-                )
-            name = found[0].parent.name
-            if name in sets:
-                raise UserError(f"evaluation_sets: two sets are called {name!r}; rename a folder.")
-            sets[name] = [str(path) for path in found]
-        return sets
-
-    def evaluation_files(self, wildcards: Any) -> list[str]:
-        """Return the files of an evaluation set."""
-        return self.evaluation_sets[wildcards.evaluation_set]
-
-    def _tower_files(self) -> list[str]:
+    def tower_files(self, wildcards: Any) -> list[str]:
         """Return the files of the frozen towers; the configuration comes first."""
-        if self.config.towers == "train":
-            return TRAINED_TOWERS
-        folder = SHIPPED_TOWERS if self.config.towers == "shipped" else Path(self.config.towers)
-        if not (folder / TOWER_CONFIG).is_file():
-            raise UserError(
-                f"towers: {self.config.towers!r} is neither `shipped` nor `train` nor a folder "
-                f"with an {TOWER_CONFIG} (a local open_clip model) in it."
-            )
-        others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
-        return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]
+        return self.models.files(wildcards.towers)
 
-    def _refuse_too_many_neurons(self) -> None:
-        """Compare what pruning keeps with the width of the embedding that the towers name."""
-        train = self.config.towers == "train"
-        path = Path(self.tower_definition if train else self.tower_files[0])
-        try:
-            neurons = int(read_json(path)["model_cfg"]["embed_dim"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path}: names no model_cfg.embed_dim; is it an open_clip model's configuration?"
-            ) from error
-        ks = self.config.prune_neurons.ks
-        if max(ks) > neurons:
-            raise UserError(
-                f"prune_neurons.ks: {max(ks)} is more than the {neurons} neurons of the towers "
-                f"({path}); allowed are 1 to {neurons}."
-            )
+    def test_images(self, wildcards: Any) -> list[str]:
+        """Return the image features of every evaluation set."""
+        return self.evaluation.images(wildcards.towers)
+
+    def train_images(self, wildcards: Any) -> list[str]:
+        """Return the image features of every training split."""
+        return self.evaluation.images(wildcards.towers, "train")
+
+    def prompts(self, wildcards: Any) -> list[str]:
+        """Return the prompt features of every evaluation set and protocol."""
+        return self.evaluation.prompts(wildcards.towers)
 
     @property
     def tower_definition(self) -> str:
@@ -244,10 +206,12 @@ class Dag:
     @property
     def arms(self) -> list[str]:
         """The untouched projections, and every start fine-tuned at every rate."""
+        first = self.config.corrupt_captions.schemes[0]
         return [UNTOUCHED] + [
             f"{start}_{corruption}"
             for start in self.config.finetune_projection.starts
             for corruption in self.corruptions
+            if start not in CONTROLS_OF_TRAINING or corruption.startswith(f"{first}~")
         ]
 
     @property
@@ -261,10 +225,18 @@ class Dag:
             if rate > 0 or scheme == schemes[0]
         ]
 
+    def arms_from(self, step: str) -> list[str]:
+        """Return the arms whose start is among those that a step is asked for."""
+        starts = getattr(self.config, step).starts
+        return [arm for arm in self.arms if arm.split("_")[0] in starts]
+
     @property
-    def pruned_arms(self) -> list[str]:
-        """The arms whose neurons are pruned."""
-        return [arm for arm in self.arms if arm.split("_")[0] in self.config.prune_neurons.starts]
+    def described_arms(self) -> list[str]:
+        """The arms whose neurons are compared with true features: untouched, and both ends."""
+        rates = self.config.corrupt_captions.rates
+        scheme = self.config.corrupt_captions.schemes[0]
+        ends = [f"pretrained_{scheme}~{rate:g}" for rate in (min(rates), max(rates))]
+        return [arm for arm in self.arms if arm in (UNTOUCHED, *ends)]
 
     def index(self, kind: str = "parquet") -> list[str]:
         """Return the index of every group, or what was ``rejected.parquet``."""
@@ -354,18 +326,69 @@ class Dag:
 
         return files
 
-    def evaluation_features(self) -> list[str]:
-        """Return the features of every evaluation set."""
-        return [
-            f"results/evaluation/{self.towers}/{name}.safetensors" for name in self.evaluation_sets
-        ]
-
     def measured(self, what: str) -> list[str]:
-        """Return the metrics (``purity``, ``zeroshot``, ``pruning``) of every arm that has them."""
+        """Return the metrics (``purity``, ``zeroshot``, ...) of every arm that has them."""
         if not self.runs("image_text"):
             return []
-        arms = self.pruned_arms if what == "pruning" else self.arms
-        return [f"results/arms/{self.corpus}/{self.towers}/{arm}/{what}.json" for arm in arms]
+        arms = {
+            "pruning": lambda: self.arms_from("prune_neurons"),
+            "probe": lambda: self.arms_from("fit_linear_probe") if self._has_probes else [],
+            "semantics": lambda: self.described_arms if self._is_generated else [],
+        }.get(what, lambda: self.arms)()
+        return [self._of_arm(arm, f"{what}.json") for arm in arms]
+
+    def answers(self) -> list[str]:
+        """Return the answers of every arm."""
+        return [self._of_arm(arm, "answers.safetensors") for arm in self.arms]
+
+    def compared(self) -> list[str]:
+        """Return the differences between arms, when their study runs."""
+        folder = f"results/arms/{self.corpus}/{self.towers}"
+        return [f"{folder}/comparison.json"] if self.runs("image_text") else []
+
+    def _of_arm(self, arm: str, file: str) -> str:
+        return f"results/arms/{self.corpus}/{self.towers}/{arm}/{file}"
+
+    @property
+    def _has_probes(self) -> bool:
+        return bool(self.evaluation.images(self.towers, "train"))
+
+    def checkpoints(self, what: str = "zeroshot") -> list[str]:
+        """Return the metrics of every model that is compared as it is."""
+        return [
+            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/{what}.json"
+            for name in self.models.compared
+        ]
+
+    def exported(self) -> list[str]:
+        """Return the record of every pruned model that is written."""
+        if not self.runs("image_text"):
+            return []
+        settings = self.config.export_pruned
+        return [
+            f"logs/export_pruned/{self.corpus}/{self.towers}/{arm}/{strategy}~{ranking}~{k}.json"
+            for arm in self.arms_from("export_pruned")
+            for strategy in settings.strategies
+            for ranking in (["none"] if strategy == "random" else settings.rankings)
+            for k in settings.ks
+        ]
+
+    def gallery(self) -> list[str]:
+        """Return the gallery of neurons, when its study runs."""
+        return ["reports/figures/neurons.html"] if self.runs("image_text") else []
+
+    def untouched_projection(self) -> list[str]:
+        """Return the projections that the gallery shows, when its study runs."""
+        wanted = self.runs("image_text")
+        return [self._of_arm(UNTOUCHED, "projection.safetensors")] if wanted else []
+
+    def all_features(self, kind: str) -> list[str]:
+        """Return the features of all images and captions of the corpus, or their rows."""
+        return self.features(kind) + self.caption_features(kind)
+
+    def truth_of_all(self) -> list[str]:
+        """Return what is known of the pictures of the generated corpus."""
+        return self._beside(self._shards, ".parquet") if self._is_generated else []
 
     def simulations(self) -> list[str]:
         """Return the results of every condition, some C_s and chunk of trials a file."""

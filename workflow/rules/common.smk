@@ -5,7 +5,9 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.dag import GENERATED_SET_FILES, SIMULATION, TRAINED_TOWERS, Dag, use_this_python
+from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
+from mispair.dag_evaluation import generated_files
+from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.files import UserError
 from mispair.provenance import code_version
 
@@ -23,15 +25,21 @@ if workflow.is_main_process and (matched := dag.echo()):
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.
 wildcard_constraints:
-    arm="[A-Za-z]+(_[a-z]+~[0-9.e-]+)?",
+    arm="[A-Za-z-]+(_[a-z]+~[0-9.e-]+)?",
     corpus="[^/]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
     group="[0-9]+",
+    k="[0-9]+",
     last="[0-9]+",
+    model="[^/]+",
     probabilities="[0-9.e+-]+",
+    ranking="text|image|both|none",
     rate="[0-9.e-]+",
     scheme="[a-z]+",
-    start="pretrained|reinitialised",
+    protocol="[A-Za-z0-9._-]+",
+    split="test|train",
+    start="pretrained|reinitialised|without-decay|free-logit-scale",
+    strategy="[a-z-]+",
     texts="captions-[0-9]+|[a-z]+~[0-9.e-]+",
     towers="[^/]+",

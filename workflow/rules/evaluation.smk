@@ -3,11 +3,13 @@
 
 rule make_evaluation_set:
     output:
-        GENERATED_SET_FILES,
+        generated_files("scenes-shape"),
     log:
         "logs/make_evaluation_set/{evaluation_set}.log",
     benchmark:
         "benchmarks/make_evaluation_set/{evaluation_set}.tsv"
+    wildcard_constraints:
+        evaluation_set="scenes-(?!retrieval).*",
     conda:
         "../../envs/environment.yaml"
     params:
@@ -20,16 +22,31 @@ rule make_evaluation_set:
         " --evaluation-set results/scenes/evaluation/{wildcards.evaluation_set} {params.flags} > {log} 2>&1"
 
 
+# The same step for the sets that consist of other files: without a training split, without classes.
+use rule make_evaluation_set as make_test_set with:
+    output:
+        generated_files("handwritten-digits"),
+    wildcard_constraints:
+        evaluation_set="handwritten-digits",
+
+
+use rule make_evaluation_set as make_retrieval_set with:
+    output:
+        generated_files("scenes-retrieval"),
+    wildcard_constraints:
+        evaluation_set="scenes-retrieval",
+
+
 rule encode_evaluation:
     input:
-        evaluation_set=dag.evaluation_files,
+        evaluation_set=dag.evaluation.images_of,
         towers=dag.tower_files,
     output:
-        evaluation_features="results/evaluation/{towers}/{evaluation_set}.safetensors",
+        evaluation_features="results/evaluation/{towers}/{evaluation_set}/{split}.safetensors",
     log:
-        "logs/encode_evaluation/{towers}/{evaluation_set}.log",
+        "logs/encode_evaluation/{towers}/{evaluation_set}/{split}.log",
     benchmark:
-        "benchmarks/encode_evaluation/{towers}/{evaluation_set}.tsv"
+        "benchmarks/encode_evaluation/{towers}/{evaluation_set}/{split}.tsv"
     conda:
         "../../envs/environment.yaml"
     resources:
@@ -38,19 +55,47 @@ rule encode_evaluation:
         *code_version("encode_evaluation"),
         flags=dag.flags("encode_evaluation"),
     message:
-        "Encode images and prompts of {wildcards.evaluation_set}"
+        "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
     shell:
         "python -m mispair encode-evaluation --evaluation-set {input.evaluation_set:q}"
-        " --towers {input.towers:q} --evaluation-features {output.evaluation_features}"
-        " {params.flags} > {log} 2>&1"
+        " --split {wildcards.split} --towers {input.towers:q}"
+        " --evaluation-features {output.evaluation_features} {params.flags} > {log} 2>&1"
+
+
+rule encode_prompts:
+    input:
+        evaluation_set=dag.evaluation.texts_of,
+        protocol=dag.evaluation.protocol_files,
+        towers=dag.tower_files,
+    output:
+        prompts="results/evaluation/{towers}/{evaluation_set}/prompts~{protocol}.safetensors",
+    log:
+        "logs/encode_prompts/{towers}/{evaluation_set}/{protocol}.log",
+    benchmark:
+        "benchmarks/encode_prompts/{towers}/{evaluation_set}/{protocol}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("encode_prompts"),
+    params:
+        *code_version("encode_prompts"),
+        flags=dag.flags("encode_prompts"),
+    message:
+        "Encode the prompts of {wildcards.evaluation_set} by protocol {wildcards.protocol}"
+    shell:
+        "python -m mispair encode-prompts --evaluation-set {input.evaluation_set:q}"
+        " --protocol {wildcards.protocol} --protocol-files {input.protocol:q}"
+        " --towers {input.towers:q} --prompts {output.prompts} {params.flags} > {log} 2>&1"
 
 
 rule evaluate_zeroshot:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        evaluation_features=dag.evaluation_features(),
+        images=dag.test_images,
+        prompts=dag.prompts,
     output:
         zeroshot="results/arms/{corpus}/{towers}/{arm}/zeroshot.json",
+        answers="results/arms/{corpus}/{towers}/{arm}/answers.safetensors",
     log:
         "logs/evaluate_zeroshot/{corpus}/{towers}/{arm}.log",
     benchmark:
@@ -61,8 +106,52 @@ rule evaluate_zeroshot:
         *code_version("evaluate_zeroshot"),
         flags=dag.flags("evaluate_zeroshot"),
     message:
-        "Evaluate {wildcards.arm} zero-shot on every evaluation set"
+        "Evaluate {wildcards.arm} of {wildcards.towers} zero-shot on every evaluation set"
     shell:
         "python -m mispair evaluate-zeroshot --projection {input.projection}"
-        " --evaluation-features {input.evaluation_features:q} --zeroshot {output.zeroshot}"
-        " {params.flags} > {log} 2>&1"
+        " --images {input.images:q} --prompts {input.prompts:q} --zeroshot {output.zeroshot}"
+        " --answers {output.answers} {params.flags} > {log} 2>&1"
+
+
+rule fit_linear_probe:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        train=dag.train_images,
+        images=dag.test_images,
+    output:
+        probe="results/arms/{corpus}/{towers}/{arm}/probe.json",
+    log:
+        "logs/fit_linear_probe/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/fit_linear_probe/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("fit_linear_probe"),
+        flags=dag.flags("fit_linear_probe"),
+    message:
+        "Fit linear probes on the embeddings of {wildcards.arm}"
+    shell:
+        "python -m mispair fit-linear-probe --projection {input.projection} --train {input.train:q}"
+        " --images {input.images:q} --probe {output.probe} {params.flags} > {log} 2>&1"
+
+
+rule compare_arms:
+    input:
+        answers=dag.answers(),
+    output:
+        comparison="results/arms/{corpus}/{towers}/comparison.json",
+    log:
+        "logs/compare_arms/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/compare_arms/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("compare_arms"),
+        flags=dag.flags("compare_arms"),
+    message:
+        "Compare the answers of all arms, image by image"
+    shell:
+        "python -m mispair compare-arms --zeroshot-answers {input.answers:q}"
+        " --comparison {output.comparison} {params.flags} > {log} 2>&1"

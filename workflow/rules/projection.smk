@@ -4,10 +4,8 @@
 rule finetune_projection:
     input:
         pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
-        features=dag.features("safetensors"),
-        rows=dag.features("parquet"),
-        caption_features=dag.caption_features("safetensors"),
-        caption_rows=dag.caption_features("parquet"),
+        features=dag.all_features("safetensors"),
+        rows=dag.all_features("parquet"),
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
@@ -28,8 +26,7 @@ rule finetune_projection:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
         "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --features {input.features:q} {input.caption_features:q}"
-        " {input.written_features:q} --feature-rows {input.rows:q} {input.caption_rows:q}"
-        " {input.written_rows:q}"
+        " --pairing {input.pairing} --features {input.features:q} {input.written_features:q}"
+        " --feature-rows {input.rows:q} {input.written_rows:q}"
         " --untouched {input.untouched} --projection {output.projection}"
         " {params.flags} > {log} 2>&1"

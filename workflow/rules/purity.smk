@@ -1,4 +1,4 @@
-# Neurons: how much they overlap, and what is left when some are taken away.
+# Neurons: how much they overlap, what they stand for, and what is left when some are taken away.
 
 
 rule measure_purity:
@@ -22,10 +22,37 @@ rule measure_purity:
         " --purity {output.purity} {params.flags} > {log} 2>&1"
 
 
+rule measure_semantics:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        index=dag.index(),
+        features=dag.all_features("safetensors"),
+        rows=dag.all_features("parquet"),
+        truth=dag.truth_of_all(),
+    output:
+        semantics="results/arms/{corpus}/{towers}/{arm}/semantics.json",
+    log:
+        "logs/measure_semantics/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/measure_semantics/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_semantics"),
+        flags=dag.flags("measure_semantics"),
+    message:
+        "Measure which true features the neurons of {wildcards.arm} stand for"
+    shell:
+        "python -m mispair measure-semantics --projection {input.projection}"
+        " --index {input.index:q} --features {input.features:q} --feature-rows {input.rows:q}"
+        " --truth {input.truth:q} --semantics {output.semantics} {params.flags} > {log} 2>&1"
+
+
 rule prune_neurons:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        evaluation_features=dag.evaluation_features(),
+        images=dag.test_images,
+        prompts=dag.prompts,
     output:
         pruning="results/arms/{corpus}/{towers}/{arm}/pruning.json",
     log:
@@ -41,5 +68,33 @@ rule prune_neurons:
         "Prune the neurons of {wildcards.arm} by purity and by chance"
     shell:
         "python -m mispair prune-neurons --projection {input.projection}"
-        " --evaluation-features {input.evaluation_features:q} --pruning {output.pruning}"
+        " --images {input.images:q} --prompts {input.prompts:q} --pruning {output.pruning}"
         " {params.flags} > {log} 2>&1"
+
+
+rule export_pruned:
+    input:
+        towers=dag.tower_files,
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        images=dag.test_images,
+        prompts=dag.prompts,
+    output:
+        pruned=directory("results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"),
+        # Sizes, scores and times: what differs from run to run is no result.
+        record="logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json",
+    log:
+        "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.log",
+    benchmark:
+        "benchmarks/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("export_pruned"),
+        flags=dag.flags("export_pruned"),
+    message:
+        "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
+    shell:
+        "python -m mispair export-pruned --towers {input.towers:q} --projection {input.projection}"
+        " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy}"
+        " --ranked-by {wildcards.ranking} --k {wildcards.k} --pruned {output.pruned}"
+        " --record {output.record} {params.flags} > {log} 2>&1"

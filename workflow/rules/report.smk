@@ -13,6 +13,12 @@ rule gather_metrics:
         excluded=dag.gathered("excluded.parquet"),
         statistics=dag.gathered("statistics.json"),
         records=dag.records(),
+        probes=dag.measured("probe"),
+        comparisons=dag.compared(),
+        exported=dag.exported(),
+        semantics=dag.measured("semantics"),
+        checkpoints=dag.checkpoints(),
+        origins=dag.models.origins(),
     output:
         tables=report(
             dag.tables(),
@@ -27,6 +33,7 @@ rule gather_metrics:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_metrics"),
+        models=dag.models.described(),
     message:
         "Gather what was measured into tidy tables"
     shell:
@@ -34,7 +41,10 @@ rule gather_metrics:
         " --pruning {input.pruning:q} --simulation {input.simulation:q}"
         " --pairings {input.pairings:q} --index {input.index:q} --rejected {input.rejected:q}"
         " --excluded {input.excluded:q} --statistics {input.statistics:q}"
-        " --records {input.records:q}"
+        " --records {input.records:q} --probes {input.probes:q}"
+        " --comparisons {input.comparisons:q} --exported {input.exported:q}"
+        " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
+        " --checkpoint-origins {input.origins:q} --models {params.models}"
         " --tables reports/tables > {log} 2>&1"
 
 
@@ -68,7 +78,7 @@ rule draw_figures:
 
 rule draw_contact_sheet:
     input:
-        shards=dag.first_shards,
+        shards=dag.shards_of_first(1),
         index=dag.index(),
         pairing=dag.pairings(),
         captions=dag.written_captions(),
@@ -92,11 +102,42 @@ rule draw_contact_sheet:
         " {params.flags} > {log} 2>&1"
 
 
+rule draw_neurons:
+    input:
+        projection=dag.untouched_projection(),
+        index=dag.index()[:SHOWN_GROUPS],
+        shards=dag.shards_of_first(SHOWN_GROUPS),
+        features=dag.features("safetensors")[:SHOWN_GROUPS],
+        rows=dag.features("parquet")[:SHOWN_GROUPS],
+        caption_features=dag.caption_features("safetensors"),
+        caption_rows=dag.caption_features("parquet"),
+        corpus=dag.gathered("corpus.parquet"),
+        template=dag.report_files("templates/neurons.html.j2"),
+    output:
+        gallery="reports/figures/neurons.html",
+    log:
+        "logs/draw_neurons.log",
+    benchmark:
+        "benchmarks/draw_neurons.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_neurons"),
+        flags=dag.flags("draw_neurons"),
+    message:
+        "Lay out what activates the most and the least pure neurons most"
+    shell:
+        "python -m mispair draw-neurons --projection {input.projection} --index {input.index:q}"
+        " --shards {input.shards:q} --features {input.features:q} {input.caption_features:q}"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus} --gallery {output.gallery} {params.flags} > {log} 2>&1"
+
+
 rule write_report:
     input:
         tables=dag.tables(),
         figures=dag.figures(),
         contact_sheet=dag.contact_sheets(),
+        neurons=dag.gallery(),
         published=dag.report_files("published/*.csv"),
         templates=dag.report_files("templates/*"),
     output:
@@ -118,5 +159,5 @@ rule write_report:
         "Write reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
-        " --contact-sheet {input.contact_sheet:q} --benchmarks benchmarks --page {output.page}"
+        " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks --page {output.page}"
         " {params.flags} > {log} 2>&1"

@@ -12,6 +12,10 @@ TABLES = (
     "purity.csv",
     "zeroshot.csv",
     "pruning.csv",
+    "comparisons.csv",
+    "exported.csv",
+    "semantics.csv",
+    "checkpoints.csv",
     "simulation.csv",
     "simulation_points.csv",
     "pairs.csv",
@@ -56,10 +60,16 @@ STUDIES = (
         "Image-text study: shuffled captions",
         "The captions of a share C_m of the pairs are swapped among themselves. The two final "
         "projections of a frozen pair of towers are fine-tuned on the result, from the pre-trained "
-        "projections and, as a control, from re-initialised ones. A neuron is a column of a "
-        "projection; its mean |cos| with all other neurons is low if it is pure.",
+        "projections and, as controls, from re-initialised ones, without weight decay and with a "
+        "free logit scale. A neuron is a column of a projection; its mean |cos| with all other "
+        "neurons is low if it is pure.",
         (
             "",
+            "What carries the effect",
+            "Pruning",
+            "Purity, said precisely",
+            "Protocols",
+            "Retrieval and linear probe",
             "Schemes of corruption",
             "Measured against published",
             "The corpus",
@@ -84,6 +94,20 @@ STUDIES = (
             "Theory of training",
             "From one preset to the other",
             "Sensitivity",
+        ),
+    ),
+    Study(
+        "laclip",
+        "CLIP against LaCLIP: tables 2 and 3",
+        "LaCLIP models are trained on captions that a language model has rewritten, CLIP models of "
+        "the same data and architecture on the raw ones. Each file that was given is classified "
+        "with under every protocol, and its numbers stand beside the published ones.",
+        (
+            "",
+            "Beside tables 2 and 3",
+            "LaCLIP against CLIP",
+            "Retrieval",
+            "The models",
         ),
     ),
 )
@@ -140,21 +164,51 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "pruning",
             "Classification with k neurons kept",
             "Mean over the evaluation sets of acc1 (above) and silhouette (below), with neurons "
-            "ranked by the text projection, the image projection, or both. The grey band holds "
-            "the random draws' mean ± 1 standard deviation.",
+            "ranked by the text projection, the image projection, or both; embeddings masked as "
+            "the authors' code does. The grey band holds the random draws' mean ± 1 standard "
+            "deviation.",
             "figure 2(a-c, e-g)",
+            "Pruning",
         ),
         Figure(
             "pruning_by_set",
-            "Classification with k neurons kept, each evaluation set",
-            "acc1 with neurons ranked by the text projection, as in the paper.",
+            "Accuracy with k neurons kept, each evaluation set",
+            "acc1 with neurons ranked by the text projection, as in the paper. The grey band holds "
+            "the random draws' mean ± 1 standard deviation.",
             "figures 2 and 8",
+            "Pruning",
+        ),
+        Figure(
+            "pruning_silhouette_by_set",
+            "Silhouette with k neurons kept, each evaluation set",
+            "Cosine silhouette of the masked embeddings by class, with neurons ranked by the text "
+            "projection.",
+            "figures 2 and 8",
+            "Pruning",
+        ),
+        Figure(
+            "pruning_renormalised",
+            "Masked against renormalised embeddings",
+            "Solid: embeddings with k neurons as the authors' code leaves them, prompts whole. "
+            "Dashed: images and prompts of the k neurons at length one again. Mean over the "
+            "evaluation sets; the silhouette is the same for both.",
+            section="Pruning",
         ),
         Figure(
             "pruning_controls",
-            "Two controls of the pruning order",
-            "Left: the same strategies in randomly rotated bases, in which the model computes the "
-            "same. Right: neurons ranked by how much their activation varies instead of by purity.",
+            "Controls of the pruning order",
+            "First: the same strategies in randomly rotated bases, in which the model computes the "
+            "same. Then: neurons ranked by how much their activation varies, and by the length of "
+            "their column, instead of by purity.",
+            section="Pruning",
+        ),
+        Figure(
+            "semantic_purity",
+            "What neurons stand for against how much they overlap",
+            "Every point is a neuron: the |correlation| of its activation with the feature that it "
+            "follows best, against its mean |cos|. Grey: the neurons of a randomly rotated basis, "
+            "in which the model computes the same.",
+            section="Purity, said precisely",
         ),
         Figure(
             "realised_swaps",
@@ -263,6 +317,15 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "Sensitivity",
         ),
     ),
+    "laclip": (
+        Figure(
+            "checkpoints",
+            "CLIP and LaCLIP on every evaluation set",
+            "Circles: measured, with 95 % intervals; diamonds: published in the paper's tables 2 "
+            "and 3. Accuracy is the headline metric of the main protocol.",
+            "tables 2 and 3",
+        ),
+    ),
 }
 """The figures of each study."""
 
@@ -270,6 +333,7 @@ TEMPLATES = (
     "contact_sheet.html.j2",
     "index.html.j2",
     "macros.html.j2",
+    "neurons.html.j2",
     "page.js",
     "study.html.j2",
     "style.css",

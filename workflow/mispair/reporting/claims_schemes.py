@@ -7,13 +7,8 @@ import math
 import pandas as pd
 
 from mispair.reporting import published, verdicts
-from mispair.reporting.claims_image_text import (
-    NOTICEABLE,
-    ends,
-    purity_series,
-    run_trend,
-    why_missing,
-)
+from mispair.reporting.claims_image_text import NOTICEABLE
+from mispair.reporting.series import ends, purity_series, run_trend, why_missing
 from mispair.reporting.statistics import Interval, stratified_interval
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Verdict

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.reporting import claims_image_text as shuffled
-from mispair.reporting import published, style
+from mispair.reporting import claims_pruning, published, style
+from mispair.reporting.protocols import named, said
+from mispair.reporting.series import purity_series, zeroshot_series
 from mispair.reporting.tables import Tables
-from mispair.reporting.words import MISSING, number
-
-STARTS = ("pretrained", "reinitialised")
+from mispair.reporting.words import MISSING, interval, number
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,19 @@ def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str
     return text.replace(" ", "\u00a0")
 
 
+def with_interval(rows: pd.DataFrame, digits: int = 3) -> str:
+    """Format the value of a single row with its interval, or mean ± deviation of several."""
+    if len(rows) != 1:
+        return mean_and_spread(rows["value"], digits, counted=False)
+    value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
+    if not math.isfinite(low + high):
+        return mean_and_spread(rows["value"], digits, counted=False)
+    return f"{number(value, digits)} ({interval(low, high, digits)})".replace(" ", "\u00a0")
+
+
 def image_text(tables: Tables) -> list[Table]:
     """Return the comparisons of the main scheme; tables without a measurement are left out."""
-    tables = tables.of_scheme()
+    tables = tables.of_scheme().of_protocol()
     found = [
         _overlap(tables),
         _scores(tables),
@@ -58,8 +67,8 @@ def image_text(tables: Tables) -> list[Table]:
 
 
 def _overlap(tables: Tables) -> Table:
-    text = shuffled.purity_series(tables, "pretrained", "text", "mean_abs_cosine")
-    image = shuffled.purity_series(tables, "pretrained", "image", "mean_abs_cosine")
+    text = purity_series(tables, "pretrained", "text", "mean_abs_cosine")
+    image = purity_series(tables, "pretrained", "image", "mean_abs_cosine")
     theirs = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
     rows = []
     means = text.groupby("rate")["value"].mean()
@@ -86,7 +95,7 @@ def _scores(tables: Tables) -> Table:
     theirs = published.table4().groupby("shuffle_probability")[["accuracy", "silhouette"]].mean()
     rows = []
     for metric, column in (("acc1", "accuracy"), ("silhouette", "silhouette")):
-        series = shuffled.zeroshot_series(tables, "pretrained", metric).dropna()
+        series = zeroshot_series(tables, "pretrained", metric).dropna()
         means = series.groupby("rate")["value"].mean()
         for rate, own in series.groupby("rate")["value"]:
             here = means[rate] - means.get(0.0, math.nan)
@@ -102,7 +111,8 @@ def _scores(tables: Tables) -> Table:
         ("measure", "C_m", "measured", "published (CC3M, 6 data sets)", "measured − its C_m = 0",
          "published − its C_m = 0", "difference of the two"),
         tuple(rows),
-        "The data sets are other ones, so changes are compared and levels are not.",
+        f"Accuracy: {said(tables)}. The data sets are other ones, so changes are compared and "
+        "levels are not.",
     )  # fmt: skip
 
 
@@ -114,17 +124,19 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
     for name in sorted(own["evaluation_set"].dropna().unique()):
         here = own[own["evaluation_set"] == name]
         untouched = here.loc[here["start"] == "untouched", "value"]
-        for start in [start for start in STARTS if start in set(own["start"])]:
+        for start in [start for start in style.FINE_TUNED if start in set(own["start"])]:
             tuned = here[here["start"] == start]
             cells = [
                 mean_and_spread(tuned.loc[tuned["rate"] == rate, "value"], 3, counted=False)
                 for rate in rates
             ]
             chance = here["chance"].max()
-            rows.append((name, start, or_dash(chance, 3),
+            place = f"{name} ({named(here)})" if metric != "silhouette" else name
+            rows.append((place, start, or_dash(chance, 3),
                          mean_and_spread(untouched, 3, counted=False), *cells))  # fmt: skip
     return Table(
-        f"{title} on every evaluation set: mean ± 1 standard deviation over seeds",
+        f"{title} on every evaluation set: mean ± 1 standard deviation over seeds"
+        + (f" ({said(tables, metric)})" if metric != "silhouette" else ""),
         ("evaluation set", "fine-tuned from", "chance", "untouched",
          *(f"C_m {rate:g}" for rate in rates)),
         tuple(rows),
@@ -133,13 +145,13 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
 
 
 def _pruned(tables: Tables) -> Table:
-    arm = shuffled.pruned_arm(tables.pruning)
+    arm = claims_pruning.pruned_arm(tables.pruning)
     arm = arm[arm["value"].notna()]
     theirs = published.pruning().groupby("strategy")["accuracy"].mean()
     rows = []
-    below = shuffled.kept_below_full(arm)
+    below = claims_pruning.kept_below_full(arm)
     for tower in ("text", "image", "both"):
-        scores = shuffled.strategy_scores(below, "acc1", ranked_by=tower)
+        scores = claims_pruning.strategy_scores(below, "acc1", ranked_by=tower)
         means = scores.groupby("strategy")["value"]
         random = means.mean().get("random", math.nan)
         for strategy in style.STRATEGIES:
@@ -158,7 +170,8 @@ def _pruned(tables: Tables) -> Table:
         ("ranked by", "strategy", "measured", "measured − random", "published (CIFAR-10)",
          "published − random", "difference of the two"),
         tuple(rows),
-        "Published: k of 512 neurons, 200 to 500, ranked by the text projection, one random draw.",
+        f"Measured: {said(tables)}. Published: k of 512 neurons, 200 to 500, ranked by the text "
+        "projection, one random draw.",
     )  # fmt: skip
 
 

@@ -35,8 +35,8 @@ def encoding(tables: Tables) -> Table | None:
          "images/s: least, median, most", "captions/s", "time waiting for data",
          "most memory", "batch", "workers", "sum of run times"),
         tuple(rows),
-        "Images of a group of shards are encoded by one job, and the corpus's captions, each once, by "
-        "others; each as it last ran.",
+        "Images of a group of shards are encoded by one job, and the captions of the corpus, each "
+        "once, by others; each as it last ran.",
         section="Encoding",
         warning=" ".join(warnings(tables)),
     )  # fmt: skip

@@ -16,12 +16,14 @@ import vl_convert
 from mispair.reporting import (
     catalogue,
     charts,
+    figures_checkpoints,
     figures_conditions,
     figures_corpus,
     figures_features,
     figures_image_text,
     figures_pruning,
     figures_schemes,
+    figures_semantics,
     figures_simulation,
     figures_theory,
     style,
@@ -39,7 +41,10 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "accuracy_by_shuffling": figures_image_text.accuracy,
     "silhouette_by_shuffling": figures_image_text.silhouette,
     "pruning": figures_pruning.pruning,
-    "pruning_by_set": figures_pruning.by_set,
+    "pruning_by_set": functools.partial(figures_pruning.by_set, metric="acc1"),
+    "pruning_silhouette_by_set": functools.partial(figures_pruning.by_set, metric="silhouette"),
+    "pruning_renormalised": figures_pruning.renormalised,
+    "semantic_purity": figures_semantics.semantic_purity,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,
     "purity_by_scheme": figures_schemes.by_scheme,
@@ -57,11 +62,15 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_alignments": figures_theory.alignments,
     "simulation_bridge": figures_conditions.switches,
     "simulation_grid": figures_conditions.sensitivity,
+    "checkpoints": figures_checkpoints.checkpoints,
 }
 """What draws each figure of the catalogue."""
 
 EVERY_SCHEME = frozenset(("purity_by_scheme",))
-"""Figures that compare schemes of corruption; all others show the main scheme alone."""
+"""Figures that compare schemes of corruption; all others show the main scheme alone.
+
+Every figure shows the main protocol alone.
+"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points:
     Rendered
         ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason of a hole.
     """
-    shown = tables if figure.name in EVERY_SCHEME else tables.of_scheme()
+    shown = (tables if figure.name in EVERY_SCHEME else tables.of_scheme()).of_protocol()
     drawing = BUILDERS[figure.name](shown)
     if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
         drawing = Hole(

@@ -7,7 +7,8 @@ import pandas as pd
 
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_image_text import change, purity_series, zeroshot_series
+from mispair.reporting.protocols import said, set_title
+from mispair.reporting.series import change, purity_series, zeroshot_series
 from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.words import count, listing, number
 
@@ -111,7 +112,7 @@ def _published_panel(ticks: list[float]) -> charts.Panel:
 
 def _overlap_sentence(tables: Tables) -> str:
     words = []
-    for start in ("pretrained", "reinitialised"):
+    for start in style.FINE_TUNED:
         changes = {
             tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
             for tower in TOWERS
@@ -158,7 +159,8 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
 
 
 def _series_panel(
-    data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None, title: str,
+    data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None,
+    title: str | alt.TitleParams,
     width: int = charts.WIDTH, height: int = charts.HEIGHT,
 ) -> charts.Panel:  # fmt: skip
     """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
@@ -280,8 +282,8 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
     panels = [
-        _series_panel(data, "evaluation_set", name, place, None if place % columns else title, name,
-                      width, 190)
+        _series_panel(data, "evaluation_set", name, place, None if place % columns else title,
+                      set_title(tables, metric, name), width, 190)
         for place, name in enumerate(names)
     ]  # fmt: skip
     chart = charts.side_by_side(panels, columns, data)
@@ -300,9 +302,10 @@ def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
     if not words:
         sets = count(len(names), "evaluation set")
         return f"Measured on {sets}, but not from pre-trained projections."
+    by = "" if metric == "silhouette" else f" ({said(tables, metric)})"
     return (
         f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
-        f"{listing(words)}."
+        f"{listing(words)}{by}."
     )
 
 

@@ -1,4 +1,7 @@
-"""The figures of the pruning: what k of the neurons can do."""
+"""The figures of the pruning: what k of the neurons can do.
+
+Embeddings are masked as the authors' code does; renormalised ones have a figure of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ import pandas as pd
 
 from mispair.reporting import charts, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_image_text import (
+from mispair.reporting.claims_pruning import (
+    BASELINES,
+    MASKED,
+    RENORMALISED,
     kept_below_full,
     order_of,
     pruned_arm,
     strategy_scores,
 )
+from mispair.reporting.protocols import said, set_title
 from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.verdicts import decide_order
 from mispair.reporting.words import count, number
@@ -66,15 +73,15 @@ def pruning(tables: Tables) -> Drawing | Hole:
         for metric, title in METRICS.items() if metric in set(data["metric"])
         for name in names
     ]  # fmt: skip
-    return _drawing(panels, data, len(names), _sentence(kept_below_full(arm)))
+    return _drawing(panels, data, len(names), _sentence(tables, kept_below_full(arm)))
 
 
-def by_set(tables: Tables) -> Drawing | Hole:
-    """acc1 against k on every evaluation set, ranked by text."""
+def by_set(tables: Tables, metric: str) -> Drawing | Hole:
+    """acc1 or silhouette against k on every evaluation set, ranked by text."""
     arm = pruned_arm(tables.pruning)
     original = arm["basis"].fillna("original") == "original"
     text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
-    own = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == "acc1")]
+    own = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == metric)]
     own = own[own["value"].notna()]
     if own.empty:
         return _hole(tables)
@@ -84,34 +91,45 @@ def by_set(tables: Tables) -> Drawing | Hole:
     columns = min(3, len(names))
     panels = [
         _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
-               f"set_{place}", METRICS["acc1"] if place % columns == 0 else None,
-               name, list(PURITY), data, width=260)
+               f"set_{place}", METRICS[metric] if place % columns == 0 else None,
+               set_title(tables, metric, name), list(PURITY), data, width=260)
         for place, name in enumerate(names)
     ]  # fmt: skip
     below = kept_below_full(own)
     outcomes = [
-        decide_order(*order_of(strategy_scores(rows, "acc1"), CONFIDENCE))[0]
+        decide_order(*order_of(strategy_scores(rows, metric), CONFIDENCE))[0]
         for _, rows in below.groupby("evaluation_set")
     ]
     agree, against = outcomes.count("supports"), outcomes.count("contradicts")
     sentence = (
-        f"The paper's order holds beyond the spread of draws on {agree} of "
-        f"{count(len(names), 'evaluation set')}, and is contradicted on {against}."
+        f"The paper's order holds beyond the spread of {_draws(own)} on {agree} of "
+        f"{count(len(names), 'evaluation set')}, and is contradicted on {against}"
     )
-    return _drawing(panels, data, columns, sentence)
+    return _drawing(panels, data, columns, f"{sentence}{_measured(tables, metric)}.")
+
+
+def _draws(arm: pd.DataFrame) -> str:
+    draws = arm.loc[arm["strategy"] == "random", "draw"].nunique()
+    return count(draws, "random draw")
+
+
+def _measured(tables: Tables, metric: str = "acc1") -> str:
+    """Name metric and protocol; the silhouette has none."""
+    return "" if metric == "silhouette" else f" ({said(tables, metric)})"
 
 
 def controls(tables: Tables) -> Drawing | Hole:
-    """Rotated bases and the ranking by activation variance, mean of the sets."""
+    """Rotated bases, and rankings by activation variance and column norm; mean of the sets."""
     arm = pruned_arm(tables.pruning)
     arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
     text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
     rotated = arm["basis"].fillna("original") != "original"
-    variance = arm["strategy"].str.endswith("variance") | (arm["strategy"] == "random")
-    parts = {
-        "In randomly rotated bases": arm[rotated & text & arm["strategy"].isin(PURITY)],
-        "By activation variance (prompts)": arm[~rotated & text & variance],
-    }
+    drawn = arm["strategy"] == "random"
+    parts = {"In randomly rotated bases": arm[rotated & text & arm["strategy"].isin(PURITY)]}
+    for baseline, what in BASELINES.items():
+        ranked = arm["strategy"].str.endswith(f"-{baseline}")
+        if ranked.any():
+            parts[f"By {what}, text tower"] = arm[~rotated & text & (ranked | drawn)]
     parts = {name: own for name, own in parts.items() if len(own)}
     if not parts:
         return _hole(tables)
@@ -123,7 +141,7 @@ def controls(tables: Tables) -> Drawing | Hole:
     panels = [
         _panel(f"datum.control == '{name}'", f"control_{place}",
                METRICS["acc1"] if place == 0 else None, name, list(style.STRATEGIES), data,
-               width=charts.WIDTH)
+               width=260)
         for place, name in enumerate(parts)
     ]  # fmt: skip
     below = kept_below_full(arm)
@@ -135,16 +153,69 @@ def controls(tables: Tables) -> Drawing | Hole:
             f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
             f"{number(random.value)} and {number(low)}"
         )
-    if "high-variance" in by_strategy:
-        words.append(
-            f"the most and least varying neurons reach {number(by_strategy['high-variance'])} and "
-            f"{number(by_strategy['low-variance'])}"
-        )
-    return _drawing(panels, data, 2, f"Mean over k and sets: {'; '.join(words)}.")
+    words += [
+        f"neurons of the highest and lowest {what} reach "
+        f"{number(by_strategy[f'high-{baseline}'])} and {number(by_strategy[f'low-{baseline}'])}"
+        for baseline, what in BASELINES.items()
+        if {f"high-{baseline}", f"low-{baseline}"} <= set(by_strategy.index)
+    ]
+    sentence = f"Mean over k and sets: {'; '.join(words)}{_measured(tables)}."
+    return _drawing(panels, data, 3, sentence)
+
+
+def renormalised(tables: Tables) -> Drawing | Hole:
+    """Accuracy of masked embeddings (solid) against renormalised ones (dashed), by text and both.
+
+    The silhouette is the same for either: cosines do not see lengths.
+    """
+    arms = {name: pruned_arm(tables.pruning, name) for name in (MASKED, RENORMALISED)}
+    arms = {name: own[(own["metric"] == "acc1") & own["value"].notna()]
+            for name, own in arms.items()}  # fmt: skip
+    if any(arm.empty for arm in arms.values()):
+        return _hole(tables) if arms[MASKED].empty else Hole("nothing was renormalised")
+    arm = pd.concat([own.assign(normalised=name) for name, own in arms.items()])
+    original = arm["basis"].fillna("original") == "original"
+    own = arm[original & arm["strategy"].isin(PURITY)]
+    names = [name for name in ("text", "both") if name in set(own["ranked_by"])]
+    keys = ["ranked_by", "normalised", "metric", "strategy", "k"]
+    table = _mean_of_sets(_with_random_everywhere(own, "ranked_by", names), keys)
+    data = charts.summary(table, keys)
+    panels = [_dashed_panel(name, data) for name in names]
+    parts = [strategy_scores(kept_below_full(part), "acc1") for part in arms.values()]
+    masked, other = (part.groupby("strategy")["value"].mean() for part in parts)
+    apart = (other - masked).reindex(list(PURITY)).dropna()
+    words = [f"{name} {number(value, 3, sign=True)}" for name, value in apart.items()]
+    sentence = (
+        "Renormalising changes accuracy, mean over k and sets, neurons ranked by text: "
+        f"{', '.join(words)}{_measured(tables)}."
+    )
+    return _drawing(panels, data, 2, sentence)
+
+
+def _dashed_panel(ranking: str, data: pd.DataFrame) -> charts.Panel:
+    present = [name for name in PURITY if name in set(data["strategy"])]
+    base = alt.Chart().encode(
+        x=charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())),
+        y=charts.y_axis(METRICS["acc1"]),
+        color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+        strokeDash=alt.StrokeDash(
+            "normalised:N", title="Embedding",
+            scale=alt.Scale(domain=[MASKED, RENORMALISED], range=[[1, 0], [5, 4]]),
+        ),
+        opacity=charts.fade(1),
+        tooltip=charts.tips("strategy:N:kept", "normalised:N:embedding", "k:Q:k",
+                            "value:Q:mean", "n:Q:draws"),
+    )  # fmt: skip
+    line = base.mark_line(point=alt.OverlayMarkDef(size=30)).properties(
+        name=f"{charts.VIEW}dashed_{ranking}"
+    )
+    layered = alt.layer(line).transform_filter(f"datum.ranked_by == '{ranking}'")
+    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking])
 
 
 def _panel(
-    where: str | alt.FieldEqualPredicate, name: str, y_title: str | None, title: str,
+    where: str | alt.FieldEqualPredicate, name: str, y_title: str | None,
+    title: str | alt.TitleParams,
     strategies: list[str], data: pd.DataFrame, width: int,
 ) -> charts.Panel:  # fmt: skip
     present = [s for s in strategies if s in set(data["strategy"])]
@@ -170,13 +241,13 @@ def _drawing(
     return Drawing(chart, data, sentence, "strategy")
 
 
-def _sentence(arm: pd.DataFrame) -> str:
+def _sentence(tables: Tables, arm: pd.DataFrame) -> str:
     words = []
     for name, text in RANKINGS.items():
         high, low, random = order_of(strategy_scores(arm, "acc1", ranked_by=name), CONFIDENCE)
         if math.isfinite(high):
             words.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
     return (
-        f"Accuracy of high-purity / random / low-purity neurons, mean over k and sets: "
-        f"{'; '.join(words)}."
+        f"Accuracy of high-purity / random / low-purity neurons, mean over k, sets and "
+        f"{_draws(arm)}: {'; '.join(words)}{_measured(tables)}."
     )

@@ -7,7 +7,8 @@ import pandas as pd
 
 from mispair.reporting import charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_image_text import change, purity_series, zeroshot_series
+from mispair.reporting.protocols import said
+from mispair.reporting.series import change, purity_series, zeroshot_series
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import listing, number
 
@@ -58,7 +59,9 @@ def by_scheme(tables: Tables) -> Drawing | Hole:
     )
     present = [name for name in PANELS if name in set(data["panel"])]
     panels = [_panel(name, sorted(swept), data) for name in present]
-    return Drawing(charts.side_by_side(panels, 2, data), data, _sentence(found, swept), "scheme")
+    return Drawing(
+        charts.side_by_side(panels, 2, data), data, _sentence(tables, found, swept), "scheme"
+    )
 
 
 def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
@@ -87,8 +90,9 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=PANELS[name])
 
 
-def _sentence(found: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> str:
+def _sentence(tables: Tables, found: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> str:
     parts = []
+    by = f" ({said(tables)})" if ("acc1", tables.schemes[0]) in found else ""
     for panel, words, digits in (
         ("text", "mean |cos| of text neurons", 4),
         ("acc1", "accuracy", 3),
@@ -104,5 +108,5 @@ def _sentence(found: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> st
             parts.append(f"{words} by {listing(known)}")
     return (
         "Change from the lowest to the highest share, fine-tuned from the pre-trained "
-        f"projections: {'; '.join(parts)}."
+        f"projections: {'; '.join(parts)}{by}."
     )

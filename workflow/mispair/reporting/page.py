@@ -13,16 +13,27 @@ import jinja2
 import vl_convert
 from markupsafe import Markup, escape
 
+from mispair.evaluation.purity import DEFINITION
 from mispair.reporting import (
     catalogue,
+    claims_checkpoints,
     claims_image_text,
+    claims_pruning,
     claims_schemes,
     claims_simulation,
     comparison,
+    comparison_checkpoints,
+    comparison_evaluation,
+    comparison_exported,
+    comparison_protocols,
+    comparison_shuffling,
     comparison_simulation,
+    controls_image_text,
     corpus,
     encoding,
+    figures_semantics,
     pairings,
+    presets_image_text,
     records,
     simulation_runs,
     verdicts,
@@ -146,9 +157,16 @@ def limits(tables: Tables) -> list[str]:
         if missing:
             text += f"; {listing(missing)} was not run"
         found.append(f"Simulation: {text}.")
-    found.append(
-        "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested on this page."
-    )
+    names = tables.protocols
+    if names:
+        others = f"; {listing(names[1:])} in the table of protocols" if names[1:] else ""
+        found.append(
+            f"Zero-shot numbers of figures and claims are by the protocol {names[0]}{others}."
+        )
+    if not tables.study("laclip"):
+        found.append(
+            "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested on this page."
+        )
     return found
 
 
@@ -156,6 +174,7 @@ def render(
     tables: Tables,
     pictures: Mapping[str, Picture],
     contact_sheet: str | None,
+    neurons: str | None,
     benchmarks: Mapping[str, str],
     *,
     title: str,
@@ -171,6 +190,8 @@ def render(
         By figure name.
     contact_sheet : str or None
         Piece of HTML of `mispair.reporting.contact_sheet`, its texts already escaped.
+    neurons : str or None
+        Piece of HTML of `mispair.reporting.neurons`, its texts already escaped.
     benchmarks : mapping of str to str
         Snakemake's benchmark files by path.
     title : str
@@ -180,16 +201,15 @@ def render(
     """
     judged = [
         *claims_image_text.judge(tables, confidence),
+        *claims_pruning.judge(tables, confidence),
         *claims_schemes.judge(tables, confidence),
         *claims_simulation.judge(tables, confidence),
+        *claims_checkpoints.judge(tables, confidence),
     ]
     printed = {
-        "image_text": [
-            *comparison.image_text(tables),
-            *filter(None, (pairings.pairings(tables), encoding.encoding(tables))),
-            *corpus.corpus(tables),
-        ],
+        "image_text": _image_text(tables, 1 - confidence),
         "simulation": comparison_simulation.simulation(tables, judged, confidence),
+        "laclip": comparison_checkpoints.checkpoints(tables),
     }
     studies = []
     for study in catalogue.STUDIES:
@@ -197,7 +217,9 @@ def render(
         studies.append({
             "study": study,
             "measured": tables.study(study.key),
-            "sections": _sections(study, drawn, printed[study.key]),
+            "sections": _sections(
+                study, drawn, printed[study.key], _pieces(tables, neurons, study.key)
+            ),
             "holes": [picture for picture in drawn if picture.hole],
         })  # fmt: skip
     environment = _environment()
@@ -215,6 +237,7 @@ def render(
             *records.warnings(tables),
             *corpus.warnings(tables),
             *encoding.warnings(tables),
+            *comparison_evaluation.warnings(tables),
         ],
         holes=records.holes(tables),
         studies=studies,
@@ -234,19 +257,63 @@ def _picture(pictures: Mapping[str, Picture], figure: catalogue.Figure) -> Pictu
     return pictures.get(figure.name, Picture(figure, None, None))
 
 
+def _image_text(tables: Tables, alpha: float) -> list[comparison.Table]:
+    """Return the tables of the image-text study."""
+    single = (
+        controls_image_text.controls(tables, alpha),
+        presets_image_text.presets(tables),
+        comparison_protocols.protocols(tables, alpha),
+        pairings.pairings(tables),
+        encoding.encoding(tables),
+    )
+    return [
+        *filter(None, single),
+        *comparison_exported.exported(tables),
+        *comparison.image_text(tables),
+        *comparison_shuffling.shuffling(tables, alpha),
+        *comparison_evaluation.evaluation(tables),
+        *figures_semantics.semantics(tables),
+        *corpus.corpus(tables),
+    ]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a section holds besides figures and tables: a text first, and HTML last."""
+
+    text: str = ""
+    html: Markup | None = None
+
+
+def _pieces(tables: Tables, neurons: str | None, study: str) -> dict[str, Piece]:
+    """Return the definition of purity with the gallery of neurons, where purity was measured."""
+    if study != "image_text" or (tables.purity.empty and neurons is None):
+        return {}
+    gallery = None if neurons is None else Markup(neurons)
+    return {figures_semantics.SECTION: Piece("" if gallery else DEFINITION, gallery)}
+
+
 def _sections(
-    study: catalogue.Study, pictures: Sequence[Picture], tables: Sequence[comparison.Table]
+    study: catalogue.Study,
+    pictures: Sequence[Picture],
+    tables: Sequence[comparison.Table],
+    pieces: Mapping[str, Piece],
 ) -> list[dict[str, Any]]:
-    """Put figures that were drawn and tables where they belong; empty sections are left out."""
+    """Put all where it belongs; empty sections are left out."""
     found = [
         {
             "title": title,
+            "piece": pieces.get(title, Piece()),
             "pictures": [p for p in pictures if p.figure.section == title and not p.hole],
             "tables": [table for table in tables if table.section == title],
         }
         for title in study.sections
     ]
-    return [section for section in found if section["pictures"] or section["tables"]]
+    return [
+        section
+        for section in found
+        if section["pictures"] or section["tables"] or section["title"] in pieces
+    ]
 
 
 def _rules(judged: Sequence[verdicts.Verdict]) -> list[tuple[str, str]]:

@@ -51,3 +51,22 @@ def table4() -> pd.DataFrame:
 def pruning() -> pd.DataFrame:
     """Figure 2, CIFAR-10: strategy, neurons_kept of 512 and accuracy."""
     return pd.read_csv(io.StringIO(_text("figure2_cifar10_pruning")))
+
+
+def checkpoints() -> pd.DataFrame:
+    """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette."""
+    table2 = pd.read_csv(io.StringIO(_text("table2_clip_vs_laclip")))
+    table3 = pd.read_csv(io.StringIO(_text("table3_imagenet"))).rename(
+        columns={"top1_percent": "accuracy_percent"}
+    )
+    table = pd.concat([table2, table3], ignore_index=True)
+    table["accuracy"] = table.pop("accuracy_percent") / 100
+    table["top5"] = table.pop("top5_percent") / 100
+    return table
+
+
+def laclip_imagenet() -> pd.DataFrame:
+    """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy."""
+    table = pd.read_csv(io.StringIO(_text("laclip_imagenet")))
+    table["accuracy"] = table.pop("accuracy_percent") / 100
+    return table

@@ -124,7 +124,9 @@ def settings_of(tables: Tables) -> Table | None:
 def warnings(tables: Tables) -> list[str]:
     """Return what makes results hard to compare: arms of different data or towers."""
     found = []
-    own = tables.provenance[tables.provenance["artefact"] != "simulation"]
+    # Checkpoints are other towers, and are meant to be.
+    apart = ["simulation", "checkpoint", "checkpoints"]
+    own = tables.provenance[~tables.provenance["artefact"].isin(apart)]
     for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
         last = own["key"].str.rsplit(".", n=1).str[-1]
         seen = own.loc[last == ending, "text"].dropna().nunique()
@@ -133,13 +135,15 @@ def warnings(tables: Tables) -> list[str]:
                 f"The results come from {seen} different {plural}: "
                 "curves mix what cannot be compared. Run again without old results."
             )
-    sets = own[
-        own["key"].str.endswith(".fingerprint") & own["key"].str.startswith("evaluation_sets.")
-    ]
-    for key, group in sets.groupby("key"):
-        if group["text"].nunique() > 1:
-            name = str(key).split(".", 1)[1].removesuffix(".fingerprint")
-            found.append(f"The evaluation set {name} was not the same for all arms.")
+    for start, end, what in (
+        ("evaluation_sets.", ".images_fingerprint", "images of the evaluation set"),
+        ("protocols.", ".fingerprint", "prompts of set and protocol"),
+    ):
+        same = own["key"].str.startswith(start) & own["key"].str.endswith(end)
+        for key, group in own[same].groupby("key"):
+            if group["text"].nunique() > 1:
+                name = str(key).removeprefix(start).removesuffix(end)
+                found.append(f"The {what} {name} were not the same for all arms.")
     return found
 
 

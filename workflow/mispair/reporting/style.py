@@ -44,6 +44,8 @@ STRATEGIES = {
     "low-purity": "#c2410c",
     "high-variance": "#0b6e4f",
     "low-variance": "#9a6700",
+    "high-norm": "#56b4e9",
+    "low-norm": "#8e3b8e",
 }
 SCHEMES = {
     "random": "#c2410c",
@@ -54,12 +56,21 @@ SCHEMES = {
 }
 """How captions are corrupted, the main scheme first."""
 
-STARTS = {"pretrained": "#0060a8", "reinitialised": "#9a6700", "untouched": "#1f2328"}
+FINE_TUNED = {
+    "pretrained": "#0060a8",
+    "reinitialised": "#9a6700",
+    "without-decay": "#0b6e4f",
+    "free-logit-scale": "#c2410c",
+}
+"""Starts of the fine-tuning: what the paper does first, then its controls."""
+STARTS = {**FINE_TUNED, "untouched": "#1f2328"}
 PUBLISHED = "#1f2328"
 
 START_WORDS = {
     "pretrained": "from pre-trained",
     "reinitialised": "from re-initialised",
+    "without-decay": "without weight decay, from pre-trained",
+    "free-logit-scale": "with a free logit scale, from pre-trained",
     "untouched": "untouched model",
 }
 MEASURES = {

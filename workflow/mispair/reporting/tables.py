@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,16 +15,29 @@ TEXT = frozenset((
     "ranked_by", "basis", "preset", "trained_on", "reason", "scheme", "key", "text", "artefact",
     "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
     "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
+    "towers", "protocol", "headline", "normalised", "reference", "feature", "pretraining",
+    "method", "recipe", "model", "architecture",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
                "bin_low", "bin_high", "value", "n", "low", "high"),
-    "zeroshot": ("start", "scheme", "rate", "evaluation_set", "metric", "classname", "seed",
-                 "value", "n", "low", "high", "chance", "fingerprint"),
-    "pruning": ("start", "scheme", "rate", "evaluation_set", "basis", "strategy", "ranked_by",
-                "metric", "seed", "draw", "k", "value", "n", "low", "high"),
+    "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
+                 "classname", "seed", "value", "n", "low", "high", "chance", "headline",
+                 "fingerprint"),
+    "pruning": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "normalised",
+                "basis", "strategy", "ranked_by", "metric", "seed", "draw", "k", "value", "n",
+                "low", "high"),
+    "comparisons": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
+                    "reference", "value", "n", "low", "high", "p"),
+    "exported": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "strategy",
+                 "ranked_by", "k", "metric", "value", "fingerprint"),
+    "semantics": ("start", "scheme", "rate", "tower", "seed", "basis", "neuron", "metric",
+                  "feature", "shuffle", "value", "n", "overlap", "p"),
+    "checkpoints": ("pretraining", "architecture", "method", "recipe", "model", "towers",
+                    "evaluation_set", "protocol", "metric", "value", "n", "low", "high", "chance",
+                    "headline", "fingerprint"),
     "simulation": ("condition", "kind", "switch", "preset", "features", "misalignment", "encoder",
                    "bias_schedule", "image_noise_variance", "definition_main",
                    "spurious_probability", "trained_on", "metric", "definition", "source",
@@ -41,8 +52,17 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
-ARMS = ("purity", "zeroshot", "pruning", "pairs")
+ARMS = ("purity", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
+
+PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
+"""Tables with rows that belong to a protocol of zero-shot classification."""
+
+CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
+"""What stands in place of a protocol where no class is named in words."""
+
+VALUES = ("value", "n", "low", "high", "chance", "p", "overlap")
+"""Columns that rows are not sorted by."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
@@ -57,6 +77,10 @@ class Tables:
     purity: pd.DataFrame
     zeroshot: pd.DataFrame
     pruning: pd.DataFrame
+    comparisons: pd.DataFrame
+    exported: pd.DataFrame
+    semantics: pd.DataFrame
+    checkpoints: pd.DataFrame
     simulation: pd.DataFrame
     simulation_points: pd.DataFrame
     pairs: pd.DataFrame
@@ -75,7 +99,9 @@ class Tables:
 
         The main scheme is ``random`` where it was run, else the first by name.
         """
-        names = {name for table in ARMS for name in getattr(self, table)["scheme"].dropna()}
+        names = {
+            name for table in ARMS for name in getattr(self, table)["scheme"].dropna().unique()
+        }
         return main_first(names)
 
     def of_scheme(self, scheme: str | None = None) -> Tables:
@@ -87,16 +113,49 @@ class Tables:
         name = scheme or next(iter(self.schemes), None)
         return replace(self, **{table: _of_scheme(getattr(self, table), name) for table in ARMS})
 
+    @property
+    def protocols(self) -> list[str]:
+        """Names of the protocols of the image-text study, the main one first."""
+        return protocols(self.zeroshot, self.pruning)
+
+    def of_protocol(self, protocol: str | None = None) -> Tables:
+        """Return what was measured under one protocol, or under the main one of each table.
+
+        What needs no prompts (silhouette, linear probe, retrieval) names none, and stays.
+        """
+        return replace(
+            self, **{name: of_protocol(getattr(self, name), protocol) for name in PROMPTED}
+        )
+
     def study(self, key: str) -> bool:
         """Tell whether anything was measured in a study."""
         if key == "simulation":
             return not self.simulation.empty
+        if key == "laclip":
+            return not self.checkpoints.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
 
 
 def main_first(schemes: Iterable[str]) -> list[str]:
     """Return the distinct names of schemes, the main one first: random, else the first by name."""
     return sorted(set(schemes), key=lambda name: (name != "random", name))
+
+
+def protocols(*tables: pd.DataFrame) -> list[str]:
+    """Return the protocols in tables, the main one first: clip_benchmark, else the first by name.
+
+    Retrieval and the linear probe are no protocols of classification by prompts.
+    """
+    names = {name for table in tables for name in table["protocol"].dropna().unique()}
+    names -= {CAPTIONS, LINEAR_PROBE}
+    return sorted(names, key=lambda name: (name != "clip_benchmark", name))
+
+
+def of_protocol(table: pd.DataFrame, name: str | None = None) -> pd.DataFrame:
+    """Return the rows of a table under one protocol, or under its main one."""
+    name = name or next(iter(protocols(table)), None)
+    own = table["protocol"].isna() | table["protocol"].isin([name, CAPTIONS, LINEAR_PROBE])
+    return table[own].reset_index(drop=True)
 
 
 def _of_scheme(table: pd.DataFrame, name: str | None) -> pd.DataFrame:
@@ -146,7 +205,7 @@ def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
             for column in columns
         }
     )
-    keys = [column for column in columns if column not in ("value", "n", "low", "high", "chance")]
+    keys = [column for column in columns if column not in VALUES]
     return table.sort_values(keys, kind="stable", ignore_index=True)
 
 
@@ -169,141 +228,6 @@ def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """
     means: pd.DataFrame = table.groupby(keys, dropna=False)[["value"]].mean().reset_index()
     return means
-
-
-def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``start``, ``scheme`` and ``rate`` of the projections that were measured."""
-    origin = provenance.get("projection") or provenance
-    rate = origin.get("rate")
-    return {
-        "start": origin.get("start"),
-        "scheme": origin.get("scheme"),
-        "rate": None if rate in (None, "") else float(rate),
-    }
-
-
-def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Add to the rows of a simulation what its condition is and what its settings say.
-
-    ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
-    other preset's values) or ``grid``; a condition without a name is its preset. ``features`` is d,
-    ``image_noise_variance`` is per coordinate.
-    """
-    settings = provenance.get("settings") or {}
-    about = {
-        "preset": settings.get("preset"),
-        "features": settings.get("d"),
-        "definition_main": settings.get("figure1_definition"),
-        "image_noise_variance": _variance(settings),
-        **{name: settings.get(name) for name in ("misalignment", "encoder", "bias_schedule")},
-    }
-    found = []
-    for row in rows:
-        name = row.get("condition") or about["preset"]
-        found.append({**about, **row, "condition": name, **_kind(str(name))})
-    return found
-
-
-def _kind(condition: str) -> dict[str, str | None]:
-    kind, _, rest = condition.partition("~")
-    if not rest:
-        return {"kind": "preset", "switch": None}
-    return {"kind": kind, "switch": rest if kind == "bridge" else None}
-
-
-def _variance(settings: Mapping[str, Any]) -> float | None:
-    noise, unit = settings.get("image_noise"), settings.get("noise_unit")
-    if noise is None or unit is None:
-        return None
-    if unit == "std":
-        return float(noise) ** 2
-    return float(noise) / (float(settings["d1"]) if unit == "energy" else 1)
-
-
-def origins(
-    artefact: str, provenance: Mapping[str, Any], condition: str | None = None
-) -> list[dict[str, Any]]:
-    """Flatten a provenance to rows of key and text; nested keys are joined with dots."""
-    about = {"artefact": artefact, "condition": condition, **arm(provenance)}
-    return [{**about, "key": key, "text": text} for key, text in _flat(provenance)]
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", "" if value is None else str(value)
-
-
-def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
-    """Return what a pairing's metadata says of its corruption.
-
-    Every share and similarity is a row, whatever the scheme calls it; so is the number of swaps
-    that left the text as it was.
-    """
-    about = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
-    names = [
-        name
-        for name in metadata
-        if name.endswith(("_share", "_similarity")) or name == "identical_text_swaps"
-    ]
-    return [
-        {"metric": name, "value": _number(metadata[name]), **about}
-        for name in dict.fromkeys(("swapped_share", "text_changed_share", *names))
-        if name in metadata
-    ]
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def counts(
-    metadata: Iterable[Mapping[str, str]],
-    rejected: Counter[str],
-    excluded: Counter[str] | None = None,
-) -> list[dict[str, Any]]:
-    """Return how many pairs were read, kept, rejected and excluded in all, and for which reason.
-
-    Read = kept + rejected + excluded: what policies of the whole corpus took out is not kept.
-
-    Parameters
-    ----------
-    metadata : iterable of mappings
-        What each index file says of itself.
-    rejected, excluded : Counter of str
-        Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
-    """
-    found = list(metadata)
-    totals = Counter[str]()
-    for each in found:
-        totals.update({name: int(each[name]) for name in ("read", "kept", "rejected")})
-    if excluded is not None:
-        totals.update(kept=-excluded.total(), excluded=excluded.total())
-    rows: list[dict[str, Any]] = [
-        {"metric": name, "value": value} for name, value in totals.items()
-    ]
-    for kind, tally in (("rejected", rejected), ("excluded", excluded or Counter[str]())):
-        rows += [
-            {"metric": f"{kind}_reason", "reason": reason, "value": count}
-            for reason, count in tally.items()
-        ]
-    return rows
-
-
-def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what the encoding of a group of shards says of itself: each number is a row."""
-    about = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
-    return [
-        {"metric": name, "value": value, **about}
-        for name, value in record.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
 
 
 def everything(tables: Tables) -> pd.DataFrame:

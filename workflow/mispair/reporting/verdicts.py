@@ -56,6 +56,9 @@ RULES = {
     "order 1/d": "The paper’s 1 − Θ(1/d) and Θ(1/d) do not say which constant is meant; the rule "
     "takes 1. Two levels, 1 − 1/d at least and 1/d at most, each by the rule of levels on the mean "
     "over all C_s > 0. Supports if both are kept, contradicts if one is not, undecided otherwise.",
+    "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
+    "the interval of its difference. Supports if it supports on at least two thirds of them, "
+    "contradicts if it contradicts on at least two thirds, undecided otherwise.",
     "points": "Published points of figure 1 at which at least three trials were run, against the "
     "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
@@ -252,12 +255,39 @@ def decide_sets(whole: Outcome, parts: Sequence[Part], reason: str) -> tuple[Out
     return whole, f"{reason}; {', '.join(against)} goes against the claim"
 
 
+def decide_majority(outcomes: Sequence[Outcome]) -> tuple[Outcome, str]:
+    """Judge a claim on many comparisons by how many of them support or contradict it."""
+    total = len(outcomes)
+    if not total:
+        return UNMEASURED, "nothing was compared"
+    above, below = outcomes.count(SUPPORTS), outcomes.count(CONTRADICTS)
+    reason = f"beyond its interval above on {above} of {total} comparisons, below on {below}"
+    if 3 * above >= 2 * total:
+        return SUPPORTS, reason
+    return (CONTRADICTS if 3 * below >= 2 * total else UNDECIDED), reason
+
+
 def trend_text(found: Trend) -> str:
     """Print a trend's statistic with the p value of its own direction."""
     if not math.isfinite(found.rho):
         return "no test"
     p = found.p_rise if found.rho >= 0 else found.p_fall
     return f"Spearman ρ = {number(found.rho, 2)}, {p_value(p)} (permutation)"
+
+
+def trend_words(found: Trend, alpha: float) -> str:
+    """Say in words whether a value rises or falls, with the statistic behind it."""
+    if not math.isfinite(found.rho):
+        return "no test: fewer than three probabilities"
+    if found.p_rise <= alpha:
+        word = "rises"
+    elif found.p_fall <= alpha:
+        word = "falls"
+    else:
+        word = "no trend stands out from chance"
+    if found.blocks < LEAST_RUNS:
+        word += " (one seed alone)"
+    return f"{word}: {trend_text(found)}"
 
 
 def interval_text(found: Interval, confidence: float, digits: int = 3) -> str:
@@ -302,6 +332,8 @@ QUESTIONS = (
             "captions-repaired",
             "filtered-unmixes",
             "filtered-succeeds",
+            "laclip-accuracy",
+            "laclip-silhouette",
         ),
     ),
     Question(

@@ -1,0 +1,106 @@
+"""The pruning sweep, which adds neurons from k to k, against one that evaluates every k anew.
+
+The naive twin does at each k what a script does: it embeds the images and the prompts, normalises,
+sets all but the k neurons to zero, classifies by the argmax of the product, and has scikit-learn
+compute the silhouette. It is measured at some numbers of neurons and taken times all of them. Once
+in double precision, as ours, where results must be the same; once in single, as such scripts run.
+
+Both run on one thread, and times are the processor's, so that a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tests.bench.silhouette import Row, clusters, fastest
+
+D_IMAGE, D_TEXT, NEURONS = 768, 512, 512
+
+MEASURED = 3
+"""Numbers of neurons at which the twin is measured."""
+
+AGREEMENT = 1e-9
+"""Largest difference of silhouettes; accuracies must be equal."""
+
+
+def measure(
+    images: int = 10_000, classes: int = 100, ks: Sequence[int] = range(200, 501)
+) -> Iterator[Row]:
+    """Sweep one ranking, and compare with the twin at the first, the middle and the last k."""
+    from mispair.evaluation.pruning import EvaluationSet, Prompts, PrunableModel
+
+    features, labels = clusters(images, classes, D_IMAGE, "float32")
+    draw = np.random.default_rng(1)
+    # Centres that the text tower sees, too: accuracy is neither chance nor 1.
+    centres = np.stack([features[labels == number].mean(0) for number in range(classes)])
+    prompts = (centres @ draw.standard_normal((D_IMAGE, D_TEXT))).astype(np.float32)
+    image = draw.standard_normal((D_IMAGE, NEURONS), dtype=np.float32)
+    text = np.linalg.lstsq(prompts, centres @ image, rcond=None)[0].astype(np.float32)
+    model = PrunableModel(
+        EvaluationSet(features, labels, {"one": Prompts(prompts, np.arange(classes))}), image, text
+    )
+    order = model.ranking("high-purity", "both").order
+    started = time.process_time()
+    rows = list(model.scores(order, ks))
+    ours = time.process_time() - started
+    found = {
+        (row["k"], row["metric"]): row["value"] for row in rows if row["normalised"] == "masked"
+    }
+    chosen = [ks[place] for place in np.linspace(0, len(ks) - 1, MEASURED).round().astype(int)]
+    seconds: dict[str, float] = {}
+    difference = 0.0
+    for precision in ("float64", "float32"):
+        started = time.process_time()
+        scores = [_naive(features, labels, prompts, image, text, order[:k], precision)
+                  for k in chosen]  # fmt: skip
+        seconds[precision] = (time.process_time() - started) / len(chosen)
+        if precision == "float64":
+            for k, (accuracy, silhouette) in zip(chosen, scores, strict=True):
+                difference = max(difference, abs(silhouette - found[k, "silhouette"]))
+                if accuracy != found[k, "acc1"] or not difference <= AGREEMENT:
+                    raise SystemExit(f"the twins differ at {k} neurons: {scores}, {found}")
+    whole = {precision: own * len(ks) for precision, own in seconds.items()}
+    yield (
+        f"pruning, one ranking at {len(ks)} numbers of neurons from {ks[0]} to {ks[-1]} of "
+        f"{NEURONS}, {images:,} images, {classes} classes",
+        f"{ours:.1f} s, {ours / len(ks) * 1e3:.0f} ms each, renormalised scores included",
+        f"{whole['float64']:,.0f} s evaluating each anew, {whole['float32']:,.0f} s in float32 "
+        f"({len(chosen)} of {len(ks)} measured; same accuracy, silhouettes to {difference:.0e})",
+        f"{whole['float64'] / ours:.0f}x, {whole['float32'] / ours:.0f}x",
+    )
+    square = draw.standard_normal((1536, 1536))
+    peak = 2 * len(square) ** 3 / fastest(lambda: square @ square, 3) / 1e9
+    # Of the silhouettes the products with the clusters' means, and the means; logits once.
+    work = 2.0 * images * (sum(ks) * (classes + 1) + max(ks) * classes) / ours / 1e9
+    yield (
+        "pruning, share of this core's dgemm peak",
+        f"{work:.0f} GFLOP/s",
+        f"{peak:.0f} GFLOP/s",
+        f"{work / peak:.0%}",
+    )
+
+
+def _naive(
+    features: np.ndarray,
+    labels: np.ndarray,
+    prompts: np.ndarray,
+    image: np.ndarray,
+    text: np.ndarray,
+    kept: np.ndarray,
+    precision: str,
+) -> tuple[float, float]:
+    """Evaluate k neurons from the towers' features: accuracy and silhouette."""
+    from sklearn.metrics import silhouette_score
+
+    units = (features @ image).astype(precision)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    classes = (prompts @ text).astype(precision)
+    classes /= np.linalg.norm(classes, axis=1, keepdims=True)
+    mask = np.zeros(image.shape[1], precision)
+    mask[kept] = 1
+    masked = units * mask
+    accuracy = float(((masked @ classes.T).argmax(axis=1) == labels).mean())
+    return accuracy, silhouette_score(masked, labels, metric="cosine")

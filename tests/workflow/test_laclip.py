@@ -1,0 +1,94 @@
+"""CLIP against LaCLIP: from files with the public keys to numbers beside the published ones."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from mispair.towers import laclip
+from tests.unit.test_model_recipes import cc_shapes, random_weights
+from tests.workflow.conftest import Checkout
+
+CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+
+
+def write_checkpoint(path: Path, seed: int) -> None:
+    """Write random weights as LaCLIP's trainer saves them, in the sizes of the public files."""
+    weights = random_weights(cc_shapes(laclip.PUBLIC), seed)
+    torch.save(
+        {
+            "epoch": 35,
+            "state_dict": {f"module.{name}": value.half() for name, value in weights.items()},
+            "optimizer": {"state": {}, "param_groups": [{"lr": 1e-5}]},
+            "scaler": {"scale": 65536.0},
+            "best_acc1": 21.5,
+            "args": argparse.Namespace(model="CLIP_VITB16", batch_size=256),
+        },
+        path,
+    )
+
+
+def write_set(folder: Path, images: int) -> None:
+    """Write a set of noise in CLIP_benchmark's layout, with the classes of STL-10."""
+    (folder / "test").mkdir(parents=True)
+    (folder / "classnames.txt").write_text("\n".join(CLASSES) + "\n")
+    (folder / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\n")
+    (folder / "test/nshards.txt").write_text("1")
+    draw = np.random.default_rng(0)
+    with tarfile.open(folder / "test/0.tar", "w") as tar:
+        for number in range(images):
+            buffer = io.BytesIO()
+            pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(buffer, "PNG")
+            label = str(number % len(CLASSES)).encode()
+            for ending, content in (("png", buffer.getvalue()), ("cls", label)):
+                member = tarfile.TarInfo(f"s{number:05d}.{ending}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+
+@pytest.fixture
+def compared(empty: Checkout) -> Checkout:
+    content = yaml.safe_load((empty.folder / "workflow/configs/laclip.yaml").read_text())
+    models = [model for model in content["models"] if model["pretraining"] == "CC12M"]
+    for seed, model in enumerate(models):
+        model["checkpoint"] = Path(model["checkpoint"]).name
+        write_checkpoint(empty.folder / model["checkpoint"], seed)
+    write_set(empty.folder / "wds_stl10", 20)
+    content |= {"models": models, "evaluation_sets": ["wds_stl10"]}
+    (empty.folder / "mine.yaml").write_text(yaml.safe_dump(content))
+    return empty
+
+
+def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared: Checkout) -> None:
+    """What `snakemake laclip` prints and writes, with the configuration that users start from."""
+    printed = compared.snakemake("laclip", "--configfile", "mine.yaml")
+    measured = pd.read_csv(compared.folder / "reports/tables/checkpoints.csv")
+    own = measured[(measured["metric"] == "acc1") & (measured["towers"] == "cc12m-laclip")]
+    assert set(own["protocol"]) == {"laclip", "clip_benchmark", "single-prompt"}
+    assert set(own["method"]) == {"LaCLIP"}
+    assert set(own["pretraining"]) == {"CC12M"}
+    assert (own["n"] == 20).all()
+    line = next(line for line in printed.splitlines() if "cc12m-laclip" in line and "stl10" in line)
+    value = own.loc[own["protocol"] == "laclip", "value"].item()
+    assert f"{100 * value:.1f}" in line
+    assert "95.1" in line  # what the paper has for LaCLIP on STL-10
+    page = "".join(path.read_text() for path in (compared.folder / "reports").glob("*.html"))
+    assert "91.0" in page
+    assert "quick_gelu" in page
+
+    # Another label in the report computes nothing again.
+    content = yaml.safe_load((compared.folder / "mine.yaml").read_text())
+    content["models"][0]["pretraining"] = "CC3M"
+    (compared.folder / "mine.yaml").write_text(yaml.safe_dump(content))
+    planned = compared.planned("laclip", "--configfile", "mine.yaml")
+    assert set(planned) <= {"gather_metrics", "draw_figures", "write_report", "laclip"}

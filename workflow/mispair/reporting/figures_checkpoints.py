@@ -1,0 +1,92 @@
+"""The figure of the LaCLIP study: CLIP and LaCLIP, measured and published."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import charts, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.checkpoints import METHODS, pairs, scores
+from mispair.reporting.protocols import short
+from mispair.reporting.tables import Tables
+from mispair.reporting.words import number
+
+NOT_RUN = "the LaCLIP study was not run"
+TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
+SHAPES = {"measured": "circle", "published": "diamond"}
+ROW = 20
+
+
+def checkpoints(tables: Tables) -> Drawing | Hole:
+    """Every model on every set: accuracy under the main protocol, and silhouette."""
+    tables = tables.of_protocol()
+    rows = []
+    for measure in TITLES:
+        for score in scores(tables, measure):
+            label = f"{score.pretraining} {score.architecture}, {score.evaluation_set}"
+            by = "" if score.protocol is None else (
+                f"{score.metric}, {score.protocol} {short(score.fingerprint)}"
+            )  # fmt: skip
+            here = {"measure": measure, "label": label, "method": score.method,
+                    "model": score.towers, "by": by}  # fmt: skip
+            rows.append({**here, "what": "measured", "value": score.value,
+                         "low": score.low, "high": score.high})  # fmt: skip
+            if math.isfinite(score.published):
+                rows.append({**here, "what": "published", "value": score.published})
+    data = pd.DataFrame(rows)
+    if data.empty or data["value"].notna().sum() == 0:
+        return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was classified with")
+    data = data[data["value"].notna()]
+    panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
+    chart = charts.side_by_side(panels, 1, data)
+    return Drawing(chart, data, _sentence(tables), "method")
+
+
+def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
+    own = data[data["measure"] == measure]
+    methods = sorted(set(own["method"]), key=lambda name: (name not in METHODS, name))
+    colours = dict(zip(methods, style.CLASSES * len(methods), strict=False))
+    base = alt.Chart().encode(
+        x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
+        y=alt.Y("label:N", title=None, axis=alt.Axis(labelLimit=330)),
+        color=charts.colour("method", "Method", colours, methods),
+        tooltip=charts.tips("model:N:model", "method:N:method", "what:N:", "value:Q:value",
+                            "by:N:by"),
+    )  # fmt: skip
+    shape = alt.Shape("what:N", title="", scale=alt.Scale(
+        domain=list(SHAPES), range=list(SHAPES.values())))  # fmt: skip
+    points = base.encode(shape=shape, opacity=charts.fade(1))
+    parts = [
+        points.transform_filter("datum.what == 'measured'")
+        .mark_point(filled=True, size=70)
+        .properties(name=f"{charts.VIEW}checkpoints_{measure}")
+    ]
+    if "published" in set(own["what"]):
+        theirs = points.transform_filter("datum.what == 'published'")
+        parts.append(theirs.mark_point(filled=False, strokeWidth=2, size=70))
+    if charts.limited(own, measure=measure):
+        bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+        parts.insert(0, bars.encode(x="low:Q", x2="high:Q", opacity=charts.fade(0.6)))
+    layered = alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'")
+    height = ROW * max(2, own["label"].nunique())
+    return layered.properties(width=2 * charts.WIDTH - 330, height=height)
+
+
+def _sentence(tables: Tables) -> str:
+    words = []
+    for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
+        found = pairs(tables, measure)
+        if found:
+            above = sum(pair.difference.value > 0 for pair in found)
+            mean = sum(pair.difference.value for pair in found) / len(found)
+            words.append(
+                f"in {name} on {above} of {len(found)}, by {number(mean, 3, sign=True)} on average"
+            )
+    protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
+    by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
+    if not words:
+        return f"No CLIP model has a LaCLIP model of the same kind beside it{by}."
+    return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(words)}{by}."

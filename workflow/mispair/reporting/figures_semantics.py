@@ -1,0 +1,161 @@
+"""The figure and table of what neurons stand for, where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.reporting import charts, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.comparison import Table, or_dash
+from mispair.reporting.protocols import base_arm
+from mispair.reporting.tables import Tables, records
+from mispair.reporting.words import count, number, p_value
+
+SECTION = "Purity, said precisely"
+ORIGINAL = "original"
+TOWERS = ("text", "image")
+ALPHA = 0.05
+LISTED = 10
+"""Neurons with the largest semantic purity that the table lists for each tower."""
+
+
+def _arm(tables: Tables) -> pd.DataFrame:
+    """Return one arm's rows: those of the untouched model, if it was measured, and one seed."""
+    arm = base_arm(tables.semantics)
+    return arm[arm["seed"].fillna(0) == arm["seed"].fillna(0).min()]
+
+
+def semantic_purity(tables: Tables) -> Drawing | Hole:
+    """|correlation| of each neuron with its best feature against its mean |cos|, by tower."""
+    arm = _arm(tables)
+    own = arm[(arm["metric"] == "best_correlation") & arm["value"].notna()]
+    if own.empty:
+        reason = "no ground truth of the features was measured; corpus: scenes has it"
+        return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+    own = own.assign(semantic=own["value"].abs())
+    original = own[own["basis"].fillna(ORIGINAL) == ORIGINAL].assign(where="own basis")
+    rotated = own[own["basis"].fillna(ORIGINAL) != ORIGINAL]
+    if not rotated.empty:  # one rotated basis is as good as another
+        rotated = rotated[rotated["basis"] == rotated["basis"].min()]
+    data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
+    data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
+    panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
+    sentence = " ".join(words(arm, tower) for tower in TOWERS if tower in set(data["tower"]))
+    return Drawing(charts.side_by_side(panels, 2, data), data, sentence, "where")
+
+
+def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:
+    colours = {"own basis": style.TOWERS[tower], "a rotated basis": "#8c959f"}
+    points = alt.Chart(name=f"{charts.VIEW}semantics_{tower}").mark_circle(size=36)
+    scatter = points.encode(
+        x=charts.x_axis("overlap", "Mean |cos| with all other neurons"),
+        y=alt.Y("semantic:Q", title="Semantic purity: |r| with the best feature",
+                scale=alt.Scale(domain=[0, 1])),
+        color=charts.colour("where", "Neurons of", colours, list(colours)),
+        opacity=charts.fade(0.75),
+        tooltip=charts.tips("neuron:Q:neuron", "feature:N:best feature", "semantic:Q:|r|",
+                            "overlap:Q:mean |cos|", "where:N:in"),
+    )  # fmt: skip
+    layered = alt.layer(scatter).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT + 20, title=f"{tower.capitalize()} projection"
+    ).resolve_scale(color="independent")
+
+
+def words(arm: pd.DataFrame, tower: str) -> str:
+    """Say for one tower whether pure weights go with pure meaning, and the same when rotated."""
+    own = arm[arm["tower"] == tower]
+    own = own.assign(basis=own["basis"].fillna(ORIGINAL))
+    tests = own[own["metric"] == "semantic_purity_by_overlap"]
+    means = own[own["metric"] == "mean_semantic_purity"]
+    original = tests[tests["basis"] == ORIGINAL]
+    if original.empty or not math.isfinite(original["value"].iloc[0]):
+        return f"{tower.capitalize()} tower: no test of semantic against cosine purity."
+    rho, p = float(original["value"].iloc[0]), float(original["p"].iloc[0])
+    if p > ALPHA:
+        said = "cosine purity and semantic purity of neurons do not go together beyond chance"
+    elif rho < 0:
+        said = "neurons of lower |cos| follow single features more closely"
+    else:
+        said = "neurons of higher |cos| follow single features more closely, against the idea"
+    text = (
+        f"{tower.capitalize()} tower: {said} (Spearman ρ = {number(rho, 2)}, {p_value(p)}, "
+        f"{count(original['n'].iloc[0], 'neuron')})"
+    )
+    rotated = tests[tests["basis"] != ORIGINAL]["value"].dropna()
+    level = means.groupby(means["basis"] == ORIGINAL)["value"].mean()
+    if len(rotated):
+        text += f"; in randomly rotated bases ρ = {number(rotated.mean(), 2)}"
+        if {True, False} <= set(level.index):
+            text += f" and mean |r| {number(level[False], 2)} instead of {number(level[True], 2)}"
+    return f"{text}."
+
+
+def semantics(tables: Tables) -> list[Table]:
+    """Return means with their controls, and the neurons that follow a feature most closely."""
+    arm = _arm(tables)
+    if arm.empty:
+        return []
+    arm = arm.assign(basis=arm["basis"].fillna(ORIGINAL))
+    rows = []
+    for tower in TOWERS:
+        own = arm[arm["tower"] == tower]
+        rotated = own["basis"] != ORIGINAL
+        for metric, name in (
+            ("semantic_purity", "semantic purity"),
+            ("selectivity", "selectivity"),
+        ):
+            mean = own[own["metric"] == f"mean_{metric}"]
+            test = own[own["metric"] == f"{metric}_by_overlap"]
+            if mean.empty:
+                continue
+            by_chance = own[(own["metric"] == f"mean_{metric}_shuffled") & ~rotated]
+            here = test[test["basis"] == ORIGINAL]
+            rows.append((
+                f"{name}, {tower} tower", or_dash(_mean(mean[mean["basis"] == ORIGINAL]), 3),
+                or_dash(_mean(mean[mean["basis"] != ORIGINAL]), 3),
+                or_dash(_mean(by_chance), 3), or_dash(_mean(here), 2, sign=True),
+                p_value(float(here["p"].iloc[0])) if len(here) else "–",
+                or_dash(_mean(test[test["basis"] != ORIGINAL]), 2, sign=True),
+            ))  # fmt: skip
+    means = Table(
+        "What neurons stand for, where the features of images and captions are known",
+        ("measure", "mean over neurons", "in rotated bases", "features shuffled",
+         "Spearman ρ with mean |cos|", "p", "ρ in rotated bases"),
+        tuple(rows),
+        "Semantic purity: the largest |correlation| of a neuron’s activation with a feature. "
+        "Selectivity: its square over the sum of the squares over all features. A negative ρ says "
+        "that pure weights go with pure meaning.",
+        section=SECTION,
+    )  # fmt: skip
+    found = [means, _best(arm)]
+    return [table for table in found if table.rows]
+
+
+def _mean(rows: pd.DataFrame) -> float:
+    return float(rows["value"].mean()) if len(rows) else math.nan
+
+
+def _best(arm: pd.DataFrame) -> Table:
+    own = arm[(arm["metric"] == "best_correlation") & (arm["basis"] == ORIGINAL)]
+    own = own.assign(size=own["value"].abs())
+    rows = []
+    for tower in TOWERS:
+        ranked = own[own["tower"] == tower].sort_values("size", ascending=False, kind="stable")
+        place = ranked["overlap"].rank()
+        for row in records(ranked.assign(place=place)[:LISTED]):
+            rows.append((
+                f"{tower} {row['neuron']:.0f}", str(row["feature"]),
+                number(row["value"], 3, sign=True), number(row["overlap"], 4),
+                f"{row['place']:.0f} of {len(ranked)}",
+            ))  # fmt: skip
+    return Table(
+        f"The {LISTED} neurons of each tower that follow a feature most closely",
+        ("neuron", "best feature", "correlation", "mean |cos|", "place by |cos|, purest first"),
+        tuple(rows),
+        section=SECTION,
+        folded=True,
+    )

@@ -1,0 +1,87 @@
+"""Series of one start against C_m, and what they say: ends, change and trend."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from mispair.reporting.statistics import Trend, trend
+from mispair.reporting.tables import Tables, mean_by, of_protocol
+from mispair.reporting.words import count, number
+
+SMALL, LARGE = 1 / 3, 2 / 3
+"""A control's effect is gone below a third, and the same above two thirds, of the claim's own."""
+
+
+def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.DataFrame:
+    """Return a measure of every rate and seed of a start, averaged over rotations."""
+    table = tables.purity
+    own = table[(table["start"] == start) & (table["tower"] == tower) & (table["metric"] == metric)]
+    return mean_by(own, ["rate", "seed"])
+
+
+def zeroshot_series(
+    tables: Tables, start: str, metric: str, evaluation_set: str | None = None
+) -> pd.DataFrame:
+    """Return a measure of every rate and seed on one set, or the mean of the sets all arms have.
+
+    It is of the main protocol, unless `tables` holds another one alone.
+    """
+    table = of_protocol(tables.zeroshot)
+    own = table[(table["start"] == start) & (table["metric"] == metric)]
+    if evaluation_set is not None:
+        own = own[own["evaluation_set"] == evaluation_set]
+    else:
+        wide = own.pivot_table(
+            index=["rate", "seed"], columns="evaluation_set", values="value", dropna=False
+        )
+        complete = wide.columns[wide.notna().all()]
+        own = own[own["evaluation_set"].isin(complete)]
+    return mean_by(own, ["rate", "seed"])
+
+
+def run_trend(series: pd.DataFrame) -> Trend:
+    """Test the trend of a series over rates, within seeds."""
+    return trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
+
+
+def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
+    """Return the lowest and highest measured rate and the means over seeds there."""
+    means = series.dropna().groupby("rate")["value"].mean()
+    if means.empty:
+        return (math.nan,) * 4
+    return (
+        float(means.index[0]),
+        float(means.index[-1]),
+        float(means.iloc[0]),
+        float(means.iloc[-1]),
+    )
+
+
+def change(series: pd.DataFrame) -> float:
+    """Return the change of the mean from the lowest to the highest rate."""
+    _, _, first, last = ends(series)
+    return last - first
+
+
+def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
+    """Print the means at the lowest and the highest rate."""
+    low, high, first, last = ends(series)
+    if not math.isfinite(first):
+        return ""
+    return f"{number(first, digits)} → {number(last, digits)} from C_m {low:g} to {high:g}"
+
+
+def sample(series: pd.DataFrame) -> str:
+    """Say how many rates and seeds a series has."""
+    seeds, rates = series["seed"].nunique(), series["rate"].nunique()
+    return f"{count(rates, 'rate')} × {count(seeds, 'seed')}, one model, one draw of swaps"
+
+
+def why_missing(tables: Tables, start: str, reason: str) -> str:
+    """Return why a claim on a start was not measured: the reason, or what stands before it."""
+    if not tables.study("image_text"):
+        return "the image-text study was not run"
+    starts = set(tables.purity["start"].dropna()) | set(tables.zeroshot["start"].dropna())
+    return reason if start in starts else f"no arm from {start} projections was measured"

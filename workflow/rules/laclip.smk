@@ -1,0 +1,22 @@
+# CLIP against LaCLIP: the models of `models` measured, and printed beside what was published.
+
+
+rule laclip:
+    input:
+        tables=dag.tables(),
+        page="reports/index.html",
+    output:
+        text="reports/laclip.txt",
+    log:
+        "logs/laclip.log",
+    benchmark:
+        "benchmarks/laclip.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("laclip"),
+    message:
+        "Print what was measured beside what was published"
+    shell:
+        "python -m mispair laclip --tables {input.tables:q} --text {output.text} > {log} 2>&1"
+        " && cat {output.text}"
