@@ -54,7 +54,7 @@ def measure() -> Iterator[Row]:
 def _demo() -> Iterator[Row]:
     """Compare the twins at the demo's sizes."""
     from mispair import config, seeds
-    from mispair.dag import SHIPPED_TOWERS
+    from mispair.dag_models import SHIPPED_TOWERS
     from mispair.pairs.corruption import shuffle_captions
     from mispair.towers import projection
     from mispair.towers.encoding import encode_images, encode_texts

@@ -22,7 +22,7 @@ from clip_benchmark.metrics import zeroshot_classification, zeroshot_retrieval
 
 from mispair import metrics, seeds
 from mispair.cli import main
-from mispair.dag import SHIPPED_TOWERS
+from mispair.dag_models import SHIPPED_TOWERS
 from mispair.pairs.draws import Draws
 from mispair.pairs.scene_captions import write_caption
 from mispair.pairs.scene_images import render
@@ -39,7 +39,9 @@ def run(name: str, **files: object) -> None:
     assert step(name, **files) == 0
 
 
-def measured(evaluation_set: Path, protocol: str, folder: Path) -> dict[str, float]:
+def measured(
+    evaluation_set: Path, protocol: str, folder: Path, **settings: object
+) -> dict[str, float]:
     """Encode a set and evaluate the shipped towers on it with the real steps."""
     own = folder / "features" / evaluation_set.name
     found = {
@@ -50,12 +52,13 @@ def measured(evaluation_set: Path, protocol: str, folder: Path) -> dict[str, flo
     given = [evaluation_set / "test"]
     run(
         "encode-evaluation",
-        **{"evaluation_set": given, "split": "test", "towers": towers},
+        **{"evaluation_set": given, "split": "test", "towers": towers, **settings},
         evaluation_features=found["images"],
     )
     run(
         "encode-prompts",
         **{"evaluation_set": given, "protocol": protocol, "protocol_files": [], "towers": towers},
+        **settings,
         prompts=found["prompts"],
     )
     projection, zeroshot = folder / "projection.safetensors", folder / "zeroshot.json"
@@ -107,6 +110,19 @@ def test_accuracy_is_that_of_clip_benchmark(
     for metric, value in expected.items():
         assert found[metric] == pytest.approx(value, abs=POINT), metric
     assert found["acc1"] > 0.5  # towers that know the classes: no two ways of guessing are equal
+
+
+def test_batches_and_half_precision_hardly_move_accuracy(tmp_path: Path) -> None:
+    folder = tmp_path / "scenes-digit"
+    made = ["--name", folder.name, "--images", "1000", "--train-images", "10"]
+    assert main(["make-evaluation-set", *made, "--evaluation-set", str(folder)]) == 0
+    plain = measured(folder, "single-prompt", tmp_path / "plain")
+    for batch_size in (32, 512):
+        found = measured(folder, "single-prompt", tmp_path / "batch", batch_size=batch_size)
+        assert found["acc1"] == pytest.approx(plain["acc1"], abs=POINT)
+    halves = measured(folder, "single-prompt", tmp_path / "halves", precision="bf16")
+    assert halves["acc1"] == pytest.approx(plain["acc1"], abs=2 * POINT)
+    assert halves != plain
 
 
 def test_retrieval_recalls_are_those_of_clip_benchmark(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 from mispair import config as configuration
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
-from mispair.dag_models import SHIPPED_TOWERS as SHIPPED_TOWERS
 from mispair.dag_models import Models
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards

@@ -9,7 +9,7 @@ rule make_evaluation_set:
     benchmark:
         "benchmarks/make_evaluation_set/{evaluation_set}.tsv"
     wildcard_constraints:
-        evaluation_set="scenes-(?!retrieval).*",
+        evaluation_set="scenes-shape|scenes-digit",
     conda:
         "../../envs/environment.yaml"
     params:
@@ -22,12 +22,12 @@ rule make_evaluation_set:
         " --evaluation-set results/scenes/evaluation/{wildcards.evaluation_set} {params.flags} > {log} 2>&1"
 
 
-# The same step for the sets that consist of other files: without a training split, without classes.
+# The same step for sets that consist of other files: no pictures for training, or no classes.
 use rule make_evaluation_set as make_test_set with:
     output:
         generated_files("handwritten-digits"),
     wildcard_constraints:
-        evaluation_set="handwritten-digits",
+        evaluation_set="scenes-.*-heldout|scenes-colour|handwritten-digits",
 
 
 use rule make_evaluation_set as make_retrieval_set with:

@@ -1,12 +1,11 @@
 """The generated evaluation sets, and their form: CLIP_benchmark's webdataset layout.
 
 ``scenes-shape`` (in colours seen with a shape) and ``scenes-digit`` (in black or white, as most
-digits of the corpus) show new pictures of combinations that training has seen. All other sets of
-scenes are out of domain: their shape-colour or digit-colour combinations are in no training
-picture. Each has other pictures of the same kind for training a linear probe.
-``handwritten-digits`` are scans of real handwriting; all of them are for testing, so there is
-nothing to train a probe on. ``scenes-retrieval`` has scenes of several objects, each with several
-sentences.
+digits of the corpus) show new pictures of combinations that training has seen; these two have
+other pictures of the same kind for training a linear probe. The other sets of scenes with classes
+are out of domain: their shape-colour or digit-colour combinations are in no training picture.
+``handwritten-digits`` are scans of real handwriting. ``scenes-retrieval`` has scenes of several
+objects, each with several sentences.
 """
 
 from __future__ import annotations
@@ -80,18 +79,20 @@ class EvaluationSet:
 
     classnames: tuple[str, ...]
     templates: tuple[str, ...]
-    splits: tuple[str, ...] = ("test", "train")
+    splits: tuple[str, ...] = ("test",)
     kind: Literal["classification", "retrieval"] = "classification"
 
 
 EVALUATION_SETS: dict[str, EvaluationSet] = {
-    "scenes-shape": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
+    "scenes-shape": EvaluationSet(SHAPES, SHAPE_TEMPLATES, ("test", "train")),
     "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
-    "scenes-digit": EvaluationSet(DIGITS, DIGIT_TEMPLATES + GROUNDED_DIGIT_TEMPLATES),
+    "scenes-digit": EvaluationSet(
+        DIGITS, DIGIT_TEMPLATES + GROUNDED_DIGIT_TEMPLATES, ("test", "train")
+    ),
     "scenes-digit-heldout": EvaluationSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
-    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES, ("test",)),
-    "scenes-retrieval": EvaluationSet((), (), ("test",), "retrieval"),
+    "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
+    "scenes-retrieval": EvaluationSet((), (), kind="retrieval"),
 }
 
 

@@ -31,9 +31,9 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
             series = zeroshot_series(tables.of_protocol(name), "pretrained", headline,
                                      str(evaluation_set))  # fmt: skip
             moved = change(series)
+            prompts = short(next(iter(own["fingerprint"].dropna()), "–")).replace("#–", "–")
             rows.append((
-                str(evaluation_set), name, headline,
-                short(next(iter(own["fingerprint"].dropna()), "–")).replace("#–", "–"),
+                str(evaluation_set), f"{name} {prompts}, {headline}",
                 *(with_interval(scores[scores["metric"] == metric]) for metric in SCORES),
                 "–" if value is first else or_dash(value - first, 3, sign=True),
                 or_dash(moved, 3, sign=True),
@@ -48,7 +48,7 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
     others = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
     return Table(
         f"The same model under every protocol: {what}",
-        ("evaluation set", "protocol", "headline metric", "classes and prompts", *SCORES,
+        ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
          "headline − its first protocol’s", "headline’s change with C_m, from pre-trained",
          "trend with C_m"),
         tuple(rows),

@@ -21,8 +21,8 @@ class Settings(settings.Settings):
     train_images: int = Field(
         1000,
         ge=10,
-        description="Further pictures of each of them, which a linear probe is trained on; "
-        "handwritten-digits has none.",
+        description="Further pictures of scenes-shape and scenes-digit, which a linear probe is "
+        "trained on; the other sets are for testing only.",
     )
     retrieval_images: int = Field(
         500, ge=10, le=5000, description="Pictures of scenes-retrieval, with five captions each."
