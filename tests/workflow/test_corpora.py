@@ -62,8 +62,10 @@ def test_large_corpora_are_planned_in_few_jobs(
     planned = empty.planned(*arguments)
     assert planned["index_shards"] == planned["encode_features"] == groups <= 150
     assert planned["encode_captions"] == -(-groups // 8)
-    # Two starts by two schemes of five rates, of which rate 0 is one for both.
-    assert planned["finetune_projection"] == 2 * 9
+    # Two starts by two schemes of five rates, of which rate 0 is one for both; two by one scheme.
+    assert planned["finetune_projection"] == 2 * 9 + 2 * 5
+    # Six sets with their templates under three protocols, of which one is for sets that it knows.
+    assert planned["encode_prompts"] == 6 * 3
     assert planned["find_similar_captions"] == 1
     printed = empty.snakemake("--dry-run", *arguments)
     assert f"matched {number:,} shards" in printed
