@@ -83,6 +83,8 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     value = own.loc[own["protocol"] == "laclip", "value"].item()
     assert f"{100 * value:.1f}" in line
     assert "95.1" in line  # what the paper has for LaCLIP on STL-10
+    figure = (compared.folder / "reports/figures/checkpoints.svg").read_text()
+    assert "no data" not in figure.lower()
     page = "".join(path.read_text() for path in (compared.folder / "reports").glob("*.html"))
     assert "91.0" in page
     assert "quick_gelu" in page
@@ -91,5 +93,5 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     content = yaml.safe_load((compared.folder / "mine.yaml").read_text())
     content["models"][0]["pretraining"] = "CC3M"
     (compared.folder / "mine.yaml").write_text(yaml.safe_dump(content))
-    planned = compared.planned("laclip", "--configfile", "mine.yaml")
-    assert set(planned) <= {"gather_metrics", "draw_figures", "write_report", "laclip"}
+    planned = compared.planned("--configfile", "mine.yaml")
+    assert planned == {"gather_metrics": 1, "draw_figures": 1, "write_report": 1}

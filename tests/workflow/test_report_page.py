@@ -30,7 +30,7 @@ def opened(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> tupl
     page = (finished.folder / "reports/index.html").as_uri()
     done = subprocess.run(
         # A window as high as the page: charts are drawn when they come near it.
-        [BROWSER, *QUIET, f"--user-data-dir={profile}", "--window-size=1280,30000",
+        [BROWSER, *QUIET, f"--user-data-dir={profile}", "--window-size=1280,60000",
          "--virtual-time-budget=30000", "--enable-logging=stderr", "--dump-dom", page],
         capture_output=True, text=True, check=True, timeout=180,
     )  # fmt: skip
@@ -39,7 +39,8 @@ def opened(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 def test_every_figure_is_drawn(opened: tuple[str, str]) -> None:
     plots = re.findall(r'<div class="plot"[^>]*>', opened[0])
-    assert len(plots) == sum(len(figures) for figures in FIGURES.values())
+    run = ("image_text", "simulation")  # laclip needs checkpoints, and has a test of its own
+    assert len(plots) == sum(len(FIGURES[study]) for study in run)
     assert [plot for plot in plots if 'data-drawn="yes"' not in plot] == []
 
 
@@ -56,5 +57,5 @@ def test_links_to_pictures_and_numbers_resolve(finished: Checkout) -> None:
 
 def test_the_page_is_small_and_asks_for_nothing_outside(finished: Checkout) -> None:
     page = (finished.folder / "reports/index.html").read_text()
-    assert len(page.encode()) < 2_500_000
+    assert len(page.encode()) < 3_500_000  # of which the gallery of neurons has 0.6 MB
     assert re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//', page) == []
