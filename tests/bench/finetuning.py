@@ -248,7 +248,7 @@ def sweep(
 
 def _share(what: str, sizes: Sizes, batch: int, steps: int, seconds: float) -> Row:
     """Compare what a sweep computes in a second with the products alone."""
-    from mispair.simulation.arithmetic import times
+    from mispair.arithmetic import times
 
     b, d, e = batch, sizes.image, sizes.neurons
     shapes = {

@@ -520,7 +520,7 @@ def _sweep(preset: str) -> dict:
 
 def _gemm_rates(study: Study) -> list[float]:
     """Return the rates of the engine's products: of squares, for features, for gradients."""
-    from mispair.simulation.arithmetic import times
+    from mispair.arithmetic import times
 
     b, d1, m = study.batch_size, study.d1, study.m
     shapes = [(SQUARE, SQUARE, SQUARE), (b, d1, m), (m, b, d1)]

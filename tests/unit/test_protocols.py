@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from mispair.evaluation import protocols
-from mispair.evaluation.protocols import Prompts, applies, canonical, prompts, protocol_files
+from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
+from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import EvaluationSet, open_set
 from mispair.files import UserError
 from tests.unit.test_sets import write_split

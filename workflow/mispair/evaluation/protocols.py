@@ -33,6 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
     PLACEHOLDER,
     TEMPLATES,
@@ -220,18 +221,6 @@ def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
                 f"set: {', '.join(f'SET.{ending}' for ending in CUSTOM_FILES)}."
                 f"{_hint(path.name, allowed)}"
             )
-
-
-def canonical(name: str) -> str:
-    """Return the name of a set without CLIP_benchmark's prefixes, case and punctuation.
-
-    Examples
-    --------
-    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets"), canonical("FGVC_Aircraft")
-    ('caltech101', 'pets', 'fgvcaircraft')
-    """
-    bare = re.sub(r"^(wds[_/-])?(vtab[_/-])?", "", name.lower())
-    return re.sub(r"[^a-z0-9]", "", bare)
 
 
 @cache

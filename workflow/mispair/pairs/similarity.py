@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mispair.arithmetic import times
 from mispair.pairs.nearest import NOBODY, PORTION, Nearest, Neighbours, best_first
-from mispair.simulation.arithmetic import times
 
 SPARE = 6
 """Candidates beyond k that products in float32 propose, and float64 judges."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mispair.evaluation.protocols import canonical
+from mispair.evaluation.set_names import canonical
 from mispair.reporting import published
 from mispair.reporting.data_sets import published_name
 from mispair.reporting.statistics import Interval

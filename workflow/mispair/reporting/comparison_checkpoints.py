@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mispair.evaluation.protocols import canonical
+from mispair.evaluation.set_names import canonical
 from mispair.reporting import published
 from mispair.reporting.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.reporting.comparison import Table, or_dash

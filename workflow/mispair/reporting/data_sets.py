@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mispair.evaluation.protocols import canonical
+from mispair.evaluation.set_names import canonical
 
 PUBLISHED = ("Food-101", "CIFAR-10", "CIFAR-100", "Caltech-101", "Pets", "STL-10", "ImageNet-1k")
 """As tables 2 to 4 call them."""

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from mispair.evaluation.protocols import canonical
+from mispair.evaluation.set_names import canonical
 from mispair.reporting.checkpoints import Score
 from mispair.reporting.words import number
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mispair.arithmetic import times
 from mispair.simulation import span
-from mispair.simulation.arithmetic import times
 from mispair.simulation.data import Dictionaries, Draws, Sample
 from mispair.simulation.encoder import Diverged, Encoders
 from mispair.simulation.inputs import Coded, Inputs

@@ -13,8 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mispair.arithmetic import times
 from mispair.simulation import noise
-from mispair.simulation.arithmetic import times
 
 
 class Inputs(Protocol):

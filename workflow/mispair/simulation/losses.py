@@ -31,7 +31,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from mispair.simulation.arithmetic import times
+from mispair.arithmetic import times
 
 Reduction = Literal["mean", "sum"]
 

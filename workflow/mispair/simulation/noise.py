@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mispair.simulation.arithmetic import times
+from mispair.arithmetic import times
 
 
 def factor(weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mispair.simulation.arithmetic import times
+from mispair.arithmetic import times
 from mispair.simulation.encoder import Diverged
 
 

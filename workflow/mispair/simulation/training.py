@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.simulation.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.arithmetic import denormals_flushed, keep_freed_memory
 from mispair.simulation.encoder import Diverged, Encoders, Silenced, side_by_side
 from mispair.simulation.inputs import Batch, Source, stacked
 from mispair.simulation.losses import loss_named

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mispair.simulation.arithmetic import denormals_flushed
+from mispair.arithmetic import denormals_flushed
 from mispair.simulation.data import Draws
 from mispair.simulation.encoder import Diverged
 from mispair.simulation.inputs import Batch, Inputs

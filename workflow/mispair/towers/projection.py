@@ -26,8 +26,8 @@ from torch import Tensor
 
 from mispair import provenance
 from mispair import seeds as named_seeds
+from mispair.arithmetic import times
 from mispair.checkpoints import FileKeeper, Interrupted
-from mispair.simulation.arithmetic import times
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning_presets import Training, refuse
 

@@ -1,4 +1,4 @@
-"""In which arithmetic the study computes."""
+"""In which arithmetic trainings compute: the fastest products, and no denormal numbers."""
 
 from __future__ import annotations
 
