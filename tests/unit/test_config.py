@@ -70,6 +70,19 @@ def test_every_step_with_settings_is_a_section() -> None:
         ({"evaluation_sets": ["a", "a"]}, ["a is listed twice"]),
         ({"corpus": "../x"}, ["corpus", "pattern"]),
         ({"make_scenes": 3}, ["make_scenes", "given: 3"]),
+        (
+            {"models": [{"name": "a", "recipe": "laclip"}]},
+            ["models[0].recipe: Input should be", "Did you mean 'laclip-cc'?"],
+        ),
+        (
+            {"models": [{"name": "a", "model": "ViT-B-32", "checkpoint": "x"}]},
+            ["1 mistake:", "models[0]: model a: ", "add quick_gelu, preprocess"],
+        ),
+        (
+            {"towers": {"name": "a", "recipe": "laclip-cc", "checkpont": "x"}},
+            ["1 mistake:", "towers.checkpont: there is no such key", "'checkpoint'"],
+        ),
+        ({"towers": 5}, ["1 mistake:", "towers: Input should be a valid string (given: 5)"]),
     ],
 )
 def test_messages_name_key_value_and_nearest_name(content: dict, words: list[str]) -> None:

@@ -80,6 +80,7 @@ def test_a_model_can_be_fine_tuned_too(checkpoint: str, folder: str) -> None:
         ([{"name": "a", "model": "ViT-B-32", "pretrained": "x"}] * 2, "two models are called 'a'"),
         ([{"name": "a", "recipe": "laclip"}], "laclip"),
         ([{"name": "a"}], "does not say what it is"),
+        ([], "models is empty"),
     ],
 )
 def test_what_is_missing_is_named_before_any_job(models: list[dict], words: str) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     create_model,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 
 from mispair.cli import step_module, step_names
 from mispair.files import UserError
@@ -23,6 +26,11 @@ from mispair.settings import is_sweep
 from mispair.towers.model_spec import ModelSpec
 
 GENERATED = "generated"
+
+
+def _form(towers: Any) -> str:
+    """Tell a model from a name or folder, so that a mistake is explained as one of either."""
+    return "a model" if isinstance(towers, dict | ModelSpec) else "a word"
 
 
 class _General(BaseModel):
@@ -56,7 +64,9 @@ class _General(BaseModel):
         description="The keys of captions in a text file, one a line: without them a caption "
         "cannot be told from its neighbour's, so such a file is refused.",
     )
-    towers: str | ModelSpec = Field(
+    towers: Annotated[
+        Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")], Discriminator(_form)
+    ] = Field(
         "shipped",
         description="The frozen towers of the image-text study: `shipped` (small, pre-trained on "
         "scenes), `train` (made anew by pretrain_towers), the folder of a local open_clip model, "
@@ -156,27 +166,21 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """Say in plain words what is wrong with a configuration, one line per fault."""
     lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
-        path = [part for part in fault["loc"] if isinstance(part, str) and part in _all_keys(model)]
-        unknown = fault["type"] == "extra_forbidden"
-        if unknown:
-            path = [str(part) for part in fault["loc"]]
-        key = ".".join(path)
-        position = next((part for part in fault["loc"] if isinstance(part, int)), None)
-        if unknown:
-            owner = _section(model, path[:-1])
-            hint = nearest(path[-1], owner.model_fields)
-            lines.append(f"  {key}: there is no such key.{hint}")
+        key, owner, field = _place(model, fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            name = str(fault["loc"][-1])
+            hint = nearest(name, owner.model_fields)
+            lines.append(f"  {key + '.' if key else ''}{name}: there is no such key.{hint}")
             if not hint:
                 lines.append(f"    allowed here: {', '.join(sorted(owner.model_fields))}")
             continue
         message = fault["msg"].removeprefix("Value error, ")
         value = fault["input"]
         shown = "" if isinstance(value, dict | BaseModel) else f" (given: {value!r})"
-        where = key + (f"[{position}]" if position is not None else "")
-        lines.append(f"  {where + ': ' if where else ''}{message}{shown}")
-        field = _section(model, path[:-1]).model_fields.get(path[-1]) if path else None
+        lines.append(f"  {key + ': ' if key else ''}{message}{shown}")
         if field is not None and field.description and not _is_section(field.annotation):
-            lines.append(f"    {key} is: {field.description}")
+            bare = key.rpartition("[")[0] if key.endswith("]") else key
+            lines.append(f"    {bare} is: {field.description}")
         if isinstance(value, str) and fault["type"] == "literal_error":
             choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             lines[-1] += nearest(value, choices)
@@ -232,17 +236,28 @@ def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _section(model: type[BaseModel], path: list[str]) -> type[BaseModel]:
-    for part in path:
-        field = model.model_fields.get(part)
-        if field is not None and _is_section(field.annotation):
-            model = field.annotation  # type: ignore[assignment]
-    return model
+def _place(
+    model: type[BaseModel], location: Iterable[int | str]
+) -> tuple[str, type[BaseModel], FieldInfo | None]:
+    """Return the key that a fault is at, the model that owns it, and its field.
+
+    Parts of a location that are no key of theirs, such as tags of alternatives, are left out.
+    """
+    key, owner, field = "", model, None
+    inner: type[BaseModel] | None = model
+    for part in location:
+        if isinstance(part, int):
+            key += f"[{part}]"
+        elif inner is not None and part in inner.model_fields:
+            owner, field = inner, inner.model_fields[part]
+            key += f".{part}" if key else part
+            inner = _model_in(field.annotation)
+    # A key that is not there is looked for in the innermost section.
+    return key, inner or owner, field
 
 
-def _all_keys(model: type[BaseModel]) -> set[str]:
-    keys = set(model.model_fields)
-    for field in model.model_fields.values():
-        if _is_section(field.annotation):
-            keys |= set(field.annotation.model_fields)  # type: ignore[union-attr]
-    return keys
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation is, or that its list or alternatives hold."""
+    if _is_section(annotation):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

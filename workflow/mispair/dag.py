@@ -76,6 +76,11 @@ class Dag:
     def __init__(self, content: dict[str, Any], source: str):
         self.config = configuration.validate(content, source)
         self.corpus: str = self.config.corpus
+        if self.runs("laclip") and not self.config.models:
+            raise UserError(
+                f"{source}: models is empty, and the study laclip compares models. Copy those of "
+                "workflow/configs/laclip.yaml that you have."
+            )
         # A study that is not run needs none of its files; one that is fails before any job.
         wanted, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if wanted else {}
