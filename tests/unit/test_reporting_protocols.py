@@ -109,12 +109,12 @@ def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):
     table = protocols(both, 0.05)
     assert table is not None
     first, second = table.rows
-    assert first[:5] == ("shapes", "clip_benchmark", "acc1", "#636c6970",
+    assert first[:3] == ("shapes", "clip_benchmark #636c6970, acc1",
                          "0.700 (0.650 to 0.750)".replace(" ", "\u00a0"))  # fmt: skip
-    assert second[1:4] == ("a-custom-one", "acc1", "#612d6375")
-    assert second[7:9] == ("−0.200", "+0.080")
-    assert first[9].startswith("falls: Spearman ρ = −1.00, p = 0.0")
-    assert second[9].startswith("rises: Spearman ρ = 1.00, p = 0.0")
+    assert second[1] == "a-custom-one #612d6375, acc1"
+    assert second[5:7] == ("−0.200", "+0.080")
+    assert first[7].startswith("falls: Spearman ρ = −1.00, p = 0.0")
+    assert second[7].startswith("rises: Spearman ρ = 1.00, p = 0.0")
     assert "acc1 of the same model by up to 20.0 points" in table.remark
 
 
