@@ -239,7 +239,7 @@ def end_half_way(
 ) -> None:
     """Run the step in a process group of its own, and end it once it is half done."""
     code = (
-        # As at a terminal: a shell has its background jobs ignore Ctrl-C, and these tests may be one.
+        # As at a terminal: a shell has jobs in its background ignore Ctrl-C.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from pathlib import Path; from tests.unit import test_step_index_shards as t;"
         "t.shard_index.index_shard = t.reading_slowly;"
