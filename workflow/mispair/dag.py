@@ -265,10 +265,6 @@ class Dag:
         """Names of the parts in which the captions of the corpus are encoded."""
         return [f"captions-{part}" for part in range(-(-len(self.groups) // GROUPS_PER_PART))]
 
-    def distinct_captions(self) -> list[str]:
-        """Return the captions of the corpus, each once, part by part."""
-        return [f"results/pairs/{self.corpus}/{part}.parquet" for part in self.caption_parts]
-
     def texts(self, wildcards: Any) -> str:
         """Return the captions of a part of the corpus, or those that a scheme wrote anew."""
         folder, texts = f"results/pairs/{wildcards.corpus}", wildcards.texts
@@ -357,10 +353,10 @@ class Dag:
     def _has_probes(self) -> bool:
         return bool(self.evaluation.images(self.towers, "train"))
 
-    def checkpoints(self, what: str = "zeroshot") -> list[str]:
-        """Return the metrics of every model that is compared as it is."""
+    def checkpoints(self) -> list[str]:
+        """Return the zero-shot metrics of every model that is compared as it is."""
         return [
-            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/{what}.json"
+            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/zeroshot.json"
             for name in self.models.compared
         ]
 

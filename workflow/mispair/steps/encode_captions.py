@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-from pydantic import Field
-
-from mispair import settings
-from mispair.devices import Precision
+from mispair.towers.encoding_settings import EncodingSettings
 
 
-class Settings(settings.Settings):
+class Settings(EncodingSettings):
     """Settings of `encode_captions`."""
-
-    batch_size: int = Field(
-        256, ge=1, description="Captions per forward pass; halved where memory runs out."
-    )
-    precision: Precision = Field("fp32", description="Number format in the tower.")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the tower runs; auto takes a GPU when there is one."
-    )
 
 
 def run(

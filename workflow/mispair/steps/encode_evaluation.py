@@ -6,12 +6,9 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from mispair import settings
-from mispair.devices import Precision
+from mispair.towers.encoding_settings import EncodingSettings
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -19,18 +16,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Settings(settings.Settings):
+class Settings(EncodingSettings):
     """Settings of `encode_evaluation`."""
-
-    batch_size: int = Field(
-        256, ge=1, description="Images per forward pass; halved where memory runs out."
-    )
-    precision: Precision = Field(
-        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the tower runs; auto takes a GPU when there is one."
-    )
 
 
 def run(

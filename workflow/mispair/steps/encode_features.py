@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
-from mispair.devices import Precision
+from mispair.towers.encoding_settings import EncodingSettings
 
 
-class Settings(settings.Settings):
+class Settings(EncodingSettings):
     """Settings of `encode_features`."""
 
-    batch_size: int = Field(
-        256, ge=1, description="Images per forward pass; halved where memory runs out."
-    )
-    precision: Precision = Field(
-        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
-    )
     compile: bool = Field(
         False, description="Use torch.compile: a minute or so at the start of a job, then faster."
     )
@@ -35,9 +28,6 @@ class Settings(settings.Settings):
         ge=0,
         description="Processes of a job that decode and resize for the tower; 0 suits CPUs, where "
         "other jobs fill the cores. Changes no result.",
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the tower runs; auto takes a GPU when there is one."
     )
 
 

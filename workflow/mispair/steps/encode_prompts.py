@@ -5,28 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Literal
 
-from pydantic import Field
-
-from mispair import settings
-from mispair.devices import Precision
+from mispair.towers.encoding_settings import EncodingSettings
 
 log = logging.getLogger(__name__)
 
 
-class Settings(settings.Settings):
+class Settings(EncodingSettings):
     """Settings of `encode_prompts`."""
-
-    batch_size: int = Field(
-        256, ge=1, description="Prompts per forward pass; halved where memory runs out."
-    )
-    precision: Precision = Field(
-        "fp32", description="Number format in the tower; bf16 and fp16 are faster on GPUs."
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where the tower runs; auto takes a GPU when there is one."
-    )
 
 
 def run(
