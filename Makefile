@@ -8,10 +8,10 @@ SET_UP := .venv/set-up
 SNAKEFILES := Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format bench scale schema pictures lock clean
+.PHONY: help venv demo test slurm-test lint format bench scale schema pictures lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
 
@@ -41,6 +41,9 @@ demo: venv ## Run config.yaml on this machine and say where the report lies
 test: venv ## Run all tests: first the quick ones side by side, then whole workflows
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit workflow/mispair -n logical --maxprocesses 8
 	$(BIN)/python -m pytest tests --ignore tests/unit
+
+slurm-test: venv ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
+	$(BIN)/python -m pytest tests/workflow/test_slurm.py -v
 
 lint: venv ## Check style, types and the workflow; changes nothing
 	$(BIN)/ruff check
