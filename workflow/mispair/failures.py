@@ -21,8 +21,8 @@ LINES = 20
 """Lines of a log that are kept: its last ones."""
 BYTES = 64 * 1024
 """Bytes at the end of a log in which they are looked for, however large it is."""
-WIDTH = 500
-"""Characters of a line that are kept."""
+WIDTH, SHORT = 2000, 200
+"""Characters of a line that are kept, and of a reason that stands in many places."""
 SHOWN = 10
 """Failed jobs that the end of a run tells in full; the others are counted by rule."""
 KEPT_AT_ONCE = 50
@@ -47,14 +47,17 @@ def tail(path: Path) -> list[str]:
         start = max(0, log.seek(0, 2) - BYTES)
         log.seek(start)
         text = log.read().decode("utf-8", errors="replace")
-    lines = [clean(line) for line in text.rstrip().split("\n")] if text.strip() else []
-    return lines[1:][-LINES:] if start and len(lines) > 1 else lines[-LINES:]
+    lines = text.strip("\r\n").rstrip().split("\n")
+    whole = lines[1:] if start and len(lines) > 1 else lines  # the first may be half a line
+    return [clean(line) for line in whole[-LINES:]] if text.strip() else []
 
 
 def clean(line: str) -> str:
     """Return a line of text without anything that a terminal would act on."""
     shown = _COLOURS.sub("", line).rstrip().rsplit("\r", 1)[-1].expandtabs(4)
-    safe = "".join("�" if unicodedata.category(c) in ("Cc", "Cf", "Cs") else c for c in shown)
+    safe = "".join(
+        "�" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in shown
+    )
     return safe if len(safe) <= WIDTH else safe[:WIDTH] + "…"
 
 
@@ -223,9 +226,10 @@ def named(job: Mapping[str, Any]) -> str:
 
 
 def why(failure: Failure) -> str:
-    """Return in one line why a job failed: what SLURM says of it, and the last line of its log."""
+    """Return in one short line why a job failed: what SLURM says, and the last line of its log."""
     last = failure["lines"][-1:] or [failure["no_lines"]]
-    return "; ".join(filter(None, [failure["message"].rstrip("."), *last]))
+    text = "; ".join(filter(None, [failure["message"].rstrip("."), *last]))
+    return text if len(text) <= SHORT else text[:SHORT] + "…"
 
 
 def heading(record: Record) -> str:
