@@ -195,6 +195,19 @@ def test_what_was_not_run_is_counted_once_and_has_its_cause(recorder: failures.R
     }
 
 
+def test_what_watches_a_run_does_not_end_it(
+    recorder: failures.Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag = Dag()
+    job = FakeJob(dag, "measure")
+    failures.RECORD.parent.write_text("no folder can be made here")
+    job.begin()
+    job.log_error()  # cannot be written down
+    assert recorder.end(dag, {job})["failed"][0]["rule"] == "measure"
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logging.getLogger("snakemake.logging").info("", extra={"event": LogEvent.JOB_INFO})
+
+
 def test_a_job_that_succeeds_later_is_no_failure(recorder: failures.Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import re
@@ -79,7 +80,12 @@ class Recorder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take in a record; those that are not of jobs are passed by."""
-        about = record.__dict__
+        try:
+            self._take(record.__dict__)
+        except Exception:
+            self.handleError(record)  # what watches a run must not end it
+
+    def _take(self, about: Mapping[str, Any]) -> None:
         match str(about.get("event")):
             case "job_info":
                 before = {path: _changed(path) for path in about["log"]}
@@ -111,7 +117,9 @@ class Recorder(logging.Handler):
         if group and all(Path(path).exists() for path in about["output"]):
             self._made.add(number)
         if len(self.failed) <= KEPT_AT_ONCE:
-            write({"jobs": None, "failed": [*self.failed.values()], "not_run": []})
+            # A full disk is told at the end of the run, if it is full still.
+            with contextlib.suppress(files.UserError, OSError):
+                write({"jobs": None, "failed": [*self.failed.values()], "not_run": []})
 
     def end(self, dag: Any, failed: Iterable[Any]) -> Record:
         """Return the failures of a run that is over, with the jobs that were not run.
