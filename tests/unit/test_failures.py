@@ -146,24 +146,27 @@ def test_of_a_group_only_what_failed_is_named(recorder: failures.Recorder) -> No
     dag = Dag()
     made = FakeJob(dag, "encode_prompts", protocol="a")
     guilty = FakeJob(dag, "measure_purity", arm="b")
+    never = FakeJob(dag, "draw", after=(guilty,))
     later = FakeJob(dag, "gather_metrics", after=(made, guilty))
-    group = SimpleNamespace(groupid="g", jobs=[made, guilty])
+    group = SimpleNamespace(groupid="g", jobs=[made, guilty, never])
     group.log_error = lambda msg=None, **about: GroupJob.log_error(group, msg, **about)
+    never.begin()
     for job in (made, guilty):
         job.begin()
         job.write(f"of {job.rule.name}\n")
     Path("results").mkdir()
     Path(made.output[0]).touch()
-    on_slurm(group, "77")
+    Path("slurm.log").write_text("of the whole group\n")
+    on_slurm(group, "77", aux_logs=["slurm.log"])
     Path(made.output[0]).unlink()  # as Snakemake does with all outputs of a group that failed
     record = recorder.end(dag, [group])
     (failure,) = record["failed"]
     assert failure["rule"] == "measure_purity"
     assert failure["slurm_jobs"] == ["77"]
     assert failure["lines"] == ["of measure_purity"]
-    assert failure["blocked"] == 1
+    assert failure["blocked"] == 2
     lost = {job["rule"]: job["because"] for job in record["not_run"]}
-    assert lost == {"encode_prompts": 0, "gather_metrics": 0}
+    assert lost == {"encode_prompts": 0, "gather_metrics": 0, "draw": 0}
     assert later.output[0] in failed_run.lost(record)
 
 

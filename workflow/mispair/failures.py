@@ -89,6 +89,7 @@ class Recorder(logging.Handler):
         match str(about.get("event")):
             case "job_info":
                 before = {path: _changed(path) for path in about["log"]}
+                self._made.discard(about["jobid"])
                 self._started[about["jobid"]] = dict(about["wildcards"]), before
             case "job_finished":
                 self.failed.pop(about["job_id"], None)
@@ -137,8 +138,11 @@ class Recorder(logging.Handler):
         cause: dict[Any, Any] = {}
         for job in failed:
             members = {member: dag.jobid(member) for member in getattr(job, "jobs", [job])}
-            guilty = [m for m, number in members.items() if number not in self._made] or [*members]
-            entries.update({member: self._entry(members[member], member) for member in guilty})
+            known = {member: self._entry(number, member) for member, number in members.items()}
+            left = [m for m, number in members.items() if number not in self._made] or [*members]
+            # Of a group, jobs after the one that failed never began: they wrote no log.
+            guilty = [m for m in left if known[m]["lines"] and known[m]["log"] in m.log] or left
+            entries.update({member: known[member] for member in guilty})
             cause.update({member: guilty[0] for member in members if member not in guilty})
         order = {id(entry): place for place, entry in enumerate(self.failed.values())}
         entries = dict(sorted(entries.items(), key=lambda item: order[id(item[1])]))
