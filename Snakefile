@@ -24,6 +24,7 @@ include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/laclip.smk"
+include: "workflow/rules/failures.smk"
 
 
 rule all:

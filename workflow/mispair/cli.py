@@ -31,6 +31,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 VERBS_OF_THEIR_OWN = {
     "schema": "print the JSON schema of config.yaml",
     "reference": "print the reference page of config.yaml (Markdown)",
+    "failures": "print which jobs of the last run failed, and why",
     "retry": "print the index files that have rejections of given reasons, for --forcerun",
 }
 
@@ -65,8 +66,9 @@ def step_parser(name: str) -> argparse.ArgumentParser:
         if get_origin(annotation) is list:
             kind, nargs = get_args(annotation)[0], "*"
         else:
-            kind, nargs = annotation, None
-        job.add_argument(option(parameter), type=kind, nargs=nargs, required=True)
+            kind, nargs = get_args(annotation)[0] if is_optional(annotation) else annotation, None
+        needed = not is_optional(annotation)
+        job.add_argument(option(parameter), type=kind, nargs=nargs, required=needed)
     group = parser.add_argument_group("settings, as in config.yaml")
     for key, field in sorted(module.Settings.model_fields.items()):
         if is_sweep(field):
@@ -137,6 +139,19 @@ def print_groups_to_retry(arguments: Sequence[str]) -> None:
         print(table.with_name(table.name.replace(".rejected", "")))
 
 
+def print_failures(arguments: Sequence[str]) -> None:
+    """Print what the last run told at its end, or what has failed so far in the one that runs."""
+    from mispair import failures
+
+    parser = argparse.ArgumentParser(
+        prog="mispair failures",
+        description="Print which jobs of the last run in this folder failed, with the last lines "
+        "of their logs. A run that succeeds forgets them.",
+    )
+    parser.parse_args(arguments)
+    print(failures.last())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mispair``; return the exit code (2 when the user can put the cause right)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -151,7 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     try:
-        if verb == "retry":
+        if verb == "failures":
+            print_failures(arguments[1:])
+        elif verb == "retry":
             print_groups_to_retry(arguments[1:])
         elif verb in VERBS_OF_THEIR_OWN:
             from mispair import config

@@ -331,6 +331,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
 
 TEMPLATES = (
     "contact_sheet.html.j2",
+    "incomplete.html.j2",
     "index.html.j2",
     "macros.html.j2",
     "neurons.html.j2",

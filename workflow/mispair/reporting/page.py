@@ -13,6 +13,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup, escape
 
+from mispair import failures
 from mispair.evaluation.purity import DEFINITION
 from mispair.reporting import (
     catalogue,
@@ -32,6 +33,7 @@ from mispair.reporting import (
     corpus,
     encoding,
     figures_semantics,
+    missing,
     pairings,
     presets_image_text,
     records,
@@ -179,6 +181,7 @@ def render(
     *,
     title: str,
     confidence: float,
+    failed: failures.Record | None = None,
 ) -> str:
     """Return the page as HTML.
 
@@ -198,7 +201,10 @@ def render(
         Heading of the page.
     confidence : float
         Of all intervals and tests, between 0 and 1.
+    failed : mapping or None
+        Failures of the run, of an incomplete report.
     """
+    lost = missing.holes(failed) if failed else {}
     judged = [
         *claims_image_text.judge(tables, confidence),
         *claims_pruning.judge(tables, confidence),
@@ -218,13 +224,22 @@ def render(
             "study": study,
             "measured": tables.study(study.key),
             "sections": _sections(
-                study, drawn, printed[study.key], _pieces(tables, neurons, study.key)
+                study, drawn, printed[study.key], _pieces(tables, neurons, study.key), lost
             ),
             "holes": [picture for picture in drawn if picture.hole],
         })  # fmt: skip
     environment = _environment()
     return environment.get_template("index.html.j2").render(
-        title=title,
+        title=f"Incomplete: {title}" if failed else title,
+        failed=failed and {
+            "heading": failures.heading(failed),
+            "failures": [(job, failures.named(job), failures.why(job)) for job in failed["failed"]],
+        },
+        lost={
+            figure.name: lost.get((study.key, figure.section), [])
+            for study in catalogue.STUDIES
+            for figure in catalogue.FIGURES[study.key]
+        },
         answers=[verdicts.answer(question, judged) for question in verdicts.QUESTIONS],
         answer_rule=verdicts.ANSWERS,
         contradicted=[v for v in judged if v.outcome == verdicts.CONTRADICTS],
@@ -298,21 +313,23 @@ def _sections(
     pictures: Sequence[Picture],
     tables: Sequence[comparison.Table],
     pieces: Mapping[str, Piece],
+    lost: Mapping[tuple[str, str], Sequence[missing.Hole]],
 ) -> list[dict[str, Any]]:
-    """Put all where it belongs; empty sections are left out."""
+    """Put all where it belongs; sections without anything, and without a hole, are left out."""
     found = [
         {
             "title": title,
             "piece": pieces.get(title, Piece()),
             "pictures": [p for p in pictures if p.figure.section == title and not p.hole],
             "tables": [table for table in tables if table.section == title],
+            "lost": lost.get((study.key, title), ()),
         }
         for title in study.sections
     ]
     return [
         section
         for section in found
-        if section["pictures"] or section["tables"] or section["title"] in pieces
+        if section["pictures"] or section["tables"] or section["lost"] or section["title"] in pieces
     ]
 
 

@@ -60,9 +60,9 @@ def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
 
 
 def change(series: pd.DataFrame) -> float:
-    """Return the change of the mean from the lowest to the highest rate."""
-    _, _, first, last = ends(series)
-    return last - first
+    """Return the change of the mean from the lowest to the highest rate; of one rate, none."""
+    low, high, first, last = ends(series)
+    return last - first if low < high else math.nan
 
 
 def ends_text(series: pd.DataFrame, digits: int = 3) -> str:

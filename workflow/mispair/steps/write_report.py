@@ -30,10 +30,12 @@ def run(
     neurons: list[Path],
     benchmarks: Path,
     page: Path,
+    failures: Path | None = None,
 ) -> None:
     """Write the page from tables, figures and Snakemake's benchmarks.
 
     Of `contact_sheet` and `neurons`, pieces of HTML with pictures, each has at most one.
+    `failures` makes the page one of an incomplete run: it names them.
     """
     from mispair import files
     from mispair.reporting import catalogue
@@ -59,6 +61,7 @@ def run(
     html = render(
         measured, pictures, sheet, gallery, times,
         title=settings.title, confidence=settings.confidence,
+        failed=files.read_json(failures) if failures else None,
     )  # fmt: skip
     files.write_text(page, html)
     log.info("%s: %.2f MB, %d figures", page, len(html.encode()) / 1e6, len(pictures))

@@ -1,0 +1,113 @@
+"""The page of a run in which jobs failed: every hole named where its number would stand."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mispair.cli import step_names
+from mispair.reporting import missing
+from mispair.reporting.catalogue import STUDIES
+from mispair.reporting.page import render
+from mispair.reporting.tables import Tables
+
+EVIL = "<script>alert('x')</script>"
+ARM = {"arm": "pretrained_random~0.5", "corpus": "scenes", "towers": "t"}
+
+
+def failure(rule: str, **wildcards: str) -> dict[str, Any]:
+    return {"rule": rule, "wildcards": wildcards, "slurm_jobs": ["4711"], "attempts": 2,
+            "message": "SLURM status is: 'TIMEOUT'.", "log": f"logs/{EVIL}.log",
+            "lines": ["begun", EVIL], "output": [f"results/{rule}"], "blocked": 1}  # fmt: skip
+
+
+RECORD: dict[str, Any] = {
+    "when": "today",
+    "jobs": 40,
+    "failed": [failure("simulate", condition="grid~0.02~independent~zero"),
+               failure("finetune_projection", **ARM)],
+    "not_run": [
+        {"rule": "measure_purity", "wildcards": ARM, "output": ["results/p"], "because": 1},
+        {"rule": "write_report", "wildcards": {}, "output": ["reports/index.html"], "because": 0},
+    ],
+}  # fmt: skip
+
+
+def words(html: str) -> str:
+    """Return what a reader sees of a page."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", html)))
+
+
+def test_steps_and_sections_are_real() -> None:
+    assert missing.STANDS_IN.keys() <= {*step_names()}
+    sections = {study.key: study.sections for study in STUDIES}
+    assert {s for own in missing.STANDS_IN.values() for s in own} <= {*sections["image_text"]}
+    # What is measured for the page, and is not of every section, stands somewhere.
+    assert {s for own in missing.STANDS_IN.values() for s in own} == {*sections["image_text"]}
+    assert {*missing.CONDITIONS.values()} <= {*sections["simulation"]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "wildcards", "expected"),
+    [
+        ("simulate", {"condition": "bridge~data"}, {"simulation"}),
+        ("simulate", {"condition": "as-run"}, {"simulation"}),
+        ("evaluate_zeroshot", {"corpus": "checkpoints", "arm": "untouched"}, {"laclip"}),
+        ("evaluate_zeroshot", {"corpus": "scenes", "arm": "untouched"}, {"image_text"}),
+        ("finetune_projection", ARM, set()),
+    ],
+)
+def test_a_hole_stands_in_its_own_study(
+    rule: str, wildcards: dict[str, str], expected: set[str]
+) -> None:
+    assert {study for study, _ in missing.places(rule, wildcards)} == expected
+
+
+def test_a_page_of_nothing_says_what_is_missing_and_why() -> None:
+    """Zero arms, no trial and no figure: there is still a page, and it is no complete one."""
+    html = render(Tables.of({}), {}, None, None, {}, title="Page", confidence=0.95,
+                  failed=json.loads(json.dumps(RECORD)))  # fmt: skip
+    assert EVIL not in html
+    assert "<title>Incomplete: Page</title>" in html
+    text = words(html)
+    assert "Incomplete: 2 of 40 jobs failed; 2 more could not be run" in text
+    cause = "finetune_projection (arm=pretrained_random~0.5, corpus=scenes, towers=t)"
+    reason = f"SLURM status is: 'TIMEOUT'; {EVIL}"
+    assert f"{cause}, SLURM job 4711: {reason} logs/{EVIL}.log; tried 2 times" in text
+    assert (
+        "Missing: measure_purity (arm=pretrained_random~0.5, corpus=scenes, towers=t), not run, "
+        f"because {cause} failed: {reason}" in text
+    )
+    grid = text.split("Sensitivity")[-1]
+    assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
+    assert "it could not be made from what there is" in text
+    # Studies with holes were asked for; the others were not.
+    assert text.count("This study was not run") == 1
+
+
+def test_a_complete_page_has_none_of_it() -> None:
+    html = render(Tables.of({}), {}, None, None, {}, title="Page", confidence=0.95)
+    assert "Incomplete" not in words(html)
+    assert 'id="incomplete"' not in html
+    assert "Missing:" not in words(html)
+    assert "judged without" not in html
+
+
+def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:
+    from mispair import cli
+
+    record = tmp_path / "failures.json"
+    record.write_text(json.dumps(RECORD))
+    arguments = ["write-report", "--tables", "--figures", "--contact-sheet", "--neurons",
+                 "--benchmarks", str(tmp_path / "none")]  # fmt: skip
+    pages = [tmp_path / "a.html", tmp_path / "b.html"]
+    assert cli.main([*arguments, "--page", str(pages[0])]) == 0
+    assert cli.main([*arguments, "--page", str(pages[1]), "--failures", str(record)]) == 0
+    incomplete = ['id="incomplete"' in page.read_text() for page in pages]
+    assert incomplete == [False, True]

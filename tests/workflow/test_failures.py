@@ -1,0 +1,119 @@
+"""Jobs that fail: what the end of the run tells, and the report of all that there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import Checkout
+
+ARM = "pretrained_random~0.5"
+FOLDER = f"results/arms/scenes/scenes-small/{ARM}"
+PROJECTION = f"{FOLDER}/projection.safetensors"
+EVIL = "<script>alert(1)</script>"
+FAILING = ["evaluate_zeroshot", "fit_linear_probe", "measure_purity", "measure_semantics"]
+BLOCKED = {"compare_arms", "gather_metrics", "draw_figures", "write_report"}
+LEFTOVERS = ("logs/failures.json", "reports/incomplete", "logs/incomplete_report")
+
+
+@pytest.fixture(scope="module")
+def broken(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, str]:
+    """Damage the projections of one arm, and go on where that is no obstacle."""
+    run = finished.copy(tmp_path_factory.mktemp("failures") / "copy")
+    header = json.dumps({"a": {"dtype": EVIL, "shape": [1], "data_offsets": [0, 4]}}).encode()
+    damaged = struct.pack("<Q", len(header)) + header + bytes(4)
+    (run.folder / PROJECTION).write_bytes(damaged)
+    return run, run.snakemake("--keep-going", check=False)
+
+
+def test_a_run_without_failures_leaves_nothing_of_them(finished: Checkout) -> None:
+    assert [name for name in LEFTOVERS if (finished.folder / name).exists()] == []
+
+
+def test_every_failed_job_is_told_once_with_rule_wildcards_and_last_lines(
+    broken: tuple[Checkout, str],
+) -> None:
+    run, printed = broken
+    record = json.loads((run.folder / "logs/failures.json").read_text())
+    assert sorted(job["rule"] for job in record["failed"]) == FAILING
+    assert {job["wildcards"]["arm"] for job in record["failed"]} == {ARM}
+    assert record["jobs"] == len(FAILING) + len(BLOCKED)
+    assert {job["rule"] for job in record["not_run"]} == BLOCKED
+    told = printed.split("Exiting because")[1]
+    assert "4 of 8 jobs failed; 4 more could not be run without what failed." in told
+    for number, job in enumerate(record["failed"], 1):
+        assert f"{number}. {job['rule']} (arm={ARM}, corpus=scenes, towers=scenes-small)" in told
+        last = (run.folder / job["log"]).read_text().splitlines()[-20:]
+        assert [line.rstrip() for line in last if line.strip()] == job["lines"]
+        # Snakemake says where the log is when it happens; what is in it stands there once.
+        assert job["lines"][-1].startswith(f"mispair {job['rule'].replace('_', '-')}: {PROJECTION}")
+        assert printed.count(f"| {job['lines'][-1]}") == printed.count(job["lines"][-1]) == 1
+
+
+def test_the_report_has_what_there_is_and_names_each_hole_with_its_reason(
+    broken: tuple[Checkout, str], finished: Checkout
+) -> None:
+    run, printed = broken
+    page = run.folder / "reports/incomplete/index.html"
+    assert f"Incomplete report, of all that there is: {page}" in printed
+    html = page.read_text()
+    assert EVIL not in html  # a line of a log stays text
+    text = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", html)))
+    assert "Incomplete: 4 of 8 jobs failed" in text
+    assert f"`{EVIL}`" in text
+    for rule in FAILING:
+        hole = f"Missing: {rule} (arm={ARM}, corpus=scenes, towers=scenes-small), failed: mispair"
+        assert hole in text
+    assert "Missing: compare_arms (corpus=scenes, towers=scenes-small), not run, because" in text
+    assert "judged without 2 results that are missing" in text
+    # The others are there with the very rows of the complete report.
+    name = "tables/purity.csv"
+    whole = (finished.folder / "reports" / name).read_text().splitlines()
+    own = (page.parent / name).read_text().splitlines()
+    lost = [line for line in whole if line.startswith("pretrained,random,0.5,")]
+    assert lost
+    assert own == [line for line in whole if line not in lost]
+    for target in re.findall(r'href="((?:figures|tables)/[^"]+)"', html):
+        assert (page.parent / target).is_file(), target
+
+
+def test_the_complete_report_is_not_touched_and_comes_back_the_same(
+    broken: tuple[Checkout, str], finished: Checkout
+) -> None:
+    run, _ = broken
+
+    def reports(folder: Path) -> dict[str, bytes]:
+        files = [path for path in sorted(folder.rglob("*.*")) if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    complete = reports(finished.folder / "reports")
+    after = reports(run.folder / "reports")
+    assert {name: after[name] for name in after if not name.startswith("incomplete/")} == complete
+    (run.folder / PROJECTION).write_bytes((finished.folder / PROJECTION).read_bytes())
+    assert run.planned() == dict.fromkeys([*FAILING, *BLOCKED], 1)
+    run.snakemake()
+    assert run.results() == finished.results()
+    again = reports(run.folder / "reports")
+    # Run times of the jobs that ran anew are the only thing that differs.
+    assert again.keys() == complete.keys()
+    assert [n for n in again if again[n] != complete[n]] in ([], ["index.html"])
+    pages = [re.sub(r'<section id="run".*?</section>', "", files["index.html"].decode(), flags=re.S)
+             for files in (again, complete)]  # fmt: skip
+    assert pages[0] == pages[1]
+    assert [name for name in LEFTOVERS if (run.folder / name).exists()] == []
+
+
+def test_without_keep_going_there_is_a_summary_and_no_report(
+    finished: Checkout, run: Checkout
+) -> None:
+    (run.folder / PROJECTION).write_bytes(b"damaged")
+    printed = run.snakemake("--cores", "1", check=False)
+    assert "1 of 8 jobs failed" in printed
+    assert "because the run stopped (--keep-going runs them)" in printed
+    assert "ncomplete report" not in printed
+    assert not (run.folder / "reports/incomplete").exists()

@@ -1,0 +1,83 @@
+"""What an incomplete report lacks: which results, where their numbers would stand, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mispair.failures import Failure, Record, named, why
+from mispair.reporting.catalogue import STUDIES
+
+BESIDE = "Measured against published"
+
+STANDS_IN: dict[str, tuple[str, ...]] = {
+    "measure_purity": (
+        "", "What carries the effect", "Purity, said precisely", "Schemes of corruption", BESIDE,
+    ),
+    "evaluate_zeroshot": (
+        "", "What carries the effect", "Protocols", "Retrieval and linear probe",
+        "Schemes of corruption", BESIDE,
+    ),
+    "fit_linear_probe": ("Retrieval and linear probe",),
+    "compare_arms": ("Retrieval and linear probe", BESIDE),
+    "prune_neurons": ("Pruning", BESIDE),
+    "export_pruned": ("Pruning",),
+    "measure_semantics": ("Purity, said precisely",),
+    "draw_neurons": ("Purity, said precisely",),
+    "corrupt_captions": ("Schemes of corruption",),
+    "index_shards": ("The corpus",),
+    "gather_index": ("The corpus", "Captions and images"),
+    "encode_features": ("Encoding",),
+    "encode_captions": ("Encoding",),
+}  # fmt: skip
+"""Sections of the image-text study that print what a step writes."""
+
+CONDITIONS = {"bridge": "From one preset to the other", "grid": "Sensitivity"}
+"""Sections that alone print conditions of such a kind; a preset stands in every section."""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A result that is not there: the step that makes it with its wildcards, and why."""
+
+    what: str
+    why: str
+
+
+def holes(record: Record) -> dict[tuple[str, str], list[Hole]]:
+    """Return the results that a run did not make, by study and section of the page."""
+    found: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
+    failed = record["failed"]
+    for job in [*failed, *record["not_run"]]:
+        hole = Hole(named(job), f"failed: {why(job)}" if "lines" in job else _not_run(job, failed))
+        for place in places(job["rule"], job["wildcards"]):
+            found[place].append(hole)
+    return dict(found)
+
+
+def places(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the studies and sections in which the numbers of a job stand.
+
+    Examples
+    --------
+    >>> places("simulate", {"condition": "grid~0.02~independent~zero"})
+    [('simulation', 'Sensitivity')]
+    """
+    sections = {study.key: study.sections for study in STUDIES}
+    if rule == "simulate":
+        kind = wildcards["condition"].partition("~")[0]
+        own = (CONDITIONS[kind],) if kind in CONDITIONS else sections["simulation"]
+        return [("simulation", section) for section in own]
+    # Models that are compared as they are have no corpus; this stands in its place.
+    if rule == "evaluate_zeroshot" and wildcards["corpus"] == "checkpoints":
+        return [("laclip", section) for section in sections["laclip"]]
+    return [("image_text", section) for section in STANDS_IN.get(rule, ())]
+
+
+def _not_run(job: Mapping[str, Any], failed: Sequence[Failure]) -> str:
+    if job["because"] is None:
+        return "not run, because the run stopped"
+    cause = failed[job["because"]]
+    return f"not run, because {named(cause)} failed: {why(cause)}"
