@@ -340,14 +340,15 @@ class WatchingKeeper:
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state with what has been watched."""
         watched = {
-            # What a state gave back lies in main memory, what came since on the device.
-            f"watched.{number}": torch.stack(
-                [torch.stack(both).cpu() for _, *both in trial.watched]
-            )
-            for number, trial in enumerate(self.trials)
+            f"watched.{number}": _stacked(trial.watched) for number, trial in enumerate(self.trials)
         }
         steps = torch.tensor([step for step, *_ in self.trials[0].watched])
         self.keeper.save({**state, **watched, "watched_steps": steps})
+
+
+def _stacked(watched: Sequence[tuple[int, Tensor, Tensor]]) -> Tensor:
+    # In main memory, where what a state gave back lies already.
+    return torch.stack([torch.stack([image.cpu(), text.cpu()]) for _, image, text in watched])
 
 
 def before(arm: str) -> str:

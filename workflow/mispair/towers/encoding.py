@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -313,9 +314,13 @@ def encode_images(
     """
     encoder = Encoder(towers, batch_size, precision)
     pictures = (
-        Picture(str(number), b"", lambda image=image: image) for number, image in enumerate(images)
+        Picture(str(number), b"", partial(_as_it_is, image)) for number, image in enumerate(images)
     )
     return encoder.encode_images(pictures, record or EncodingRecord(encoder.device)).numpy()
+
+
+def _as_it_is(image: Image.Image) -> Image.Image:
+    return image
 
 
 def encode_texts(
