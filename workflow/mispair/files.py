@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow as pa
+
+
+LEAST_FREE = 1_000_000
+"""Bytes without which a run is not begun: Snakemake itself writes notes and logs as it goes."""
 
 
 class UserError(Exception):
@@ -78,6 +83,21 @@ def explained(path: Path) -> Iterator[None]:
                 "folder or choose another one."
             ) from error
         raise
+
+
+def refuse_full_or_read_only(*folders: str) -> None:
+    """Write and forget a file in each folder, or in the first above it that there is.
+
+    Raises
+    ------
+    UserError
+        If a folder cannot be written, or the disk has no room for `LEAST_FREE` bytes.
+    """
+    for folder in map(Path, folders):
+        there = next(path for path in [folder, *folder.absolute().parents] if path.is_dir())
+        with explained(folder), tempfile.TemporaryFile(dir=there) as probe:
+            probe.write(bytes(LEAST_FREE))
+            probe.flush()
 
 
 def temporary_name(path: Path, ending: str = "part") -> Path:

@@ -8,12 +8,14 @@ from snakemake.logging import logger
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
-from mispair.files import UserError
+from mispair.files import UserError, refuse_full_or_read_only
 from mispair.provenance import code_version
 
 use_this_python()
 
 try:
+    if workflow.is_main_process and not workflow.dryrun:
+        refuse_full_or_read_only(".snakemake", "results", "logs", "benchmarks", "reports")
     dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
 except UserError as error:
     raise WorkflowError(str(error))

@@ -75,7 +75,7 @@ def run(
     bound = (settings.neighbours, settings.memory_megabytes * 1_000_000)
     # What is compared is known by the captions' identities and the files of their features.
     device = "cpu" if settings.measure == "tfidf" else choose_device(settings.device)
-    job = [captions.tobytes(), command_line(settings), device]
+    job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
     job += [*map(file_digest, features), *code_version("find_similar_captions")]
     log.info("%d distinct captions, compared by %s", len(captions), settings.measure)
     with (
