@@ -166,7 +166,7 @@ def _loaded(
     with record.timing("waiting"):
         waiting = iter(loader)
     try:
-        for _ in batches:
+        for batch in batches:
             with record.timing("waiting"):
                 pixels = next(waiting)
             if isinstance(pixels, UserError):
@@ -176,9 +176,9 @@ def _loaded(
         if "DataLoader" not in str(error):
             raise
         raise UserError(
-            f"a process that decodes images was killed or is stuck ({error}). Mostly memory ran "
-            "out, or /dev/shm is small: give the job more memory, or fewer workers. What is "
-            "finished stays finished."
+            f"{images.shards[batch[0]]}: a process that decodes images was killed or is stuck "
+            f"({error}). Mostly memory ran out, or /dev/shm is small: give the job more memory, or "
+            "fewer workers. What is finished stays finished."
         ) from error
     finally:
         # Workers end at once now; the garbage collector would take them apart in another order,
