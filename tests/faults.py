@@ -116,14 +116,14 @@ class Faults:
         lines = [line.split("\t") for line in self.told.read_text().splitlines()]
         return [Event(float(s), int(p), kind, tuple(rest)) for s, p, kind, *rest in lines]
 
-    def work_lost(self) -> list[float]:
+    def work_lost(self) -> list[tuple[Kill, float]]:
         """Return for each killed step the seconds since its last state, or since its start."""
         lost = []
         for kill in self.landed:
             own = [e for e in self.events() if e.process == kill.process]
             kept = [e.seconds for e in own if e.kind in ("began", "saved")]
             if kept:
-                lost.append(max(0.0, kill.seconds - max(kept)))
+                lost.append((kill, max(0.0, kill.seconds - max(kept))))
         return lost
 
     def progress(self) -> dict[str, list[int]]:
