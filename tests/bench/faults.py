@@ -19,8 +19,8 @@ from tests.faults import Faults, Kill
 
 REPOSITORY = Path(__file__).parents[2]
 CHECKOUT = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
-TARGETS = ("simulation", "results/arms/scenes/scenes-small/pretrained_random~0.5/projection.safetensors",
-           "results/arms/scenes/scenes-small/pretrained_similar~0.5/projection.safetensors")  # fmt: skip
+ARM = "results/arms/scenes/scenes-small/pretrained_{scheme}~0.5/projection.safetensors"
+TARGETS = ("simulation", *(ARM.format(scheme=scheme) for scheme in ("random", "similar")))
 CONFIG = ("--cores", "2", "--configfile", "workflow/configs/smoke.yaml")
 SAVE_SECONDS = 60.0
 """As outside tests."""
