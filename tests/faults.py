@@ -59,7 +59,9 @@ class Faults:
     seed : int
         Of what is killed, and when.
     kills : int
-        How many of each signal, SIGTERM and SIGKILL; two of each meet Snakemake.
+        How many of each signal, SIGTERM and SIGKILL.
+    of_snakemake : int
+        How many of each meet Snakemake itself.
     save_seconds : float
         How often steps save their states.
     """
@@ -69,6 +71,7 @@ class Faults:
     jobs: int
     seed: int
     kills: int = 20
+    of_snakemake: int = 2
     save_seconds: float = 0.0
     landed: list[Kill] = field(default_factory=list)
     printed: str = ""
@@ -81,11 +84,13 @@ class Faults:
     def run(self) -> None:
         """Run to the end, through all kills; whoever kills Snakemake starts it again."""
         draw = random.Random(self.seed)
-        plan = [(how, "step") for how in (signal.SIGTERM, signal.SIGKILL)] * (self.kills - 2)
-        plan += [(how, "snakemake") for how in (signal.SIGTERM, signal.SIGKILL)] * 2
+        plan = [(how, "step") for how in (signal.SIGTERM, signal.SIGKILL)] * (
+            self.kills - self.of_snakemake
+        )
+        plan += [(how, "snakemake") for how in (signal.SIGTERM, signal.SIGKILL)] * self.of_snakemake
         draw.shuffle(plan)
-        # The last jobs are few: a kill that misses one has to find another.
-        moments = sorted(draw.sample(range(int(0.85 * self.jobs)), len(plan)))
+        # After so many jobs; the last are few, and a kill that misses one has to find another.
+        moments = sorted(draw.randrange(max(1, int(0.85 * self.jobs))) for _ in plan)
         while True:
             process = self._start()
             while plan and process.poll() is None:
@@ -160,7 +165,7 @@ class Faults:
         process = draw.choice(running)
         verb = _verb(process)
         if verb in LONG and draw.random() < 0.7:  # not in its imports, which take the longest
-            _until(lambda: self._has(process.pid, "saved") or not process.is_running(), 5)
+            _until(lambda: self._has(process.pid, "saved") or not _verb(process), 60)
         try:
             now = time.time()
             process.send_signal(how)

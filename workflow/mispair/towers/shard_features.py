@@ -166,7 +166,7 @@ def _loaded(
     with record.timing("waiting"):
         waiting = iter(loader)
     try:
-        for batch in batches:
+        for batch in batches:  # noqa: B007 (the message names it)
             with record.timing("waiting"):
                 pixels = next(waiting)
             if isinstance(pixels, UserError):
