@@ -1,10 +1,12 @@
 # mispair: how mismatched captions damage CLIP, and how recaptioning repairs it.
 # `snakemake --cores N` runs the studies that config.yaml names and writes reports/index.html.
+import logging
 import sys
 
 from snakemake.utils import min_version
 
 min_version("9.0")
+logging.raiseExceptions = False  # a full disk is one message, not one for each line of a log
 
 
 configfile: workflow.source_path("config.yaml")

@@ -21,6 +21,7 @@ from tests.bench import (  # noqa: E402
     dag,
     demo,
     encoding,
+    faults,
     finetuning,
     pruning,
     silhouette,
@@ -36,6 +37,7 @@ BENCHES = {
     "pruning": pruning.measure,
     "similar_captions": similar_captions.measure,
     "dag": dag.measure,
+    "faults": faults.measure,
     "demo": demo.measure,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from mispair.pairs import similarity
 from mispair.pairs.nearest import NOBODY, Nearest, Neighbours, best_first
 from mispair.pairs.similarity import nearest_rows, unit_rows
+from mispair.pairs.tfidf import nearest_texts, tfidf
 from tests.bench import similar_captions
 
 
@@ -228,3 +230,47 @@ def test_the_row_of_the_bench_for_a_gpu_tried_on_the_cpu() -> None:
     assert float(seconds.removesuffix(" s")) > 0
     assert "min at 3 million" in against
     assert share.endswith("% of peak")
+
+
+class Kept:
+    """Keeps a state after every block, and ends the search at one of them."""
+
+    def __init__(self, stop: int) -> None:
+        self.state: dict[str, np.ndarray] | None = None
+        self.blocks, self.stop = 0, stop
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        return self.state
+
+    def due(self) -> bool:
+        return True
+
+    def save(self, state: dict[str, np.ndarray]) -> None:
+        self.blocks += 1
+        self.state = {name: array.copy() for name, array in state.items()}
+        if self.blocks == self.stop:
+            raise InterruptedError
+
+
+@pytest.mark.parametrize("stop", [1, 4, 6])
+@pytest.mark.parametrize("measure", ["features", "words"])
+def test_a_search_goes_on_at_the_block(
+    measure: str, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    if measure == "features":
+        monkeypatch.setattr("mispair.pairs.similarity._side", lambda *_: 32)
+        rows = unit_rows(draw.standard_normal((90, 8)))
+        search = partial(nearest_rows, rows, 5)
+    else:
+        monkeypatch.setattr("mispair.pairs.tfidf._SIDE", 32)
+        texts = [" ".join(draw.choice(list("abcdefgh"), 4) + "x") for _ in range(90)]
+        search = partial(nearest_texts, tfidf(texts), 5)
+    expected = list(search())
+    kept = Kept(stop)
+    with pytest.raises(InterruptedError):
+        list(search(keeper=kept))
+    found = list(search(keeper=kept))
+    assert kept.blocks == 6, "a block was compared twice"
+    for one, other in zip(found, expected, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))

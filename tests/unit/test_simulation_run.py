@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -226,16 +228,21 @@ class Memory:
     """Keeps states in memory, and ends the job at the given number of saves."""
 
     def __init__(self, saves: int) -> None:
-        self.states: dict[tuple[float, int, str], dict[str, Tensor]] = {}
+        self.states: dict[tuple[object, ...], dict[str, Tensor]] = {}
         self.left = saves
 
-    def keeper(self, spurious_probability: float, trial: int, arm: str) -> _Keeper:
-        return _Keeper(self, (spurious_probability, trial, arm))
+    def keeper(self, which: Sequence[tuple[float, int]], arm: str) -> _Keeper:
+        return _Keeper(self, (*which, arm))
 
 
 class _Keeper:
-    def __init__(self, memory: Memory, name: tuple[float, int, str]) -> None:
+    def __init__(self, memory: Memory, name: tuple[object, ...]) -> None:
         self.memory, self.name = memory, name
+        self.asked = 0
+
+    def due(self) -> bool:
+        self.asked += 1
+        return self.asked == 50
 
     def load(self) -> dict[str, Tensor] | None:
         return self.memory.states.get(self.name)
@@ -249,28 +256,39 @@ class _Keeper:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_numbers(
-    study: Study, monkeypatch: pytest.MonkeyPatch
+    study: Study,
 ) -> None:
-    original = simulation.Trial._plan
-
-    def often(self: Trial, epochs: int) -> object:
-        import dataclasses
-
-        return dataclasses.replace(original(self, epochs), save_every=50)
-
-    monkeypatch.setattr(simulation.Trial, "_plan", often)
     expected = run_trials(study, [0.3], [0])
-    memory = Memory(1)
-    interruptions = 0
+    found, interruptions = until_the_end(
+        lambda keeper: run_trials(study, [0.3], [0], keepers=keeper)
+    )
+    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
+    assert found == expected
+
+
+def until_the_end(attempt: Callable[[Any], Any]) -> tuple[Any, int]:
+    """Run what is interrupted at every save; return what it gives, and how often it was."""
+    memory, interruptions = Memory(1), 0
     while True:
         try:
-            found = run_trials(study, [0.3], [0], keepers=memory.keeper)
-            break
+            return attempt(memory.keeper), interruptions
         except Interruption:
             interruptions += 1
             memory.left = 1
-    assert interruptions == 6  # two trainings of 120 steps, saved at 50, 100 and the end
-    assert found == expected
+
+
+def test_trials_side_by_side_go_on_together_after_an_interruption() -> None:
+    """As on a GPU, where all trials of a job are one training."""
+
+    def attempt(keeper: Any = lambda which, arm: None) -> list[Any]:
+        trials = [Trial(AS_WRITTEN, 0.3, Draws(0, n, "cpu", torch.float32)) for n in (0, 1)]
+        simulation.run_side_by_side(trials, keepers=keeper)
+        return [trial.rows for trial in trials]
+
+    found, interruptions = until_the_end(attempt)
+    assert interruptions == 6
+    assert found == attempt()
+    assert any(row["metric"] == "alignment_error" for row in found[0]["raw"])  # what was watched
 
 
 def test_trials_side_by_side_end_as_they_do_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -62,7 +61,7 @@ def aligned(step: int) -> Batch:
 
 def train(study: Study, epochs: int, steps: int, keeper: Memory | None = None) -> Trained:
     start = draw_transformers(draws(), "raw", study)
-    plan = dataclasses.replace(plan_of(study, epochs, steps), save_every=3)
+    plan = plan_of(study, epochs, steps)
     return train_transformer(start, aligned, plan, keeper)
 
 
@@ -79,7 +78,12 @@ class Memory:
         self.stop_after = stop_after
 
     def load(self) -> dict[str, Tensor] | None:
+        self.asked = 0
         return self.kept
+
+    def due(self) -> bool:
+        self.asked += 1
+        return self.asked % 3 == 0
 
     def save(self, state: dict[str, Tensor]) -> None:
         self.kept = {name: value.detach().clone() for name, value in state.items()}

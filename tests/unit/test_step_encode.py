@@ -25,6 +25,7 @@ from mispair.pairs import reading
 from mispair.pairs.index import Policy, caption_id, index_shard
 from mispair.provenance import PACKAGE
 from mispair.towers import loading
+from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
 from tests.unit.test_index import jpeg, write_tar
 from tests.unit.test_loading import NATIVE, build
@@ -337,7 +338,7 @@ def test_a_worker_that_is_killed_is_reported(
     monkeypatch.setattr(reading, "decode_image", dying)
     assert main(command(corpus, towers, tmp_path / "out", workers=1)) == 2
     message = capsys.readouterr().err
-    assert "a process that decodes images was killed" in message
+    assert "0.tar: a process that decodes images was killed" in message
     assert "fewer workers" in message
 
 
@@ -429,6 +430,47 @@ def test_captions_join_the_features_of_the_groups(
         ("batch_size", 2),
     }  # fmt: skip
     assert record["captions_per_s"] > 0
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 5])
+def test_captions_go_on_at_the_batch(
+    batches: int, towers: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Nine texts in batches of two, and parts of four."""
+    monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
+    monkeypatch.setattr("mispair.checkpoints.SAVE_SECONDS", -1)
+    files.write_parquet(tmp_path / "captions", captions_table([f"text {n}" for n in range(9)]))
+    arguments = [*captions_command(tmp_path, towers), "--batch-size", "2"]
+    assert main(arguments) == 0
+    names = ("text", "text-rows")
+    whole = [(tmp_path / name).read_bytes() for name in names]
+    run, encoded = Tower.__call__, []
+
+    def counting(self: Tower, tokens: torch.Tensor, names: list[str]) -> torch.Tensor:
+        if names and len(encoded) == batches and not gone_on:
+            raise Killed
+        encoded.extend([names] if names else [])
+        return run(self, tokens, names)
+
+    monkeypatch.setattr(Tower, "__call__", counting)
+    gone_on = False
+    for name in names:
+        (tmp_path / name).unlink()
+    if batches < 5:
+        with pytest.raises(Killed):
+            main(arguments)
+        assert not (tmp_path / "text").exists()
+    gone_on = True
+    assert main(arguments) == 0
+    assert [(tmp_path / name).read_bytes() for name in names] == whole
+    assert len(encoded) == 5, "a batch was encoded twice"
+    record = files.read_json(tmp_path / "text-record")
+    assert (record["captions"], record["resumed"]) == (9, min(9, 2 * batches) % 9)
+    assert not (tmp_path / "text.parts").exists()
 
 
 def test_no_captions(towers: Path, tmp_path: Path) -> None:

@@ -202,13 +202,13 @@ def test_captions_are_prompts_and_each_text_is_encoded_once(
     retrieval: Path, towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[str] = []
-    encode = encoding.encode_texts
+    encode = encoding.Tower.__call__
 
-    def counting(frozen: loading.Towers, texts: list[str], *others: object) -> np.ndarray:
-        encoded.extend(texts)
-        return encode(frozen, texts, *others)  # type: ignore[arg-type]
+    def counting(self: encoding.Tower, tokens: torch.Tensor, names: list[str]) -> torch.Tensor:
+        encoded.extend(names)
+        return encode(self, tokens, names)
 
-    monkeypatch.setattr(encoding, "encode_texts", counting)
+    monkeypatch.setattr(encoding.Tower, "__call__", counting)
     assert main(prompts_command(retrieval, towers, tmp_path / "out", "captions")) == 0
     assert encoded == ["a ring", "the ring", "a square"]
     arrays, about = files.read_tensors(tmp_path / "out")

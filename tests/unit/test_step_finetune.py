@@ -215,7 +215,7 @@ def test_a_job_that_is_ended_thrice_gives_the_bytes_of_one_that_is_not(tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     command = [sys.executable, "-c", TELLING, *_command(tmp_path, tmp_path / "out", *options)]
     began, points = 0, sorted(np.random.default_rng(3).choice(range(5, 180), 3, replace=False))
-    for point in points:
+    for point, how in zip(points, ("SIGTERM", "SIGUSR1", "SIGINT"), strict=True):
         job = subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -223,12 +223,12 @@ def test_a_job_that_is_ended_thrice_gives_the_bytes_of_one_that_is_not(tmp_path)
         first = step = int(job.stdout.readline())
         while step < point:
             step = int(job.stdout.readline())
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.Signals[how])
         told, said = job.communicate(timeout=60)
         assert first == began
         began = int([str(step), *told.split()][-1]) + 1
         message = said.strip().splitlines()[-1]
-        assert f"ended after step {began} of 280; the same command goes on from there" in message
+        assert "ended early, as it was asked to; the same command goes on from there" in message
         assert job.returncode == 2
         assert not (tmp_path / "out").exists()
     assert points[-1] < began < 280
@@ -245,7 +245,7 @@ class Killed(BaseException):
 def kill(monkeypatch):
     """Return what ends a job as SIGKILL would, before a step; it kept a state after every one."""
     step = towers._Run.step
-    monkeypatch.setattr(towers, "SAVE_SECONDS", -1)
+    monkeypatch.setattr("mispair.checkpoints.SAVE_SECONDS", -1)
 
     def at(number, *arguments, **job):
         def killed(self, *rows):
@@ -308,7 +308,7 @@ def test_a_state_serves_the_very_same_training_only(change, tmp_path, kill, take
             files.write_tensors(tmp_path / "untouched", tensors, about)
         case "file":
             said = "It is not used"
-            (state,) = (tmp_path / "out.parts").iterdir()
+            (state,) = (tmp_path / "out.parts").glob("*.safetensors")
             state.write_bytes(state.read_bytes()[:5000])
     taken.clear()
     caplog.clear()
@@ -330,7 +330,7 @@ def test_what_is_not_finite_is_neither_kept_nor_forgotten(tmp_path, kill, capsys
         assert _run(tmp_path, tmp_path / out, *wild) == 2
         messages.append(capsys.readouterr().err.strip().splitlines()[-1])
         assert "is not finite" in messages[-1]
-        (state,) = (tmp_path / f"{out}.parts").iterdir()
+        (state,) = (tmp_path / f"{out}.parts").iterdir()  # and no lock
         for name, values in files.read_tensors(state)[0].items():
             assert name != "losses" or np.isfinite(values).all()
     assert messages[0] == messages[1]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import secrets
+import shutil
+import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+LEAST_FREE = 1_000_000
+"""Bytes without which a run is not begun: Snakemake itself writes notes and logs as it goes."""
+
+
 class UserError(Exception):
     """Something that the user can put right: the message names the file, the key and the remedy."""
 
@@ -25,7 +33,8 @@ class UserError(Exception):
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; rename it to `path` once it is whole and on disk.
 
-    A job that is killed half-way leaves at most the temporary file, never a part of `path`.
+    A job that is killed half-way leaves at most the temporary file, never a part of `path`; the
+    next that writes `path` on this machine removes it.
 
     Raises
     ------
@@ -33,15 +42,33 @@ def replacing(path: Path) -> Iterator[Path]:
         If the disk is full, or the folder is missing or cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        # safetensors makes files that only their owner can read; a lab shares its results.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        temporary = temporary_name(path)
+        try:
+            yield temporary
+            synced(temporary)
+            # safetensors makes files that only their owner can read; a lab shares its results.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+            synced(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Make one clear message of a full disk, or of a folder that cannot be written.
+
+    Raises
+    ------
+    UserError
+        Naming `path`, which is written in the block.
+    """
+    try:
+        yield
+    except UserError:
+        raise
     except Exception as error:
         number = getattr(error, "errno", None)
         # safetensors raises an error of its own, which has the system's words but no number.
@@ -56,8 +83,57 @@ def replacing(path: Path) -> Iterator[Path]:
                 "folder or choose another one."
             ) from error
         raise
+
+
+def refuse_full_or_read_only(*folders: str) -> None:
+    """Write and forget a file in each folder, or in the first above it that there is.
+
+    Raises
+    ------
+    UserError
+        If a folder cannot be written, or the disk has no room for `LEAST_FREE` bytes.
+    """
+    for folder in map(Path, folders):
+        there = next(path for path in [folder, *folder.absolute().parents] if path.is_dir())
+        with explained(folder), tempfile.TemporaryFile(dir=there) as probe:
+            probe.write(bytes(LEAST_FREE))
+            probe.flush()
+
+
+def temporary_name(path: Path, ending: str = "part") -> Path:
+    """Return a name beside `path` for what is half-written, and remove what killed jobs left.
+
+    The name says which process writes: what one of this machine left that has ended is rubbish.
+    """
+    mine = f".{path.name}.{socket.gethostname()}"
+    for left in path.parent.glob(f"{glob.escape(mine)}-*-*.{ending}"):
+        if not _runs(left.name.removeprefix(mine).split("-")[1]):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(True)
+    return path.with_name(f"{mine}-{os.getpid()}-{secrets.token_hex(4)}.{ending}")
+
+
+def _runs(process: str) -> bool:
+    """Tell whether a process of this machine runs, by its number."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OSError):
+        pass  # of another user, or a file with a name like ours
+    return True
+
+
+def synced(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk: only then may others rely on it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # Some file systems, mostly remote ones, cannot do it for folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(number)
 
 
 def _umask() -> int:

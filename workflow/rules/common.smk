@@ -8,12 +8,14 @@ from snakemake.logging import logger
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
-from mispair.files import UserError
+from mispair.files import UserError, refuse_full_or_read_only
 from mispair.provenance import code_version
 
 use_this_python()
 
 try:
+    if workflow.is_main_process:
+        refuse_full_or_read_only(".snakemake")  # where even a dry run takes notes
     dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
 except UserError as error:
     raise WorkflowError(str(error))
@@ -21,6 +23,13 @@ except UserError as error:
 # Jobs on a cluster read the Snakefile again; once is enough.
 if workflow.is_main_process and (matched := dag.echo()):
     logger.info(matched)
+
+
+onstart:
+    try:
+        refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
+    except UserError as error:
+        raise WorkflowError(str(error))
 
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.

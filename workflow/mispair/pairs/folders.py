@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+import errno
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mispair import files
@@ -26,25 +25,33 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise files.UserError(f"{path}: is a file where a folder is to be written. Move it away.")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        for written in sorted(temporary.rglob("*")):
-            if written.is_file():
-                with written.open("rb") as opened:
-                    os.fsync(opened.fileno())
-        if path.exists():
-            former = path.with_name(f".{path.name}.{secrets.token_hex(4)}.former")
+    with files.explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = files.temporary_name(path)
+        try:
+            temporary.mkdir()
+            yield temporary
+            for written in [*sorted(temporary.rglob("*")), temporary]:
+                files.synced(written)
+            _take_the_place(temporary, path)
+            files.synced(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _take_the_place(new: Path, path: Path) -> None:
+    """Rename a folder to `path`, and remove what was there."""
+    while True:
+        former = files.temporary_name(path, "former")
+        with suppress(FileNotFoundError):
             path.rename(former)
-            temporary.rename(path)
-            shutil.rmtree(former)
+        try:
+            new.rename(path)
+        except OSError as error:
+            # Another copy of the job was quicker: its folder gives way like any other.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
         else:
-            temporary.rename(path)
-    except OSError as error:
-        raise files.UserError(
-            f"{path}: cannot be written ({error.strerror or error}). Nothing half-written was "
-            "kept; free some space or give write access, and run the same command again."
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            return
+        finally:
+            shutil.rmtree(former, ignore_errors=True)

@@ -159,8 +159,11 @@ def read_unfinished(
     *,
     workers: int,
     stall_seconds: float,
+    ending: Callable[[], bool] = lambda: False,
 ) -> dict[Part, pa.Table]:
     """Read the shards whose parts are not on disk yet, in child processes, side by side.
+
+    It ends once `ending` says so; shards that are read by then stay read.
 
     Returns
     -------
@@ -174,7 +177,7 @@ def read_unfinished(
     task = partial(write_part, read=index.index_shard, policy=policy, table=table)
     lost = {}
     with closing(
-        supervise(task, waiting, workers=workers, stall_seconds=stall_seconds)
+        supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
     ) as outcomes:
         for part, seconds in outcomes:
             if isinstance(seconds, Lost):

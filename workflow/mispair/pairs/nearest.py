@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,19 @@ PORTION = 1 << 16
 """Rows whose neighbours are handed over at a time."""
 
 _AT_ONCE = 64
+
+
+class Keeper(Protocol):
+    """Keeps the state of a search, so that it can go on after an interruption."""
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """Return the last state that was saved, if any was."""
+
+    def due(self) -> bool:
+        """Tell whether a state is wanted now."""
+
+    def save(self, state: Mapping[str, np.ndarray]) -> None:
+        """Save a state in place of the last."""
 
 
 class Nearest:
@@ -41,6 +55,20 @@ class Nearest:
         """Score of each row's last place: an offer of use is larger, or equal and of smaller index.
         """
         self._keys = np.full((n, k), _EMPTY)  # ascending: the first is the next to go
+
+    def resume(self, keeper: Keeper | None) -> int:
+        """Go back to the state of a keeper; return how many products had been offered by then."""
+        state = keeper.load() if keeper is not None else None
+        if state is None:
+            return 0
+        self._keys = state["keys"]
+        self.floor = _unpack(self._keys[:, 0])[1]
+        return int(state["done"])
+
+    def keep(self, keeper: Keeper | None, done: int) -> None:
+        """Give a keeper the state after so many products, if it is due."""
+        if keeper is not None and keeper.due():
+            keeper.save({"keys": self._keys, "done": np.array(done)})
 
     def offer(self, rows: np.ndarray, others: np.ndarray, scores: np.ndarray) -> None:
         """Let others compete for places in some rows.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.arithmetic import times
-from mispair.pairs.nearest import NOBODY, PORTION, Nearest, Neighbours, best_first
+from mispair.pairs.nearest import NOBODY, PORTION, Keeper, Nearest, Neighbours, best_first
 
 SPARE = 6
 """Candidates beyond k that products in float32 propose, and float64 judges."""
@@ -42,6 +42,7 @@ def nearest_rows(
     memory: int = 2**28,
     device: str = "cpu",
     progress: Callable[[float], None] = lambda share: None,
+    keeper: Keeper | None = None,
 ) -> Iterator[Neighbours]:
     """Find for each row the k others with the largest cosine; equal ones by smaller index.
 
@@ -63,6 +64,8 @@ def nearest_rows(
         Where blocks are multiplied.
     progress : callable
         Told now and then which share of the product is done.
+    keeper : Keeper, optional
+        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
 
     Yields
     ------
@@ -72,11 +75,15 @@ def nearest_rows(
     n, width = rows.shape
     side = _side(width, k + SPARE, memory, device)
     best = Nearest(n, k + SPARE)
+    done, number = best.resume(keeper), 0
     for start in range(0, n, side):
         first = _load(rows, start, side, device)
         # Each block meets the others in ascending order: what only equals the last place in a row
         # has the larger index, and need not be looked at.
         for later in range(start, n, side):
+            number += 1
+            if number <= done:
+                continue
             second = first if later == start else _load(rows, later, side, device)
             scores = _scores(second, first)
             if later == start:
@@ -84,6 +91,7 @@ def nearest_rows(
             _offer(best, scores, later, start)
             if later > start:
                 _offer(best, scores.mT, start, later)
+            best.keep(keeper, number)
         progress(1 - (max(n - start - side, 0) / n) ** 2)
     for start in range(0, n, PORTION):
         yield _judged(rows, best, slice(start, min(start + PORTION, n)), k)

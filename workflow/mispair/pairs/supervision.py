@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, Generic, TypeVar
 
+from mispair.checkpoints import Interrupted
 from mispair.files import UserError
 
 Item = TypeVar("Item")
@@ -43,6 +44,7 @@ def supervise(
     *,
     workers: int,
     stall_seconds: float,
+    ending: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[Item, Result | Lost], None, None]:
     """Yield each item with its result, once, as they are finished.
 
@@ -57,6 +59,8 @@ def supervise(
         Number of child processes; each lives on from item to item. No more start than are of use.
     stall_seconds : float
         A worker that gives no sign of life for so long is killed.
+    ending : callable, optional
+        Asked several times a second; once it says yes, workers are ended with what they do.
 
     Yields
     ------
@@ -68,6 +72,8 @@ def supervise(
     ------
     UserError
         If the task raises one: it is about more than one item (a full disk, say).
+    Interrupted
+        If it was ended.
     RuntimeError
         If workers end before they begin: nothing was read, so nothing is blamed on an item.
     """
@@ -77,6 +83,11 @@ def supervise(
     last = time.monotonic()
     try:
         while busy := sum(worker.work is not None for worker in crew) + len(waiting):
+            if ending():
+                raise Interrupted(
+                    "ended early, as it was asked to; the same command goes on from there, as "
+                    "what is finished stays finished."
+                )
             while len(crew) < min(workers, busy):
                 crew.append(_Worker(task, stall_seconds))
             for worker in crew:

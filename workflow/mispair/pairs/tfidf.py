@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy import sparse
 
-from mispair.pairs.nearest import Nearest, Neighbours
+from mispair.pairs.nearest import Keeper, Nearest, Neighbours
 
 _SIDE = 16384
 """Texts of a block: the running sums of a row of its product stay in the cache."""
@@ -45,6 +45,7 @@ def nearest_texts(
     k: int,
     memory: int = 2**28,
     progress: Callable[[float], None] = lambda share: None,
+    keeper: Keeper | None = None,
 ) -> Iterator[Neighbours]:
     """Find for each text the k others with the largest cosine; equal ones by smaller index.
 
@@ -66,6 +67,8 @@ def nearest_texts(
         Bound of the working blocks in bytes. Beside them stand 8 k + 4 bytes for each row.
     progress : callable
         Told now and then which share of the product is done.
+    keeper : Keeper, optional
+        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
 
     Yields
     ------
@@ -74,12 +77,16 @@ def nearest_texts(
     """
     n = vectors.shape[0]
     best = Nearest(n, k)
+    done, number = best.resume(keeper), 0
     most = min(memory, _ENOUGH) // _BYTES_PER_SCORE
     for start in range(0, n, _SIDE):
         block = vectors[start : start + _SIDE].T.tocsr()
         # Each text meets the others in ascending order; see `similarity.nearest_rows`.
         for first, last in _portions(vectors, block, start, most):
-            _offer(best, vectors[first:last] @ block, first, start)
+            number += 1
+            if number > done:
+                _offer(best, vectors[first:last] @ block, first, start)
+                best.keep(keeper, number)
         progress(1 - (max(n - start - _SIDE, 0) / n) ** 2)
     yield from best.portions()
 

@@ -28,8 +28,11 @@ log = logging.getLogger(__name__)
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 """Arms that S4 trains, besides those of further rounds."""
 
-Keepers = Callable[[float, int, str], Keeper | None]
-"""Gives the keeper of the training of a trial at a C_s, by number, on an arm."""
+Which = Sequence[tuple[float, int]]
+"""Trials, each by its C_s and number."""
+
+Keepers = Callable[[Which, str], Keeper | None]
+"""Gives the keeper of the training of trials, side by side if they are several, on an arm."""
 
 Found = dict[tuple[float, int], dict[str, list[Row]]]
 """Rows by C_s and trial, and by arm."""
@@ -48,7 +51,7 @@ def run_trials(
     trials: Sequence[int],
     arms: Sequence[str] = ("raw", "filtered"),
     device: str = "cpu",
-    keepers: Keepers = lambda spurious_probability, trial, arm: None,
+    keepers: Keepers = lambda which, arm: None,
 ) -> Found:
     """Run trials of one condition.
 
@@ -97,7 +100,7 @@ def run_trials(
 def run_side_by_side(
     trials: Sequence[Trial],
     arms: Sequence[str] = ("raw", "filtered"),
-    keepers: Keepers = lambda spurious_probability, trial, arm: None,
+    keepers: Keepers = lambda which, arm: None,
 ) -> None:
     """Take trials of one study, at any C_s, through their arms; their rows are found in them.
 
@@ -170,12 +173,12 @@ class _Runner:
         watching = [trial for trial, _ in group if arm == "raw" and trial.follows_theory]
         one_layer = [start for start in starts if isinstance(start, Encoders)]
         if len(group) > 1 and len(one_layer) == len(starts):
-            return train_side_by_side(one_layer, sources, plan, [trial.watch for trial in watching])
+            watches = [trial.watch for trial in watching]
+            keeper = self._keeper(arm, [trial for trial, _ in group], watching)
+            return train_side_by_side(one_layer, sources, plan, watches, keeper)
         found: list[Trained | Diverged | Silenced] = []
         for (trial, training), start in zip(group, starts, strict=True):
-            keeper = self.keepers(trial.spurious_probability, trial.draws.trial, arm)
-            if keeper is not None and trial in watching:
-                keeper = WatchingKeeper(keeper, trial)
+            keeper = self._keeper(arm, [trial], [trial] if trial in watching else [])
             batch = training.source.batch
             try:
                 if isinstance(start, TransformerEncoders):
@@ -186,6 +189,13 @@ class _Runner:
             except (Diverged, Silenced) as failure:
                 found.append(failure)
         return found
+
+    def _keeper(
+        self, arm: str, trials: Sequence[Trial], watching: Sequence[Trial]
+    ) -> Keeper | None:
+        which = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
+        keeper = self.keepers(which, arm)
+        return WatchingKeeper(keeper, watching) if keeper is not None and watching else keeper
 
     def _measure(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
         examiner, study, encoders = trial.examiner, trial.study, trained.encoders

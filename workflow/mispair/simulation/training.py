@@ -57,8 +57,6 @@ class Plan:
     weight_penalty, bias_schedule, bias_scale, phase2_steps, phase2_growth, d
         The study's settings of these names; the bias schedule ``none`` leaves thresholds as they
         are.
-    save_every : int
-        Steps between two states given to a keeper.
     """
 
     epochs: int
@@ -77,7 +75,6 @@ class Plan:
     phase2_steps: int
     phase2_growth: float
     d: int
-    save_every: int = 200
 
     @property
     def steps(self) -> int:
@@ -105,6 +102,9 @@ class Keeper(Protocol):
 
     def load(self) -> dict[str, Tensor] | None:
         """Return the last state that was saved, if any was."""
+
+    def due(self) -> bool:
+        """Tell whether a state is wanted now."""
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state in place of the last; the tensors are the keeper's own."""
@@ -154,8 +154,8 @@ def train(
     plan : Plan
         Length, step sizes and loss.
     keeper : Keeper, optional
-        Is given the state every ``plan.save_every`` steps and after the last. If it has one,
-        training goes on from there, with the very numbers it would have had.
+        Is given the state whenever it is due and after the last step. If it has one, training goes
+        on from there, with the very numbers it would have had.
     watch : callable, optional
         Called before every step that is taken (those before a saved state are not), with the step
         and the encoders as it meets them, rescaled and with their thresholds; they then change.
@@ -180,6 +180,7 @@ def train_side_by_side(
     sources: Sequence[Source],
     plan: Plan,
     watches: Sequence[Watch] = (),
+    keeper: Keeper | None = None,
 ) -> list[Outcome]:
     """Train copies of several runs' encoders at the same time, as a GPU likes it.
 
@@ -196,6 +197,8 @@ def train_side_by_side(
         Length, step sizes and loss of all.
     watches : sequence of callable, optional
         One for each run, as `watch` of `train`.
+    keeper : Keeper, optional
+        Keeps the state of all, as `keeper` of `train`.
 
     Returns
     -------
@@ -204,7 +207,8 @@ def train_side_by_side(
     """
     if len(starts) == 1:
         try:
-            return [train(starts[0], sources[0].batch, plan, watch=next(iter(watches), None))]
+            watch_one = next(iter(watches), None)
+            return [train(starts[0], sources[0].batch, plan, keeper, watch_one)]
         except (Diverged, Silenced) as failure:
             return [failure]
     training = _Training(side_by_side(starts), plan)
@@ -213,7 +217,7 @@ def train_side_by_side(
         for run, own in enumerate(watches):
             own(step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run]))
 
-    training.run(lambda step: stacked([source.batch(step) for source in sources]), watch=watch)
+    training.run(lambda step: stacked([source.batch(step) for source in sources]), keeper, watch)
     return training.outcomes()
 
 
@@ -254,7 +258,7 @@ class _Training:
         with denormals_flushed():
             while self.step < self.plan.steps:
                 self._advance(batch(self.step), watch)
-                save = self.step % self.plan.save_every == 0 or self.step == self.plan.steps
+                save = self.step == self.plan.steps or (keeper is not None and keeper.due())
                 if (save or self.step % self.check_every == 0) and bool(self.failed.all()):
                     return
                 if save and keeper is not None:

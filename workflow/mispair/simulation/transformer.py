@@ -178,8 +178,8 @@ def train_transformer(
     plan : Plan
         Length, step sizes and loss.
     keeper : Keeper, optional
-        Is given the state every ``plan.save_every`` steps and after the last. If it has one,
-        training goes on from there, with the very numbers it would have had.
+        Is given the state whenever it is due and after the last step. If it has one, training goes
+        on from there, with the very numbers it would have had.
 
     Returns
     -------
@@ -198,8 +198,7 @@ def train_transformer(
     with denormals_flushed():
         while training.step < plan.steps:
             training.advance(batch(training.step))
-            due = training.step % plan.save_every == 0 or training.step == plan.steps
-            if due and keeper is not None:
+            if keeper is not None and (training.step == plan.steps or keeper.due()):
                 keeper.save(training.state())
     if not all(bool(value.isfinite().all()) for value in training.encoders.parameters()):
         raise Diverged(plan.steps)

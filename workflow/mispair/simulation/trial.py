@@ -6,6 +6,7 @@ same weights whatever it is trained on, and so does S4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -318,10 +319,11 @@ class Trial:
 
 
 class WatchingKeeper:
-    """Keeps what a trial has watched together with the state of the training that it watches."""
+    """Keeps what trials have watched together with the state of the training that they watch."""
 
-    def __init__(self, keeper: Keeper, trial: Trial) -> None:
-        self.keeper, self.trial = keeper, trial
+    def __init__(self, keeper: Keeper, trials: Sequence[Trial]) -> None:
+        self.keeper, self.trials = keeper, trials
+        self.due = keeper.due
 
     def load(self) -> dict[str, Tensor] | None:
         """Return the last state, and take up what had been watched by then."""
@@ -329,19 +331,24 @@ class WatchingKeeper:
         if saved is None:
             return None
         state = dict(saved)
-        steps, watched = state.pop("watched_steps"), state.pop("watched")
-        self.trial.watched = [
-            (int(step), image, text)
-            for step, (image, text) in zip(steps.flatten(), watched, strict=True)
-        ]
+        steps = state.pop("watched_steps").flatten().tolist()
+        for number, trial in enumerate(self.trials):
+            watched = state.pop(f"watched.{number}")
+            trial.watched = [(s, *both) for s, both in zip(steps, watched, strict=True)]
         return state
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state with what has been watched."""
-        watched = self.trial.watched
-        seen = torch.stack([torch.stack([image, text]) for _, image, text in watched])
-        steps = torch.tensor([step for step, _, _ in watched])
-        self.keeper.save({**state, "watched_steps": steps, "watched": seen})
+        watched = {
+            f"watched.{number}": _stacked(trial.watched) for number, trial in enumerate(self.trials)
+        }
+        steps = torch.tensor([step for step, *_ in self.trials[0].watched])
+        self.keeper.save({**state, **watched, "watched_steps": steps})
+
+
+def _stacked(watched: Sequence[tuple[int, Tensor, Tensor]]) -> Tensor:
+    # In main memory, where what a state gave back lies already.
+    return torch.stack([torch.stack([image.cpu(), text.cpu()]) for _, image, text in watched])
 
 
 def before(arm: str) -> str:

@@ -22,7 +22,10 @@ def run(
 ) -> None:
     """Write pre-projection features of texts, which row holds which, and the times."""
     from mispair import files
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.provenance import code_version, fingerprint
+    from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
@@ -33,9 +36,12 @@ def run(
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
     encoder = Encoder(frozen, settings.batch_size, settings.precision)
     times = EncodingRecord(encoder.device)
-    text_features = encoder.encode_texts([*texts.values()], [*texts], times)
-    metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
-    files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
-    files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)
-    used = {"precision": settings.precision, "batch_size": encoder.text.smallest}
-    files.write_json(record, times.finish(**used))
+    job = [command_line(settings), encoder.device, frozen.fingerprint]
+    job += code_version("encode_captions")
+    with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
+        text_features = encoder.encode_texts([*texts.values()], [*texts], times, parts)
+        metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+        files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
+        files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)
+        used = {"precision": settings.precision, "batch_size": encoder.text.smallest}
+        files.write_json(record, times.finish(**used))

@@ -13,6 +13,8 @@ from mispair.towers.encoding_settings import EncodingSettings
 if TYPE_CHECKING:
     from PIL import Image
 
+    from mispair.towers.encoding import Picture
+
 log = logging.getLogger(__name__)
 
 
@@ -30,52 +32,63 @@ def run(
 ) -> None:
     """Write pre-projection features of images, their labels, and the class names."""
     import hashlib
+    from functools import partial
 
     import numpy as np
 
     from mispair import files
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.evaluation.sets import open_set
     from mispair.pairs.images import UndecodableImageError, decode_image
-    from mispair.provenance import fingerprint
-    from mispair.towers.encoding import encode_images
+    from mispair.provenance import code_version, fingerprint
+    from mispair.settings import command_line
+    from mispair.towers.encoding import Encoder, Picture
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
 
     opened = open_set(evaluation_set[0].parent, split)
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    precision, times = settings.precision, EncodingRecord(frozen.image_projection.device.type)
+    encoder = Encoder(frozen, settings.batch_size, settings.precision)
+    times = EncodingRecord(encoder.device)
     labels, contents = [], []
 
-    def images() -> Iterator[Image.Image]:
-        for example in opened.samples():
+    def decode(number: int, encoded: bytes) -> Image.Image:
+        try:
+            return decode_image(encoded)
+        except UndecodableImageError as error:
+            raise files.UserError(
+                f"{opened.directory}: image {number} of {split} cannot be decoded ({error})."
+            ) from error
+
+    def pictures() -> Iterator[Picture]:
+        for number, example in enumerate(opened.samples()):
             labels.append(example.label)
             contents.append(hashlib.sha256(example.image).digest())
-            yield decode_image(example.image)
+            yield Picture(str(number), example.image, partial(decode, number, example.image))
 
-    try:
-        features = encode_images(frozen, images(), settings.batch_size, precision, times)
-    except UndecodableImageError as error:
-        raise files.UserError(
-            f"{opened.directory}: image {len(labels) - 1} of {split} cannot be decoded ({error})."
-        ) from error
-    if not labels:
-        raise files.UserError(f"{opened.directory}: holds no image for {split}.")
-    times.finish(precision=precision)
-    classified = opened.kind == "classification"
-    known = {"labels": np.asarray(labels, np.int64)} if classified else {}
-    empty = opened.classes_without(labels)
-    files.write_tensors(
-        evaluation_features,
-        {"image_features": features, **known},
-        {
-            "name": opened.name,
-            "kind": opened.kind,
-            "split": split,
-            "classnames": json.dumps(opened.classnames, ensure_ascii=False),
-            "classes_without_images": json.dumps(empty, ensure_ascii=False),
-            "images_fingerprint": fingerprint([*contents, *map(str, labels)]),
-            "towers": frozen.fingerprint,
-            "precision": precision,
-        },
-    )
+    job = [command_line(settings), encoder.device, frozen.fingerprint]
+    job += code_version("encode_evaluation")
+    folder = evaluation_features.with_name(f"{evaluation_features.name}.parts")
+    with checkpoints(folder, fingerprint(job)) as parts:
+        features = encoder.encode_images(pictures(), times, parts).numpy()
+        if not labels:
+            raise files.UserError(f"{opened.directory}: holds no image for {split}.")
+        times.finish(precision=settings.precision)
+        classified = opened.kind == "classification"
+        known = {"labels": np.asarray(labels, np.int64)} if classified else {}
+        empty = opened.classes_without(labels)
+        files.write_tensors(
+            evaluation_features,
+            {"image_features": features, **known},
+            {
+                "name": opened.name,
+                "kind": opened.kind,
+                "split": split,
+                "classnames": json.dumps(opened.classnames, ensure_ascii=False),
+                "classes_without_images": json.dumps(empty, ensure_ascii=False),
+                "images_fingerprint": fingerprint([*contents, *map(str, labels)]),
+                "towers": frozen.fingerprint,
+                "precision": settings.precision,
+            },
+        )

@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Write pre-projection features of a group of shards, which row holds what, and the times."""
     from mispair import files
-    from mispair.checkpoints import Checkpoints
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
@@ -61,13 +61,12 @@ def run(
     prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
     images = ShardImages(shards, kept, prepare, encoder.form)
     job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
-    parts = Checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job))
     times = EncodingRecord(device)
-    image_features = encode_shards(encoder, images, parts, times, workers)
-    metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
-    metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
-    files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)
-    files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
-    used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
-    files.write_json(record, times.finish(**used))
-    parts.remove()
+    with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
+        image_features = encode_shards(encoder, images, parts, times, workers)
+        metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+        metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
+        files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)
+        files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
+        used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
+        files.write_json(record, times.finish(**used))

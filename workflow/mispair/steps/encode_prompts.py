@@ -26,10 +26,13 @@ def run(
 ) -> None:
     """Write pre-projection features of prompts, the class of each, and what they were made of."""
     from mispair import files
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.evaluation import protocols
     from mispair.evaluation.sets import open_set
-    from mispair.towers.encoding import encode_texts
+    from mispair.provenance import code_version, fingerprint
+    from mispair.settings import command_line
+    from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
 
@@ -40,25 +43,29 @@ def run(
         *(opened.name, protocol, len(asked.classnames), len(asked.texts)),
     )
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    times = EncodingRecord(frozen.text_projection.device.type)
+    encoder = Encoder(frozen, settings.batch_size, settings.precision)
+    times = EncodingRecord(encoder.device)
     rows = {text: row for row, text in enumerate(dict.fromkeys(asked.texts))}
-    features = encode_texts(frozen, [*rows], settings.batch_size, settings.precision, times)
-    times.finish(precision=settings.precision)
-    files.write_tensors(
-        prompts,
-        {
-            "prompt_features": features[[rows[text] for text in asked.texts]],
-            "prompt_classes": asked.classes,
-        },
-        {
-            "name": opened.name,
-            "kind": opened.kind,
-            "protocol": asked.protocol,
-            "metric": asked.metric,
-            "classnames": json.dumps(asked.classnames, ensure_ascii=False),
-            "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
-            "fingerprint": asked.fingerprint,
-            "towers": frozen.fingerprint,
-            "precision": settings.precision,
-        },
-    )
+    job = [command_line(settings), encoder.device, frozen.fingerprint]
+    job += code_version("encode_prompts")
+    with checkpoints(prompts.with_name(f"{prompts.name}.parts"), fingerprint(job)) as parts:
+        features = encoder.encode_texts([*rows], [*rows], times, parts).numpy()
+        times.finish(precision=settings.precision)
+        files.write_tensors(
+            prompts,
+            {
+                "prompt_features": features[[rows[text] for text in asked.texts]],
+                "prompt_classes": asked.classes,
+            },
+            {
+                "name": opened.name,
+                "kind": opened.kind,
+                "protocol": asked.protocol,
+                "metric": asked.metric,
+                "classnames": json.dumps(asked.classnames, ensure_ascii=False),
+                "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
+                "fingerprint": asked.fingerprint,
+                "towers": frozen.fingerprint,
+                "precision": settings.precision,
+            },
+        )

@@ -65,30 +65,38 @@ def run(
     import tempfile
 
     from mispair import files
+    from mispair.checkpoints import checkpoints
+    from mispair.devices import choose_device
     from mispair.pairs.similar_captions import read_distinct_captions, write_similar
+    from mispair.provenance import code_version, file_digest, fingerprint
+    from mispair.settings import command_line
 
     captions = read_distinct_captions(corpus)
     bound = (settings.neighbours, settings.memory_megabytes * 1_000_000)
+    # What is compared is known by the captions' identities and the files of their features.
+    device = "cpu" if settings.measure == "tfidf" else choose_device(settings.device)
+    job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
+    job += [*map(file_digest, features), *code_version("find_similar_captions")]
     log.info("%d distinct captions, compared by %s", len(captions), settings.measure)
     with (
+        checkpoints(similar.with_name(f"{similar.name}.parts"), fingerprint(job)) as states,
         files.replacing(similar) as temporary,
         tempfile.TemporaryFile(dir=temporary.parent) as scratch,
     ):
+        keeper = states.array_keeper("nearest")
         if settings.measure == "tfidf":
             from mispair.pairs.caption_texts import read_texts
             from mispair.pairs.tfidf import nearest_texts, tfidf
 
             texts = read_texts(index, captions)
             vectors = tfidf([texts.pop(number) for number in captions.tolist()])
-            portions = nearest_texts(vectors, *bound, _log_progress())
+            portions = nearest_texts(vectors, *bound, _log_progress(), keeper)
         else:
-            from mispair.devices import choose_device
             from mispair.pairs.caption_vectors import gather_vectors, parts_by_group
             from mispair.pairs.similarity import nearest_rows
 
-            device = choose_device(settings.device)
             rows = gather_vectors(parts_by_group(features, feature_rows), captions, scratch)
-            portions = nearest_rows(rows, *bound, device, _log_progress())
+            portions = nearest_rows(rows, *bound, device, _log_progress(), keeper)
         write_similar(temporary, captions, portions, {"measure": settings.measure})
 
 

@@ -63,7 +63,7 @@ def run(
     from functools import partial
 
     from mispair import files, provenance, seeds
-    from mispair.checkpoints import Checkpoints, Interrupted, asked_to_end
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.towers import projection as towers
     from mispair.towers.features import gather, read_part
@@ -98,30 +98,26 @@ def run(
         device = choose_device(settings.device)
         content = towers.fingerprint(data, initial, training, streams)
         job = [content, device, *provenance.code_version("finetune_projection")]
-        parts = Checkpoints(
-            projection.with_name(f"{projection.name}.parts"), provenance.fingerprint(job)
-        )
-        with asked_to_end() as ending:
-            tuned, loss = towers.finetune(
-                data, initial, training, streams, device, parts.keeper("training"), ending
-            )
-    except Interrupted as end:
-        raise files.UserError(
-            f"finetune_projection ({about_arm}): {end}; the same command goes on from there, as "
-            f"{parts.folder} holds the state."
-        ) from end
-    except (ValueError, FloatingPointError) as error:
+    except ValueError as error:
         raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
-    about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
-    used = {
-        "preset": settings.preset,
-        "training": json.dumps(asdict(training)),
-        "pairs": str(len(table)),
-        "crops": str(data.crops),
-        "pairs_swapped_share": repr(float(table["swapped"].mean())),
-        "pairs_text_changed_share": repr(float(table["text_changed"].mean())),
-    }
-    arrays = {**tuned.tensors(), "loss": loss}
-    files.write_tensors(projection, arrays, {**model, **origin, **about, **used})
+    with checkpoints(
+        projection.with_name(f"{projection.name}.parts"), provenance.fingerprint(job)
+    ) as parts:
+        try:
+            tuned, loss = towers.finetune(
+                data, initial, training, streams, device, parts.keeper("training")
+            )
+        except (ValueError, FloatingPointError) as error:
+            raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
+        about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
+        used = {
+            "preset": settings.preset,
+            "training": json.dumps(asdict(training)),
+            "pairs": str(len(table)),
+            "crops": str(data.crops),
+            "pairs_swapped_share": repr(float(table["swapped"].mean())),
+            "pairs_text_changed_share": repr(float(table["text_changed"].mean())),
+        }
+        arrays = {**tuned.tensors(), "loss": loss}
+        files.write_tensors(projection, arrays, {**model, **origin, **about, **used})
     log.info("%s: loss of the first step %s, of the last %s", about_arm, loss[:, 0], loss[:, -1])
-    parts.remove()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -82,9 +81,10 @@ def run(
 
     What is finished is kept beside `index` until all is, so that a killed job goes on where it was.
     """
+    from mispair.checkpoints import checkpoints
     from mispair.pairs import index_parts, sources
     from mispair.pairs.index import Policy
-    from mispair.provenance import code_version
+    from mispair.provenance import code_version, fingerprint
 
     log = logging.getLogger(__name__)
     table = captions[0] if captions else None
@@ -100,13 +100,15 @@ def run(
         table=settings.table_captions if table else "none",
     )
     folder = index.with_name(f"{index.name}.parts")
-    parts = index_parts.plan(shards, folder, policy, table, code_version("index_shards"))
-    lost = index_parts.read_unfinished(
-        parts, policy, table, workers=workers, stall_seconds=settings.stall_seconds
-    )
-    counts = index_parts.total(parts, lost)
-    downloads = sources.downloads([part.shard for part in parts])
-    metadata = counts.metadata() | {"downloads": json.dumps(downloads, sort_keys=True)}
-    index_parts.gather(parts, lost, index=index, rejected=rejected, metadata=metadata)
-    shutil.rmtree(folder, ignore_errors=True)
+    code = code_version("index_shards")
+    parts = index_parts.plan(shards, folder, policy, table, code)
+    with checkpoints(folder, fingerprint(code)) as states:
+        lost = index_parts.read_unfinished(
+            parts, policy, table,
+            workers=workers, stall_seconds=settings.stall_seconds, ending=states.ending,
+        )  # fmt: skip
+        counts = index_parts.total(parts, lost)
+        downloads = sources.downloads([part.shard for part in parts])
+        metadata = counts.metadata() | {"downloads": json.dumps(downloads, sort_keys=True)}
+        index_parts.gather(parts, lost, index=index, rejected=rejected, metadata=metadata)
     log.info("%d shards: %s%s", len(parts), counts, counts.table())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from mispair import settings
+from mispair.provenance import fingerprint
 from mispair.simulation.study import Study
 
 log = logging.getLogger(__name__)
@@ -124,11 +126,11 @@ def run(
     """
     import torch
 
-    from mispair.checkpoints import Checkpoints
+    from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.files import UserError
     from mispair.metrics import write_metrics
-    from mispair.provenance import code_version, fingerprint
+    from mispair.provenance import code_version
     from mispair.simulation.run import is_arm, rows, run_trials
     from mispair.simulation.test_set import NoSuchImages
 
@@ -147,16 +149,21 @@ def run(
         ratio = study.noise_to_signal(name)
         log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
     about = [study.model_dump_json(), device, *code_version("simulate")]
-    checkpoints = Checkpoints(checkpoint, fingerprint(about))
     log.info("%s, C_s %s, trials %s on %s", condition, spurious_probabilities, trials, device)
-    try:
-        found = run_trials(
-            study, spurious_probabilities, trials, arms, device,
-            lambda probability, trial, arm: checkpoints.keeper(f"{probability:g}-{trial}-{arm}"),
-        )  # fmt: skip
-    except NoSuchImages as error:
-        raise UserError(f"simulate.{error}.") from error
-    keys = {"condition": condition, "seed": settings.seed}
-    provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
-    write_metrics(simulation, rows(found, **keys), provenance)
-    checkpoints.remove()
+    with checkpoints(checkpoint, fingerprint(about)) as states:
+        try:
+            found = run_trials(
+                study, spurious_probabilities, trials, arms, device,
+                lambda which, arm: states.keeper(f"{_name(which)}-{arm}"),
+            )  # fmt: skip
+        except NoSuchImages as error:
+            raise UserError(f"simulate.{error}.") from error
+        keys = {"condition": condition, "seed": settings.seed}
+        provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
+        write_metrics(simulation, rows(found, **keys), provenance)
+
+
+def _name(which: Sequence[tuple[float, int]]) -> str:
+    """Return a name for trials that are trained side by side, short whatever their number."""
+    names = [f"{probability:g}-{trial}" for probability, trial in which]
+    return names[0] if len(names) == 1 else f"{len(names)}-trials-{fingerprint(names)}"

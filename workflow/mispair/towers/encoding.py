@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
 from mispair.devices import Precision
 from mispair.files import UserError
+from mispair.provenance import fingerprint
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.precision import COMPUTED, STORED, autocast
 from mispair.towers.preparation import PixelForm
@@ -19,12 +21,16 @@ from mispair.towers.preparation import PixelForm
 if TYPE_CHECKING:
     from PIL import Image
 
+    from mispair.checkpoints import Checkpoints, FileKeeper
     from mispair.towers.loading import Towers
 
 log = logging.getLogger(__name__)
 
 MEMORY_FORMAT = {"cpu": torch.contiguous_format, "cuda": torch.channels_last}
 """Order of pixels in memory; tensor cores want the channels together, a CPU gains little."""
+
+TEXTS_OF_A_PART, IMAGES_OF_A_PART = 8192, 1024
+"""What is kept in one file: of images as many as memory holds before they are decoded."""
 
 ADVICE: dict[Precision, str] = {
     "fp32": "The towers' weights are broken, or belong to another configuration: fetch them again.",
@@ -133,6 +139,43 @@ class Tower:
             torch.cuda.empty_cache()
 
 
+class Picture(NamedTuple):
+    """An image that is decoded when it is needed."""
+
+    name: str
+    content: bytes
+    """As encoded."""
+    decode: Callable[[], Image.Image]
+
+
+class Growing:
+    """Features of a part of the inputs, kept now and then: a killed job goes on at the next batch.
+
+    Parameters
+    ----------
+    tower : Tower
+        What makes them.
+    rows : int
+        How many they will be.
+    keeper : FileKeeper, optional
+        Has some, or all, if the job was killed.
+    """
+
+    def __init__(self, tower: Tower, rows: int, keeper: FileKeeper | None) -> None:
+        self.features = torch.empty((rows, tower.width), dtype=tower.stored)
+        self.keeper, self.done = keeper, 0
+        if keeper is not None and (kept := keeper.load()) is not None:
+            self.done = len(kept["features"])
+            self.features[: self.done] = kept["features"]
+
+    def add(self, features: torch.Tensor) -> None:
+        """Append the features of a batch."""
+        self.features[self.done : self.done + len(features)] = features
+        self.done += len(features)
+        if self.keeper is not None and (self.done == len(self.features) or self.keeper.due()):
+            self.keeper.save({"features": self.features[: self.done]})
+
+
 class Encoder:
     """Frozen towers, ready to run: `image` and `text` are each a `Tower`.
 
@@ -171,18 +214,88 @@ class Encoder:
         )
 
     def encode_texts(
-        self, texts: Sequence[str], names: Sequence[str], record: EncodingRecord
+        self,
+        texts: Sequence[str],
+        names: Sequence[str],
+        record: EncodingRecord,
+        states: Checkpoints | None = None,
     ) -> torch.Tensor:
-        """Return features (c, d_text) of texts; how many the tokenizer cut goes to the record."""
+        """Return features (c, d_text) of texts; how many the tokenizer cut goes to the record.
+
+        What is done is kept in `states`, part by part.
+        """
         blocks = [self.text(torch.empty(0), [])]
+        size = self._part(TEXTS_OF_A_PART)
         with record.timing("captions"):
-            for start in range(0, len(texts), self.batch_size):
-                batch = list(texts[start : start + self.batch_size])
-                tokens = self.towers.tokenizer(batch)
-                record.captions += len(batch)
-                record.truncated += int(self.towers.truncated(batch, tokens).sum())
-                blocks.append(self.text(tokens, names[start : start + self.batch_size]))
+            for start in range(0, len(texts), size):
+                part = slice(start, start + size)
+                blocks.append(self._part_of_texts(texts[part], names[part], record, states))
         return torch.cat(blocks)
+
+    def _part_of_texts(
+        self,
+        texts: Sequence[str],
+        names: Sequence[str],
+        record: EncodingRecord,
+        states: Checkpoints | None,
+    ) -> torch.Tensor:
+        part = Growing(self.text, len(texts), _keeper(states, texts))
+        record.resumed_captions += part.done
+        record.captions += len(texts)
+        if states is not None:
+            self.text.restart()
+        for start in range(0, len(texts), self.batch_size):
+            batch = slice(start, start + self.batch_size)
+            tokens = self.towers.tokenizer(list(texts[batch]))
+            record.truncated += int(self.towers.truncated(texts[batch], tokens).sum())
+            if start >= part.done:
+                part.add(self.text(tokens, names[batch]))
+        return part.features
+
+    def encode_images(
+        self,
+        images: Iterable[Picture],
+        record: EncodingRecord,
+        states: Checkpoints | None = None,
+    ) -> torch.Tensor:
+        """Return features (n, d_image) of images, prepared the model's own way.
+
+        What is done is kept in `states`, part by part; images of parts that are there are read,
+        but not decoded.
+        """
+        blocks, remaining = [self.image(torch.empty(0), [])], iter(images)
+        size = self.batch_size if states is None else self._part(IMAGES_OF_A_PART)
+        with record.timing("images"):
+            while True:
+                with record.timing("waiting"):
+                    some = list(islice(remaining, size))
+                if not some:
+                    return torch.cat(blocks)
+                blocks.append(self._part_of_images(some, record, states))
+
+    def _part_of_images(
+        self, images: Sequence[Picture], record: EncodingRecord, states: Checkpoints | None
+    ) -> torch.Tensor:
+        part = Growing(self.image, len(images), _keeper(states, [i.content for i in images]))
+        record.resumed += part.done
+        if states is not None:
+            self.image.restart()
+        for start in range(part.done, len(images), self.batch_size):
+            batch = images[start : start + self.batch_size]
+            with record.timing("waiting"):
+                pixels = self.form([self.towers.preprocess(i.decode())[None] for i in batch])
+            part.add(self.image(pixels, [image.name for image in batch]))
+        record.images += len(images)
+        return part.features
+
+    def _part(self, rows: int) -> int:
+        """Return about so many rows, in whole batches: parts cut none in two."""
+        return max(1, rows // self.batch_size) * self.batch_size
+
+
+def _keeper(states: Checkpoints | None, content: Sequence[str | bytes]) -> FileKeeper | None:
+    # Named by all that it depends on, besides the job.
+    return None if states is None else states.keeper(fingerprint(content))
 
 
 def encode_images(
@@ -200,17 +313,14 @@ def encode_images(
         If a feature is not finite; the message says of which image.
     """
     encoder = Encoder(towers, batch_size, precision)
-    record = record or EncodingRecord(encoder.device)
-    blocks, remaining = [encoder.image(torch.empty(0), [])], iter(images)
-    with record.timing("images"):
-        while True:
-            with record.timing("waiting"):
-                batch = [towers.preprocess(i)[None] for i in islice(remaining, batch_size)]
-            if not batch:
-                return torch.cat(blocks).numpy()
-            names = [str(record.images + place) for place in range(len(batch))]
-            blocks.append(encoder.image(encoder.form(batch), names))
-            record.images += len(batch)
+    pictures = (
+        Picture(str(number), b"", partial(_as_it_is, image)) for number, image in enumerate(images)
+    )
+    return encoder.encode_images(pictures, record or EncodingRecord(encoder.device)).numpy()
+
+
+def _as_it_is(image: Image.Image) -> Image.Image:
+    return image
 
 
 def encode_texts(

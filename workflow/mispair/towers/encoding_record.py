@@ -25,9 +25,9 @@ class EncodingRecord:
     ----------
     device : str
         ``cpu`` or ``cuda``.
-    images, resumed, captions, truncated : int
-        Images, those of them that a job that was killed had encoded already, texts, and those of
-        them that the tokenizer cut off.
+    images, resumed, captions, resumed_captions, truncated : int
+        Images, those of them that a job that was killed had encoded already, texts, likewise, and
+        those of them that the tokenizer cut off.
     workers : int
         Processes that prepared images.
     seconds : dict
@@ -37,6 +37,7 @@ class EncodingRecord:
     device: str
     images: int = 0
     resumed: int = 0
+    resumed_captions: int = 0
     captions: int = 0
     truncated: int = 0
     workers: int = 0
@@ -65,12 +66,14 @@ class EncodingRecord:
         content = {
             "device": device_name(self.device),
             "images": self.images,
-            "resumed": self.resumed,
+            "resumed": self.resumed + self.resumed_captions,
             "captions": self.captions,
             "truncated": self.truncated,
             "seconds": seconds,
             "images_per_s": _ratio(self.images - self.resumed, self.seconds["images"]),
-            "captions_per_s": _ratio(self.captions, self.seconds["captions"]),
+            "captions_per_s": _ratio(
+                self.captions - self.resumed_captions, self.seconds["captions"]
+            ),
             "waiting_share": _ratio(self.seconds["waiting"], seconds),
             "memory_bytes": peak_memory(self.device),
             "workers": self.workers,

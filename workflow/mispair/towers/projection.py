@@ -16,8 +16,7 @@ The numbers are for 768, 512, 512 and a batch of 256.
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +26,7 @@ from torch import Tensor
 from mispair import provenance
 from mispair import seeds as named_seeds
 from mispair.arithmetic import times
-from mispair.checkpoints import FileKeeper, Interrupted
+from mispair.checkpoints import FileKeeper
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning_presets import Training, refuse
 
@@ -36,9 +35,6 @@ MAX_LOGIT_SCALE = 4.6052
 
 BETAS = (0.9, 0.98)
 """AdamW's decay rates of the moments, as in CLIP's trainers."""
-
-SAVE_SECONDS = 60.0
-"""Time between two states that are kept of a training."""
 
 SMALLEST_NORM = 1e-12
 """Lower clamp of a norm that is divided by, as in ``torch.nn.functional.normalize``."""
@@ -203,7 +199,6 @@ def finetune(
     seeds: Sequence[int],
     device: str = "cpu",
     keeper: FileKeeper | None = None,
-    ending: Callable[[], bool] = lambda: False,
 ) -> tuple[Projections, np.ndarray]:
     """Fine-tune both projections, one independent run for each seed.
 
@@ -226,10 +221,8 @@ def finetune(
     device : {"cpu", "cuda"}
         Where to compute; all features must fit there.
     keeper : FileKeeper, optional
-        Is given the state every `SAVE_SECONDS`. If it has one, training goes on from there, on a
-        CPU with the very bits it would have had.
-    ending : callable, optional
-        Asked after every step; once it says yes, the state is kept and training ends.
+        Is asked after every step whether it is due, and given the state then. If it has one,
+        training goes on from there, on a CPU with the very bits it would have had.
 
     Returns
     -------
@@ -244,8 +237,6 @@ def finetune(
         If the training cannot be (`mispair.towers.finetuning_presets.refuse`).
     FloatingPointError
         If a loss or a weight is not finite, with the number of the step.
-    Interrupted
-        If it was ended before the last step.
     """
     pairs = len(features.text_rows)
     refuse(training, pairs)
@@ -257,7 +248,6 @@ def finetune(
     run = _Run(images, texts, initial, training, len(rates))
     if keeper is not None and (state := keeper.load()) is not None:
         run.restore(state)
-    kept = time.monotonic()
     while run.taken < len(rates):
         epoch, done = divmod(run.taken, per_epoch)
         order = batch_order(pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
@@ -265,13 +255,9 @@ def finetune(
         for batch in torch.as_tensor(order, device=device):
             captions = rows.index_select(0, batch)
             run.step(batch * features.crops + crop, captions, float(rates[run.taken]))
-            end = ending()
-            if keeper is not None and (end or time.monotonic() - kept > SAVE_SECONDS):
+            if keeper is not None and keeper.due():
                 run.refuse_what_is_not_finite()
                 keeper.save(run.state())
-                kept = time.monotonic()
-            if end:
-                raise Interrupted(f"ended after step {run.taken} of {len(rates)}")
         run.refuse_what_is_not_finite()
     result = run.projections()
     if not (np.isfinite(result.image).all() and np.isfinite(result.text).all()):

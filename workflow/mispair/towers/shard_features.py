@@ -16,10 +16,10 @@ from mispair.devices import usable_cores
 from mispair.files import UserError
 from mispair.pairs.reading import places, read_images
 from mispair.provenance import fingerprint
+from mispair.towers.encoding import Encoder, Growing
 
 if TYPE_CHECKING:
     from mispair.checkpoints import Checkpoints
-    from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.preparation import PixelForm, Preparation
 
@@ -107,8 +107,9 @@ def encode_shards(
 
     Pictures are read, decoded and resized by `workers` processes (at most one for each core and
     each batch) while the tower runs; by none, in its pauses. No batch reaches over the end of a
-    shard, and what a shard gives is kept in `parts` until the caller removes them: the features
-    are the same bytes with any number of workers, and when a job that was killed goes on.
+    shard, and what a shard gives is kept in `parts`, now and then and once it is done, until the
+    caller removes them: the features are the same bytes with any number of workers, and when a job
+    that was killed goes on.
 
     Raises
     ------
@@ -119,30 +120,34 @@ def encode_shards(
     crops, tower = images.prepare.crops, encoder.image
     features = torch.empty((len(images.places), crops, tower.width), dtype=tower.stored)
     record.images += len(features)
-    missing = {}
+    unfinished = []
     for shard, rows in images.rows_of_shards().items():
         # Named by all that it depends on: what an older job left is not looked at.
         keeper = parts.keeper(f"{shard}-{fingerprint([parts.job, images.content(rows)])}")
-        if kept := keeper.load():
-            features[rows] = kept["image_features"]
-            record.resumed += len(rows)
+        part = Growing(tower, len(rows) * crops, keeper)
+        record.resumed += part.done // crops
+        if part.done < len(part.features):
+            unfinished.append((rows, part))
         else:
-            missing[shard] = (rows, keeper)
+            features[rows] = part.features.view(-1, crops, tower.width)
     size = max(1, encoder.batch_size // crops)
-    batches = [r[at : at + size] for r, _ in missing.values() for at in range(0, len(r), size)]
+    batches = [
+        rows[start : start + size]
+        for rows, part in unfinished
+        for start in range(part.done // crops, len(rows), size)
+    ]
     record.workers = min(workers, usable_cores(), len(batches))
     if record.workers < workers:
         log.info("%d workers in place of %d: for %d batches on %d cores",
                  record.workers, workers, len(batches), usable_cores())  # fmt: skip
     pixels = _loaded(images, batches, encoder.device == "cuda", record)
     with record.timing("images"), closing(pixels):
-        for rows, keeper in missing.values():
+        while unfinished:  # a part that is done takes no memory any more
+            rows, part = unfinished.pop(0)
             tower.restart()
-            for at in range(0, len(rows), size):
-                batch = rows[at : at + size]
-                found = tower(next(pixels), images.keys(batch))
-                features[batch] = found.reshape(len(batch), crops, tower.width)
-            keeper.save({"image_features": features[rows]})
+            for start in range(part.done // crops, len(rows), size):
+                part.add(tower(next(pixels), images.keys(rows[start : start + size])))
+            features[rows] = part.features.view(-1, crops, tower.width)
     return features.reshape(-1, tower.width)
 
 
@@ -161,7 +166,7 @@ def _loaded(
     with record.timing("waiting"):
         waiting = iter(loader)
     try:
-        for _ in batches:
+        for batch in batches:  # noqa: B007 (the message names it)
             with record.timing("waiting"):
                 pixels = next(waiting)
             if isinstance(pixels, UserError):
@@ -171,9 +176,9 @@ def _loaded(
         if "DataLoader" not in str(error):
             raise
         raise UserError(
-            f"a process that decodes images was killed or is stuck ({error}). Mostly memory ran "
-            "out, or /dev/shm is small: give the job more memory, or fewer workers. What is "
-            "finished stays finished."
+            f"{images.shards[batch[0]]}: a process that decodes images was killed or is stuck "
+            f"({error}). Mostly memory ran out, or /dev/shm is small: give the job more memory, or "
+            "fewer workers. What is finished stays finished."
         ) from error
     finally:
         # Workers end at once now; the garbage collector would take them apart in another order,

@@ -1,0 +1,218 @@
+"""Kills in a run of the workflow, at random moments from a seed, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+SPY = Path(__file__).parent / "spy"
+
+LONG = {
+    "simulate", "finetune-projection", "encode-features", "encode-captions", "encode-prompts",
+    "encode-evaluation", "find-similar-captions", "index-shards",
+}  # fmt: skip
+"""Steps that keep states."""
+
+
+class Event(NamedTuple):
+    """What a step told; see ``spy/sitecustomize.py``."""
+
+    seconds: float
+    process: int
+    kind: str
+    details: tuple[str, ...]
+
+
+class Kill(NamedTuple):
+    """A signal that ended a process."""
+
+    how: signal.Signals
+    seconds: float
+    process: int
+    verb: str
+    """The step, or snakemake."""
+
+
+@dataclass
+class Faults:
+    """Kills steps of a run, and Snakemake itself, until a number of kills have landed.
+
+    Parameters
+    ----------
+    folder : Path
+        A checkout in which nothing has run.
+    arguments : sequence of str
+        Of Snakemake.
+    jobs : int
+        How many jobs the run has: the kills are spread over them.
+    seed : int
+        Of what is killed, and when.
+    kills : int
+        How many of each signal, SIGTERM and SIGKILL.
+    of_snakemake : int
+        How many of each meet Snakemake itself.
+    save_seconds : float
+        How often steps save their states.
+    """
+
+    folder: Path
+    arguments: Sequence[str]
+    jobs: int
+    seed: int
+    kills: int = 20
+    of_snakemake: int = 2
+    save_seconds: float = 0.0
+    landed: list[Kill] = field(default_factory=list)
+    printed: str = ""
+
+    @property
+    def told(self) -> Path:
+        """The file of events."""
+        return self.folder / "told.tsv"
+
+    def run(self) -> None:
+        """Run to the end, through all kills; whoever kills Snakemake starts it again."""
+        draw = random.Random(self.seed)
+        plan = [(how, "step") for how in (signal.SIGTERM, signal.SIGKILL)] * (
+            self.kills - self.of_snakemake
+        )
+        plan += [(how, "snakemake") for how in (signal.SIGTERM, signal.SIGKILL)] * self.of_snakemake
+        draw.shuffle(plan)
+        # After so many jobs; the last are few, and a kill that misses one has to find another.
+        moments = sorted(draw.randrange(max(1, int(0.85 * self.jobs))) for _ in plan)
+        while True:
+            process = self._start()
+            while plan and process.poll() is None:
+                how, whom = plan[0]
+                if self._begun() <= moments[-len(plan)]:
+                    time.sleep(0.05)
+                    continue
+                time.sleep(draw.uniform(0, 1.5))
+                if whom == "snakemake":
+                    plan.pop(0)
+                    self._kill_snakemake(process, how)
+                    break
+                if self._kill_a_step(process, how, draw):
+                    plan.pop(0)
+            else:
+                process.wait()
+                assert process.returncode == 0, self.printed_by_now()
+                return
+
+    def printed_by_now(self) -> str:
+        """Return all that Snakemake printed."""
+        return (self.folder / "printed.log").read_text()
+
+    def events(self) -> list[Event]:
+        """Return what steps told by now."""
+        if not self.told.exists():
+            return []
+        lines = [line.split("\t") for line in self.told.read_text().splitlines()]
+        return [Event(float(s), int(p), kind, tuple(rest)) for s, p, kind, *rest in lines]
+
+    def work_lost(self) -> list[tuple[Kill, float]]:
+        """Return for each killed step the seconds since its last state, or since its start."""
+        lost = []
+        for kill in self.landed:
+            own = [e for e in self.events() if e.process == kill.process]
+            kept = [e.seconds for e in own if e.kind in ("began", "saved")]
+            if kept:
+                lost.append((kill, max(0.0, kill.seconds - max(kept))))
+        return lost
+
+    def progress(self) -> dict[str, list[int]]:
+        """Return how far each state was whenever it was saved, in the order of time."""
+        found = defaultdict(list)
+        for event in self.events():
+            if event.kind == "saved":
+                path, done = event.details
+                found[path].append(int(done))
+        return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "snakemake", *self.arguments]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(SPY),
+            "SPY": str(self.told),
+            "SPY_SAVE_SECONDS": str(self.save_seconds),
+        }
+        with (self.folder / "printed.log").open("a") as log:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def _begun(self) -> int:
+        return len({event.details for event in self.events() if event.kind == "began"})
+
+    def _kill_a_step(
+        self, snakemake: subprocess.Popen[bytes], how: signal.Signals, draw: random.Random
+    ) -> bool:
+        running = [process for process in _children(snakemake.pid) if _verb(process)]
+        if not running:
+            return False
+        process = draw.choice(running)
+        verb = _verb(process)
+        if verb in LONG and draw.random() < 0.7:  # not in its imports, which take the longest
+            _until(lambda: self._has(process.pid, "saved") or not _verb(process), 60)
+        try:
+            now = time.time()
+            process.send_signal(how)
+            process.wait(60)
+        except psutil.NoSuchProcess:
+            pass
+        if not verb or self._has(process.pid, "returned", "0"):
+            return False  # it was done before, or had nothing left but to write
+        self.landed.append(Kill(how, now, process.pid, verb))
+        return True
+
+    def _kill_snakemake(self, process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+        # Jobs of a Snakemake that is killed go on without it.
+        process.send_signal(how)
+        assert process.wait(300) != 0
+        self.landed.append(Kill(how, time.time(), process.pid, "snakemake"))
+        if how is signal.SIGKILL:
+            subprocess.run(
+                [sys.executable, "-m", "snakemake", "--unlock", *self.arguments],
+                cwd=self.folder, check=True, capture_output=True,
+            )  # fmt: skip
+
+    def _has(self, process: int, kind: str, *details: str) -> bool:
+        return any(
+            e.process == process and e.kind == kind and (not details or e.details == details)
+            for e in self.events()
+        )
+
+
+def _children(process: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _verb(process: psutil.Process) -> str:
+    """Return the step that a process runs; of its shell and its workers, nothing."""
+    try:
+        words = process.cmdline()
+        alive = process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return ""
+    return words[3] if alive and words[1:3] == ["-m", "mispair"] and len(words) > 3 else ""
+
+
+def _until(there, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not there() and time.monotonic() < deadline:
+        time.sleep(0.01)

@@ -1,0 +1,42 @@
+"""Tells a test what the steps of a run do; Python imports it where this folder is in PYTHONPATH.
+
+Each line of the file ``SPY`` is an event: seconds, process, kind and details. ``SPY_SAVE_SECONDS``
+is how often states are saved.
+"""
+
+import os
+import sys
+import time
+
+if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
+    from mispair import checkpoints, cli
+
+    def tell(*event):
+        line = "\t".join(map(str, [time.time(), os.getpid(), *event])) + "\n"
+        with open(os.environ["SPY"], "a") as told:
+            told.write(line)
+
+    def progress(state):
+        """How far a state is: features, steps or products that are done."""
+        for name in ("features", "losses"):
+            if name in state and "step" not in state:
+                return len(state[name])
+        return int(state["step" if "step" in state else "done"])
+
+    def main(arguments=None):
+        tell("began", *sys.orig_argv[3:])
+        code = run(arguments)
+        tell("returned", code)
+        return code
+
+    def saving(self, state):
+        try:
+            save(self, state)
+        finally:
+            if self.load():
+                tell("saved", self.path, progress(state))
+        time.sleep(0.02)  # a moment in which a kill meets a state
+
+    run, cli.main = cli.main, main
+    save, checkpoints.ArrayKeeper.save = checkpoints.ArrayKeeper.save, saving
+    checkpoints.SAVE_SECONDS = float(os.environ["SPY_SAVE_SECONDS"])
