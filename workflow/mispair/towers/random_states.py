@@ -91,23 +91,27 @@ class ResumableLoader:
         stage = Reading(shuffle)
         if path is not None:
             saved = torch.load(path, map_location="cpu", weights_only=True)
-            stage.resumed = saved["readers"]
-            self.main = saved["main"] if workers else None
+            stage.resumed, self.main = saved["readers"], saved["main"]
         loader.pipeline[0].dataset.append(stage)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Yield the batches of an epoch."""
+        if not self.workers:
+            self._go_on()
         for images, texts, reader, state in self.loader:
-            if self.main is not None:
-                # Only now: starting the readers drew their seeds from this process's generator.
-                restore(self.main, self.shuffle)
-                self.main = None
+            # Only now: starting the readers drew their seeds from this process's generator.
+            self._go_on()
             self.readers[reader] = state
             yield images, texts
 
+    def _go_on(self) -> None:
+        if self.main is not None:
+            restore(self.main, self.shuffle)
+            self.main = None
+
     def save(self, path: Path) -> None:
         """Write the states after an epoch."""
-        main = random_state(self.shuffle)
-        readers = self.readers if self.workers else {0: main}
+        # Without workers the reader is this process, and has gone on since the last batch.
+        readers = self.readers if self.workers else {}
         with replacing(path) as temporary:
-            torch.save({"main": main, "readers": readers}, temporary)
+            torch.save({"main": random_state(self.shuffle), "readers": readers}, temporary)
