@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -44,13 +43,18 @@ TINY = {
     "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bicubic"},
 }  # fmt: skip
 PAIRS = 32
+AS_A_JOB = """
+import sys, pathlib
+from mispair.steps import pretrain_towers as step
+settings, towers, *shards = sys.argv[1:]
+step.run(step.Settings.model_validate_json(settings), shards=[*map(pathlib.Path, shards)],
+         start=[], towers=pathlib.Path(towers))
+"""
 
 pytestmark = [
     # webdataset leaves its tar streams to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    # Processes that are killed in this module are forked from that of the tests.
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 
 
@@ -100,7 +104,7 @@ def saved_epochs(towers: Path) -> int:
     return max((int(path.name.split("-")[0]) for path in found), default=0)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until
@@ -123,7 +127,7 @@ def test_two_processes_train_as_one_with_all_their_pairs(
     assert of_one.keys() == of_two.keys()
     for name, weights in of_one.items():
         # Half precision keeps three digits.
-        assert torch.allclose(of_two[name].float(), weights.float(), atol=2e-3), name
+        assert torch.allclose(of_two[name].float(), weights.float(), atol=5e-4), name
     losses, those_of_one = losses_of(two), losses_of(tmp_path / "one")
     assert len(losses) == 8
     assert np.isfinite(losses).all()
@@ -159,27 +163,34 @@ def test_a_dead_process_ends_the_training_which_goes_on_from_there(
     assert not parts_of(towers).exists()
 
 
-@pytest.mark.parametrize(("workers", "samples"), [(1, None), (0, None), (2, 24)])
-def test_a_training_that_is_killed_again_and_again_gives_the_same_bytes(
-    workers: int, samples: int | None, tiny: Any, shards: list[Path], tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("workers", "samples", "kills"),
+    [
+        (0, None, (signal.SIGUSR1,)),
+        (1, None, (signal.SIGKILL,)),
+        (2, 24, (signal.SIGTERM,)),
+    ],
+)
+def test_a_training_that_is_killed_gives_the_same_bytes(
+    workers: int, samples: int | None, kills: tuple[int, ...], tiny: Any, shards: list[Path],
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     settings = tiny(
         workers=workers, train_num_samples=samples, batch_size=8, epochs=12, crop_scale=0.3
     )
     undisturbed = train(settings, shards, tmp_path / "undisturbed")
     towers = tmp_path / "towers"
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGKILL):
+    for number in kills:
         before = saved_epochs(towers)
-        job = multiprocessing.get_context("fork").Process(
-            target=train, args=(settings, shards, towers)
+        # Of its own, and not forked from this one: reading processes do not bear that.
+        job = subprocess.Popen(
+            [sys.executable, "-c", AS_A_JOB, settings.model_dump_json(), towers, *shards],
+            env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+            stderr=subprocess.DEVNULL,
         )
-        job.start()
-        assert job.pid is not None
         wait_until(lambda before=before: saved_epochs(towers) > before)
         os.kill(job.pid, number)
-        job.join()
-        assert job.exitcode == -number
+        assert job.wait() == -number
         assert not towers.exists()
     with caplog.at_level("INFO"):
         assert train(settings, shards, towers) == undisturbed

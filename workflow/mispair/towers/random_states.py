@@ -38,14 +38,20 @@ def random_state(shuffle: random.Random) -> State:
 
 def restore(state: State, shuffle: random.Random) -> None:
     """Put every generator of this process where `random_state` found it."""
-    shuffle.setstate(state["shuffle"])
-    random.setstate(state["python"])
+    shuffle.setstate(_tuples(state["shuffle"]))
+    random.setstate(_tuples(state["python"]))
     position, has_gauss, gauss = state["numpy_rest"]
     key = state["numpy"].numpy().astype(np.uint32)
     np.random.set_state(("MT19937", key, position, has_gauss, gauss))
     torch.set_rng_state(state["torch"])
     if "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"])
+
+
+def _tuples(state: Any) -> Any:
+    """Return a state of `random.Random` as it was: torch's loader makes lists of its tuples."""
+    version, words, gauss = state
+    return version, tuple(words), gauss
 
 
 @dataclass
