@@ -386,3 +386,9 @@ def test_processes_end_when_who_started_them_is_killed() -> None:
         assert process.stdout.readline() == b"ready\n"
         process.kill()
         assert process.stdout.read() == b""  # which ends when the last process that writes does
+
+
+def test_a_signal_to_end_is_handed_on() -> None:
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert launching.run(words) == -signal.SIGTERM
