@@ -99,9 +99,9 @@ def parts_of(towers: Path) -> Path:
 
 
 def saved_epochs(towers: Path) -> int:
-    """Return how many epochs the states beside towers hold: those of which one is complete."""
+    """Return after how many epochs a training surely goes on: its last may be half saved."""
     found = [*parts_of(towers).glob("*/towers/random/*-0.pt")]
-    return max((int(path.name.split("-")[0]) for path in found), default=0)
+    return max((int(path.name.split("-")[0]) for path in found), default=1) - 1
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 240) -> None:
