@@ -23,6 +23,12 @@ from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
 from mispair.settings import Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
+from mispair.towers.model_spec import open_clip_names
+from mispair.towers.training_size import (
+    cores_of_a_process,
+    refuse_too_few_pairs,
+    refuse_too_few_shards,
+)
 
 SCENES = "results/scenes/shards"
 COMPARED = "checkpoints"
@@ -85,7 +91,9 @@ class Dag:
         wanted, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if wanted else {}
         self.models = Models(
-            self.config.towers if wanted else None, self.config.models if compared else []
+            self.config.towers if wanted else None,
+            self.config.models if compared else [],
+            self._start() if wanted and self._trains_towers else None,
         )
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
@@ -95,8 +103,10 @@ class Dag:
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
             self.models.refuse_more_neurons_than(
-                self.config.prune_neurons.ks, self.tower_definition
+                self.config.prune_neurons.ks, *self._definition_file
             )
+            if self._trains_towers:
+                self._refuse_to_train_on_too_little()
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -198,12 +208,66 @@ class Dag:
         """Return the prompt features of every evaluation set and protocol."""
         return self.evaluation.prompts(wildcards.towers)
 
+    # Training of towers ---------------------------------------------------------------------
+
     @property
-    def tower_definition(self) -> str:
-        """The model definition that pretrain_towers reads."""
+    def _trains_towers(self) -> bool:
+        return bool(self.config.towers == "train")
+
+    def _start(self) -> Any:
+        """Return the model under `models` that pretrain_towers.start names, or its words."""
+        named = self.config.pretrain_towers.start
+        return next((spec for spec in self.config.models if spec.name == named), named)
+
+    def _refuse_to_train_on_too_little(self) -> None:
+        if self.config.captions is not None:
+            raise UserError(
+                "towers: `train` learns from the shards' own captions, not from `captions`. Write "
+                "these into shards, or give towers that are trained already."
+            )
+        training = self.config.pretrain_towers
+        refuse_too_few_shards(training, len(self._shards))
+        if self._is_generated:
+            refuse_too_few_pairs(
+                training, [self.config.make_scenes.pairs_per_shard] * len(self._shards)
+            )
+
+    @property
+    def training_shards(self) -> list[str]:
+        """The shards that pretrain_towers learns from: those of the corpus."""
+        return self._shards or self.generated_shards
+
+    @property
+    def tower_definition(self) -> list[str]:
+        """The file of the model definition that pretrain_towers reads, if it reads one."""
+        named = [] if self.models.start else self._definition_file
+        return [path for path in named if path not in open_clip_names()]
+
+    @property
+    def _definition_file(self) -> list[str]:
         named = self.config.pretrain_towers.definition
         own = PACKAGE / "towers" / "definitions" / f"{named}.json"
-        return os.path.relpath(own) if own.is_file() else named
+        return [os.path.relpath(own) if own.is_file() else named]
+
+    @property
+    def training_cores(self) -> int:
+        """Cores of a node for pretrain_towers."""
+        training = self.config.pretrain_towers
+        return training.processes * cores_of_a_process(training.threads, training.workers)
+
+    @property
+    def training_resources(self) -> dict[str, int | str]:
+        """What pretrain_towers asks a scheduler for: GPUs in all, and nodes if there are several.
+
+        ``mpi`` tells Snakemake's SLURM plugin that the step calls srun itself, ``tasks`` is one
+        torchrun for each node, and ``tasks_per_gpu`` keeps that from being read as one of a GPU.
+        """
+        training = self.config.pretrain_towers
+        gpus = self.gpus("pretrain_towers") * training.processes * training.nodes
+        if training.nodes == 1:
+            return {"gpu": gpus}
+        nodes = {"nodes": training.nodes, "tasks": training.nodes, "tasks_per_gpu": 0}
+        return {"gpu": gpus, "mpi": "srun", **nodes}
 
     # Results --------------------------------------------------------------------------------
 

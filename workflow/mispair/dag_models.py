@@ -16,9 +16,9 @@ SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_WEIGHTS = "open_clip_model.safetensors"
 TRAINED_TOWERS = [
-    f"results/towers/trained/{name}"
-    for name in (TOWER_CONFIG, TOWER_WEIGHTS, "bpe.txt.gz", "training.json")
+    f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
 ]
+"""Files of `pretrain_towers`; those with its model's vocabulary lie beside them."""
 CONVERTED_TOWERS = [
     f"results/checkpoints/{{model}}/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "config.json")
 ]
@@ -36,6 +36,8 @@ class Models:
         The key ``towers``: ``shipped``, ``train``, a folder, or a model.
     compared : sequence of ModelSpec
         The key ``models``.
+    start : str or ModelSpec, optional
+        What ``pretrain_towers.start`` names.
 
     Raises
     ------
@@ -43,7 +45,12 @@ class Models:
         If a file or folder is missing, or two models have one name.
     """
 
-    def __init__(self, main: str | ModelSpec | None, compared: list[ModelSpec]) -> None:
+    def __init__(
+        self,
+        main: str | ModelSpec | None,
+        compared: list[ModelSpec],
+        start: str | ModelSpec | None = None,
+    ) -> None:
         self.main = ""
         self.specs: dict[str, ModelSpec] = {}
         self._files: dict[str, list[str]] = {}
@@ -58,6 +65,16 @@ class Models:
         for number, spec in enumerate(compared):
             self._add(spec, f"models[{number}]")
         self.compared = [spec.name for spec in compared]
+        self.start = self._start(start)
+        """Files of the towers that pretrain_towers starts from; the configuration comes first."""
+
+    def _start(self, start: str | ModelSpec | None) -> list[str]:
+        key = "pretrain_towers.start"
+        if isinstance(start, ModelSpec):
+            if start.name not in self._files:
+                self._add(start, key)
+            return self._files[start.name]
+        return [] if start is None else _of_folder(start, key)
 
     def _add(self, spec: ModelSpec, key: str) -> None:
         if spec.name in self._files:
@@ -110,7 +127,8 @@ class Models:
             The model definition that `pretrain_towers` reads, for towers that are not there yet.
         """
         files = self._files[self.main]
-        path = Path(definition if files is TRAINED_TOWERS else files[0])
+        known = self.start[:1] or [definition] if files is TRAINED_TOWERS else files
+        path = Path(known[0])
         if not path.is_file():
             return
         try:
@@ -129,8 +147,9 @@ class Models:
 def _of_folder(source: str, key: str = "towers") -> list[str]:
     folder = SHIPPED_TOWERS if source == "shipped" else Path(source)
     if not (folder / TOWER_CONFIG).is_file():
+        other = "the name of one of `models`" if key.endswith("start") else "`train`"
         raise UserError(
-            f"{key}: {source!r} is neither `shipped` nor `train` nor a folder with an "
+            f"{key}: {source!r} is neither `shipped` nor {other} nor a folder with an "
             f"{TOWER_CONFIG} (a local open_clip model) in it."
         )
     others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)

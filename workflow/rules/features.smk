@@ -3,8 +3,9 @@
 
 rule pretrain_towers:
     input:
-        shards=dag.generated_shards,
+        shards=dag.training_shards,
         definition=dag.tower_definition,
+        start=dag.models.start,
     output:
         towers=TRAINED_TOWERS,
     log:
@@ -13,15 +14,17 @@ rule pretrain_towers:
         "benchmarks/pretrain_towers.tsv"
     conda:
         "../../envs/environment.yaml"
-    threads: dag.config.pretrain_towers.threads
+    threads: dag.training_cores
+    resources:
+        **dag.training_resources,
     params:
         *code_version("pretrain_towers"),
         flags=dag.flags("pretrain_towers"),
     message:
-        "Pre-train small towers on scenes with open_clip's trainer"
+        "Train towers with open_clip's trainer"
     shell:
         "python -m mispair pretrain-towers --shards {input.shards:q}"
-        " --towers results/towers/trained {params.flags} > {log} 2>&1"
+        " --start {input.start:q} --towers results/towers/trained {params.flags} > {log} 2>&1"
 
 
 rule encode_features:

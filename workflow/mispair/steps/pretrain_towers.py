@@ -1,76 +1,131 @@
-"""Train small image and text towers from scratch with open_clip's own trainer."""
+"""Train image and text towers, from scratch or from others, with open_clip's own trainer."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
+
+log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
     """Settings of pre-training; the towers that come with mispair were made with the defaults."""
 
     definition: str = Field(
-        "scenes-small", description="Model: a definition of mispair, or a path to a .json."
+        "scenes-small",
+        description="Model: a definition of mispair, an architecture of open_clip such as "
+        "ViT-B-32, or a path to a .json. Not used with `start`.",
     )
-    epochs: int = Field(12, ge=1, description="Passes over the corpus.")
-    batch_size: int = Field(128, ge=2, description="Pairs per step.")
-    lr: float = Field(2e-3, gt=0, description="Peak learning rate of AdamW.")
+    start: str | None = settings.sweep(
+        None,
+        description="Towers of which all weights are trained on: `shipped`, the folder of a local "
+        "open_clip model, or the name of a model under `models`; null to train from scratch.",
+    )
+    epochs: int = Field(12, ge=1, description="Passes over the corpus, or over samples drawn.")
+    train_num_samples: int | None = Field(
+        None,
+        ge=1,
+        description="Pairs of an epoch, of shards drawn with replacement, for corpora of which a "
+        "pass takes hours: after each epoch a training that is killed can go on. null for all "
+        "pairs of the corpus.",
+    )
+    batch_size: int = Field(128, ge=2, description="Pairs per step and process.")
+    lr: float = Field(2e-3, ge=0, description="Peak learning rate of AdamW.")
     warmup: int = Field(100, ge=0, description="Steps of linear warm-up before the cosine decay.")
     wd: float = Field(0.1, ge=0, description="Weight decay.")
     crop_scale: float = Field(
         0.9, gt=0, le=1, description="Least share of the area that a random crop keeps."
     )
+    grad_checkpointing: bool = Field(
+        False, description="Compute activations twice rather than keep them: for larger batches."
+    )
+    precision: Literal["fp32", "amp", "amp_bf16"] = Field(
+        "fp32", description="Number format of the products, by open_clip's names."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "cpu", description="Where towers are trained; auto takes a GPU when there is one."
+    )
+    processes: int = Field(
+        1, ge=1, description="Processes on each node, one for each GPU, started by torchrun."
+    )
+    nodes: int = Field(1, ge=1, description="Nodes of a SLURM job; more than one run under srun.")
     seed: int = Field(0, ge=0, description="Seed of the weights, crops and order of samples.")
-    threads: int = Field(2, ge=1, description="Threads of the trainer.")
-    workers: int = Field(1, ge=0, description="Processes that read and decode pictures.")
+    threads: int = Field(2, ge=1, description="Threads of each process.")
+    workers: int = Field(
+        1, ge=0, description="Processes that read and decode pictures for each process."
+    )
 
 
-def run(settings: Settings, *, shards: list[Path], towers: Path) -> None:
+def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Path) -> None:
     """Train, and write a folder that open_clip loads as ``local-dir:``.
+
+    A training that is killed goes on from its last finished epoch, of which the state lies in the
+    folder beside the result, called as the result with ``.parts``; it is removed at the end.
 
     Parameters
     ----------
     settings : Settings
-        Model and schedule.
+        Model, schedule and processes.
     shards : list of Path
         Tar shards of image-text pairs.
+    start : list of Path
+        Files of the towers to start from, the configuration first; none to train from scratch.
     towers : Path
         Folder to write: configuration, weights, vocabulary and ``training.json``.
     """
-    import tempfile
-
-    import torch
+    import shutil
 
     from mispair import files
+    from mispair.devices import choose_device
     from mispair.pairs.folders import replacing_folder
-    from mispair.towers import pretraining, recipe
+    from mispair.provenance import code_version, fingerprint
+    from mispair.towers import (
+        launching,
+        pretraining,
+        recipe,
+        trainer,
+        training_origin,
+        training_size,
+    )
 
     shards = sorted(shards)
-    samples = pretraining.count_pairs(shards)
-    total = settings.epochs * -(-samples // settings.batch_size)
-    if settings.warmup > total:
-        raise files.UserError(
-            f"pretrain_towers.warmup: {settings.warmup} steps, but training has {total}."
-        )
-    torch.set_num_threads(settings.threads)
-    definition = pretraining.read_definition(settings.definition)
-    values = settings.model_dump(exclude={"definition", "threads"})
-    with tempfile.TemporaryDirectory() as scratch, replacing_folder(towers) as folder:
-        model, logs = Path(scratch) / "model", Path(scratch) / "logs"
-        model.mkdir()
-        pretraining.write_definition(model, definition, absolute=True)
-        arguments = pretraining.trainer_arguments(
-            model=f"local-dir:{model}",
-            shards=[str(shard) for shard in shards],
-            samples=samples,
-            logs=str(logs),
-            **values,
-        )
-        losses = pretraining.train(arguments, logs, seed=settings.seed)
-        pretraining.write_definition(folder, definition, absolute=False)
-        weights = pretraining.trained_weights(logs)
-        pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights)
-        files.write_json(folder / "training.json", recipe.recipe(settings, shards, samples, losses))
+    training_size.refuse_too_few_shards(settings, len(shards))
+    launching.refuse_other_nodes(settings.nodes)
+    device = choose_device(settings.device)
+    launching.refuse_too_few_gpus(device, settings.processes)
+    origin = training_origin.origin(settings.definition, start)
+    pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
+    training_size.refuse_too_few_pairs(settings, pairs or [])
+    samples = settings.train_num_samples or sum(pairs or [])
+
+    job = [settings.model_dump_json(), device, origin.fingerprint, *recipe.versions().values()]
+    job += [*pretraining.shard_stamps(shards), *code_version("pretrain_towers")]
+    parts = towers.with_name(f"{towers.name}.parts")
+    logs = parts / fingerprint(job)
+    for other in parts.glob("*"):
+        if other.is_dir() and other != logs:
+            log.warning("%s is of other settings, code or shards; it is removed.", other)
+            shutil.rmtree(other)
+    model = logs / "model"
+    origin.write(model, absolute=True)
+    arguments = pretraining.trainer_arguments(
+        settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs), samples=samples,
+        shards=[str(shard) for shard in shards],
+    )  # fmt: skip
+    finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
+    if finished:
+        log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
+    launching.train(settings, arguments, logs)
+    with replacing_folder(towers) as folder:
+        origin.write(folder, absolute=False)
+        weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
+        pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
+        losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
+        about = recipe.recipe(settings, device, origin, shards, samples, losses)
+        files.write_json(folder / "training.json", about)
+    shutil.rmtree(parts)

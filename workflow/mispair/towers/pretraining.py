@@ -1,4 +1,4 @@
-"""Training of small towers with open_clip's own trainer, and their form on disk.
+"""What open_clip's own trainer is given, and what it gives: towers, and their form on disk.
 
 A model definition is an ``open_clip_config.json`` without weights. Its vocabulary is the first
 part of CLIP's byte-pair merges: merges are ordered, so any first part is a vocabulary of its own,
@@ -10,17 +10,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import logging
-import random
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mispair import files
+from mispair.towers.architectures import PREPROCESS
+from mispair.towers.loading import refuse_what_open_clip_would_fetch
+from mispair.towers.model_spec import open_clip_names
+
+if TYPE_CHECKING:
+    from mispair.steps.pretrain_towers import Settings
 
 BYTES_AND_SPECIAL_TOKENS = 512 + 2
 """Tokens of a byte-pair vocabulary besides its merges: bytes twice, start and end of text."""
@@ -31,18 +33,28 @@ DEFINITIONS = Path(__file__).parent / "definitions"
 
 
 def read_definition(name: str) -> dict[str, Any]:
-    """Read a model definition: the name of one that comes with mispair, or a path to JSON.
+    """Read a model definition: one of mispair or of open_clip by its name, or a path to JSON.
 
     Raises
     ------
     UserError
         If there is no such definition, or it lacks a part.
     """
+    if name in open_clip_names():
+        import open_clip
+
+        content = {
+            "model_cfg": open_clip.get_model_config(name),
+            "preprocess_cfg": PREPROCESS["openai"],
+        }
+        refuse_what_open_clip_would_fetch(content)
+        return content
     path = Path(name) if name.endswith(".json") else DEFINITIONS / f"{name}.json"
     if not path.is_file():
         known = ", ".join(sorted(found.stem for found in DEFINITIONS.glob("*.json")))
         raise files.UserError(
-            f"definition: no {name!r}. Give a path to a .json, or one of {known}."
+            f"definition: no {name!r}. Give a path to a .json, an architecture of open_clip such "
+            f"as ViT-B-32, or one of {known}."
         )
     definition = files.read_json(path)
     if not isinstance(definition, dict) or not {"model_cfg", "preprocess_cfg"} <= definition.keys():
@@ -92,77 +104,60 @@ def corpus_fingerprint(shards: Sequence[Path]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def count_pairs(shards: Sequence[Path]) -> int:
-    """Return the number of captions (``.txt``) in the shards.
+def shard_stamps(shards: Sequence[Path]) -> list[str]:
+    """Return name, size and time of change of each shard: by these a corpus is known again.
+
+    Its contents are not read: of a corpus for many nodes that would take longer than an epoch.
+    """
+    found = ((shard.name, shard.stat()) for shard in shards)
+    return [f"{name} {about.st_size} {about.st_mtime_ns}" for name, about in found]
+
+
+def count_pairs(shards: Sequence[Path]) -> list[int]:
+    """Return the number of captions (``.txt``) in each shard.
 
     Raises
     ------
     UserError
         If a shard is missing or is not a tar, or there is no pair.
     """
-    pairs = 0
+    pairs = []
     for shard in shards:
         try:
             with tarfile.open(shard) as tar:
-                pairs += sum(name.endswith(".txt") for name in tar.getnames())
+                pairs.append(sum(name.endswith(".txt") for name in tar.getnames()))
         except (OSError, tarfile.TarError) as error:
             raise files.UserError(f"{shard}: cannot be read as a tar shard ({error}).") from error
-    if not pairs:
+    if not sum(pairs):
         raise files.UserError("pretrain_towers: the shards hold no captions (KEY.txt).")
     return pairs
 
 
 def trainer_arguments(
-    *,
-    model: str,
-    shards: Sequence[str],
-    samples: int,
-    logs: str,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    warmup: int,
-    wd: float,
-    crop_scale: float,
-    seed: int,
-    workers: int,
+    settings: Settings, device: str, *, model: str, shards: Sequence[str], samples: int, logs: str
 ) -> list[str]:
     """Return the command line of ``python -m open_clip_train.main``."""
-    return [
+    arguments = [
         *("--model", model, "--name", "towers", "--logs", logs),
         *("--dataset-type", "webdataset", "--train-data", "::".join(shards)),
-        *("--train-num-samples", str(samples), "--workers", str(workers)),
-        *("--device", "cpu", "--precision", "fp32", "--seed", str(seed)),
-        *("--epochs", str(epochs), "--batch-size", str(batch_size)),
-        *("--lr", str(lr), "--beta1", "0.9", "--beta2", "0.98", "--eps", "1e-6"),
-        *("--wd", str(wd), "--warmup", str(warmup), "--grad-clip-norm", "1.0"),
-        *("--aug-cfg", f"scale=({crop_scale}, 1.0)"),
+        *("--train-num-samples", str(samples), "--workers", str(settings.workers)),
+        *("--device", device, "--precision", settings.precision, "--seed", str(settings.seed)),
+        *("--epochs", str(settings.epochs), "--batch-size", str(settings.batch_size)),
+        *("--lr", str(settings.lr), "--beta1", "0.9", "--beta2", "0.98", "--eps", "1e-6"),
+        *("--wd", str(settings.wd), "--warmup", str(settings.warmup), "--grad-clip-norm", "1.0"),
+        *("--aug-cfg", f"scale=({settings.crop_scale}, 1.0)"),
         *("--log-every-n-steps", "50", "--save-frequency", "0", "--save-most-recent"),
+        *("--resume", "latest"),
     ]
-
-
-def train(arguments: list[str], logs: Path, *, seed: int) -> list[dict[str, float]]:
-    """Run open_clip's trainer in this process.
-
-    Parameters
-    ----------
-    arguments : list of str
-        From `trainer_arguments`.
-    logs : Path
-        The folder given as ``--logs``.
-    seed : int
-        Seed of the order of samples.
-
-    Returns
-    -------
-    list of dict
-        ``epoch`` and mean ``loss`` of each epoch, as far as the trainer logged it.
-    """
-    with _seeded_shuffle(seed), _channels_last(), _untouched_logging():
-        from open_clip_train.main import main
-
-        main(arguments)
-    return read_losses((logs / "towers" / "out.log").read_text(encoding="utf-8"))
+    if settings.train_num_samples is not None:
+        arguments.append("--dataset-resampled")
+    if settings.grad_checkpointing:
+        arguments.append("--grad-checkpointing")
+    if settings.processes * settings.nodes > 1:
+        # So the gradient is that of one process with all pairs; without them the towers' part of
+        # it is divided by the number of processes, and the logit scale's is not.
+        arguments += ["--local-loss", "--gather-with-grad"]
+    return arguments
 
 
 def read_losses(log: str) -> list[dict[str, float]]:
@@ -171,75 +166,48 @@ def read_losses(log: str) -> list[dict[str, float]]:
     return [{"epoch": int(e) + 1, "loss": float(loss)} for e, loss in dict(found).items()]
 
 
-def trained_weights(logs: Path) -> dict[str, Any]:
-    """Return the weights of the trainer's last checkpoint, without running any code in it."""
+def trained_weights(checkpoint: Path) -> dict[str, Any]:
+    """Return the weights in a checkpoint of the trainer, without running any code in it.
+
+    Raises
+    ------
+    UserError
+        If a weight is not finite.
+    """
     import torch
 
-    (checkpoint,) = (logs / "towers" / "checkpoints").glob("epoch_[0-9]*.pt")
-    return torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+    found = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+    # Of several processes, each holds its replica below a name of its own.
+    weights = {name.removeprefix("module."): value for name, value in found.items()}
+    broken = [name for name, value in weights.items() if not value.isfinite().all()]
+    if broken:
+        raise files.UserError(
+            f"pretrain_towers: {len(broken)} weights such as {broken[0]} are not finite; lower lr, "
+            "raise warmup, or set precision to fp32."
+        )
+    return weights
 
 
-def write_weights(path: Path, weights: dict[str, Any]) -> None:
+def write_weights(path: Path, weights: dict[str, Any], dtype: Any = None) -> None:
     """Write weights as safetensors that plain open_clip reads.
 
-    In half precision, which halves the file; open_clip copies them into single precision.
+    Parameters
+    ----------
+    path : Path
+        Where to.
+    weights : dict of torch.Tensor
+        By open_clip's names.
+    dtype : torch.dtype, optional
+        Number format; half precision, which halves the file, unless one is given. open_clip
+        copies them into single precision.
     """
+    import torch
     from safetensors.torch import save_file
 
-    halved = {
-        name: (value.half() if value.is_floating_point() else value).contiguous()
+    dtype = dtype or torch.float16
+    written = {
+        name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
         for name, value in sorted(weights.items())
     }
     with files.replacing(path) as temporary:
-        save_file(halved, temporary)
-
-
-@contextmanager
-def _seeded_shuffle(seed: int) -> Iterator[None]:
-    """Give webdataset's sample shuffle a seed; by default it takes the clock and process number."""
-    import webdataset
-
-    shuffle = webdataset.shuffle
-    webdataset.shuffle = partial(shuffle, rng=random.Random(seed))
-    try:
-        yield
-    finally:
-        webdataset.shuffle = shuffle
-
-
-@contextmanager
-def _channels_last() -> Iterator[None]:
-    """Let the trainer hold convolutions in the memory order in which CPUs are twice as fast."""
-    import torch
-    from open_clip_train import main as trainer
-
-    create = trainer.create_model_and_transforms
-
-    def create_in_channels_last(*args: Any, **kwargs: Any) -> Any:
-        model, *transforms = create(*args, **kwargs)
-        return model.to(memory_format=torch.channels_last), *transforms
-
-    trainer.create_model_and_transforms = create_in_channels_last
-    try:
-        yield
-    finally:
-        trainer.create_model_and_transforms = create
-
-
-@contextmanager
-def _untouched_logging() -> Iterator[None]:
-    """Take back what the trainer does to logging: handlers of the root logger, every level."""
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    loggers = [root, *(logging.getLogger(name) for name in root.manager.loggerDict)]
-    levels = [logger.level for logger in loggers]
-    try:
-        yield
-    finally:
-        for handler in [handler for handler in root.handlers if handler not in handlers]:
-            root.removeHandler(handler)
-            handler.close()
-        for handler in [handler for handler in handlers if handler not in root.handlers]:
-            root.addHandler(handler)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        save_file(written, temporary)

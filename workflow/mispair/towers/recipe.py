@@ -5,41 +5,71 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mispair.settings import Settings, command_line
+from mispair.settings import command_line
 from mispair.towers import pretraining
+from mispair.towers.training_origin import Origin
+
+if TYPE_CHECKING:
+    from mispair.steps.pretrain_towers import Settings
 
 PACKAGES = ("open_clip_torch", "timm", "torch", "torchvision", "webdataset")
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that a training depends on."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
 def recipe(
-    settings: Settings, shards: Sequence[Path], samples: int, losses: list[dict[str, float]]
+    settings: Settings,
+    device: str,
+    origin: Origin,
+    shards: Sequence[Path],
+    samples: int,
+    losses: list[dict[str, float]],
 ) -> dict[str, Any]:
     """Return commands, settings, corpus, versions and losses of a training.
 
     Commands name folders by what they hold, not by where they lay on one machine.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of `pretrain_towers`.
+    device : str
+        ``cpu`` or ``cuda``.
+    origin : Origin
+        What it began with.
+    shards : sequence of Path
+        What it saw.
+    samples : int
+        Pairs of an epoch.
+    losses : list of dict
+        From `pretraining.read_losses`.
     """
-    values = settings.model_dump()
-    definition, _threads = values.pop("definition"), values.pop("threads")
     arguments = pretraining.trainer_arguments(
+        settings,
+        device,
         model="local-dir:MODEL",
         shards=[f"SHARDS/{shard.name}" for shard in shards],
         samples=samples,
         logs="LOGS",
-        **values,
     )
+    start = "" if origin.folder is None else "--start START/* "
     return {
         "command": f"python -m mispair pretrain-towers {command_line(settings)} "
-        "--shards SHARDS/*.tar --towers TOWERS",
+        f"--shards SHARDS/*.tar {start}--towers TOWERS",
         "trainer": ["python", "-m", "open_clip_train.main", *arguments],
         "settings": settings.model_dump(),
-        "definition": pretraining.read_definition(definition),
+        "start": None if origin.folder is None else origin.fingerprint,
+        "definition": origin.content,
         "corpus": {
             "fingerprint": pretraining.corpus_fingerprint(shards),
             "pairs": samples,
             "shards": [shard.name for shard in shards],
         },
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": versions(),
         "losses": losses,
     }
