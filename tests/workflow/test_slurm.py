@@ -165,7 +165,11 @@ def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
     before, simulate, after = text.partition("\n  simulate:")
     after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 1", after, count=1)
     after = after.replace("USR1@300", "USR1@15", 1)
-    path.write_text((before + simulate + after).replace("\n  encode_features:", "\n  encode_features:\n    gpu: 1"))
+    path.write_text(
+        (before + simulate + after).replace(
+            "\n  encode_features:", "\n  encode_features:\n    gpu: 1"
+        )
+    )
     profile = yaml.safe_load(path.read_text())
     assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 1"
     assert profile["set-resources"]["encode_features"]["gpu"] == 1

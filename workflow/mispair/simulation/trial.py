@@ -331,19 +331,20 @@ class WatchingKeeper:
         if saved is None:
             return None
         state = dict(saved)
-        steps = state.pop("watched_steps").flatten().tolist()
+        # Trials stop watching at steps of their own: thresholds need not rise in all at once.
         for number, trial in enumerate(self.trials):
+            steps = state.pop(f"watched_steps.{number}").tolist()
             watched = state.pop(f"watched.{number}")
             trial.watched = [(s, *both) for s, both in zip(steps, watched, strict=True)]
         return state
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state with what has been watched."""
-        watched = {
-            f"watched.{number}": _stacked(trial.watched) for number, trial in enumerate(self.trials)
-        }
-        steps = torch.tensor([step for step, *_ in self.trials[0].watched])
-        self.keeper.save({**state, **watched, "watched_steps": steps})
+        seen: dict[str, Tensor] = {}
+        for number, trial in enumerate(self.trials):
+            seen[f"watched.{number}"] = _stacked(trial.watched)
+            seen[f"watched_steps.{number}"] = torch.tensor([step for step, *_ in trial.watched])
+        self.keeper.save({**state, **seen})
 
 
 def _stacked(watched: Sequence[tuple[int, Tensor, Tensor]]) -> Tensor:
