@@ -69,7 +69,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 def test_every_job_has_its_arms(simulated: Checkout) -> None:
     results = simulated.folder / "results/simulation"
     found = {
-        str(path.relative_to(results).with_suffix("")): path for path in results.rglob("*.json")
+        str(path.relative_to(results).with_suffix("")): path
+        for path in results.rglob("trials~?-?.json")
     }
     assert found.keys() == JOBS.keys()
     for name, path in found.items():

@@ -15,10 +15,12 @@ use_this_python()
 
 try:
     dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
+    # Jobs on a cluster read the Snakefile again; once is enough.
+    if workflow.is_main_process and (differs := dag.compare_with_record()):
+        logger.warning(differs)
 except UserError as error:
     raise WorkflowError(str(error))
 
-# Jobs on a cluster read the Snakefile again; once is enough.
 if workflow.is_main_process and (matched := dag.echo()):
     logger.info(matched)
 

@@ -29,9 +29,10 @@ def run(
     contact_sheet: list[Path],
     neurons: list[Path],
     benchmarks: Path,
+    record: Path,
     page: Path,
 ) -> None:
-    """Write the page from tables, figures and Snakemake's benchmarks.
+    """Write the page from tables, figures, Snakemake's benchmarks and the record of the run.
 
     Of `contact_sheet` and `neurons`, pieces of HTML with pictures, each has at most one.
     """
@@ -57,7 +58,7 @@ def run(
         for paths in (contact_sheet, neurons)
     )
     html = render(
-        measured, pictures, sheet, gallery, times,
+        measured, pictures, sheet, gallery, times, files.read_json(record)["record"],
         title=settings.title, confidence=settings.confidence,
     )  # fmt: skip
     files.write_text(page, html)
