@@ -197,6 +197,18 @@ def test_nothing_is_run_again_on_another_input(folder: Path, capsys) -> None:
     assert f"{PROJECTION} is not there" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("part", "name"), [("settings", "angles"), ("job", "projection")])
+def test_a_record_of_another_version_of_a_step_is_a_message(folder, capsys, part, name) -> None:
+    about = measure()
+    if part == "settings":
+        about["settings"][name] = 1
+    else:
+        del about["job"][name]
+    files.write_json(RECORD, about)
+    assert cli.main(["rerun", str(RECORD)]) == 2
+    assert f"{name} of measure_purity is not in both" in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_record_is_a_message(folder: Path, capsys) -> None:
     measure()
     assert cli.main(["rerun", str(RESULT)]) == 2

@@ -35,10 +35,12 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
     inputs: dict[str, origins.Facts] = record["inputs"]
     if faults := [said for name, of in inputs.items() if (said := origins.difference(name, of))]:
         raise files.UserError(f"{path} cannot be run again:\n  " + "\n  ".join(faults))
-    if unknown := record["settings"].keys() - module.Settings.model_fields.keys():
+    unknown = record["settings"].keys() - module.Settings.model_fields.keys()
+    missing = parameters.keys() - record["job"].keys() - set(origins.CHANGE_NO_RESULT)
+    if unknown or missing:
         raise files.UserError(
-            f"{path}: {record['step']} has no setting {', '.join(sorted(unknown))} in this version "
-            f"of mispair; the record is of {record['versions']['mispair']}."
+            f"{path}: {', '.join(sorted(unknown | missing))} of {record['step']} is not in both "
+            f"this version of mispair and that of the record, {record['versions']['mispair']}."
         )
     with tempfile.TemporaryDirectory() as scratch:
 
@@ -50,7 +52,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
             return Path(scratch) / own.relative_to(own.anchor)
 
         def argument(key: str, kind: Any) -> Any:
-            value = record["job"].get(key, 1)  # what follows the number of cores
+            value = record["job"].get(key, 1)  # one worker: they change no result
             if get_origin(kind) is list and get_args(kind)[0] is Path:
                 return [place(name) for name in value]
             return place(value) if kind is Path else value
