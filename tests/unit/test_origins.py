@@ -160,6 +160,9 @@ def test_ancestors_are_found_by_their_records_and_strangers_are_not(folder: Path
         with origins.recorded("measure_purity", settings, job):
             files.write_text(job["to"], name)
     found = origins.ancestry([Path("results/c.txt")], Path("results"))
+    assert found == origins.ancestry(
+        [Path("results/c.txt"), Path("results/b.txt")], Path("results")
+    )
     assert [list(one["outputs"]) for one in found] == [
         ["results/a.txt"], ["results/b.txt"], ["results/c.txt"],
     ]  # fmt: skip
@@ -272,3 +275,9 @@ def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch) -> None:
     assert software.commit() is None
     assert software.difference() is None
     software.commit.cache_clear()
+
+
+def test_what_was_made_into_a_folder_is_found_by_the_folder(folder: Path) -> None:
+    recorded(corpus=Path("results/v0.5"))
+    (one,) = origins.ancestry([Path("results/v0.5")], Path("results"))
+    assert list(one["outputs"]) == ["results/v0.5/inside/a.txt"]

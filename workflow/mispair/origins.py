@@ -148,7 +148,7 @@ class Digests:
 
     def of(self, paths: Iterable[Path]) -> dict[str, Facts]:
         """Return the facts of files, and of all files in folders, by portable path."""
-        return {portable(path): self._facts(path) for path in _files(paths)}
+        return {portable(path): self._facts(path) for path in files_in(paths)}
 
     def _facts(self, path: Path) -> Facts:
         size = path.stat().st_size
@@ -158,7 +158,8 @@ class Digests:
         return {"bytes": size, "sha256": file_digest(path)}
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def files_in(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield files, and all files in folders."""
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         # Hidden ones are Snakemake's.
@@ -218,7 +219,7 @@ def ancestry(results: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
     Parameters
     ----------
     results : iterable of Path
-        Where to begin.
+        Files and folders to begin with.
     folder : Path
         Under which the records lie.
     """
@@ -228,7 +229,7 @@ def ancestry(results: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
         for output in record["outputs"]:
             made[output] = record
     found: dict[str, dict[str, Any]] = {}
-    waiting = [portable(path) for path in results]
+    waiting = [portable(path) for path in files_in(results)]
     while waiting:
         record = made.get(waiting.pop(), {})
         for first in list(record.get("outputs", {}))[:1]:

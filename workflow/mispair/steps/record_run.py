@@ -49,7 +49,7 @@ def run(
 
     found = origins.ancestry(results, Path("results"))
     known = {output for one in found for output in one["outputs"]}
-    without = [path for path in results if origins.portable(path) not in known]
+    without = [path for path in origins.files_in(results) if origins.portable(path) not in known]
     times = {
         path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(benchmarks.rglob("*.tsv"))
