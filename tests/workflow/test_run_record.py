@@ -92,9 +92,9 @@ def test_data_that_changed_since_stop_a_run_before_its_first_job(run: Checkout) 
     words.write_bytes(words.read_bytes()[::-1])
     printed = run.snakemake("--dry-run", "--configfile", "again.json", check=False)
     assert "bpe.txt.gz is not what it was" in printed
-    assert "--config record=null" in printed
+    assert "--config record=none" in printed
     assert "Job stats" not in printed
-    record = ("--config", "record=null")
+    record = ("--config", "record=none")
     assert "Job stats" in run.snakemake("--dry-run", "--configfile", "again.json", *record)
 
 

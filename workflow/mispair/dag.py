@@ -22,7 +22,7 @@ from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
-from mispair.settings import Settings, command_line
+from mispair.settings import NONE, Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 
@@ -77,10 +77,11 @@ class Dag:
 
     def __init__(self, content: dict[str, Any], source: str):
         self.config = configuration.validate(content, source)
-        self._source = source
         self._record = content.get(run_record.RECORD)
+        if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
+            self._record = None
         if self._record is not None:
-            run_record.refuse_other_version(self._record, source)
+            run_record.refuse_other_version(self._record)
         self.corpus: str = self.config.corpus
         if self.runs("laclip") and not self.config.models:
             raise UserError(
@@ -155,12 +156,12 @@ class Dag:
         """
         if self._record is None:
             return ""
-        run_record.refuse_other_data(self._record, self._source)
+        run_record.refuse_other_data(self._record)
         changed = run_record.changed_steps(self._record)
         if not changed:
             return ""
         return (
-            f"{self._source}: the code of {', '.join(changed)} is not that of the recorded run; "
+            f"record: the code of {', '.join(changed)} is not that of the recorded run; "
             "other bytes are to be expected"
         )
 

@@ -16,6 +16,7 @@ from typing import Any
 from mispair import __version__, origins, software
 from mispair.files import UserError
 from mispair.provenance import code_version, fingerprint
+from mispair.settings import NONE
 
 RECORD = "record"
 
@@ -99,7 +100,7 @@ def _number(text: str | None) -> float:
         return 0.0  # "NA": too quick to be measured
 
 
-def refuse_other_version(record: Any, source: str) -> None:
+def refuse_other_version(record: Any) -> None:
     """Refuse the record of a run of another mispair: its results need not come out again.
 
     Raises
@@ -109,17 +110,17 @@ def refuse_other_version(record: Any, source: str) -> None:
     """
     version = record.get("mispair") if isinstance(record, dict) else None
     if version is None:
-        raise UserError(f"{source}: {RECORD} is no record of a run. Delete the key.")
+        raise UserError(f"{RECORD}: is no record of a run. Delete the key.")
     if version != __version__:
         commit = (record.get("git") or {}).get("commit")
         raise UserError(
-            f"{source}: is the record of a run of mispair {version}, and this is {__version__}, "
+            f"{RECORD}: the run was made by mispair {version}, and this is {__version__}, "
             f"whose results may differ. Use that version{f' (commit {commit})' if commit else ''}, "
-            f"or take the configuration alone: --config {RECORD}=null"
+            f"or take the configuration alone: --config {RECORD}={NONE}"
         )
 
 
-def refuse_other_data(record: Mapping[str, Any], source: str) -> None:
+def refuse_other_data(record: Mapping[str, Any]) -> None:
     """Refuse to run again on data or models that are not those of the record.
 
     Raises
@@ -132,9 +133,9 @@ def refuse_other_data(record: Mapping[str, Any], source: str) -> None:
     if faults:
         more = [f"... and {len(faults) - 10} more"] if len(faults) > 10 else []
         raise UserError(
-            f"{source}: the run that it records was made from other files:\n  "
+            f"{RECORD}: the run was made from other files:\n  "
             + "\n  ".join(faults[:10] + more)
-            + f"\nPut them back, or take the configuration alone: --config {RECORD}=null"
+            + f"\nPut them back, or take the configuration alone: --config {RECORD}={NONE}"
         )
 
 
