@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from mispair.devices import choose_device, device_name, peak_memory
+from mispair import gpus
+from mispair.devices import choose_device, device_in_use, device_name, peak_memory
 from mispair.files import UserError
 
 
@@ -51,3 +54,49 @@ def test_the_memory_of_a_gpu() -> None:
     block = torch.zeros(10_000_000, dtype=torch.uint8, device="cuda")
     assert peak_memory("cuda") >= block.numel()
     assert not device_name("cuda").startswith("cpu")
+
+
+@pytest.fixture
+def one_gpu(monkeypatch, tmp_path):
+    """Make torch and the allocator believe in a GPU, so far without CUDA's consent."""
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(gpus, "on_this_machine", lambda: [gpus.Gpu("GPU-1", "GPU-1", "Card")])
+    monkeypatch.setattr(gpus, "LOCKS", tmp_path / "locks")
+    for name in (gpus.VISIBLE, gpus.RESERVED):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    gpus.release()
+
+
+def test_a_gpu_is_reserved_before_torch_looks_for_it(monkeypatch, one_gpu) -> None:
+    seen = []
+    monkeypatch.setattr(
+        torch.cuda, "is_available", lambda: bool(seen.append(os.environ.get(gpus.VISIBLE)) or True)
+    )
+    assert choose_device("auto") == "cuda"
+    assert seen == ["GPU-1"]
+    assert device_in_use() == "Card"
+
+
+def test_a_gpu_that_torch_cannot_use_is_given_back(monkeypatch, one_gpu) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == "cpu"
+    assert gpus.held() == []
+    assert gpus.VISIBLE not in os.environ
+    assert device_in_use() == device_name("cpu")
+
+
+def test_a_torch_without_cuda_waits_for_no_gpu(monkeypatch, one_gpu) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(gpus, "reserve", lambda: pytest.fail("a GPU was reserved"))
+    assert choose_device("auto") == "cpu"
+
+
+def test_the_cpu_needs_no_torch() -> None:
+    code = (
+        "import sys; from mispair.devices import choose_device, device_in_use;"
+        "print(choose_device('cpu'), device_in_use()); assert 'torch' not in sys.modules"
+    )
+    given = os.environ | {"PYTHONPATH": str(Path(gpus.__file__).parents[1])}
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=given)
+    assert printed.startswith("cpu cpu (")

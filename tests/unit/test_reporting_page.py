@@ -21,7 +21,13 @@ from mispair.evaluation.purity import DEFINITION
 from mispair.reporting import catalogue, page
 from mispair.reporting.figures import BUILDERS
 from mispair.reporting.tables import Tables, read
-from mispair.steps import draw_contact_sheet, draw_figures, gather_metrics, write_report
+from mispair.steps import (
+    draw_contact_sheet,
+    draw_figures,
+    gather_metrics,
+    record_run,
+    write_report,
+)
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -371,7 +377,7 @@ NOTHING: dict[str, list[Path]] = {
 
 
 def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settings: Any) -> str:
-    """Run the report's four steps, or all but the drawing of figures; return the page."""
+    """Run the report's five steps, or all but the drawing of figures; return the page."""
     gathered = {name: paths for name, paths in run.items() if name != "shards"}
     tables, figures = folder / "tables", folder / "figures"
     gather_metrics.run(gather_metrics.Settings(), **gathered, models="{}", tables=tables)
@@ -392,6 +398,11 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
             benchmarks / "measure_purity/a.tsv", "s\th:m:s\tmax_rss\n90\t0:01:30\t12\n"
         )
         files.write_text(benchmarks / "make_scenes.tsv", "s\th:m:s\tmax_rss\n10\t0:00:10\t-\n")
+    ends = run["purity"]
+    record_run.run(
+        record_run.Settings(), results=ends, provenance=tables / "provenance.csv", config="{}",
+        benchmarks=benchmarks, record=folder / "run.json",
+    )  # fmt: skip
     write_report.run(
         write_report.Settings(**settings),
         tables=paths,
@@ -399,6 +410,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         contact_sheet=[sheet] if run["index"] else [],
         neurons=[gallery] if run["semantics"] else [],
         benchmarks=benchmarks,
+        record=folder / "run.json",
         page=folder / "index.html",
     )
     return (folder / "index.html").read_text(encoding="utf-8")

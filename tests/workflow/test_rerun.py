@@ -10,7 +10,7 @@ import pytest
 
 from tests.workflow.conftest import Checkout
 
-REPORT = {"gather_metrics": 1, "draw_figures": 1, "write_report": 1}
+REPORT = {"gather_metrics": 1, "record_run": 1, "draw_figures": 1, "write_report": 1}
 SHEET = {"draw_contact_sheet": 1}
 
 

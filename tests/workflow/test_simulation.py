@@ -68,9 +68,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def test_every_job_has_its_arms(simulated: Checkout) -> None:
     results = simulated.folder / "results/simulation"
-    found = {
-        str(path.relative_to(results).with_suffix("")): path for path in results.rglob("*.json")
-    }
+    paths = results.rglob("trials~?-?.json")
+    found = {str(path.relative_to(results).with_suffix("")): path for path in paths}
     assert found.keys() == JOBS.keys()
     for name, path in found.items():
         rows = json.loads(path.read_text())["rows"]

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from mispair import __version__, steps
 from mispair.devices import peak_memory
 from mispair.files import UserError
+from mispair.origins import recorded
 from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -33,6 +34,8 @@ VERBS_OF_THEIR_OWN = {
     "reference": "print the reference page of config.yaml (Markdown)",
     "failures": "print which jobs of the last run failed, and why",
     "retry": "print the index files that have rejections of given reasons, for --forcerun",
+    "rerun": "run the step of a result again, from its .run.json, and compare the bytes",
+    "verify": "compare the results here with those in the run.json of a run",
 }
 
 
@@ -100,7 +103,8 @@ def run_step(name: str, arguments: Sequence[str]) -> None:
         from mispair.config import explain
 
         raise UserError(explain(error, module.Settings, "the command line")) from error
-    module.run(settings, **files_and_wildcards)
+    with recorded(name, settings, files_and_wildcards):
+        module.run(settings, **files_and_wildcards)
 
 
 def use_one_thread() -> None:
@@ -152,8 +156,54 @@ def print_failures(arguments: Sequence[str]) -> None:
     print(failures.last())
 
 
+def rerun(arguments: Sequence[str]) -> int:
+    """Run steps again from their records, elsewhere; return 1 if any result differs."""
+    from mispair import origins
+    from mispair import rerun as reruns
+
+    parser = argparse.ArgumentParser(
+        prog="mispair rerun",
+        description="Run the step of a result again, in a temporary folder, and compare the "
+        "bytes. Start it in the folder of the run. Exit code 1: they differ.",
+    )
+    parser.add_argument("records", nargs="+", type=Path, metavar="RESULT.run.json")
+    use_one_thread()
+    code = 0
+    for path in parser.parse_args(arguments).records:
+        record = origins.read(path)
+        if record["step"] not in step_names():
+            raise UserError(f"{path}: this version of mispair has no step {record['step']}.")
+        module = step_module(record["step"])
+        faults = reruns.again(path, module, job_parameters(module.run))
+        code = _say(path, "the same bytes", faults, reruns.reasons(record)) or code
+    return code
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Compare the results below this folder with the record of a run; return 1 if any differs."""
+    from mispair import rerun as reruns
+
+    parser = argparse.ArgumentParser(
+        prog="mispair verify",
+        description="Compare the results here with those that the run.json of a run tells of, "
+        "such as one made elsewhere. Exit code 1: some differ or are not there.",
+    )
+    parser.add_argument("record", type=Path, metavar="run.json")
+    path = parser.parse_args(arguments).record
+    return _say(path, "all results are as recorded", reruns.differences(path), [])
+
+
+def _say(path: Path, praise: str, faults: Sequence[str], reasons: Sequence[str]) -> int:
+    print(f"{path}: {'they differ' if faults else praise}")
+    for fault in faults:
+        print(f"  {fault}")
+    for reason in reasons:
+        print(f"  not as it was: {reason}")
+    return int(bool(faults))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``mispair``; return the exit code (2 when the user can put the cause right)."""
+    """Run ``mispair``; return the exit code: 1 for differences, 2 for user faults."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
@@ -170,6 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_failures(arguments[1:])
         elif verb == "retry":
             print_groups_to_retry(arguments[1:])
+        elif verb in ("rerun", "verify"):
+            return {"rerun": rerun, "verify": verify}[verb](arguments[1:])
         elif verb in VERBS_OF_THEIR_OWN:
             from mispair import config
 

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 
 from mispair.cli import step_module, step_names
 from mispair.files import UserError
+from mispair.run_record import RECORD
 from mispair.settings import is_sweep
 from mispair.towers.model_spec import ModelSpec
 
@@ -138,7 +139,8 @@ def validate(content: dict[str, Any], source: str) -> Any:
     Parameters
     ----------
     content : dict
-        What ``config.yaml`` and the command line say, merged.
+        What ``config.yaml`` and the command line say, merged; or the record of a run, which has
+        one more key.
     source : str
         The file's name, for the message.
 
@@ -155,6 +157,7 @@ def validate(content: dict[str, Any], source: str) -> Any:
     content = {
         key: {} if value is None and key in step_names() else value
         for key, value in content.items()
+        if key != RECORD
     }
     try:
         return Config.model_validate(content)

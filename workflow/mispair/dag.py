@@ -7,12 +7,14 @@ Paths are relative to the folder that Snakemake runs in, so a moved checkout rer
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
+from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import Models
@@ -20,7 +22,7 @@ from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
-from mispair.settings import Settings, command_line
+from mispair.settings import NONE, Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.towers.model_spec import open_clip_names
@@ -81,6 +83,11 @@ class Dag:
 
     def __init__(self, content: dict[str, Any], source: str):
         self.config = configuration.validate(content, source)
+        self._record = content.get(run_record.RECORD)
+        if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
+            self._record = None
+        if self._record is not None:
+            run_record.refuse_other_version(self._record)
         self.corpus: str = self.config.corpus
         if self.runs("laclip") and not self.config.models:
             raise UserError(
@@ -148,6 +155,25 @@ class Dag:
         if self._is_generated or not self.groups:
             return ""
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}"
+
+    def compare_with_record(self) -> str:
+        """Say which steps are not those of the run that is run again, if one is.
+
+        Raises
+        ------
+        UserError
+            If that run was made from other data or models.
+        """
+        if self._record is None:
+            return ""
+        run_record.refuse_other_data(self._record)
+        changed = run_record.changed_steps(self._record)
+        if not changed:
+            return ""
+        return (
+            f"record: the code of {', '.join(changed)} is not that of the recorded run; "
+            "other bytes are to be expected"
+        )
 
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""
@@ -426,11 +452,19 @@ class Dag:
 
     def exported(self) -> list[str]:
         """Return the record of every pruned model that is written."""
+        return [f"logs/export_pruned/{name}.json" for name in self._pruned_names]
+
+    def pruned(self) -> list[str]:
+        """Return the folder of every pruned model that is written."""
+        return [f"results/pruned/{name}" for name in self._pruned_names]
+
+    @property
+    def _pruned_names(self) -> list[str]:
         if not self.runs("image_text"):
             return []
         settings = self.config.export_pruned
         return [
-            f"logs/export_pruned/{self.corpus}/{self.towers}/{arm}/{strategy}~{ranking}~{k}.json"
+            f"{self.corpus}/{self.towers}/{arm}/{strategy}~{ranking}~{k}"
             for arm in self.arms_from("export_pruned")
             for strategy in settings.strategies
             for ranking in (["none"] if strategy == "random" else settings.rankings)
@@ -491,6 +525,19 @@ class Dag:
     def trials_of(wildcards: Any) -> list[int]:
         """Return the trials of a chunk."""
         return list(range(int(wildcards.first), int(wildcards.last) + 1))
+
+    def resolved(self) -> str:
+        """Return the configuration with all keys as one word of a command line."""
+        return shlex.quote(self.config.model_dump_json())
+
+    def ends(self) -> list[str]:
+        """Return the results that a run is for; all others are made on the way to them."""
+        kinds = ("purity", "zeroshot", "probe", "pruning", "semantics")
+        return [
+            *(path for kind in kinds for path in self.measured(kind)),
+            *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
+            *self.checkpoints(), *self.simulations(),
+        ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from mispair import gpus
 from mispair.files import UserError
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -16,19 +17,36 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 def choose_device(wanted: str) -> str:
-    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
+    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``; a GPU is this process's own.
+
+    Waits while other jobs use all GPUs of the machine (`mispair.gpus`). Call it before anything
+    touches CUDA.
 
     Raises
     ------
     UserError
         If ``cuda`` is wanted and there is none: never a silent run on the CPU.
     """
+    if wanted == "cpu":
+        return "cpu"
     import torch
 
-    available = torch.cuda.is_available()
-    if wanted == "cuda" and not available:
+    if torch.version.cuda is not None:
+        gpus.reserve()
+    if torch.cuda.is_available():
+        return "cuda"
+    gpus.release()
+    if wanted == "cuda":
         raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
-    return "cuda" if available and wanted != "cpu" else "cpu"
+    return "cpu"
+
+
+def device_in_use() -> str:
+    """Return the name of what this process computed on so far."""
+    if names := [gpu.name for gpu in gpus.held() if gpu.name]:
+        return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
+    torch = sys.modules.get("torch")
+    return device_name("cuda" if torch is not None and torch.cuda.is_initialized() else "cpu")
 
 
 def device_name(device: str) -> str:

@@ -17,10 +17,12 @@ try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # where even a dry run takes notes
     dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
+    # Jobs on a cluster read the Snakefile again; once is enough.
+    if workflow.is_main_process and (differs := dag.compare_with_record()):
+        logger.warning(differs)
 except UserError as error:
     raise WorkflowError(str(error))
 
-# Jobs on a cluster read the Snakefile again; once is enough.
 if workflow.is_main_process and (matched := dag.echo()):
     logger.info(matched)
 

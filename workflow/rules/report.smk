@@ -48,6 +48,28 @@ rule gather_metrics:
         " --tables reports/tables > {log} 2>&1"
 
 
+rule record_run:
+    input:
+        results=dag.ends(),
+        provenance="reports/tables/provenance.csv",
+    output:
+        record="reports/run.json",
+    log:
+        "logs/record_run.log",
+    benchmark:
+        "benchmarks/record_run.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("record_run"),
+        config=dag.resolved(),
+    message:
+        "Record what the results were made with and from"
+    shell:
+        "python -m mispair record-run --results {input.results:q} --provenance {input.provenance}"
+        " --config {params.config} --benchmarks benchmarks --record {output.record} > {log} 2>&1"
+
+
 rule draw_figures:
     input:
         tables=dag.tables(),
@@ -136,6 +158,7 @@ rule write_report:
     input:
         tables=dag.tables(),
         figures=dag.figures(),
+        record="reports/run.json",
         contact_sheet=dag.contact_sheets(),
         neurons=dag.gallery(),
         published=dag.report_files("published/*.csv"),
@@ -159,5 +182,6 @@ rule write_report:
         "Write reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
-        " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks --page {output.page}"
+        " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks"
+        " --record {input.record} --page {output.page}"
         " {params.flags} > {log} 2>&1"

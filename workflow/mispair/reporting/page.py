@@ -178,6 +178,7 @@ def render(
     contact_sheet: str | None,
     neurons: str | None,
     benchmarks: Mapping[str, str],
+    record: Mapping[str, Any],
     *,
     title: str,
     confidence: float,
@@ -197,6 +198,8 @@ def render(
         Piece of HTML of `mispair.reporting.neurons`, its texts already escaped.
     benchmarks : mapping of str to str
         Snakemake's benchmark files by path.
+    record : mapping of str to object
+        What the run was made with (`mispair.run_record`).
     title : str
         Heading of the page.
     confidence : float
@@ -259,6 +262,7 @@ def render(
         tables=[name for name in catalogue.TABLES if name.endswith(".csv")],
         contact_sheet=None if contact_sheet is None else Markup(contact_sheet),
         run_times=records.run_times(benchmarks),
+        origin=records.origin(record),
         versions=records.versions(),
         fingerprints=records.fingerprints(tables),
         settings=records.settings_of(tables),

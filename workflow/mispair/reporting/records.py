@@ -8,6 +8,7 @@ import math
 import platform
 from collections.abc import Mapping
 from importlib import metadata
+from typing import Any
 
 import pandas as pd
 
@@ -74,6 +75,33 @@ def _float(text: str | None) -> float:
         return float(text or "nan")
     except ValueError:
         return math.nan
+
+
+def origin(record: Mapping[str, Any]) -> Table:
+    """Return what the run was made with, in short (`mispair.run_record`)."""
+    git, steps = record["git"], record["steps"].values()
+    jobs, wall, core = (
+        sum(step[key] for step in steps) for key in ("jobs", "wall_seconds", "core_seconds")
+    )
+
+    def all_of(key: str) -> str:
+        """Name everything that the steps list under a key."""
+        found = {str(value) for step in steps for value in step[key] if value is not None}
+        return ", ".join(sorted(found)) or "none"
+
+    state = "with changes" if git.get("difference") else "as committed"
+    rows = (
+        ("mispair", record["mispair"]),
+        ("commit", f"{git['commit']}, {state}" if git.get("commit") else "none: no checkout"),
+        ("commits of the results", all_of("commits")),
+        ("devices", all_of("devices")),
+        ("system", f"{record['platform']['system']}, {record['platform']['cores']} cores"),
+        ("results", f"{count(len(record['results']), 'file')} of {count(jobs, 'job')}"),
+        ("results without a record", str(len(record["unrecorded"]))),
+        ("seeds", all_of("seeds")),
+        ("time", f"{duration(wall)}, of processors {duration(core)}"),
+    )
+    return Table("What this run was made with", ("what", "which"), rows)
 
 
 def versions() -> Table:

@@ -29,10 +29,11 @@ def run(
     contact_sheet: list[Path],
     neurons: list[Path],
     benchmarks: Path,
+    record: Path,
     page: Path,
     failures: Path | None = None,
 ) -> None:
-    """Write the page from tables, figures and Snakemake's benchmarks.
+    """Write the page from tables, figures, Snakemake's benchmarks and the record of the run.
 
     Of `contact_sheet` and `neurons`, pieces of HTML with pictures, each has at most one.
     `failures` makes the page one of an incomplete run: it names them.
@@ -59,7 +60,7 @@ def run(
         for paths in (contact_sheet, neurons)
     )
     html = render(
-        measured, pictures, sheet, gallery, times,
+        measured, pictures, sheet, gallery, times, files.read_json(record)["record"],
         title=settings.title, confidence=settings.confidence,
         failed=files.read_json(failures) if failures else None,
     )  # fmt: skip
