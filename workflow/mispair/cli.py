@@ -15,6 +15,7 @@ import pkgutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -52,6 +53,7 @@ def job_parameters(run: Any) -> dict[str, Any]:
     return {p.name: hints[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+@cache
 def step_parser(name: str) -> argparse.ArgumentParser:
     """Build the command-line parser of a step."""
     module = step_module(name)
@@ -84,8 +86,8 @@ def step_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def run_step(name: str, arguments: Sequence[str]) -> None:
-    """Parse the options of a step, validate its settings and run it."""
+def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Parse the options of a step; return its checked settings, and its files and wildcards."""
     module = step_module(name)
     values = vars(step_parser(name).parse_args(arguments))
     files_and_wildcards = {key: values.pop(key) for key in job_parameters(module.run)}
@@ -98,7 +100,13 @@ def run_step(name: str, arguments: Sequence[str]) -> None:
         from mispair.config import explain
 
         raise UserError(explain(error, module.Settings, "the command line")) from error
-    module.run(settings, **files_and_wildcards)
+    return settings, files_and_wildcards
+
+
+def run_step(name: str, arguments: Sequence[str]) -> None:
+    """Parse the options of a step, validate its settings and run it."""
+    settings, files_and_wildcards = parsed(name, arguments)
+    step_module(name).run(settings, **files_and_wildcards)
 
 
 def use_one_thread() -> None:
