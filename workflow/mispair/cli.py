@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import json
 import logging
 import os
 import pkgutil
@@ -30,6 +31,7 @@ from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 VERBS_OF_THEIR_OWN = {
+    "plan": "say what a run will take before it starts; takes the options of snakemake",
     "schema": "print the JSON schema of config.yaml",
     "reference": "print the reference page of config.yaml (Markdown)",
     "retry": "print the index files that have rejections of given reasons, for --forcerun",
@@ -145,6 +147,27 @@ def print_groups_to_retry(arguments: Sequence[str]) -> None:
         print(table.with_name(table.name.replace(".rejected", "")))
 
 
+def print_plan(arguments: Sequence[str]) -> None:
+    """Print what ``snakemake`` with the same arguments would take."""
+    from mispair.planning.plan import plan
+    from mispair.planning.rates import RATES
+    from mispair.planning.table import text_of
+
+    parser = argparse.ArgumentParser(
+        prog="mispair plan",
+        description="Say which jobs `snakemake` with the same options would run, and what they "
+        "will take: time of cores and GPUs, wall time, memory and disk, from recorded benchmarks. "
+        "Nothing is run. All other options and targets are Snakemake's, such as --cores 8, "
+        "--configfile mine.yaml (after the targets), --workflow-profile slurm.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    parser.add_argument("--rates", type=Path, default=RATES, help="a file of rates of your own")
+    own, of_snakemake = parser.parse_known_args(arguments)
+    found = plan(of_snakemake, own.rates)
+    print(json.dumps(found.as_json(), indent=1) if own.json else text_of(found))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mispair``; return the exit code (2 when the user can put the cause right)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -161,6 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if verb == "retry":
             print_groups_to_retry(arguments[1:])
+        elif verb == "plan":
+            print_plan(arguments[1:])
         elif verb in VERBS_OF_THEIR_OWN:
             from mispair import config
 

@@ -32,8 +32,8 @@ class Job:
         What follows ``python -m mispair``; empty for a target, which runs nothing.
     inputs, outputs : tuple of str
         Its files, relative to the folder of the run.
-    benchmark : str, optional
-        Where its benchmark is recorded.
+    benchmark, log : str, optional
+        Where its benchmark is recorded, and what it says.
     threads, gpus : int
         What it takes of a machine.
     group : str, optional
@@ -47,6 +47,7 @@ class Job:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     benchmark: str | None = None
+    log: str | None = None
     threads: int = 1
     gpus: int = 0
     group: str | None = None
@@ -151,6 +152,7 @@ def _jobs(events: list[Any]) -> list[Job]:
                         inputs=tuple(map(str, event.input)),
                         outputs=tuple(map(str, event.output)),
                         benchmark=event.benchmark,
+                        log=next(map(str, event.log), None),
                         threads=event.threads,
                         gpus=int(dict(event.resources.items()).get("gpu", 0)),
                         group=group if event.indent else None,

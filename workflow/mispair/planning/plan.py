@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from mispair.planning.benchmarks import Benchmark, read_benchmark
 from mispair.planning.jobs import Job, Machine, planned_jobs
 from mispair.planning.rates import (
+    ASPECTS,
     RATES,
     Measured,
     Rate,
@@ -145,7 +146,8 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
         if job.command and benchmark is None and has_benchmarks(job.step, machine.folder)
     }
     # Snakemake names only jobs that would run; jobs of these steps that have run are others.
-    known = records_of(arguments, lacking) if lacking else []
+    changed = {job.benchmark for job in jobs if job.is_other_work}
+    known = records_of(arguments, lacking, changed) if lacking else []
     estimator = Estimator(measured, known)
     estimates = [
         estimator.estimate(job, work, benchmark)
@@ -162,7 +164,8 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
 
 def recorded_benchmark(job: Job, folder: Path, notes: list[str]) -> Benchmark | None:
     """Return what a job took when it ran here; a file that cannot be read is noted."""
-    found = read_benchmark(folder / job.benchmark) if job.benchmark else None
+    log = folder / job.log if job.log else None
+    found = read_benchmark(folder / job.benchmark, log) if job.benchmark else None
     if isinstance(found, str):
         notes.append(found)
         return None
@@ -175,18 +178,39 @@ def has_benchmarks(step: str, folder: Path) -> bool:
     return where.with_suffix(".tsv").is_file() or any(where.rglob("*.tsv"))
 
 
-def records_of(arguments: Sequence[str], steps: set[str] | None = None) -> list[Record]:
-    """Return the records of jobs that have run, of the given steps or of all."""
+def records_of(
+    arguments: Sequence[str],
+    steps: Set[str] | None = None,
+    changed: Set[str | None] = frozenset(),
+    by_processor: bool = False,
+) -> list[Record]:
+    """Return the records of jobs that have run.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Of the run.
+    steps : set of str, optional
+        Only these steps.
+    changed : set of str
+        Benchmarks that are left out: of jobs that would do other work now.
+    by_processor : bool
+        Whether processor time stands for wall time: on a machine that was busy with other things.
+    """
     jobs, machine = planned_jobs([*arguments, "--forceall"])
     sizes, found = Sizes(machine.folder, is_finished=True), []
     for job in jobs:
         if not job.command:
             continue
         work = work_of(job.command, sizes)
-        benchmark = None if job.is_other_work else recorded_benchmark(job, machine.folder, [])
-        if benchmark is not None and (steps is None or job.step in steps):
-            written = sizes.bytes(job.outputs) / 1e6
-            found.append(Record(job.step, work, benchmark.seconds, benchmark.megabytes, written))
+        benchmark = recorded_benchmark(job, machine.folder, [])
+        if benchmark is None or job.benchmark in changed or job.step not in (steps or {job.step}):
+            continue
+        seconds = benchmark.seconds
+        if by_processor and benchmark.processor_seconds is not None:
+            seconds = min(seconds, benchmark.processor_seconds / job.threads)
+        written = sizes.bytes(job.outputs) / 1e6
+        found.append(Record(job.step, work, seconds, benchmark.megabytes, written))
     return found
 
 
@@ -234,8 +258,7 @@ class Estimator:
         if known := self.known.get(name):
             # Jobs here ran on what they will run on: a GPU is no CPU's upper bound any more.
             ratios = {
-                aspect: ratio_to(rate or self.own_rates[name], known, aspect)
-                for aspect in ("seconds", "megabytes", "disk_megabytes")
+                aspect: ratio_to(rate or self.own_rates[name], known, aspect) for aspect in ASPECTS
             }
             return self._from(rate or self.own_rates[name], work, LIKE_HERE, ratios)
         if rate is None:
@@ -246,15 +269,10 @@ class Estimator:
     def _from(
         rate: Rate, work: Work, source: str, ratios: dict[str, float], is_bound: bool = False
     ) -> Estimate:
-        return Estimate(
-            source,
-            *(
-                ratios.get(aspect, 1.0) * rate.cost(aspect, work)
-                for aspect in ("seconds", "megabytes", "disk_megabytes")
-            ),
-            is_bound=is_bound,
-            beyond=rate.beyond(work),
+        seconds, megabytes, disk = (
+            ratios.get(aspect, 1.0) * rate.cost(aspect, work) for aspect in ASPECTS
         )
+        return Estimate(source, seconds, megabytes, disk, is_bound, rate.beyond(work))
 
 
 def ratio_to(rate: Rate, known: Sequence[Record], aspect: str) -> float:

@@ -123,7 +123,7 @@ def fit(records: Sequence[Record]) -> dict[str, Rate]:
                 if (value := getattr(record, aspect)) is not None
             ]
             lines[aspect] = line_through(pairs)
-        largest: Quantities = {}
+        largest: dict[str, float] = {}
         for record in same:
             for unit, amount in record.work.seconds.items():
                 largest[unit] = max(amount, largest.get(unit, 0.0))
@@ -165,21 +165,18 @@ def line_through(measured: Sequence[tuple[Quantities, float]]) -> Quantities:
     }
 
 
-def calibrate(repetitions: int = 5) -> float:
+def calibrate(repetitions: int = 10) -> float:
     """Return the seconds that this machine takes for a fixed piece of work: how fast a core is.
 
     Processor time, and the least of several: another program on the same core costs nothing.
     """
-    import numpy as np
-
-    matrix = np.ones((192, 192), dtype=np.float32)
     least = float("inf")
     for _ in range(repetitions):
         started = time.thread_time()
-        for _ in range(20):
-            matrix = matrix @ matrix / 192
-        text = ",".join(str(number * number) for number in range(20_000))
-        sorted(text.split(","))
+        words = [str(number * number % 7919) for number in range(50_000)]
+        counts: dict[str, int] = {}
+        for word in sorted(words):
+            counts[word] = counts.get(word, 0) + 1
         least = min(least, time.thread_time() - started)
     return least
 
@@ -190,7 +187,7 @@ def this_machine(device: str) -> dict[str, Any]:
         "device": device,
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "calibration_seconds": float(f"{calibrate(20):.3g}"),
+        "calibration_seconds": float(f"{calibrate(50):.3g}"),
     }
 
 

@@ -1,4 +1,4 @@
-"""How much the files of a run hold, or will hold: rows of tables, pairs in shards, widths of towers.
+"""How much the files of a run hold, or will hold: rows, pairs of a shard, widths of towers.
 
 Files that are there are looked at, never read whole; of those that planned jobs will write, the
 jobs before have said it.
@@ -55,7 +55,7 @@ class Sizes:
     folder : Path
         Paths are relative to it.
     is_finished : bool
-        Whether all jobs have run: then files are looked at before what jobs say.
+        Whether all jobs have run: then tables that are there are counted.
     planned : dict
         Rows of files that planned jobs will write.
     notes : set of str
@@ -67,13 +67,16 @@ class Sizes:
     planned: dict[str, int] = field(default_factory=dict)
     notes: set[str] = field(default_factory=set)
     _known: dict[str, int] = field(default_factory=dict)
+    _per_byte: dict[Path, float] = field(default_factory=dict)
     _towers: dict[str, Towers] = field(default_factory=dict)
     _of_projection: dict[str, Towers] = field(default_factory=dict)
 
     def rows(self, path: Path | str) -> int:
         """Return the rows of a table, the pairs of a shard, the features of a file."""
         name = str(path)
-        if name in self.planned and not (self.is_finished and (self.folder / name).exists()):
+        # A planned table of captions has one for each pair at most; a written one says how many.
+        is_there = name.endswith(".parquet") and (self.folder / name).is_file()
+        if name in self.planned and not (self.is_finished and is_there):
             return self.planned[name]
         if name not in self._known:
             self._known[name] = self._count(self.folder / name)
@@ -121,8 +124,10 @@ class Sizes:
 
                 return int(pq.read_metadata(path).num_rows)
             case ".safetensors":
-                shapes = _shapes(path)
-                return max((shape[0] for shape in shapes.values() if shape), default=0)
+                first = {name: shape[0] for name, shape in _shapes(path).items() if shape}
+                # Answers are by set, protocol and seed; all other tensors have the same rows.
+                answers = sum(rows for name, rows in first.items() if name.count("|") == 2)
+                return answers or max(first.values(), default=0)
             case ".tar":
                 return self._pairs(path)
         return 0
@@ -139,15 +144,14 @@ class Sizes:
 
     def _pairs_per_byte(self, shard: Path) -> float:
         """Count one shard of each folder; the others hold as many for their bytes."""
-        known = self.__dict__.setdefault("_per_byte", dict[Path, float]())
-        if shard.parent not in known:
+        if shard.parent not in self._per_byte:
             try:
                 with tarfile.open(shard) as opened:
                     keys = {name.partition(".")[0] for name in opened.getnames()}
             except (tarfile.TarError, OSError):
                 keys = set()
-            known[shard.parent] = len(keys) / shard.stat().st_size
-        return known[shard.parent]
+            self._per_byte[shard.parent] = len(keys) / shard.stat().st_size
+        return self._per_byte[shard.parent]
 
     def _measure(self, config: Path, weights: Path) -> Towers:
         known = json.loads(config.read_text()) if config.is_file() else {}

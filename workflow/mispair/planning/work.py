@@ -8,7 +8,7 @@ files. A step that is not named here takes the same time whatever it is given: i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from typing import Any
 
 from mispair.planning.sizes import Sizes, Towers
 
-Quantities = dict[str, float]
+Quantities = Mapping[str, float]
 
 CONSTANT = ("laclip", "write_report")
 """Steps whose work does not grow with the data."""
