@@ -202,6 +202,8 @@ def _shapes(path: Path) -> dict[str, list[int]]:
     try:
         with path.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))
+            if length > path.stat().st_size:
+                return {}
             header: dict[str, Any] = json.loads(opened.read(length))
     except (OSError, struct.error, ValueError):
         return {}
