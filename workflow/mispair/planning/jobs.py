@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,10 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
     def keep(record: logging.LogRecord) -> bool:
         if getattr(record, "event", None) is not None:
             events.append(record)
-        return record.levelno >= logging.WARNING
+        if record.levelno >= logging.WARNING:
+            # A dry run of Snakemake's complains on standard output, where the plan is to stand.
+            print(record.getMessage(), file=sys.stderr)
+        return False
 
     options = [*arguments, "--dry-run"]
     logger.addFilter(keep)
