@@ -57,6 +57,8 @@ def test_steps_and_variants_have_rates_of_their_own():
     assert rate.cost("seconds", Work({"pairs": 50})) == pytest.approx(5.0)
     assert rate.cost("disk_megabytes", Work({}, {}, {"pairs": 3})) == pytest.approx(6.0)
     assert rate.beyond(Work({"pairs": 200})) == pytest.approx(10)
+    assert rate.beyond(Work({"pairs": 2, "never recorded": 0})) == pytest.approx(0.1)
+    assert rate.beyond(Work({"pairs": 2, "never recorded": 1})) == float("inf")
     assert name_of("index_shards", Work()) == "index_shards"
 
 
@@ -123,6 +125,8 @@ class TestSources:
     def test_a_gpu_job_measured_on_a_cpu_is_a_bound(self):
         job = Job("index_shards", ("index-shards",), gpus=1)
         assert Estimator([CPU]).estimate(job, WORK_OF_JOB, None).is_bound
+        # Far beyond what was measured the line itself is a guess, and bounds nothing.
+        assert not Estimator([CPU]).estimate(job, Work({"pairs": 1e6}), None).is_bound
         gpu = Measured({"device": "A100"}, {"index_shards": Rate({"start": 2}, {}, {}, 1, {})})
         found = Estimator([CPU, gpu]).estimate(job, WORK_OF_JOB, None)
         assert (found.is_bound, found.seconds) == (False, 2)

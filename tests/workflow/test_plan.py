@@ -100,7 +100,9 @@ def test_a_corpus_of_millions_is_planned(cc12m: list[str]):
     on_gpu = {name for name, rule in rules.items() if rule["gpus"]}
     assert on_gpu == {"encode_captions", "encode_evaluation", "encode_features", "encode_prompts",
                       "find_similar_captions", "finetune_projection"}  # fmt: skip
-    assert all(rules[name]["is_bound"] for name in on_gpu - unknown)
+    # Measured on CPUs only: a bound, or beyond all that was measured, and said to be.
+    assert all(rules[name]["is_bound"] or rules[name]["is_far"] for name in on_gpu - unknown)
+    assert not any(rules[name]["is_bound"] for name in rules.keys() - on_gpu)
     assert rules["encode_features"]["is_far"]
     # Features of 768 numbers of four bytes for what 2,176 shards of 10,000 pairs hold.
     features = 2176 * 10_000 * 768 * 4e-6
@@ -151,6 +153,6 @@ def test_the_table_for_people(cc12m: list[str]):
     head, *rows = done.stdout.splitlines()
     assert head.split() == ["rule", "jobs", "threads", "GPUs", "core", "time", "GPU", "time",
                             "memory", "of", "a", "job", "disk", "from"]  # fmt: skip
-    assert any(row.startswith("finetune_projection") and "<" in row for row in rows)
-    assert "upper bound" in done.stdout
+    assert any(row.startswith("encode_features") and row.endswith("far") for row in rows)
+    assert "a guess" in done.stdout
     assert "16 cores" in done.stdout

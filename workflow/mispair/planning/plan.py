@@ -49,7 +49,8 @@ class Estimate:
     seconds, megabytes, disk_megabytes : float
         Zero without a record.
     is_bound : bool
-        Whether a job that wants a GPU is estimated from a record on a CPU: an upper bound.
+        Whether a job that wants a GPU is estimated from a record on a CPU: an upper bound, unless
+        its work is far beyond what was measured.
     beyond : float
         Times the largest work that the rate was measured on.
     """
@@ -272,7 +273,8 @@ class Estimator:
         seconds, megabytes, disk = (
             ratios.get(aspect, 1.0) * rate.cost(aspect, work) for aspect in ASPECTS
         )
-        return Estimate(source, seconds, megabytes, disk, is_bound, rate.beyond(work))
+        beyond = rate.beyond(work)
+        return Estimate(source, seconds, megabytes, disk, is_bound and beyond <= FAR, beyond)
 
 
 def ratio_to(rate: Rate, known: Sequence[Record], aspect: str) -> float:

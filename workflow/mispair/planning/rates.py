@@ -76,11 +76,15 @@ class Rate:
         return sum(rates.get(unit, 0.0) * amount for unit, amount in amounts.items())
 
     def beyond(self, work: Work) -> float:
-        """Return how many times the largest recorded work a job's is, in its farthest unit."""
+        """Return how many times the largest recorded work a job's is, in its farthest unit.
+
+        Work in a unit that was never recorded is infinitely far: its rate is not known.
+        """
         return max(
             (
-                amount / self.largest[unit] if self.largest.get(unit) else float(amount > 0)
+                amount / self.largest[unit] if self.largest.get(unit) else float("inf")
                 for unit, amount in work.seconds.items()
+                if amount > 0
             ),
             default=1.0,
         )

@@ -82,7 +82,10 @@ def _remarks(plan: Plan) -> list[str]:
     if any(rule.is_bound for rule in plan.rules):
         lines.append("<: an upper bound, as it asks for a GPU and was only measured on a CPU")
     if any(rule.is_far for rule in plan.rules):
-        lines.append(f"far: more than {FAR} times the largest work that was measured: a guess")
+        lines.append(
+            f"far: more than {FAR} times the largest work that was measured, or of a kind that "
+            "never was: a guess, and rather too low than too high"
+        )
     return [*lines, *plan.notes]
 
 
