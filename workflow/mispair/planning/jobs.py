@@ -143,10 +143,11 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
 def _jobs(events: list[Any]) -> list[Job]:
     found: list[Job] = []
     group = None
-    for event in events:
+    for number, event in enumerate(events):
         match str(getattr(event.event, "value", event.event)):
             case "group_info":
-                group = str(event.group_id)
+                # Groups of one name are submitted each for itself.
+                group = f"{event.group_id} {number}"
             case "job_info":
                 command = event.shellcmd or ""
                 found.append(
