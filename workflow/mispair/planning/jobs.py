@@ -133,7 +133,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
     machine = Machine(
         folder=Path(args.directory or "."),
         cores=args.cores or args.jobs,
-        gpus=None if limit is None else int(limit.value),
+        gpus=None if limit is None or limit.value is None else int(limit.value),
         executor=args.executor or "local",
         jobs=args.jobs if args.executor not in (None, "local", "dryrun") else None,
     )
@@ -159,7 +159,7 @@ def _jobs(events: list[Any]) -> list[Job]:
                         benchmark=event.benchmark,
                         log=next(map(str, event.log), None),
                         threads=event.threads,
-                        gpus=int(dict(event.resources.items()).get("gpu", 0)),
+                        gpus=int(dict(event.resources.items()).get("gpu") or 0),
                         group=group if event.indent else None,
                         is_other_work=any(reason in event.reason for reason in OTHER_WORK),
                     )
