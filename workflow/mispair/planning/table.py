@@ -84,7 +84,7 @@ def _remarks(plan: Plan) -> list[str]:
     if any(rule.is_far for rule in plan.rules):
         lines.append(
             f"far: more than {FAR} times the largest work that was measured, or of a kind that "
-            "never was: a guess, and rather too low than too high"
+            "never was: a guess, which may be far too high or too low"
         )
     return [*lines, *plan.notes]
 
