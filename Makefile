@@ -8,7 +8,7 @@ SET_UP := .venv/set-up
 SNAKEFILES := Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slurm-test lint format bench scale schema pictures lock clean
+.PHONY: help venv demo test slurm-test lint format bench scale rates schema pictures lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ bench: venv ## Measure run times, and print them as a table
 
 scale: venv ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
 	$(BIN)/python tests/bench/scale.py
+
+rates: venv ## Measure what `mispair plan` reckons with: on an idle machine (half an hour)
+	$(BIN)/python tests/bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models
 	@mkdir -p workflow/schemas

@@ -1,0 +1,127 @@
+"""``make rates``: measure what each step costs, and write it where ``mispair plan`` looks.
+
+Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, a
+corpus of 100,000 pairs up to its captions, a ViT-B/32 with random weights, and towers that are
+trained. Memory and disk come from the same jobs. About half an hour on two cores. Rates of other
+devices stay as they are. A folder named on the command line keeps the runs; those that it has are
+not run again, and ``--busy`` takes processor time for wall time, if the machine was not idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
+
+VIT_B_32 = {
+    "embed_dim": 512,
+    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 512, "heads": 8, "layers": 12},
+}
+
+SCENES = {"studies": ["image_text"], "make_scenes": {"shards": 2, "pairs_per_shard": 150}}
+TRAINED = "results/towers/trained/open_clip_config.json"
+
+
+def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Return each run's settings, and its targets."""
+    smoke = REPOSITORY / "workflow" / "configs" / "smoke.yaml"
+    import yaml
+
+    large = {
+        "corpus": "large",
+        "studies": ["image_text"],
+        "make_scenes": {"shards": 50, "pairs_per_shard": 2000},
+        "index_shards": {"shards_per_job": 25},
+    }
+    vit = {
+        **SCENES,
+        "towers": str(folder / "ViT-B-32"),
+        "evaluation_sets": ["scenes-digit", "scenes-retrieval"],
+        "make_evaluation_set": {"images": 100, "train_images": 100, "retrieval_images": 50},
+        "finetune_projection": {"starts": ["pretrained"], "pairs": None, "batch_size": 64},
+        "find_similar_captions": {"measure": "features"},
+        "corrupt_captions": {"schemes": ["random", "similar", "drop"], "rates": [0.0, 0.5]},
+        "prune_neurons": {"ks": ["200-500:50"]},
+        "export_pruned": {"ks": [256]},
+    }
+    trained = {
+        name: ({**SCENES, "towers": "train", "pretrain_towers": {"epochs": epochs, "warmup": 1}},
+               [TRAINED])
+        for name, epochs in (("trained", 2), ("trained longer", 10))
+    }  # fmt: skip
+    return {
+        "demo": ({}, []),
+        "smoke": (yaml.safe_load(smoke.read_text()), []),
+        "ViT-B-32": (vit, []),
+        "large": (large, [f"results/pairs/large/pairing/{name}.parquet"
+                          for name in ("random~0.3", "similar~0.3")]),
+        **trained,
+    }  # fmt: skip
+
+
+def write_towers(folder: Path) -> None:
+    """Write a ViT-B/32 with random weights as a local open_clip model."""
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    config = {"model_cfg": VIT_B_32, "preprocess_cfg": preprocess}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    torch.manual_seed(0)
+    save_file(open_clip.CLIP(**VIT_B_32).state_dict(), folder / "open_clip_model.safetensors")
+
+
+def options(home: Path, targets: list[str]) -> list[str]:
+    """Return Snakemake's options for a run."""
+    return [*targets, "--snakefile", str(REPOSITORY / "Snakefile"), "--directory", str(home),
+            "--cores", "2", "--configfile", str(home / "run.yaml")]  # fmt: skip
+
+
+def main() -> None:
+    """Run what has not run, and write the rates."""
+    from mispair.planning.plan import records_of
+    from mispair.planning.rates import RATES, Measured, fit, read_rates, this_machine, write_rates
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--only", nargs="*", help="names of runs")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.folder or Path(temporary)
+        folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "ViT-B-32").is_dir():
+            write_towers(folder / "ViT-B-32")
+        records = []
+        for name, (content, targets) in configurations(folder).items():
+            if asked.only and name not in asked.only:
+                continue
+            home = folder / f"run of {name}"
+            if not (home / "finished").is_file():
+                home.mkdir(exist_ok=True)
+                (home / "run.yaml").write_text(json.dumps(content))
+                command = [sys.executable, "-m", "snakemake", *options(home, targets)]
+                subprocess.run([*command, "--quiet", "all"], check=True)
+                (home / "finished").touch()
+            found = records_of(options(home, targets), by_processor=asked.busy)
+            print(f"{name}: {len(found)} jobs", flush=True)
+            records += found
+        kept = [one for one in (read_rates() if RATES.is_file() else [])
+                if one.machine["device"] != "cpu"]  # fmt: skip
+        write_rates([Measured(this_machine("cpu"), fit(records)), *kept])
+    print(f"Written: {RATES}")
+
+
+if __name__ == "__main__":
+    main()

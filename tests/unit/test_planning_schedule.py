@@ -1,0 +1,125 @@
+"""Running jobs on paper, against closed forms and against a clock that ticks second by second."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from mispair.planning.schedule import Task, in_order, levels, noticed, schedule
+
+
+def chain(*seconds: float, **share) -> list[Task]:
+    return [
+        Task(s, needs=frozenset({place - 1} if place else ()), **share)
+        for place, s in enumerate(seconds)
+    ]
+
+
+def ticking(tasks: list[Task], cores: int, gpus: int, jobs: int) -> tuple[int, float]:
+    """Return wall time and peak memory, looking at every task in every second."""
+    left = [int(task.seconds) for task in tasks]
+    started = [False] * len(tasks)
+    peak = 0.0
+    for clock in itertools.count():
+        busy = [place for place in range(len(tasks)) if started[place] and left[place] > 0]
+        if all(started) and not busy:
+            return clock, peak
+        for place, task in enumerate(tasks):
+            waits = any(not started[needed] or left[needed] > 0 for needed in task.needs)
+            if started[place] or waits:
+                continue
+            local = [tasks[other] for other in busy if not tasks[other].is_remote]
+            used = sum(min(other.threads, cores) for other in local)
+            used_gpus = sum(min(tasks[other].gpus, gpus) for other in busy)
+            remote = sum(tasks[other].is_remote for other in busy)
+            fits = used_gpus + min(task.gpus, gpus) <= gpus and (
+                remote < jobs if task.is_remote else used + min(task.threads, cores) <= cores
+            )
+            if fits:
+                started[place] = True
+                busy.append(place)
+        peak = max(peak, sum(tasks[place].megabytes for place in busy))
+        for place in busy:
+            left[place] -= 1
+    raise AssertionError
+
+
+def random_tasks(draw: random.Random) -> list[Task]:
+    return [
+        Task(
+            draw.randint(1, 6),
+            megabytes=draw.randint(0, 9),
+            threads=draw.randint(1, 4),
+            gpus=draw.choice([0, 0, 1, 2]),
+            needs=frozenset(n for n in range(place) if draw.random() < 0.3),
+            is_remote=draw.random() < 0.3,
+        )
+        for place in range(draw.randint(1, 9))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_as_a_clock_that_ticks(seed):
+    draw = random.Random(seed)
+    tasks = random_tasks(draw)
+    cores, gpus, jobs = draw.randint(1, 4), draw.randint(1, 2), draw.randint(1, 3)
+    found = schedule(tasks, cores, gpus, jobs)
+    assert (found.wall, found.peak_megabytes) == ticking(tasks, cores, gpus, jobs)
+    for place, task in enumerate(tasks):
+        assert all(found.ends[needed] <= found.starts[place] for needed in task.needs)
+
+
+def test_a_chain_takes_the_sum_and_independent_jobs_share_the_cores():
+    assert schedule(chain(3, 4, 5), cores=8).wall == 12
+    assert schedule([Task(7.0)] * 10, cores=4).wall == 7 * 3
+    assert schedule([Task(7.0, threads=2)] * 10, cores=4).wall == 7 * 5
+    assert schedule([], cores=1).wall == 0
+
+
+def test_threads_beyond_the_machine_take_all_of_it():
+    found = schedule([Task(5, threads=16), Task(5, threads=16), Task(1)], cores=2)
+    assert found.wall == 11
+
+
+def test_gpus_are_taken_in_turns_unless_nothing_limits_them():
+    tasks = [Task(5, gpus=1, megabytes=10)] * 4
+    assert schedule(tasks, cores=8, gpus=1).wall == 20
+    assert schedule(tasks, cores=8, gpus=2).peak_megabytes == 20
+    assert schedule(tasks, cores=8).wall == 5
+
+
+def test_remote_jobs_take_no_core_here_and_are_limited_in_number():
+    tasks = [Task(5, threads=64, is_remote=True)] * 6
+    assert schedule(tasks, cores=1, jobs=3).wall == 10
+    assert schedule(tasks, cores=1).wall == 5
+
+
+def test_a_circle_is_refused():
+    with pytest.raises(ValueError, match="circle"):
+        schedule([Task(1, needs=frozenset({1})), Task(1, needs=frozenset({0}))], cores=1)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_levels_are_those_of_the_longest_of_all_chains(seed):
+    tasks = random_tasks(random.Random(seed))
+
+    def chains(place: int) -> list[list[int]]:
+        before = [chain for needed in tasks[place].needs for chain in chains(needed)] or [[]]
+        return [[*chain, place] for chain in before]
+
+    every = [chain for place in range(len(tasks)) for chain in chains(place)]
+    assert levels(tasks) == max(sum(tasks[one].is_remote for one in chain) for chain in every)
+
+
+def test_tasks_may_stand_in_any_order():
+    tasks = [Task(1, needs=frozenset({2})), Task(1, needs=frozenset({0})), Task(1)]
+    assert in_order(tasks) == [2, 0, 1]
+    assert schedule(tasks, cores=3).wall == 3
+
+
+@pytest.mark.parametrize("seconds", [0, 39, 40, 41, 90, 150, 151, 2000, 100_000])
+def test_the_end_of_a_cluster_job_is_noticed_at_a_check(seconds):
+    checks = itertools.accumulate(min(40 + 10 * number, 180) for number in itertools.count())
+    assert noticed(seconds) == next(check for check in checks if check >= seconds)

@@ -1,0 +1,136 @@
+"""The work of every step, against the rules of the workflow and numbers counted otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.utils.flop_counter import FlopCounterMode
+
+from mispair.cli import step_names
+from mispair.planning.sizes import PAIRS_IN_A_SHARD, Sizes
+from mispair.planning.work import CONSTANT, WORK, work_of
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_every_step_of_the_workflow_has_its_work_said():
+    rules = "".join(path.read_text() for path in (REPOSITORY / "workflow/rules").glob("*.smk"))
+    called = {name.replace("-", "_") for name in re.findall(r"-m mispair ([a-z-]+)", rules)}
+    assert called == {*WORK, *CONSTANT} == set(step_names())
+    assert not WORK.keys() & set(CONSTANT)
+
+
+def test_of_shards_what_img2dataset_says_counts_or_one_shard_for_all(tmp_path):
+    sizes = Sizes(tmp_path)
+    (tmp_path / "00000_stats.json").write_text('{"successes": 77}')
+    (tmp_path / "00000.tar").touch()
+    assert sizes.rows("00000.tar") == 77
+    assert not sizes.notes
+    other = tmp_path / "other"
+    other.mkdir()
+    for name, pairs in (("1.tar", 40), ("2.tar", 80)):
+        with tarfile.open(other / name, "w") as opened:
+            for pair in range(pairs):
+                for kind in ("txt", "jpg"):
+                    file = tmp_path / f"{pair:05d}.{kind}"
+                    file.write_bytes(b"x" * 3000)
+                    opened.add(file, file.name)
+    assert sizes.rows("other/1.tar") == 40
+    assert sizes.rows("other/2.tar") == pytest.approx(80, rel=0.05)
+    (other / "3.tar").touch()
+    assert sizes.rows("other/3.tar") == PAIRS_IN_A_SHARD
+    assert len(sizes.notes) == 1
+
+
+def test_towers_cost_what_torch_counts(tmp_path):
+    import open_clip
+
+    model = {
+        "embed_dim": 32,
+        "vision_cfg": {"image_size": 64, "layers": 3, "width": 128, "patch_size": 16},
+        "text_cfg": {"context_length": 20, "vocab_size": 500, "width": 64, "heads": 2, "layers": 2},
+    }  # fmt: skip
+    config, weights = tmp_path / "open_clip_config.json", tmp_path / "w.safetensors"
+    config.write_text(json.dumps({"model_cfg": model}))
+    clip = open_clip.CLIP(**model)
+    save_file(clip.state_dict(), weights)
+    found = Sizes(tmp_path).towers([Path(config.name), Path(weights.name)])
+    counted = []
+    for encode, given in (
+        (clip.encode_image, torch.zeros(1, 3, 64, 64)),
+        (clip.encode_text, torch.zeros(1, 20, dtype=torch.int64)),
+    ):
+        counter = FlopCounterMode(display=False)
+        # The fused attention of inference hides its products from the counter.
+        with counter:
+            encode(given)
+        counted.append(counter.get_total_flops() * 1e-9)
+    assert [found.image_gflop, found.text_gflop] == pytest.approx(counted, rel=0.1)
+    assert (found.image_width, found.text_width, found.neurons) == (128, 64, 32)
+    numbers = sum(value.numel() for value in clip.state_dict().values())
+    assert found.megabytes == pytest.approx(4e-6 * numbers)
+
+
+def test_vit_b_32_is_as_published(tmp_path):
+    # 4.4 and 3.0 billion multiply-adds for an image and a text (open_clip's model profile).
+    (tmp_path / "c.json").write_text(
+        '{"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}, "text_cfg": {}}}'
+    )
+    found = Sizes(tmp_path).towers([Path("c.json")])
+    assert (found.image_gflop, found.text_gflop) == pytest.approx((8.8, 5.96), rel=0.05)
+
+
+def test_work_goes_from_job_to_job(tmp_path):
+    sizes = Sizes(tmp_path)
+
+    def work(command: str):
+        return work_of(tuple(command.split()), sizes)
+
+    work("make-scenes --corpus s --shards 3 --pairs-per-shard 40")
+    indexed = work(
+        "index-shards --shards s/00000.tar s/00001.tar --captions --workers 2 --index i.parquet"
+        " --rejected r.parquet"
+    )
+    assert indexed.seconds == {"pairs of a worker": 40}
+    work(
+        "gather-index --index i.parquet --rejected r.parquet --corpus c.parquet"
+        " --captions p.parquet --excluded e.parquet --statistics s.json"
+    )
+    assert sizes.rows("c.parquet") == 80
+    work(
+        "corrupt-captions --scheme random --rate 0.5 --corpus c.parquet --index i.parquet"
+        " --similar --truth --pairing q.parquet --captions n.parquet"
+    )
+    (tmp_path / "c.json").write_text('{"model_cfg": {"embed_dim": 512}}')
+    work("extract-projection --towers c.json --projection u.safetensors")
+    tuned = work(
+        "finetune-projection --start pretrained --rate 0.5 --pairing q.parquet --features"
+        " f.safetensors --feature-rows p.parquet --untouched u.safetensors --projection"
+        " t.safetensors --pairs 50 --seeds 2 --epochs 3 --batch-size 25"
+    )
+    assert sizes.rows("t.safetensors") == 2
+    # 50 pairs x 3 epochs x 2 seeds; two matrices of 768 + 512 rows, and a batch with itself.
+    products = 3 * 2 * 512 * (768 + 512 + 2 * 25)
+    assert tuned.seconds["GFLOP"] == pytest.approx(50 * 3 * 2 * products * 1e-9)
+    purity = work("measure-purity --projection t.safetensors --purity p.json --rotations 3")
+    assert purity.seconds == {"million cosines": pytest.approx(2 * 2 * 4 * 512**2 / 1e6)}
+    simulated = work(
+        "simulate --condition as-run --spurious-probabilities 0.1 0.3 --trials 0 1 2 --arms raw"
+        " filtered --checkpoint c --simulation s.json --epochs 1 --retrain-epochs 2"
+    )
+    again = work(
+        "simulate --condition as-run --spurious-probabilities 0.1 --trials 0 --arms raw"
+        " --checkpoint c --simulation s.json --epochs 1 --retrain-epochs 2"
+    )
+    assert simulated.seconds["GFLOP"] == pytest.approx(2 * 3 * 3 * again.seconds["GFLOP"])
+    compared = work(
+        "find-similar-captions --corpus c.parquet --index i.parquet --features --feature-rows"
+        " --similar z.parquet --measure tfidf"
+    )
+    assert (compared.variant, compared.seconds["million comparisons"]) == ("tfidf", 0.0064)

@@ -1,0 +1,158 @@
+"""``mispair plan`` on the real workflow, against a run that was recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mispair.planning.benchmarks import read_benchmark
+from mispair.planning.rates import read_rates
+from tests.bench.dag import at_home
+from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
+
+SLURM = REPOSITORY / "profiles" / "slurm" / "profile.yaml"
+
+
+def planned(folder: Path, *options: str) -> dict:
+    """Plan in a folder, as a user does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mispair", "plan", "--json", *options],
+        cwd=folder, text=True, capture_output=True, timeout=600, check=False,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def bytes_below(*folders: Path) -> int:
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in files)
+
+
+def test_a_fresh_checkout_is_planned_within_a_factor_of_two(finished: Checkout, empty: Checkout):
+    plan = planned(empty.folder, "--cores", "2", "--configfile", SMOKE)
+    assert {rule["rule"]: rule["jobs"] for rule in plan["rules"]} == empty.planned()
+    assert {tuple(rule["sources"]) for rule in plan["rules"]} == {("reference",)}
+    benchmarks = []
+    for path in (finished.folder / "benchmarks").rglob("*.tsv"):
+        step = path.relative_to(finished.folder / "benchmarks").with_suffix(".log")
+        benchmarks.append(read_benchmark(path, finished.folder / "logs" / step))
+    assert len(benchmarks) == plan["totals"]["jobs"]
+    # Processor time: other programs on this machine lengthen the wall time and not that.
+    took = sum(one.processor_seconds or one.seconds for one in benchmarks)
+    assert took / 2 < plan["totals"]["core_hours"] * 3600 < took * 2
+    largest = max(one.megabytes for one in benchmarks)
+    assert largest / 2 < plan["totals"]["largest_job_megabytes"] < largest * 2
+    written = bytes_below(finished.folder / "results", finished.folder / "reports") / 1e6
+    assert written / 2 < plan["totals"]["disk_megabytes"] < written * 2
+    cores = plan["totals"]["core_hours"]
+    assert cores / 2 * 0.99 < plan["totals"]["wall_hours"] < cores
+
+
+def test_what_ran_here_is_taken_at_its_word(run: Checkout):
+    assert planned(run.folder, "--configfile", SMOKE)["totals"]["jobs"] == 0
+    arms = run.folder / "results" / "arms" / "scenes" / "scenes-small"
+    (arms / "pretrained_random~0.5" / "purity.json").unlink()
+    (arms / "pretrained_random~0" / "purity.json").unlink()
+    benchmarks = run.folder / "benchmarks" / "measure_purity" / "scenes" / "scenes-small"
+    one, other = (benchmarks / f"pretrained_random~{rate}.tsv" for rate in ("0.5", "0"))
+    head = one.read_text().splitlines()[0]
+    one.write_text(f"{head}\n7200.0\t2:00:00\t" + "\t".join(["4000.0"] * 8) + "\n")
+    other.write_text("nothing that can be read")
+    plan = planned(run.folder, "--configfile", SMOKE)
+    (purity,) = (rule for rule in plan["rules"] if rule["rule"] == "measure_purity")
+    assert (purity["jobs"], purity["megabytes"]) == (2, 4000.0)
+    assert purity["sources"] == ["its rule here", "this job"]
+    # The other one as those of its rule, of which one was slow: the median is not.
+    assert 2 < purity["core_hours"] < 2.1
+    assert any(str(other.name) in note and "left out" in note for note in plan["notes"])
+
+
+@pytest.fixture(scope="module")
+def cc12m(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return Snakemake's options for cc12m.yaml with empty files for its data."""
+    folder = tmp_path_factory.mktemp("cc12m")
+    return ["--snakefile", str(REPOSITORY / "Snakefile"), "--directory", str(folder),
+            "--configfile", str(at_home("cc12m", folder))]  # fmt: skip
+
+
+def test_a_corpus_of_millions_is_planned(cc12m: list[str]):
+    plan = planned(REPOSITORY, "--cores", "16", *cc12m)
+    rules = {rule["rule"]: rule for rule in plan["rules"]}
+    recorded = read_rates()[0].steps.keys() | {"make_test_set", "make_retrieval_set"}
+    # The only step of several variants: by features, and not by words as in the demo.
+    names = {rule: rule for rule in rules} | {
+        "find_similar_captions": "find_similar_captions:features"
+    }
+    unknown = {rule for rule, name in names.items() if name not in recorded}
+    assert {rule for rule in rules if rules[rule]["sources"] == ["no record"]} == unknown
+    assert plan["totals"]["jobs_without_record"] == sum(rules[rule]["jobs"] for rule in unknown)
+    for rule in rules.keys() - unknown:
+        assert rules[rule]["core_hours"] > 0
+        assert rules[rule]["megabytes"] > 0
+    on_gpu = {name for name, rule in rules.items() if rule["gpus"]}
+    assert on_gpu == {"encode_captions", "encode_evaluation", "encode_features", "encode_prompts",
+                      "find_similar_captions", "finetune_projection"}  # fmt: skip
+    # Measured on CPUs only: a bound, or beyond all that was measured, and said to be.
+    assert all(rules[name]["is_bound"] or rules[name]["is_far"] for name in on_gpu - unknown)
+    assert not any(rules[name]["is_bound"] for name in rules.keys() - on_gpu)
+    assert rules["encode_features"]["is_far"]
+    # Features of 768 numbers of four bytes for what 2,176 shards of 10,000 pairs hold.
+    features = 2176 * 10_000 * 768 * 4e-6
+    assert rules["encode_features"]["disk_megabytes"] == pytest.approx(features, rel=0.1)
+    # GPUs are shared by one: the wall time cannot be less than theirs.
+    assert plan["totals"]["wall_hours"] >= plan["totals"]["gpu_hours"] > 1
+
+
+def test_groups_are_submitted_as_one(cc12m: list[str]):
+    alone = planned(REPOSITORY, "--executor", "slurm", "--jobs", "40", *cc12m)
+    counts = Counter({rule["rule"]: rule["jobs"] for rule in alone["rules"]})
+    assert alone["totals"]["submissions"] == counts.total() == alone["totals"]["jobs"]
+    grouped = planned(
+        REPOSITORY, "--executor", "slurm", "--jobs", "40", "--groups", "corrupt_captions=pairings",
+        "measure_purity=measures", "--group-components", "pairings=9", "measures=10", *cc12m,
+    )  # fmt: skip
+    saved = counts["corrupt_captions"] - 1 + counts["measure_purity"] - 3
+    assert grouped["totals"]["submissions"] == counts.total() - saved
+    assert grouped["totals"]["levels"] == alone["totals"]["levels"]
+
+
+@pytest.mark.skipif(not SLURM.is_file(), reason="there is no profile for SLURM")
+def test_the_profile_for_slurm_submits_few_jobs(cc12m: list[str]):
+    plan = planned(REPOSITORY, "--workflow-profile", "slurm", *cc12m)
+    assert plan["machine"]["executor"] == yaml.safe_load(SLURM.read_text())["executor"]
+    assert 0 < plan["totals"]["submissions"] < 150
+    assert plan["totals"]["levels"] <= 8
+
+
+def test_a_mistake_in_the_configuration_is_said_and_nothing_is_planned(empty: Checkout):
+    done = subprocess.run(
+        [sys.executable, "-m", "mispair", "plan", "--config", "corpsu=x"],
+        cwd=empty.folder, text=True, capture_output=True, timeout=600, check=False,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Did you mean 'corpus'?" in done.stderr
+    assert not done.stdout
+    assert not (empty.folder / "results").exists()
+
+
+def test_the_table_for_people(cc12m: list[str]):
+    done = subprocess.run(
+        [sys.executable, "-m", "mispair", "plan", "--cores", "16", *cc12m],
+        cwd=REPOSITORY, text=True, capture_output=True, timeout=600, check=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
+    )  # fmt: skip
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["rule", "jobs", "threads", "GPUs", "core", "time", "GPU", "time",
+                            "memory", "of", "a", "job", "disk", "from"]  # fmt: skip
+    assert any(row.startswith("encode_features") and row.endswith("far") for row in rows)
+    assert "a guess" in done.stdout
+    assert "16 cores" in done.stdout

@@ -1,0 +1,210 @@
+"""How much the files of a run hold, or will hold: rows, pairs of a shard, widths of towers.
+
+Files that are there are looked at, never read whole; of those that planned jobs will write, the
+jobs before have said it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+PAIRS_IN_A_SHARD = 10_000
+"""As img2dataset writes them: for shards that cannot be counted."""
+
+OWN_TRUNK = "cs3darknet_s"
+"""The image tower of the towers that come with mispair, with which rates are measured."""
+
+
+@dataclass(frozen=True)
+class Towers:
+    """What a model costs, from its configuration and the header of its weights.
+
+    Attributes
+    ----------
+    image_gflop, text_gflop : float
+        Products for one image, for one text; 0 where the tower is no transformer of open_clip's.
+    image_width, text_width : int
+        Numbers in a feature before the projections.
+    neurons : int
+        Width of the embedding.
+    megabytes : float
+        Weights on disk.
+    """
+
+    image_gflop: float
+    text_gflop: float
+    image_width: int
+    text_width: int
+    neurons: int
+    megabytes: float
+
+
+@dataclass
+class Sizes:
+    """What files hold.
+
+    Attributes
+    ----------
+    folder : Path
+        Paths are relative to it.
+    is_finished : bool
+        Whether all jobs have run: then tables that are there are counted.
+    planned : dict
+        Rows of files that planned jobs will write.
+    notes : set of str
+        What had to be assumed.
+    """
+
+    folder: Path
+    is_finished: bool = False
+    planned: dict[str, int] = field(default_factory=dict)
+    notes: set[str] = field(default_factory=set)
+    _known: dict[str, int] = field(default_factory=dict)
+    _per_byte: dict[Path, float] = field(default_factory=dict)
+    _towers: dict[str, Towers] = field(default_factory=dict)
+    _of_projection: dict[str, Towers] = field(default_factory=dict)
+
+    def rows(self, path: Path | str) -> int:
+        """Return the rows of a table, the pairs of a shard, the features of a file."""
+        name = str(path)
+        # A planned table of captions has one for each pair at most; a written one says how many.
+        is_there = name.endswith(".parquet") and (self.folder / name).is_file()
+        if name in self.planned and not (self.is_finished and is_there):
+            return self.planned[name]
+        if name not in self._known:
+            self._known[name] = self._count(self.folder / name)
+        return self._known[name]
+
+    def total(self, paths: Iterable[Path]) -> int:
+        """Return the rows of several files together."""
+        return sum(map(self.rows, paths))
+
+    def bytes(self, paths: Iterable[Path | str]) -> int:
+        """Return the bytes of files and folders, of those that there are."""
+        found = 0
+        for path in map(self.folder.__truediv__, map(str, paths)):
+            inside = path.rglob("*") if path.is_dir() else [path]
+            found += sum(one.stat().st_size for one in inside if one.is_file())
+        return found
+
+    def towers(self, files: list[Path]) -> Towers:
+        """Return the size of a model from its configuration (the first file) and its weights."""
+        name = str(files[0])
+        if name not in self._towers:
+            weights = next((file for file in files if file.suffix == ".safetensors"), files[0])
+            self._towers[name] = self._measure(self.folder / name, self.folder / weights)
+        return self._towers[name]
+
+    def set_projection(self, path: Path, towers: Towers, seeds: int) -> None:
+        """Say which model's projections a planned file holds, and of how many seeds."""
+        self._of_projection[str(path)] = towers
+        self.planned[str(path)] = seeds
+
+    def projection(self, path: Path) -> Towers:
+        """Return the widths of projections (seeds, d, e) in a file."""
+        name = str(path)
+        if name not in self._of_projection:
+            shapes = _shapes(self.folder / name)
+            _, image, neurons = shapes.get("image_projection", [1, 768, 512])
+            text = shapes.get("text_projection", [1, 512, 512])[1]
+            self._of_projection[name] = Towers(0, 0, image, text, neurons, 0)
+        return self._of_projection[name]
+
+    def _count(self, path: Path) -> int:
+        match path.suffix:
+            case ".parquet" if path.is_file():
+                import pyarrow.parquet as pq
+
+                return int(pq.read_metadata(path).num_rows)
+            case ".safetensors":
+                first = {name: shape[0] for name, shape in _shapes(path).items() if shape}
+                # Answers are by set, protocol and seed; all other tensors have the same rows.
+                answers = sum(rows for name, rows in first.items() if name.count("|") == 2)
+                return answers or max(first.values(), default=0)
+            case ".tar":
+                return self._pairs(path)
+        return 0
+
+    def _pairs(self, shard: Path) -> int:
+        statistics = shard.with_name(f"{shard.stem}_stats.json")
+        if statistics.is_file():
+            return int(json.loads(statistics.read_text())["successes"])
+        size = shard.stat().st_size if shard.is_file() else 0
+        if size and (per_byte := self._pairs_per_byte(shard)):
+            return max(1, round(size * per_byte))
+        self.notes.add(f"shards without pictures are counted as {PAIRS_IN_A_SHARD:,} pairs each")
+        return PAIRS_IN_A_SHARD
+
+    def _pairs_per_byte(self, shard: Path) -> float:
+        """Count one shard of each folder; the others hold as many for their bytes."""
+        if shard.parent not in self._per_byte:
+            try:
+                with tarfile.open(shard) as opened:
+                    keys = {name.partition(".")[0] for name in opened.getnames()}
+            except (tarfile.TarError, OSError):
+                keys = set()
+            self._per_byte[shard.parent] = len(keys) / shard.stat().st_size
+        return self._per_byte[shard.parent]
+
+    def _measure(self, config: Path, weights: Path) -> Towers:
+        known = json.loads(config.read_text()) if config.is_file() else {}
+        if not known:
+            self.notes.add(f"{config.parent.name}: not there yet, taken for a ViT-B/32")
+            known = {"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}}}
+        model = known.get("model_cfg", {})
+        vision, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
+        shapes = _shapes(weights)
+        neurons = int(model.get("embed_dim", 512))
+        # open_clip's own defaults for what a configuration leaves out.
+        width, layers = vision.get("width", 768), vision.get("layers", 12)
+        image_gflop = 0.0
+        if "timm_model_name" not in vision and isinstance(layers, int):
+            side = vision.get("image_size", 224)
+            patch = vision.get("patch_size", 16)
+            tokens = (max(side) if isinstance(side, list) else side) // patch
+            tokens = tokens * tokens + 1
+            image_gflop = _gflop(tokens, layers, width) + 6e-9 * tokens * patch * patch * width
+        else:
+            self._note_other_trunk(config, vision)
+            width = neurons
+        text_width = text.get("width", 512)
+        return Towers(
+            image_gflop=image_gflop,
+            text_gflop=_gflop(text.get("context_length", 77), text.get("layers", 12), text_width),
+            image_width=shapes.get("visual.head.proj.weight", [0, width])[1],
+            text_width=text_width,
+            neurons=neurons,
+            megabytes=sum(map(prod, shapes.values())) * 4e-6,
+        )
+
+    def _note_other_trunk(self, config: Path, vision: dict[str, Any]) -> None:
+        if vision.get("timm_model_name") != OWN_TRUNK:
+            self.notes.add(
+                f"{config.parent.name}: the products of its image tower are not known; an image is "
+                "taken to cost what it costs in mispair's own small tower"
+            )
+
+
+def _gflop(tokens: int, layers: int, width: int) -> float:
+    """Return the products of a transformer for one input: 24 t w^2 + 4 t^2 w in each layer."""
+    return 1e-9 * layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
+
+
+def _shapes(path: Path) -> dict[str, list[int]]:
+    """Return the shapes in a safetensors file from its header; nothing of a file without one."""
+    try:
+        with path.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            if length > path.stat().st_size:
+                return {}
+            header: dict[str, Any] = json.loads(opened.read(length))
+    except (OSError, struct.error, ValueError):
+        return {}
+    return {name: about["shape"] for name, about in header.items() if name != "__metadata__"}

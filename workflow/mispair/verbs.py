@@ -1,0 +1,136 @@
+"""What ``mispair`` does beside the steps of the workflow: one function for each verb."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mispair.files import UserError
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """Say what a run will take before it starts; takes the options of snakemake."""
+    from mispair.planning.plan import plan as planned
+    from mispair.planning.rates import RATES
+    from mispair.planning.table import text_of
+
+    parser = _parser(
+        "plan",
+        "Say which jobs `snakemake` with the same options would run, and what they "
+        "will take: time of cores and GPUs, wall time, memory and disk, from recorded benchmarks. "
+        "Nothing is run. All other options and targets are Snakemake's, such as --cores 8, "
+        "--configfile mine.yaml (after the targets), --workflow-profile slurm.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    parser.add_argument("--rates", type=Path, default=RATES, help="a file of rates of your own")
+    own, of_snakemake = parser.parse_known_args(arguments)
+    found = planned(of_snakemake, own.rates)
+    print(json.dumps(found.as_json(), indent=1) if own.json else text_of(found))
+    return 0
+
+
+def failures(arguments: Sequence[str]) -> int:
+    """Print which jobs of the last run failed, and why."""
+    from mispair import failures as failed
+
+    _parser(
+        "failures",
+        "Print which jobs of the last run in this folder failed, with the last lines "
+        "of their logs. A run that succeeds forgets them.",
+    ).parse_args(arguments)
+    print(failed.last())
+    return 0
+
+
+def retry(arguments: Sequence[str]) -> int:
+    """Print the index files that have rejections of given reasons, for --forcerun."""
+    from mispair.pairs.index import REASONS
+    from mispair.pairs.index_parts import groups_rejected_for
+
+    parser = _parser(
+        "retry",
+        "Print the index files of shard groups that have rejected samples for one of "
+        "the given reasons: snakemake --forcerun $(mispair retry lost-worker) reads them again.",
+    )
+    parser.add_argument("reasons", nargs="+", metavar="REASON", help=", ".join(sorted(REASONS)))
+    tables = sorted(Path("results").glob("pairs/*/index/*.rejected.parquet"))
+    for table in groups_rejected_for(parser.parse_args(arguments).reasons, tables):
+        print(table.with_name(table.name.replace(".rejected", "")))
+    return 0
+
+
+def rerun(arguments: Sequence[str]) -> int:
+    """Run the step of a result again, from its .run.json, and compare the bytes."""
+    from mispair import cli, origins
+    from mispair import rerun as reruns
+
+    parser = _parser(
+        "rerun",
+        "Run the step of a result again, in a temporary folder, and compare the "
+        "bytes. Start it in the folder of the run. Exit code 1: they differ.",
+    )
+    parser.add_argument("records", nargs="+", type=Path, metavar="RESULT.run.json")
+    cli.use_one_thread()
+    code = 0
+    for path in parser.parse_args(arguments).records:
+        record = origins.read(path)
+        if record["step"] not in cli.step_names():
+            raise UserError(f"{path}: this version of mispair has no step {record['step']}.")
+        module = cli.step_module(record["step"])
+        faults = reruns.again(path, module, cli.job_parameters(module.run))
+        code = _say(path, "the same bytes", faults, reruns.reasons(record)) or code
+    return code
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Compare the results here with those in the run.json of a run."""
+    from mispair import rerun as reruns
+
+    parser = _parser(
+        "verify",
+        "Compare the results here with those that the run.json of a run tells of, "
+        "such as one made elsewhere. Exit code 1: some differ or are not there.",
+    )
+    parser.add_argument("record", type=Path, metavar="run.json")
+    path = parser.parse_args(arguments).record
+    return _say(path, "all results are as recorded", reruns.differences(path), [])
+
+
+def schema(arguments: Sequence[str]) -> int:
+    """Print the JSON schema of config.yaml."""
+    from mispair import config
+
+    _parser("schema", "Print the JSON schema of config.yaml.").parse_args(arguments)
+    print(config.schema_text(), end="")
+    return 0
+
+
+def reference(arguments: Sequence[str]) -> int:
+    """Print the reference page of config.yaml (Markdown)."""
+    from mispair import config
+
+    _parser("reference", "Print the reference page of config.yaml.").parse_args(arguments)
+    print(config.reference_text(), end="")
+    return 0
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+    verb.__name__: verb for verb in (plan, failures, retry, rerun, verify, schema, reference)
+}
+
+
+def _parser(verb: str, description: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=f"mispair {verb}", description=description, allow_abbrev=False
+    )
+
+
+def _say(path: Path, praise: str, faults: Sequence[str], reasons: Sequence[str]) -> int:
+    print(f"{path}: {'they differ' if faults else praise}")
+    for fault in faults:
+        print(f"  {fault}")
+    for reason in reasons:
+        print(f"  not as it was: {reason}")
+    return int(bool(faults))
