@@ -80,7 +80,8 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     """
     import shutil
 
-    from mispair import files
+    from mispair import files, gpus
+    from mispair.checkpoints import Checkpoints, only_copy
     from mispair.devices import choose_device
     from mispair.pairs.folders import replacing_folder
     from mispair.provenance import code_version, fingerprint
@@ -96,6 +97,8 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     shards = sorted(shards)
     training_size.refuse_too_few_shards(settings, len(shards))
     launching.refuse_other_nodes(settings.nodes)
+    if settings.device != "cpu":
+        gpus.reserve(settings.processes)
     device = choose_device(settings.device)
     launching.refuse_too_few_gpus(device, settings.processes)
     origin = training_origin.origin(settings.definition, start)
@@ -106,26 +109,27 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     job = [settings.model_dump_json(), device, origin.fingerprint, *recipe.versions().values()]
     job += [*pretraining.shard_stamps(shards), *code_version("pretrain_towers")]
     parts = towers.with_name(f"{towers.name}.parts")
-    logs = parts / fingerprint(job)
-    for other in parts.glob("*"):
-        if other.is_dir() and other != logs:
-            log.warning("%s is of other settings, code or shards; it is removed.", other)
-            shutil.rmtree(other)
-    model = logs / "model"
-    origin.write(model, absolute=True)
-    arguments = pretraining.trainer_arguments(
-        settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs), samples=samples,
-        shards=[str(shard) for shard in shards],
-    )  # fmt: skip
-    finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
-    if finished:
-        log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
-    launching.train(settings, arguments, logs)
-    with replacing_folder(towers) as folder:
-        origin.write(folder, absolute=False)
-        weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
-        pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
-        losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
-        about = recipe.recipe(settings, device, origin, shards, samples, losses)
-        files.write_json(folder / "training.json", about)
-    shutil.rmtree(parts)
+    with only_copy(parts):
+        logs = parts / fingerprint(job)
+        for other in parts.glob("*"):
+            if other.is_dir() and other != logs:
+                log.warning("%s is of other settings, code or shards; it is removed.", other)
+                shutil.rmtree(other)
+        model = logs / "model"
+        origin.write(model, absolute=True)
+        arguments = pretraining.trainer_arguments(
+            settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs), samples=samples,
+            shards=[str(shard) for shard in shards],
+        )  # fmt: skip
+        finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
+        if finished:
+            log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
+        launching.train(settings, arguments, logs)
+        with replacing_folder(towers) as folder:
+            origin.write(folder, absolute=False)
+            weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
+            pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
+            losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
+            about = recipe.recipe(settings, device, origin, shards, samples, losses)
+            files.write_json(folder / "training.json", about)
+        Checkpoints(parts, "").remove()
