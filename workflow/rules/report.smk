@@ -62,7 +62,8 @@ rule record_run:
         "../../envs/environment.yaml"
     params:
         *code_version("record_run"),
-        config=dag.resolved(),
+        # A function: Snakemake would take braces of a list of shards for wildcards.
+        config=lambda wildcards: dag.resolved(),
     message:
         "Record what the results were made with and from"
     shell:
