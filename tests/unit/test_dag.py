@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ from snakemake.iocontainers import Wildcards
 
 from mispair.dag import Dag
 from mispair.files import UserError
+from mispair.provenance import PACKAGE
 
 
 def test_arms_of_the_embedded_configuration() -> None:
@@ -129,3 +132,30 @@ def test_every_path_is_relative() -> None:
     laclip = SimpleNamespace(evaluation_set="scenes-digit", protocol="laclip")
     paths += dag.evaluation.protocol_files(laclip)
     assert not any(Path(path).is_absolute() for path in paths)
+
+
+def test_reading_the_snakefile_imports_nothing_heavy() -> None:
+    """Every job on a cluster reads it anew, twice."""
+    heavy = ("torch", "open_clip", "pandas", "pyarrow", "sklearn", "scipy", "matplotlib", "altair")
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys, mispair.dag; print(sys.modules.keys() & {heavy})"],
+        cwd=PACKAGE.parent, text=True, stdout=subprocess.PIPE, check=True,
+    ).stdout  # fmt: skip
+    assert printed.strip() == "set()"
+
+
+@pytest.mark.parametrize("groups", [10, 1000])
+def test_a_group_looks_at_its_own_shards_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    for number in range(2 * groups):
+        (tmp_path / f"{number:05d}.tar").touch()
+    dag = Dag({"shards": str(tmp_path), "index_shards": {"shards_per_job": 2}}, "x")
+    looked: list[Path] = []
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: looked.append(path) or is_file(path))
+    for group in dag.groups:
+        wildcards = SimpleNamespace(group=group)
+        assert len(dag.shards_of(wildcards)) == 2
+        dag.downloads_of(wildcards)
+    assert len(looked) == 2 * groups

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.workflow.conftest import Checkout
+from tests.workflow.conftest import REPOSITORY, Checkout, new_checkout
 
 REPORT = {"gather_metrics": 1, "record_run": 1, "draw_figures": 1, "write_report": 1}
 SHEET = {"draw_contact_sheet": 1}
+SMOKE = "workflow/configs/smoke.yaml"
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -20,15 +24,42 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
+def touch(*folders: Path) -> None:
+    touched = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    for path in touched:
+        os.utime(path)
+
+
+def messages(run: Checkout, beginning: str) -> list[str]:
+    """Return what the jobs that a dry run would start say of themselves, after a beginning."""
+    printed = run.snakemake("--dry-run")
+    return sorted(re.findall(rf"^Job \d+: {beginning} (.*)$", printed, re.MULTILINE))
+
+
+# Nothing ----------------------------------------------------------------------------------------
+
+
 def test_a_second_run_does_nothing(run: Checkout) -> None:
     assert "Nothing to be done" in run.snakemake()
 
 
 def test_a_moved_or_freshly_touched_checkout_does_nothing(run: Checkout, tmp_path: Path) -> None:
-    for path in [*(run.folder / "workflow").rglob("*"), run.folder / "Snakefile"]:
-        os.utime(path)
+    touch(run.folder / "workflow", run.folder / "Snakefile", run.folder / "config.yaml")
     shutil.move(run.folder, tmp_path / "elsewhere")
     assert Checkout(tmp_path / "elsewhere").planned() == {}
+
+
+def test_a_fresh_clone_put_over_a_finished_run_does_nothing(run: Checkout, tmp_path: Path) -> None:
+    clone = new_checkout(tmp_path / "clone")
+    touch(clone.folder)  # git knows no times: every file of a clone is as old as the clone
+    shutil.copytree(clone.folder, run.folder, dirs_exist_ok=True, copy_function=shutil.copy)
+    assert run.planned() == {}
+
+
+def test_touched_data_does_nothing(run: Checkout) -> None:
+    results = run.folder / "results"
+    touch(results / "scenes", results / "pairs/scenes/index", results / "evaluation")
+    assert run.planned() == {}
 
 
 def test_words_do_nothing(run: Checkout) -> None:
@@ -36,13 +67,62 @@ def test_words_do_nothing(run: Checkout) -> None:
     with (package / "evaluation/purity.py").open("a") as module:
         module.write("\n# A comment.\n")
     edit(package / "towers/encoding.py", '"""Run frozen towers', '"""Let frozen towers run')
+    with (run.folder / "workflow/rules/features.smk").open("a") as rules:
+        rules.write("# A comment.\n")
+    edit(run.folder / "workflow/rules/features.smk", '"Encode images of', '"Run over images of')
     edit(run.folder / "config.yaml", "# What mispair runs.", "# What mispair does.")
     (run.folder / "README.md").write_text("Other words.\n")
     assert run.planned() == {}
 
 
+def test_neither_machine_nor_profile_nor_hash_seed_does_anything(
+    run: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run.folder / "mine").mkdir()
+    profile = {
+        "default-resources": ["mem_mb=9000", "slurm_partition=mine"],
+        "set-resources": ["encode_features:mem_mb=20000"],
+        "set-threads": ["encode_features=7", "index_shards=3"],
+        "retries": 2,
+        "groups": ["index_shards=read"],
+        "latency-wait": 60,
+    }
+    (run.folder / "mine/profile.yaml").write_text(yaml.safe_dump(profile))
+    monkeypatch.setenv("PYTHONHASHSEED", "17")
+    assert run.planned("--cores", "7", "--workflow-profile", "mine") == {}
+    monkeypatch.setenv("PYTHONHASHSEED", "18")
+    assert run.planned("--cores", "1", "--workflow-profile", "none") == {}
+
+
+@pytest.mark.parametrize(
+    "profile", sorted(path.parent.name for path in (REPOSITORY / "profiles").glob("*/*.yaml"))
+)
+def test_no_profile_of_ours_does_anything(run: Checkout, profile: str) -> None:
+    assert run.planned("--workflow-profile", f"profiles/{profile}") == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "setting", "expected"),
+    [
+        ("write_report", "title: Mine", {"write_report"}),
+        ("draw_figures", "font_size: 14", {"draw_figures", "write_report"}),
+        ("draw_contact_sheet", "samples: 6", {"draw_contact_sheet", "write_report"}),
+        ("draw_neurons", "pictures: 4", {"draw_neurons", "write_report"}),
+    ],
+)
+def test_a_setting_of_the_report_reruns_the_report(
+    run: Checkout, step: str, setting: str, expected: set[str]
+) -> None:
+    with (run.folder / SMOKE).open("a") as config:
+        config.write(f"{step}:\n  {setting}\n")
+    assert run.planned() == dict.fromkeys(expected, 1)
+
+
+# Exactly the right jobs -------------------------------------------------------------------------
+
+
 def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
-    edit(run.folder / "workflow/configs/smoke.yaml", "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
+    edit(run.folder / SMOKE, "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
     assert run.planned() == {
         "corrupt_captions": 2,
         "finetune_projection": 5,  # the control without weight decay is of one scheme
@@ -54,6 +134,86 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
         **REPORT,
         **SHEET,
     }
+    assert messages(run, "Fine-tune") == [
+        "pretrained projections on random captions, rate 0.9",
+        "pretrained projections on similar captions, rate 0.9",
+        "reinitialised projections on random captions, rate 0.9",
+        "reinitialised projections on similar captions, rate 0.9",
+        "without-decay projections on random captions, rate 0.9",
+    ]
+
+
+def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
+    edit(run.folder / SMOKE, "without-decay]", "without-decay, free-logit-scale]")
+    assert run.planned() == {
+        "finetune_projection": 2, "measure_purity": 2, "evaluate_zeroshot": 2, "compare_arms": 1,
+        **REPORT,
+    }  # fmt: skip
+    assert messages(run, "Fine-tune free-logit-scale projections on random captions,") == [
+        "rate 0",
+        "rate 0.5",
+    ]
+
+
+TUNED = {
+    "finetune_projection": 8, "measure_purity": 8, "measure_semantics": 2, "evaluate_zeroshot": 8,
+    "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
+}  # fmt: skip
+"""All that descends from fine-tuning, and nothing beside it."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        # One learning rate is for all arms: each of them reruns, and what is untouched does not.
+        ("  epochs: 3\n  batch", "  epochs: 3\n  lr: 0.002\n  batch", TUNED),
+        ("  seeds: 2\n", "  seeds: 2\n  seed: 1\n", TUNED),
+        ("  seeds: 2\n", "  seeds: 3\n", TUNED),  # all seeds of an arm train in one job
+        (
+            "schemes: [random, similar]",
+            "schemes: [random, similar]\n  seed: 1",
+            {"corrupt_captions": 3, **TUNED, **SHEET},
+        ),
+        (
+            "images: 200\n",
+            "images: 200\n  seed: 1\n",
+            {"make_evaluation_set": 1, "make_test_set": 1, "make_retrieval_set": 1,
+             "encode_evaluation": 4, "encode_prompts": 5, "evaluate_zeroshot": 9,
+             "fit_linear_probe": 4, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
+             **REPORT},
+        ),
+        (
+            "  trials: 2\n",
+            "  trials: 2\n  seed: 1\n",
+            {"simulate": 12, **REPORT},
+        ),
+        (
+            "  grid_noises: [0.02]",
+            "  grid_noises: [0.02, 0.005]",
+            {"simulate": 2, **REPORT},
+        ),
+        (
+            "measure_purity:\n  rotations: 1",
+            "measure_purity:\n  rotations: 2",
+            {"measure_purity": 9, **REPORT},
+        ),
+        (
+            "make_scenes:\n",
+            "make_scenes:\n  seed: 1\n",
+            {"make_scenes": 1, "index_shards": 3, "gather_index": 1, "encode_features": 3,
+             "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 3,
+             "draw_neurons": 1, **TUNED, "measure_semantics": 3, **SHEET},
+        ),
+    ],
+    ids=["learning rate", "seed of training", "number of seeds", "seed of shuffling",
+         "seed of evaluation sets", "seed of the simulation", "a condition of the simulation",
+         "purity", "seed of scenes"],
+)  # fmt: skip
+def test_a_setting_reruns_its_step_and_what_descends_from_it(
+    run: Checkout, old: str, new: str, expected: dict[str, int]
+) -> None:
+    edit(run.folder / SMOKE, old, new)
+    assert run.planned() == expected
 
 
 def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None:
@@ -106,39 +266,24 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         **REPORT,
         **SHEET,
     }
-    messages = run.snakemake("--dry-run")
-    assert "Index shard group 0001" in messages
-    assert "Index shard group 0000" not in messages
-
-
-def test_a_setting_of_one_step_reruns_that_step(run: Checkout) -> None:
-    edit(run.folder / "workflow/configs/smoke.yaml", "epochs: 3", "epochs: 4")
-    planned = run.planned()
-    assert planned["finetune_projection"] == 8
-    assert "encode_features" not in planned
-    assert "simulate" not in planned
+    assert messages(run, "Index shard group") == ["0001 of scenes"]
+    assert messages(run, "Encode images of group") == ["0001 of scenes"]
 
 
 def test_more_points_of_pruning_encode_nothing(run: Checkout) -> None:
-    edit(run.folder / "workflow/configs/smoke.yaml", "ks: [16, 128]", 'ks: [16, "20-120:10", 128]')
+    edit(run.folder / SMOKE, "ks: [16, 128]", 'ks: [16, "20-120:10", 128]')
     assert run.planned() == {"prune_neurons": 1, **REPORT}
 
 
 def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> None:
     (run.folder / "mine").mkdir()
     (run.folder / "mine/scenes-digit.templates.txt").write_text("a nice {c}\n")
-    with (run.folder / "workflow/configs/smoke.yaml").open("a") as config:
+    with (run.folder / SMOKE).open("a") as config:
         config.write("protocols: [clip_benchmark, single-prompt, mine]\n")
-    expected = {
+    assert run.planned() == {
         "encode_prompts": 1, "evaluate_zeroshot": 9, "compare_arms": 1, "prune_neurons": 1,
         "export_pruned": 1, **REPORT,
     }  # fmt: skip
-    assert run.planned() == expected
-    run.snakemake()
-    assert run.planned() == {}
-    # And once more in the other direction: other prompts are other features.
-    (run.folder / "mine/scenes-digit.templates.txt").write_text("the number {c}\n")
-    assert run.planned() == expected
 
 
 @pytest.mark.parametrize("key", ["rates", "trials"])
@@ -147,6 +292,123 @@ def test_taking_a_value_away_computes_nothing_anew(run: Checkout, key: str) -> N
         "rates": ("rates: [0.0, 0.5]", "rates: [0.0]"),
         "trials": ("trials: 2", "trials: 1"),
     }[key]
-    edit(run.folder / "workflow/configs/smoke.yaml", old, new)
+    edit(run.folder / SMOKE, old, new)
     # What is left of the arms is compared again, from their answers.
     assert set(run.planned()) <= {*REPORT, *SHEET, "compare_arms"}
+
+
+# Files of the user's own ------------------------------------------------------------------------
+
+OWN = {
+    "studies": ["image_text"],
+    "corpus": "mine",
+    "shards": "own/{00000..00001}.tar",
+    "captions": "own/captions.csv",
+    "towers": "own/towers",
+    "evaluation_sets": ["own/digits"],
+    "protocols": ["clip_benchmark", "own/prompts"],
+    "index_shards": {"shards_per_job": 1},
+    "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
+    "finetune_projection": {
+        "starts": ["pretrained"], "pairs": None, "seeds": 1, "epochs": 2, "batch_size": 32,
+    },
+    "prune_neurons": {"ks": [16], "draws": 1},
+    "export_pruned": {"ks": []},
+    "measure_purity": {"rotations": 1},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def own(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Run a study on files of a user's, none of which mispair wrote in that run."""
+    checkout = finished.copy(tmp_path_factory.mktemp("own") / "mispair")
+    folder, scenes = checkout.folder / "own", checkout.folder / "results/scenes"
+    shipped = checkout.folder / "workflow/mispair/towers/shipped/scenes-small"
+    shutil.copytree(shipped, folder / "towers")
+    shutil.copytree(scenes / "evaluation/scenes-digit", folder / "digits")
+    (folder / "prompts").mkdir()
+    (folder / "prompts/digits.templates.txt").write_text("a nice {c}\n")
+    keys = []
+    for shard in ("00000.tar", "00001.tar"):
+        shutil.copy2(scenes / "shards" / shard, folder)
+        with tarfile.open(folder / shard) as archive:
+            keys += [name.removesuffix(".txt") for name in archive.getnames() if ".txt" in name]
+    rows = [f"{key},picture {number}" for number, key in enumerate(keys)]
+    (folder / "captions.csv").write_text("\n".join(["key,caption", *rows, ""]))
+    (checkout.folder / "own.yaml").write_text(yaml.safe_dump(OWN))
+    checkout.snakemake("--configfile", "own.yaml")
+    return checkout
+
+
+@pytest.fixture
+def mine(own: Checkout, tmp_path: Path) -> Checkout:
+    """Give a test such a finished run of its own."""
+    return own.copy(tmp_path / "mine")
+
+
+ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT}
+RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "evaluate_zeroshot": 1,
+             "fit_linear_probe": 1, "compare_arms": 1, **REPORT}  # fmt: skip
+INDEXED = {"gather_index": 1, "encode_captions": 1, "corrupt_captions": 1, "draw_neurons": 1,
+           **RETRAINED, **SHEET}  # fmt: skip
+
+
+def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
+    touch(mine.folder / "own")
+    assert mine.planned("--configfile", "own.yaml") == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        (
+            "towers/open_clip_model.safetensors",
+            b"",
+            b"",
+            {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
+             "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
+             **RETRAINED, "measure_purity": 2, **ZEROSHOT, "fit_linear_probe": 2},
+        ),
+        # Labels of images are checked against the list, which goes with their features.
+        (
+            "digits/classnames.txt",
+            b"\n",
+            b"s\n",
+            {"encode_evaluation": 2, "encode_prompts": 2, "fit_linear_probe": 2, **ZEROSHOT},
+        ),
+        (
+            "digits/zeroshot_classification_templates.txt",
+            b"{c}",
+            b"some {c}",
+            {"encode_prompts": 1, **ZEROSHOT},
+        ),
+        (
+            "prompts/digits.templates.txt",
+            b"nice",
+            b"fine",
+            {"encode_prompts": 1, **ZEROSHOT},
+        ),
+        (
+            "digits/train/0.tar",
+            b"000",
+            b"777",
+            {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT},
+        ),
+        (
+            "captions.csv",
+            b"picture 7",
+            b"photo 7",
+            {"read_captions": 1, "index_shards": 2, "encode_features": 2, **INDEXED},
+        ),
+        ("00001.tar", b"00001", b"77777", {"index_shards": 1, "encode_features": 1, **INDEXED}),
+    ],
+)  # fmt: skip
+def test_changed_bytes_of_the_user_rerun_what_reads_them(
+    mine: Checkout, file: str, old: bytes, new: bytes, expected: dict[str, int]
+) -> None:
+    path = mine.folder / "own" / file
+    content = path.read_bytes()
+    assert old in content
+    # Weights: the last byte of the last tensor.
+    path.write_bytes(content.replace(old, new, 1) if old else content[:-1] + b"\x55")
+    assert mine.planned("--configfile", "own.yaml") == expected

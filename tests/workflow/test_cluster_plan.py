@@ -1,0 +1,33 @@
+"""How busy a run of CC12M keeps a cluster's scheduler: a few jobs, and few that wait for others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.bench.dag import at_home
+from tests.cluster_plan import Plan
+from tests.workflow.conftest import REPOSITORY, Checkout
+
+MOST_SUBMISSIONS = 150
+LONGEST_CHAIN = 8
+"""Submissions one after another: the scheduler is asked every 40 seconds or less often."""
+
+
+@pytest.mark.parametrize("shards", [1100, 2176])
+def test_cc12m_is_few_submissions_and_a_short_chain(
+    empty: Checkout, tmp_path: Path, shards: int
+) -> None:
+    config = at_home("cc12m", tmp_path / "home")
+    config.write_text(config.read_text().replace("{0000..2175}", f"{{0000..{shards - 1:04d}}}"))
+    profile = yaml.safe_load((REPOSITORY / "profiles/slurm/profile.yaml").read_text())
+    planned = ["--configfile", str(config), "--workflow-profile", "profiles/slurm"]
+    plan = Plan.read(empty.snakemake("--dag", "dot", *planned))
+    sent = plan.submissions({"all"}, profile["groups"], profile["group-components"])
+    assert {"index_shards", "encode_features", "write_report"} <= set(plan.rules.values())
+    assert len(set(sent.values())) <= MOST_SUBMISSIONS
+    chain = plan.longest_chain(sent)
+    assert chain[0] == "index_shards"
+    assert len(chain) <= LONGEST_CHAIN
