@@ -1,4 +1,4 @@
-"""A SLURM cluster of one node on this machine, for tests and for trying things out.
+"""A SLURM cluster on this machine, of one node or more, for tests and for trying things out.
 
 It needs the programs of Debian's packages ``slurm-wlm`` and ``munge`` and no rights: daemons, keys,
 sockets and logs live in one folder, under the user who starts it, and nothing of a cluster that
@@ -30,18 +30,17 @@ CONFIGURATION = """
 ClusterName=mispair
 SlurmctldHost={host}
 SlurmctldPort={controller_port}
-SlurmdPort={node_port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -56,10 +55,16 @@ OverTimeLimit=0
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
 GresTypes=gpu
-NodeName={host} CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpu_model}:{gpus} State=UNKNOWN
+{nodes}
 PartitionName=cpu Nodes=ALL Default=YES MaxTime=2-00:00:00 State=UP
 PartitionName=gpu Nodes=ALL Default=NO MaxTime=1-00:00:00 State=UP
 """
+
+
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
+    "RealMemory={memory_mb} Gres=gpu:{gpu_model}:{gpus} State=UNKNOWN"
+)
 
 
 def missing_programs() -> list[str]:
@@ -68,33 +73,47 @@ def missing_programs() -> list[str]:
 
 
 class Cluster:
-    """A running cluster: partitions ``cpu`` and ``gpu``, one node, GPUs that are files.
+    """A running cluster: partitions ``cpu`` and ``gpu``, GPUs that are files.
 
     Parameters
     ----------
+    nodes : int
+        How many; all are this machine.
     cpus, memory_mb, gpus : int
-        What the node claims to have.
+        What each claims to have.
     account : str, optional
         An account that this user has. To keep accounts SLURM needs a database; here a command
         in place of ``sacctmgr`` says what that would.
     """
 
     def __init__(
-        self, cpus: int = 8, memory_mb: int = 500_000, gpus: int = 2, account: str = ""
+        self,
+        nodes: int = 1,
+        cpus: int = 8,
+        memory_mb: int = 500_000,
+        gpus: int = 2,
+        account: str = "",
     ) -> None:
         # Not below pytest's folders: the path of a socket has room for about a hundred letters.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-        self.host = socket.gethostname().split(".")[0]
+        host = socket.gethostname().split(".")[0]
+        self.nodes = [f"node{number}" for number in range(nodes)]
         self.gpu_model = "fake"
         self._daemons: list[subprocess.Popen[bytes]] = []
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
         self.configuration = self.folder / "slurm.conf"
+        described = [
+            NODE.format(
+                name=name, host=host, port=_free_port(), cpus=cpus, memory_mb=memory_mb, gpus=gpus,
+                gpu_model=self.gpu_model,
+            )
+            for name in self.nodes
+        ]  # fmt: skip
         self.configuration.write_text(
             CONFIGURATION.format(
-                host=self.host, user=getpass.getuser(), folder=self.folder, cpus=cpus,
-                memory_mb=memory_mb, gpus=gpus, gpu_model=self.gpu_model,
-                controller_port=_free_port(), node_port=_free_port(),
+                host=host, user=getpass.getuser(), folder=self.folder, nodes="\n".join(described),
+                controller_port=_free_port(),
             )
         )  # fmt: skip
         devices = [self.folder / f"gpu{number}" for number in range(gpus)]
@@ -152,21 +171,22 @@ class Cluster:
         )
         self._wait(lambda: munge["socket"].exists(), "munged")
         self._daemon("slurmctld", "-D", "-i")
-        self.start_node()
-        self._wait(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T", check=False), "the node")
+        for name in self.nodes:
+            self._daemon("slurmd", "-D", "-N", name)
+        self._wait(lambda: self._idle() == set(self.nodes), "a node")
 
-    def start_node(self) -> None:
-        """Start the node's daemon."""
-        self._node = self._daemon("slurmd", "-D", "-N", self.host)
+    def _idle(self) -> set[str]:
+        listed = self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False)
+        return set(listed.split())
 
     def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{command[0]}.out").open("ab")
         program = shutil.which(command[0], path=self.environment["PATH"])
         assert program is not None, command[0]
-        daemon = subprocess.Popen(
-            [program, *command[1:]], env=self.environment, stdout=log, stderr=log,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        with (self.folder / f"{command[0]}.out").open("ab") as log:
+            daemon = subprocess.Popen(
+                [program, *command[1:]], env=self.environment, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
         self._daemons.append(daemon)
         return daemon
 

@@ -412,3 +412,16 @@ def test_changed_bytes_of_the_user_rerun_what_reads_them(
     # Weights: the last byte of the last tensor.
     path.write_bytes(content.replace(old, new, 1) if old else content[:-1] + b"\x55")
     assert mine.planned("--configfile", "own.yaml") == expected
+
+
+def test_files_that_came_with_an_old_time_are_noticed(mine: Checkout) -> None:
+    """As `mv`, `cp -p` and `rsync -a` leave them: older than every result."""
+    template = mine.folder / "own/prompts/digits.templates.txt"
+    template.write_text("a fine {c}\n")
+    os.utime(template, (10**9, 10**9))
+    assert mine.planned("--configfile", "own.yaml") == {"encode_prompts": 1, **ZEROSHOT}
+    shard = mine.folder / "own/00001.tar"
+    shard.write_bytes(shard.read_bytes() + bytes(10_240))
+    os.utime(shard, (10**9, 10**9))
+    planned = mine.planned("--configfile", "own.yaml")
+    assert planned == {"index_shards": 1, "encode_features": 1, "encode_prompts": 1, **INDEXED}

@@ -1,12 +1,14 @@
 """The smoke configuration through a real SLURM, and through what clusters do to jobs.
 
 One run has it all, because each is only worth something when the run ends with the same bytes:
-a job is held until its time is up, one is cancelled, the node is drained and resumed, and
-Snakemake is killed and started again.
+a job is held until its time is up, one is warned that it will be, one is cancelled, the node is
+drained and resumed, and Snakemake is killed and started again.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import signal
@@ -33,6 +35,7 @@ pytestmark = [
 ]
 
 ACCOUNT = "my-lab"
+TRAINING = "finetune_projection"
 Job = dict[str, str]
 
 
@@ -45,6 +48,9 @@ class Run:
     printed: str = ""
     jobs: list[Job] = field(default_factory=list)
     timed_out: str = ""
+    warned: str = ""
+    warned_log: Path = Path()
+    warned_words: str = ""
     cancelled: str = ""
     waited_while_drained: int = 0
     started_while_drained: int = 0
@@ -136,19 +142,19 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
     own = _own_profile(checkout)
     options = ["--profile", str(own), "--workflow-profile", "slurm", "--configfile", SMOKE,
                # Of two real cores more jobs side by side have nothing.
-               "--jobs", "4", "--latency-wait", "10",
+               "--jobs", "6", "--latency-wait", "10",
                "--slurm-init-seconds-before-status-checks", "5"]  # fmt: skip
     result = Run(checkout, profile)
     driver = Driver(cluster, checkout, options)
     driver.start()
     _let_one_run_out_of_time(driver, result)
     _drain_the_node(driver, result)
-    _cancel_one(driver, result)
     driver.until(
-        lambda: any(job["JobId"] == result.timed_out and job["JobState"] == "TIMEOUT"
-                    for job in driver.jobs("simulate", "TIMEOUT")),
+        lambda: result.timed_out in {job["JobId"] for job in driver.jobs("simulate", "TIMEOUT")},
         "the end of the held job's time",
-    )  # fmt: skip
+    )
+    _warn_one(driver, result)
+    _cancel_one(driver, result)
     _kill_snakemake(driver, result)
     driver.start()
     driver.process.wait(900)
@@ -159,12 +165,12 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
-    """Let `simulate` have one minute, SLURM's least, and `encode_features` a GPU."""
+    """Let `simulate` have one minute, SLURM's least, unwarned, and `encode_features` a GPU."""
     path = checkout.folder / "profiles/slurm/profile.yaml"
     text = path.read_text()
     before, simulate, after = text.partition("\n  simulate:")
     after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 1", after, count=1)
-    after = after.replace("USR1@300", "USR1@15", 1)
+    after = re.sub(r"\n    slurm_extra: .*", "", after, count=1)
     path.write_text(
         (before + simulate + after).replace(
             "\n  encode_features:", "\n  encode_features:\n    gpu: 1"
@@ -172,6 +178,7 @@ def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
     )
     profile = yaml.safe_load(path.read_text())
     assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 1"
+    assert "slurm_extra" not in profile["set-resources"]["simulate"]
     assert profile["set-resources"]["encode_features"]["gpu"] == 1
     return profile
 
@@ -189,13 +196,12 @@ def _let_one_run_out_of_time(driver: Driver, result: Run) -> None:
     """Stop a step's process: its time goes by, and it cannot end."""
     (first, *_) = driver.until(lambda: driver.processes("simulate"), "a simulation")
     os.kill(first, signal.SIGSTOP)
-    environment = Path(f"/proc/{first}/environ").read_bytes().decode().split("\0")
-    result.timed_out = dict(word.partition("=")[::2] for word in environment)["SLURM_JOB_ID"]
+    result.timed_out = _slurm_job_of(first)
 
 
 def _drain_the_node(driver: Driver, result: Run) -> None:
     """Drain the node while jobs wait: none starts until it is resumed."""
-    node = driver.cluster.host
+    (node,) = driver.cluster.nodes
 
     def waiting() -> set[str]:
         return {job["JobId"] for job in shown(driver.cluster) if job["JobState"] == "PENDING"}
@@ -210,9 +216,50 @@ def _drain_the_node(driver: Driver, result: Run) -> None:
     driver.cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 
+def _warn_one(driver: Driver, result: Run) -> None:
+    """Send a training what SLURM sends before its time is up, as SLURM does it."""
+    (process, *_) = driver.until(
+        lambda: _that_wait_for_signals(driver.processes("finetune-projection")), "a training"
+    )
+    os.kill(process, signal.SIGSTOP)  # so that it cannot end before it is warned
+    result.warned = _slurm_job_of(process)
+    result.warned_log = Path(f"/proc/{process}/fd/1").readlink()
+    driver.cluster.run("scancel", "--signal=USR1", result.warned)
+    os.kill(process, signal.SIGCONT)
+    driver.until(
+        lambda: result.warned in {job["JobId"] for job in driver.jobs(TRAINING, "FAILED")},
+        "the end of a warned training",
+    )
+    result.warned_words = result.warned_log.read_text()
+
+
+def _that_wait_for_signals(processes: list[int]) -> list[int]:
+    """Return those that have a handler for SIGUSR1 by now."""
+    caught = []
+    for process in processes:
+        try:
+            status = Path(f"/proc/{process}/status").read_text()
+        except OSError:
+            continue
+        (mask,) = re.findall(r"^SigCgt:\s*(\w+)", status, re.M)
+        if int(mask, 16) >> (signal.SIGUSR1 - 1) & 1:
+            caught.append(process)
+    return caught
+
+
+def _slurm_job_of(process: int) -> str:
+    environment = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
+    return dict(word.partition("=")[::2] for word in environment)["SLURM_JOB_ID"]
+
+
 def _cancel_one(driver: Driver, result: Run) -> None:
     """Cancel a job on its way, as a user or an admin does."""
-    (job, *_) = driver.until(lambda: driver.jobs("finetune_projection", "RUNNING"), "a training")
+
+    def others() -> list[Job]:
+        running = driver.jobs(TRAINING, "RUNNING")
+        return [job for job in running if job["JobId"] != result.warned]
+
+    (job, *_) = driver.until(others, "another training")
     driver.cluster.run("scancel", job["JobId"])
     result.cancelled = job["JobId"]
 
@@ -280,6 +327,14 @@ def test_a_job_out_of_time_is_sent_again_with_more_of_both(run: Run) -> None:
     assert "DUE TO TIME LIMIT" in Path(job["StdOut"]).read_text()
 
 
+def test_a_warned_job_saves_its_state_and_is_sent_again(run: Run) -> None:
+    (job,) = [job for job in run.jobs if job["JobId"] == run.warned]
+    assert job["JobState"] == "FAILED"
+    assert "the same command goes on from there" in run.warned_words
+    assert "going on from" in run.warned_log.read_text()
+    assert [other["JobState"] for other in run.attempts(job)][-1] == "COMPLETED"
+
+
 def test_a_cancelled_job_is_sent_again(run: Run) -> None:
     (job,) = [job for job in run.jobs if job["JobId"] == run.cancelled]
     assert job["JobState"] == "CANCELLED"
@@ -306,6 +361,52 @@ def test_logs_lie_where_they_do_without_slurm(run: Run, finished: Checkout) -> N
                 if "slurm" not in path.parts}  # fmt: skip
 
     assert logs(run.checkout) == logs(finished)
+
+
+def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> None:
+    checkout = new_checkout(tmp_path / "mispair")
+    (weights,) = checkout.folder.glob("workflow/mispair/towers/shipped/*/open_clip_model.*")
+    weights.write_bytes(b"no weights")
+    target = "results/arms/scenes/scenes-small/untouched/projection.safetensors"
+    options = [target, "--workflow-profile", "slurm", "--retries", "0", "--jobs", "1",
+               "--slurm-init-seconds-before-status-checks", "5", "--configfile", SMOKE]  # fmt: skip
+    driver = Driver(cluster, checkout, options)
+    driver.start()
+    assert driver.process.wait(300) == 1
+    (job,) = [job for job in shown(cluster) if job["WorkDir"] == str(checkout.folder)]
+    (failed,) = json.loads((checkout.folder / "logs/failures.json").read_text())["failed"]
+    assert failed["rule"] == "extract_projection"
+    assert failed["slurm_jobs"] == [job["JobId"]]
+    printed = driver.log.read_text()
+    assert f"SLURM job {job['JobId']}" in printed
+    assert str(weights.relative_to(checkout.folder)) in printed.partition("extract_projection")[2]
+
+
+def test_a_training_on_two_nodes(tmp_path: Path) -> None:
+    """Two nodes that are this machine, a process on each, by gloo: as NCCL on GPUs."""
+    checkout = new_checkout(tmp_path / "mispair")
+    settings = {
+        "towers": "train",
+        "make_scenes": {"shards": 4, "pairs_per_shard": 40},
+        "pretrain_towers": {"nodes": 2, "epochs": 2, "batch_size": 16, "warmup": 2,
+                            "workers": 1, "threads": 1, "train_num_samples": 64},
+    }  # fmt: skip
+    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(settings))
+    with Cluster(nodes=2) as two:
+        options = ["results/towers/trained/training.json", "--workflow-profile", "slurm",
+                   "--slurm-init-seconds-before-status-checks", "5", "--retries", "0",
+                   "--jobs", "2", "--configfile", "mine.yaml"]  # fmt: skip
+        driver = Driver(two, checkout, options)
+        driver.start()
+        code = driver.process.wait(400)
+        (job,) = [job for job in shown(two) if rule_of(job) == "pretrain_towers"]
+    log = (checkout.folder / "logs/pretrain_towers.log").read_text(errors="replace")
+    assert code == 0, driver.log.read_text()[-3000:] + log[-3000:]
+    assert job["NumNodes"] == "2"
+    about = json.loads((checkout.folder / "results/towers/trained/training.json").read_text())
+    assert len(about["losses"]) == 2
+    assert all(math.isfinite(epoch["loss"]) for epoch in about["losses"])
+    assert "Process (global: 0, local: 0), total 2." in log
 
 
 def _megabytes(text: str) -> int:

@@ -25,6 +25,7 @@ from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
 from mispair.settings import NONE, Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
+from mispair.stamps import stamp
 from mispair.towers.model_spec import open_clip_names
 from mispair.towers.training_size import (
     cores_of_a_process,
@@ -213,6 +214,18 @@ class Dag:
         if not Path(path).is_file():
             raise UserError(f"{key}: there is no file {path} (looked from {Path.cwd()}).")
         return [path]
+
+    @staticmethod
+    def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
+        """Return what says for a job whether the user's files among its inputs are the same."""
+
+        def stamps(wildcards: Any) -> str:
+            found = [given(wildcards) if callable(given) else given for given in inputs]
+            return stamp(
+                path for paths in found for path in ([paths] if isinstance(paths, str) else paths)
+            )
+
+        return stamps
 
     def shards_of_first(self, groups: int) -> list[str]:
         """Return the shards of the first groups, of which the report shows samples."""

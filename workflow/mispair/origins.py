@@ -7,7 +7,6 @@ cores.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair import files
 from mispair.devices import device_in_use
-from mispair.provenance import PACKAGE, code_version, file_digest
+from mispair.provenance import PACKAGE, code_version, file_digest, sampled_digest
 from mispair.settings import is_sweep
 from mispair.software import commit, versions
 
@@ -34,7 +33,6 @@ CHANGE_NO_RESULT = ("workers",)
 """Parameters of jobs that follow the number of cores."""
 BUDGET = 64_000_000
 """Bytes that a job reads to digest files as a whole; of the rest, samples: a tenth of a second."""
-SAMPLE = 65_536
 
 Facts = dict[str, Any]
 """Of a file: ``bytes``, and ``sha256`` of it all or ``sha256_of_samples``."""
@@ -153,7 +151,7 @@ class Digests:
     def _facts(self, path: Path) -> Facts:
         size = path.stat().st_size
         if size > self.left:
-            return {"bytes": size, "sha256_of_samples": _sampled(path, size)}
+            return {"bytes": size, "sha256_of_samples": sampled_digest(path)}
         self.left -= size
         return {"bytes": size, "sha256": file_digest(path)}
 
@@ -164,16 +162,6 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         # Hidden ones are Snakemake's.
         yield from (one for one in inside if one.is_file() and not one.name.startswith("."))
-
-
-def _sampled(path: Path, size: int) -> str:
-    """Return the SHA-256 of the first, the middle and the last 64 kB of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as opened:
-        for start in (0, max(0, (size - SAMPLE) // 2), max(0, size - SAMPLE)):
-            opened.seek(start)
-            digest.update(opened.read(SAMPLE))
-    return digest.hexdigest()
 
 
 def difference(name: str, facts: Facts) -> str | None:
@@ -190,11 +178,11 @@ def difference(name: str, facts: Facts) -> str | None:
 
 def agrees(path: Path, facts: Facts) -> bool:
     """Tell whether a file is there and has the bytes that a record says."""
-    if not path.is_file() or (size := path.stat().st_size) != facts["bytes"]:
+    if not path.is_file() or path.stat().st_size != facts["bytes"]:
         return False
     if "sha256" in facts:
         return file_digest(path) == facts["sha256"]
-    return _sampled(path, size) == facts["sha256_of_samples"]
+    return sampled_digest(path) == facts["sha256_of_samples"]
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ rule convert_checkpoint:
         "../../envs/environment.yaml"
     params:
         *code_version("convert_checkpoint"),
+        stamps=dag.stamps(dag.models.checkpoint),
         spec=lambda wildcards: dag.models.spec(wildcards),
     message:
         "Convert the checkpoint {wildcards.model} into an open_clip folder"

@@ -1,4 +1,5 @@
 # Check the configuration before any job, and say where code and settings of a step come from.
+import signal
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
@@ -12,6 +13,12 @@ from mispair.files import UserError, refuse_full_or_read_only
 from mispair.provenance import code_version
 
 use_this_python()
+
+# Signals meet the step itself, which saves its state, and no shell before it, which would end.
+shell.prefix("set -euo pipefail; exec ")
+if not workflow.is_main_process:
+    # In a job of SLURM its warning goes to all processes, and Snakemake is to see the step end.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 try:
     if workflow.is_main_process:

@@ -53,6 +53,7 @@ rule encode_evaluation:
         gpu=dag.gpus("encode_evaluation"),
     params:
         *code_version("encode_evaluation"),
+        stamps=dag.stamps(dag.evaluation.images_of, dag.tower_files),
         flags=dag.flags("encode_evaluation"),
     message:
         "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
@@ -79,6 +80,7 @@ rule encode_prompts:
         gpu=dag.gpus("encode_prompts"),
     params:
         *code_version("encode_prompts"),
+        stamps=dag.stamps(dag.evaluation.texts_of, dag.evaluation.protocol_files, dag.tower_files),
         flags=dag.flags("encode_prompts"),
     message:
         "Encode the prompts of {wildcards.evaluation_set} by protocol {wildcards.protocol}"

@@ -19,6 +19,7 @@ rule pretrain_towers:
         **dag.training_resources,
     params:
         *code_version("pretrain_towers"),
+        stamps=dag.stamps(dag.training_shards, dag.models.start, dag.tower_definition),
         flags=dag.flags("pretrain_towers"),
     message:
         "Train towers with open_clip's trainer"
@@ -50,6 +51,7 @@ rule encode_features:
         gpu=dag.gpus("encode_features"),
     params:
         *code_version("encode_features"),
+        stamps=dag.stamps(dag.shards_of, dag.tower_files),
         flags=dag.flags("encode_features"),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"
@@ -77,6 +79,7 @@ rule encode_captions:
         gpu=dag.gpus("encode_captions"),
     params:
         *code_version("encode_captions"),
+        stamps=dag.stamps(dag.tower_files),
         flags=dag.flags("encode_captions"),
     message:
         "Encode {wildcards.texts} of {wildcards.corpus}"
@@ -99,6 +102,7 @@ rule extract_projection:
         "../../envs/environment.yaml"
     params:
         *code_version("extract_projection"),
+        stamps=dag.stamps(dag.tower_files),
     message:
         "Copy the untouched projections out of the towers"
     shell:

@@ -39,6 +39,7 @@ rule read_captions:
         "../../envs/environment.yaml"
     params:
         *code_version("read_captions"),
+        stamps=dag.stamps(dag.caption_table, dag.caption_keys),
         flags=dag.flags("read_captions"),
     message:
         "Read the table of captions of {wildcards.corpus}"
@@ -64,6 +65,7 @@ rule index_shards:
     threads: dag.config.index_shards.workers
     params:
         *code_version("index_shards"),
+        stamps=dag.stamps(dag.shards_of),
         flags=dag.flags("index_shards"),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,8 +50,8 @@ def refuse_other_nodes(nodes: int) -> None:
     UserError
         If it is not.
     """
-    if nodes > 1 and len(found := _hosts()) != nodes:
-        here = f"a SLURM job of {len(found)}" if found else "no SLURM job"
+    if nodes > 1 and (found := _nodes_here()) != nodes:
+        here = f"a SLURM job of {found}" if found else "no SLURM job"
         raise files.UserError(
             f"pretrain_towers.nodes: {nodes}, but this is {here}. Run it with Snakemake's SLURM "
             "executor, which asks for the nodes, or set nodes to 1."
@@ -115,19 +116,22 @@ def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
     srun += [f"--cpus-per-task={cores}", "--kill-on-bad-exit=1"]
     # Trainings that share a node need ports of their own.
     number = os.environ["SLURM_JOB_ID"]
-    meeting = f"{_hosts()[0]}:{FIRST_PORT + int(number) % PORTS}"
+    # This process is on the first node: SLURM starts a job's script there.
+    meeting = f"{socket.gethostname()}:{FIRST_PORT + int(number) % PORTS}"
     rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint={meeting}", f"--rdzv-id={number}"]
     return [*srun, *torchrun, f"--nnodes={nodes}", *rendezvous, *each]
 
 
-def _hosts() -> list[str]:
-    """Return the nodes of this SLURM job, the first of which is this one; none outside of one."""
-    nodes = os.environ.get("SLURM_JOB_NODELIST")
-    if nodes is None:
-        return []
-    words = ["scontrol", "show", "hostnames", nodes]
-    listed = subprocess.run(words, check=True, capture_output=True, text=True)
-    return listed.stdout.split()
+def _nodes_here() -> int:
+    """Return how many nodes this SLURM job has; 0 outside of one.
+
+    Asked by the number of the job: Snakemake's plugin takes the other variables of SLURM away.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    if number is None:
+        return 0
+    words = ["squeue", "--noheader", "--jobs", number, "--format=%D"]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
 def run(words: Sequence[str]) -> int:
