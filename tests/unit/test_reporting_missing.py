@@ -71,7 +71,7 @@ def test_a_hole_stands_in_its_own_study(
 
 def test_a_page_of_nothing_says_what_is_missing_and_why() -> None:
     """Zero arms, no trial and no figure: there is still a page, and it is no complete one."""
-    html = render(Tables.of({}), {}, None, None, {}, title="Page", confidence=0.95,
+    html = render(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95,
                   failed=json.loads(json.dumps(RECORD)))  # fmt: skip
     assert EVIL not in html
     assert "<title>Incomplete: Page</title>" in html
@@ -92,7 +92,7 @@ def test_a_page_of_nothing_says_what_is_missing_and_why() -> None:
 
 
 def test_a_complete_page_has_none_of_it() -> None:
-    html = render(Tables.of({}), {}, None, None, {}, title="Page", confidence=0.95)
+    html = render(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95)
     assert "Incomplete" not in words(html)
     assert 'id="incomplete"' not in html
     assert "Missing:" not in words(html)
@@ -105,7 +105,7 @@ def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:
     record = tmp_path / "failures.json"
     record.write_text(json.dumps(RECORD))
     arguments = ["write-report", "--tables", "--figures", "--contact-sheet", "--neurons",
-                 "--benchmarks", str(tmp_path / "none")]  # fmt: skip
+                 "--record", "--benchmarks", str(tmp_path / "none")]  # fmt: skip
     pages = [tmp_path / "a.html", tmp_path / "b.html"]
     assert cli.main([*arguments, "--page", str(pages[0])]) == 0
     assert cli.main([*arguments, "--page", str(pages[1]), "--failures", str(record)]) == 0

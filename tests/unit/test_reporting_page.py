@@ -401,7 +401,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     ends = run["purity"]
     record_run.run(
         record_run.Settings(), results=ends, provenance=tables / "provenance.csv", config="{}",
-        benchmarks=benchmarks, record=folder / "run.json",
+        benchmarks=benchmarks, record=[folder / "run.json"],
     )  # fmt: skip
     write_report.run(
         write_report.Settings(**settings),
@@ -410,7 +410,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         contact_sheet=[sheet] if run["index"] else [],
         neurons=[gallery] if run["semantics"] else [],
         benchmarks=benchmarks,
-        record=folder / "run.json",
+        record=[folder / "run.json"],
         page=folder / "index.html",
     )
     return (folder / "index.html").read_text(encoding="utf-8")

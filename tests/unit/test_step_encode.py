@@ -68,7 +68,9 @@ def command(corpus: Path, towers: Path, out: Path, *settings: str, workers: int 
 
 def encode(corpus: Path, towers: Path, out: Path, *settings: str, workers: int = 0) -> dict:
     assert main(command(corpus, towers, out, *settings, workers=workers)) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["features", "logs", "rows"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "features", "features.run.json", "logs", "rows",
+    ]  # fmt: skip
     return files.read_json(out / "logs" / "record.json")
 
 

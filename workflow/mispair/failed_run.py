@@ -21,7 +21,14 @@ from mispair.files import UserError
 
 REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")
-STEPS = ("gather_metrics", "draw_figures", "draw_contact_sheet", "draw_neurons", "write_report")
+STEPS = (
+    "gather_metrics",
+    "record_run",
+    "draw_figures",
+    "draw_contact_sheet",
+    "draw_neurons",
+    "write_report",
+)
 """The steps of the report, in the order in which they run."""
 MEASUREMENTS = ("purity", "zeroshot", "pruning", "simulation", "checkpoints")
 """Inputs of gather_metrics without any of which there is nothing to report."""

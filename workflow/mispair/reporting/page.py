@@ -178,7 +178,7 @@ def render(
     contact_sheet: str | None,
     neurons: str | None,
     benchmarks: Mapping[str, str],
-    record: Mapping[str, Any],
+    record: Mapping[str, Any] | None,
     *,
     title: str,
     confidence: float,
@@ -198,7 +198,7 @@ def render(
         Piece of HTML of `mispair.reporting.neurons`, its texts already escaped.
     benchmarks : mapping of str to str
         Snakemake's benchmark files by path.
-    record : mapping of str to object
+    record : mapping of str to object, or None
         What the run was made with (`mispair.run_record`).
     title : str
         Heading of the page.
@@ -262,7 +262,7 @@ def render(
         tables=[name for name in catalogue.TABLES if name.endswith(".csv")],
         contact_sheet=None if contact_sheet is None else Markup(contact_sheet),
         run_times=records.run_times(benchmarks),
-        origin=records.origin(record),
+        origin=record and records.origin(record),
         versions=records.versions(),
         fingerprints=records.fingerprints(tables),
         settings=records.settings_of(tables),

@@ -29,13 +29,14 @@ def run(
     contact_sheet: list[Path],
     neurons: list[Path],
     benchmarks: Path,
-    record: Path,
+    record: list[Path],
     page: Path,
     failures: Path | None = None,
 ) -> None:
     """Write the page from tables, figures, Snakemake's benchmarks and the record of the run.
 
-    Of `contact_sheet` and `neurons`, pieces of HTML with pictures, each has at most one.
+    Of `contact_sheet` and `neurons`, pieces of HTML with pictures, and `record` each has at most
+    one.
     `failures` makes the page one of an incomplete run: it names them.
     """
     from mispair import files
@@ -60,7 +61,8 @@ def run(
         for paths in (contact_sheet, neurons)
     )
     html = render(
-        measured, pictures, sheet, gallery, times, files.read_json(record)["record"],
+        measured, pictures, sheet, gallery, times,
+        files.read_json(record[0])["record"] if record else None,
         title=settings.title, confidence=settings.confidence,
         failed=files.read_json(failures) if failures else None,
     )  # fmt: skip
