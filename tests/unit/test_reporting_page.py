@@ -401,7 +401,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     ends = run["purity"]
     record_run.run(
         record_run.Settings(), results=ends, provenance=tables / "provenance.csv", config="{}",
-        benchmarks=benchmarks, record=[folder / "run.json"],
+        benchmarks=benchmarks, record=folder / "run.json",
     )  # fmt: skip
     write_report.run(
         write_report.Settings(**settings),
