@@ -24,7 +24,7 @@ from mispair.cli import main
 from mispair.pairs import reading
 from mispair.pairs.index import Policy, caption_id, index_shard
 from mispair.provenance import PACKAGE
-from mispair.towers import loading
+from mispair.towers import loading, shard_features
 from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
 from tests.unit.test_index import jpeg, write_tar
@@ -328,16 +328,20 @@ def test_a_changed_shard_stops_the_job(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["features.parts"]
 
 
-def test_a_worker_that_is_killed_is_reported(
-    corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
+@pytest.mark.parametrize("fault", ["is killed", "sleeps for ever"])
+def test_a_worker_that_is_killed_or_stuck_is_reported(
+    fault: str, corpus: Path, towers: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     here = os.getpid()
 
-    def dying(*_: object) -> None:
+    def failing(*_: object) -> None:
         assert os.getpid() != here
-        os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)
 
-    monkeypatch.setattr(reading, "decode_image", dying)
+    monkeypatch.setattr(shard_features, "STALL_SECONDS", 2)
+    monkeypatch.setattr(reading, "decode_image", failing)
     assert main(command(corpus, towers, tmp_path / "out", workers=1)) == 2
     message = capsys.readouterr().err
     assert "0.tar: a process that decodes images was killed" in message
