@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 REPOSITORY = Path(__file__).parents[2]
 CHECKOUT = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
@@ -73,9 +75,15 @@ def new_checkout(folder: Path) -> Checkout:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Run the smoke configuration to the end; tests must not change this folder."""
-    checkout = new_checkout(tmp_path_factory.mktemp("finished") / "mispair")
-    checkout.snakemake()
-    return checkout
+    base = tmp_path_factory.getbasetemp()
+    # Of the processes of pytest-xdist one makes it, for all.
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done = base / "finished" / "mispair", base / "finished" / "done"
+    with FileLock(base / "finished.lock"):
+        if not done.exists():
+            new_checkout(folder).snakemake()
+            done.touch()
+    return Checkout(folder)
 
 
 @pytest.fixture
