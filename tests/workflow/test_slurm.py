@@ -35,7 +35,6 @@ pytestmark = [
 ]
 
 ACCOUNT = "my-lab"
-TRAINING = "finetune_projection"
 Job = dict[str, str]
 
 
@@ -149,12 +148,12 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
     driver.start()
     _let_one_run_out_of_time(driver, result)
     _drain_the_node(driver, result)
+    _warn_one(driver, result)
+    _cancel_one(driver, result)
     driver.until(
         lambda: result.timed_out in {job["JobId"] for job in driver.jobs("simulate", "TIMEOUT")},
         "the end of the held job's time",
     )
-    _warn_one(driver, result)
-    _cancel_one(driver, result)
     _kill_snakemake(driver, result)
     driver.start()
     driver.process.wait(900)
@@ -165,11 +164,11 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
-    """Let `simulate` have one minute, SLURM's least, unwarned, and `encode_features` a GPU."""
+    """Let `simulate` have two minutes, unwarned, and `encode_features` a GPU."""
     path = checkout.folder / "profiles/slurm/profile.yaml"
     text = path.read_text()
     before, simulate, after = text.partition("\n  simulate:")
-    after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 1", after, count=1)
+    after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 2", after, count=1)
     after = re.sub(r"\n    slurm_extra: .*", "", after, count=1)
     path.write_text(
         (before + simulate + after).replace(
@@ -177,7 +176,7 @@ def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
         )
     )
     profile = yaml.safe_load(path.read_text())
-    assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 1"
+    assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 2"
     assert "slurm_extra" not in profile["set-resources"]["simulate"]
     assert profile["set-resources"]["encode_features"]["gpu"] == 1
     return profile
@@ -217,34 +216,30 @@ def _drain_the_node(driver: Driver, result: Run) -> None:
 
 
 def _warn_one(driver: Driver, result: Run) -> None:
-    """Send a training what SLURM sends before its time is up, as SLURM does it."""
-    (process, *_) = driver.until(
-        lambda: _that_wait_for_signals(driver.processes("finetune-projection")), "a training"
-    )
-    os.kill(process, signal.SIGSTOP)  # so that it cannot end before it is warned
+    """Send a step what SLURM sends before its time is up, as SLURM does it."""
+    (process, *_) = driver.until(lambda: driver.processes("encode-features"), "an encoding")
+    os.kill(process, signal.SIGSTOP)
+    while not _waits_for_the_warning(process):
+        # Slowly, so that it is met at its work and not after it.
+        os.kill(process, signal.SIGCONT)
+        time.sleep(0.02)
+        os.kill(process, signal.SIGSTOP)
     result.warned = _slurm_job_of(process)
     result.warned_log = Path(f"/proc/{process}/fd/1").readlink()
     driver.cluster.run("scancel", "--signal=USR1", result.warned)
     os.kill(process, signal.SIGCONT)
     driver.until(
-        lambda: result.warned in {job["JobId"] for job in driver.jobs(TRAINING, "FAILED")},
-        "the end of a warned training",
+        lambda: result.warned in {job["JobId"] for job in driver.jobs("encode_features", "FAILED")},
+        "the end of a warned step",
     )
     result.warned_words = result.warned_log.read_text()
 
 
-def _that_wait_for_signals(processes: list[int]) -> list[int]:
-    """Return those that have a handler for SIGUSR1 by now."""
-    caught = []
-    for process in processes:
-        try:
-            status = Path(f"/proc/{process}/status").read_text()
-        except OSError:
-            continue
-        (mask,) = re.findall(r"^SigCgt:\s*(\w+)", status, re.M)
-        if int(mask, 16) >> (signal.SIGUSR1 - 1) & 1:
-            caught.append(process)
-    return caught
+def _waits_for_the_warning(process: int) -> bool:
+    """Tell whether a process has a handler for SIGUSR1 by now."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (caught,) = re.findall(r"^SigCgt:\s*(\w+)", status, re.M)
+    return bool(int(caught, 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
 def _slurm_job_of(process: int) -> str:
@@ -255,11 +250,9 @@ def _slurm_job_of(process: int) -> str:
 def _cancel_one(driver: Driver, result: Run) -> None:
     """Cancel a job on its way, as a user or an admin does."""
 
-    def others() -> list[Job]:
-        running = driver.jobs(TRAINING, "RUNNING")
-        return [job for job in running if job["JobId"] != result.warned]
-
-    (job, *_) = driver.until(others, "another training")
+    (job, *_) = driver.until(
+        lambda: driver.jobs("finetune_projection", "RUNNING"), "a training on its way"
+    )
     driver.cluster.run("scancel", job["JobId"])
     result.cancelled = job["JobId"]
 
