@@ -27,6 +27,7 @@ from tests.bench import (  # noqa: E402
     silhouette,
     similar_captions,
     simulation,
+    slurm,
 )
 
 BENCHES = {
@@ -38,6 +39,7 @@ BENCHES = {
     "similar_captions": similar_captions.measure,
     "dag": dag.measure,
     "faults": faults.measure,
+    "slurm": slurm.measure,
     "demo": demo.measure,
 }
 

@@ -1,4 +1,4 @@
-"""What a run costs more through SLURM than on the same two cores without it."""
+"""What SLURM costs more than the same two cores without it, and what its faults cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.slurm_cluster import Cluster, missing_programs
+from tests.slurm_faults import Run, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
 SECONDS_BETWEEN_LOOKS = 5
@@ -18,13 +19,14 @@ Row = tuple[str, str, str, str]
 
 
 def measure() -> Iterator[Row]:
-    """Run the smoke configuration both ways and yield the row."""
-    name = "smoke configuration through SLURM"
+    """Run the smoke configuration without SLURM, through it, and through its faults."""
     if lacking := missing_programs():
-        yield name, "not measured", f"no {lacking[0]} here", ""
+        yield "smoke configuration through SLURM", "not measured", f"no {lacking[0]} here", ""
         return
     with tempfile.TemporaryDirectory() as temporary:
-        local, remote = (new_checkout(Path(temporary) / folder) for folder in ("local", "slurm"))
+        local, remote, faulty = (
+            new_checkout(Path(temporary) / folder) for folder in ("local", "slurm", "faults")
+        )
         started = time.perf_counter()
         local.snakemake("--quiet", "all")
         without = time.perf_counter() - started
@@ -32,20 +34,47 @@ def measure() -> Iterator[Row]:
             started = time.perf_counter()
             _through(cluster, remote)
             through = time.perf_counter() - started
-            submitted = int(cluster.run("scontrol", "show", "jobs", "-o").count("JobId="))
-        assert local.results() == remote.results()
-    extra = (through - without) / submitted
-    yield (
-        name,
-        f"{through:.0f} s, {submitted} submissions, a look every {SECONDS_BETWEEN_LOOKS} s",
-        f"{without:.0f} s with --cores 2, same bytes",
-        f"{extra:.1f} s a submission",
-    )
+            submitted = cluster.run("scontrol", "show", "jobs", "-o").count("JobId=")
+        same = local.results() == remote.results()
+        yield (
+            "smoke configuration through SLURM",
+            f"{through:.0f} s, {submitted} submissions, a look every {SECONDS_BETWEEN_LOOKS} s",
+            f"{without:.0f} s with --cores 2, {'same' if same else 'OTHER'} bytes",
+            f"{(through - without) / submitted:.1f} s a submission",
+        )
+        with Cluster(account="my-lab") as cluster:
+            run = through_faults(cluster, faulty)
+        yield from _faults(run, survived=local.results() == faulty.results())
+
+
+def _faults(run: Run, *, survived: bool) -> Iterator[Row]:
+    """Yield a row for each fault; a job that ended early has lost no more than all that it did."""
+    seconds = {job["JobId"]: _seconds(job["RunTime"]) for job in run.jobs}
+    lost = {
+        "a job of SLURM runs out of time": seconds[run.timed_out],
+        "a job is warned of its time limit (SIGUSR1)": seconds[run.warned],
+        "a job is cancelled (scancel)": seconds[run.cancelled],
+        "the node is drained and resumed": 0,
+        "Snakemake is killed while its jobs run": 0,
+    }
+    for fault, most in lost.items():
+        yield (
+            f"fault: {fault}",
+            "1 injected",
+            f"{int(survived)} survived, with the same bytes",
+            f"work lost: {f'at most the {most} s of the job' if most else 'none of jobs that ran'}",
+        )
+
+
+def _seconds(clock: str) -> int:
+    days, _, time_of_day = clock.rpartition("-")
+    hours, minutes, seconds = map(int, time_of_day.split(":"))
+    return (int(days or 0) * 24 + hours) * 3600 + minutes * 60 + seconds
 
 
 def _through(cluster: Cluster, checkout: Checkout) -> None:
     command = [
-        *(sys.executable, "-m", "snakemake", "--workflow-profile", "slurm", "--jobs", "4"),
+        *(sys.executable, "-m", "snakemake", "--workflow-profile", "slurm", "--jobs", "6"),
         *("--slurm-init-seconds-before-status-checks", str(SECONDS_BETWEEN_LOOKS)),
         *("--quiet", "all", "--configfile", SMOKE),
     ]

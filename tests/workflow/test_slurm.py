@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.slurm_cluster import Cluster, missing_programs
+from tests.slurm_faults import Driver, Run, megabytes, minutes, rule_of, shown, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
 pytestmark = [
@@ -35,96 +28,6 @@ pytestmark = [
 ]
 
 ACCOUNT = "my-lab"
-Job = dict[str, str]
-
-
-@dataclass
-class Run:
-    """What a run through SLURM left."""
-
-    checkout: Checkout
-    profile: dict[str, Any]
-    printed: str = ""
-    jobs: list[Job] = field(default_factory=list)
-    timed_out: str = ""
-    warned: str = ""
-    warned_log: Path = Path()
-    warned_words: str = ""
-    cancelled: str = ""
-    waited_while_drained: int = 0
-    started_while_drained: int = 0
-    done_before_the_kill: set[str] = field(default_factory=set)
-
-    def of(self, rule: str) -> list[Job]:
-        """Return the SLURM jobs of a rule."""
-        return [job for job in self.jobs if rule_of(job) == rule]
-
-    def attempts(self, job: Job) -> list[Job]:
-        """Return all SLURM jobs that computed the same."""
-        return [other for other in self.jobs if other["Comment"] == job["Comment"]]
-
-
-def rule_of(job: Job) -> str:
-    """Return the rule of a job, or the group, by the comment that the plugin gives it."""
-    found = re.match(r"(?:rule|group)_(.+?)(?:_wildcards_.*)?$", job["Comment"])
-    assert found is not None, job
-    return found[1]
-
-
-def shown(cluster: Cluster) -> list[Job]:
-    """Return every job that SLURM remembers, as ``scontrol`` shows them."""
-    lines = cluster.run("scontrol", "show", "jobs", "-o").splitlines()
-    pairs = [[pair.partition("=") for pair in line.split(" ") if "=" in pair] for line in lines]
-    return [{key: value for key, _, value in line} for line in pairs if line]
-
-
-@dataclass
-class Driver:
-    """Snakemake on its way, with the means to see what SLURM does meanwhile."""
-
-    cluster: Cluster
-    checkout: Checkout
-    options: list[str]
-
-    def start(self) -> None:
-        self.log = self.checkout.folder / "snakemake.log"
-        with self.log.open("ab") as opened:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", *self.options],
-                cwd=self.checkout.folder, env=self.cluster.environment,
-                stdout=opened, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
-
-    def until(self, happened: Callable[[], Any], what: str, seconds: float = 600) -> Any:
-        """Wait for something to be true, while Snakemake runs."""
-        deadline = time.monotonic() + seconds
-        while not (found := happened()):
-            running = self.process.poll() is None
-            if not running or time.monotonic() > deadline:
-                tail = self.log.read_text(errors="replace")[-4000:]
-                pytest.fail(f"{what} did not happen; Snakemake runs: {running}.\n{tail}")
-            time.sleep(0.2)
-        return found
-
-    def jobs(self, rule: str, *states: str) -> list[Job]:
-        """Return the jobs of a rule in one of the states."""
-        return [
-            job for job in shown(self.cluster)
-            if rule_of(job) == rule and job["JobState"] in states
-        ]  # fmt: skip
-
-    def processes(self, verb: str) -> list[int]:
-        """Return the processes of a step in this checkout."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (path / "cmdline").read_bytes().decode().split("\0")
-                here = (path / "cwd").readlink() == self.checkout.folder.resolve()
-            except OSError:
-                continue
-            if here and words[1:4] == ["-m", "mispair", verb]:
-                found.append(int(path.name))
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -135,139 +38,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run the smoke configuration with the profiles as they come, but for what is said here."""
-    checkout = new_checkout(tmp_path_factory.mktemp("slurm") / "mispair")
-    profile = _profile_for_this_cluster(checkout)
-    own = _own_profile(checkout)
-    options = ["--profile", str(own), "--workflow-profile", "slurm", "--configfile", SMOKE,
-               # Of two real cores more jobs side by side have nothing.
-               "--jobs", "6", "--latency-wait", "10",
-               "--slurm-init-seconds-before-status-checks", "5"]  # fmt: skip
-    result = Run(checkout, profile)
-    driver = Driver(cluster, checkout, options)
-    driver.start()
-    _let_one_run_out_of_time(driver, result)
-    _drain_the_node(driver, result)
-    _warn_one(driver, result)
-    _cancel_one(driver, result)
-    driver.until(
-        lambda: result.timed_out in {job["JobId"] for job in driver.jobs("simulate", "TIMEOUT")},
-        "the end of the held job's time",
-    )
-    _kill_snakemake(driver, result)
-    driver.start()
-    driver.process.wait(900)
-    result.printed = driver.log.read_text(errors="replace")
-    result.jobs = shown(cluster)
-    assert driver.process.returncode == 0, result.printed[-4000:]
-    return result
-
-
-def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
-    """Let `simulate` have two minutes, unwarned, and `encode_features` a GPU."""
-    path = checkout.folder / "profiles/slurm/profile.yaml"
-    text = path.read_text()
-    before, simulate, after = text.partition("\n  simulate:")
-    after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 2", after, count=1)
-    after = re.sub(r"\n    slurm_extra: .*", "", after, count=1)
-    path.write_text(
-        (before + simulate + after).replace(
-            "\n  encode_features:", "\n  encode_features:\n    gpu: 1"
-        )
-    )
-    profile = yaml.safe_load(path.read_text())
-    assert profile["set-resources"]["simulate"]["runtime"] == "attempt * 2"
-    assert "slurm_extra" not in profile["set-resources"]["simulate"]
-    assert profile["set-resources"]["encode_features"]["gpu"] == 1
-    return profile
-
-
-def _own_profile(checkout: Checkout) -> Path:
-    """Copy the example of a user's own files as its comments say, with this cluster's GPUs."""
-    folder = checkout.folder / "profiles/cluster-example"
-    for path in folder.iterdir():
-        text = path.read_text().replace("~/.config/snakemake/cluster", str(folder))
-        path.write_text(text.replace("a100", "fake"))
-    return folder
-
-
-def _let_one_run_out_of_time(driver: Driver, result: Run) -> None:
-    """Stop a step's process: its time goes by, and it cannot end."""
-    (first, *_) = driver.until(lambda: driver.processes("simulate"), "a simulation")
-    os.kill(first, signal.SIGSTOP)
-    result.timed_out = _slurm_job_of(first)
-
-
-def _drain_the_node(driver: Driver, result: Run) -> None:
-    """Drain the node while jobs wait: none starts until it is resumed."""
-    (node,) = driver.cluster.nodes
-
-    def waiting() -> set[str]:
-        return {job["JobId"] for job in shown(driver.cluster) if job["JobState"] == "PENDING"}
-
-    driver.until(lambda: driver.jobs("index_shards", "RUNNING", "PENDING"), "the index")
-    driver.cluster.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
-    before = driver.until(waiting, "a job that waits for the drained node")
-    time.sleep(5)
-    still = waiting()
-    result.waited_while_drained = len(before)
-    result.started_while_drained = len(before - still)
-    driver.cluster.run("scontrol", "update", f"nodename={node}", "state=resume")
-
-
-def _warn_one(driver: Driver, result: Run) -> None:
-    """Send a step what SLURM sends before its time is up, as SLURM does it."""
-    (process, *_) = driver.until(lambda: driver.processes("encode-features"), "an encoding")
-    os.kill(process, signal.SIGSTOP)
-    while not _waits_for_the_warning(process):
-        # Slowly, so that it is met at its work and not after it.
-        os.kill(process, signal.SIGCONT)
-        time.sleep(0.02)
-        os.kill(process, signal.SIGSTOP)
-    result.warned = _slurm_job_of(process)
-    result.warned_log = Path(f"/proc/{process}/fd/1").readlink()
-    driver.cluster.run("scancel", "--signal=USR1", result.warned)
-    os.kill(process, signal.SIGCONT)
-    driver.until(
-        lambda: result.warned in {job["JobId"] for job in driver.jobs("encode_features", "FAILED")},
-        "the end of a warned step",
-    )
-    result.warned_words = result.warned_log.read_text()
-
-
-def _waits_for_the_warning(process: int) -> bool:
-    """Tell whether a process has a handler for SIGUSR1 by now."""
-    status = Path(f"/proc/{process}/status").read_text()
-    (caught,) = re.findall(r"^SigCgt:\s*(\w+)", status, re.M)
-    return bool(int(caught, 16) >> (signal.SIGUSR1 - 1) & 1)
-
-
-def _slurm_job_of(process: int) -> str:
-    environment = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
-    return dict(word.partition("=")[::2] for word in environment)["SLURM_JOB_ID"]
-
-
-def _cancel_one(driver: Driver, result: Run) -> None:
-    """Cancel a job on its way, as a user or an admin does."""
-
-    (job, *_) = driver.until(
-        lambda: driver.jobs("finetune_projection", "RUNNING"), "a training on its way"
-    )
-    driver.cluster.run("scancel", job["JobId"])
-    result.cancelled = job["JobId"]
-
-
-def _kill_snakemake(driver: Driver, result: Run) -> None:
-    """Kill Snakemake without warning and take its lock away; jobs on their way go on."""
-    driver.process.send_signal(signal.SIGKILL)
-    driver.process.wait()
-    result.done_before_the_kill = {
-        job["Comment"] for job in shown(driver.cluster) if job["JobState"] == "COMPLETED"
-    }
-    subprocess.run(
-        [sys.executable, "-m", "snakemake", "--unlock", "--configfile", SMOKE],
-        cwd=driver.checkout.folder, check=True, capture_output=True,
-    )  # fmt: skip
+    return through_faults(cluster, new_checkout(tmp_path_factory.mktemp("slurm") / "mispair"))
 
 
 def test_it_ends_with_the_bytes_of_two_cores(run: Run, finished: Checkout) -> None:
@@ -294,12 +65,12 @@ def test_requests_are_those_of_the_profiles(run: Run) -> None:
         if (rule := rule_of(job)) not in wanted:
             continue  # a group
         attempts = range(1, 2 + run.profile["retries"])
-        memory, minutes = (
+        memory, times = (
             {eval(wanted[rule][key], {"attempt": attempt}) for attempt in attempts}
             for key in ("mem_mb", "runtime")
         )
-        assert _megabytes(job["MinMemoryNode"]) in memory
-        assert _minutes(job["TimeLimit"]) in minutes, job
+        assert megabytes(job["MinMemoryNode"]) in memory
+        assert minutes(job["TimeLimit"]) in times, job
         assert job["Account"] == ACCOUNT
         assert job["Requeue"] == "1"
         gpu = rule == "encode_features"
@@ -315,8 +86,8 @@ def test_a_job_out_of_time_is_sent_again_with_more_of_both(run: Run) -> None:
     first, *later = sorted(run.attempts(job), key=lambda job: int(job["JobId"]))
     assert first is job
     assert later[-1]["JobState"] == "COMPLETED"
-    assert _minutes(later[0]["TimeLimit"]) == 2 * _minutes(job["TimeLimit"])
-    assert _megabytes(later[0]["MinMemoryNode"]) == 2 * _megabytes(job["MinMemoryNode"])
+    assert minutes(later[0]["TimeLimit"]) == 2 * minutes(job["TimeLimit"])
+    assert megabytes(later[0]["MinMemoryNode"]) == 2 * megabytes(job["MinMemoryNode"])
     assert "DUE TO TIME LIMIT" in Path(job["StdOut"]).read_text()
 
 
@@ -400,14 +171,3 @@ def test_a_training_on_two_nodes(tmp_path: Path) -> None:
     assert len(about["losses"]) == 2
     assert all(math.isfinite(epoch["loss"]) for epoch in about["losses"])
     assert "Process (global: 0, local: 0), total 2." in log
-
-
-def _megabytes(text: str) -> int:
-    number, unit = float(text[:-1]), text[-1]
-    return round(number * {"M": 1, "G": 1024}[unit])
-
-
-def _minutes(text: str) -> int:
-    days, _, clock = text.rpartition("-")
-    hours, minutes, _ = map(int, clock.split(":"))
-    return int(days or 0) * 1440 + hours * 60 + minutes
