@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mispair.planning.plan import FAR, LIKE_HERE, NONE, Plan, RuleTotals
+from mispair.reporting.words import count
 
 COLUMNS = (
     "rule",
@@ -74,11 +75,9 @@ def _remarks(plan: Plan) -> list[str]:
     lines = [f"reference: measured on {'; '.join(devices) or 'nothing yet'}"]
     if any(LIKE_HERE in rule.sources for rule in plan.rules):
         lines.append(f"{LIKE_HERE}: as jobs of the rule that have run in this folder")
-    if plan.totals.jobs_without_record:
-        lines.append(
-            f"{NONE}: {plan.totals.jobs_without_record} jobs that no total counts, as nothing like "
-            "them was ever recorded"
-        )
+    if unknown := plan.totals.jobs_without_record:
+        jobs = count(unknown, "job")
+        lines.append(f"{NONE}: {jobs} that no total counts, as nothing like that was ever recorded")
     if any(rule.is_bound for rule in plan.rules):
         lines.append("<: an upper bound, as it asks for a GPU and was only measured on a CPU")
     if any(rule.is_far for rule in plan.rules):
