@@ -170,4 +170,4 @@ def test_a_training_on_two_nodes(tmp_path: Path) -> None:
     about = json.loads((checkout.folder / "results/towers/trained/training.json").read_text())
     assert len(about["losses"]) == 2
     assert all(math.isfinite(epoch["loss"]) for epoch in about["losses"])
-    assert "Process (global: 0, local: 0), total 2." in log
+    assert "Process (global: 0, local 0), total 2." in log
