@@ -7,11 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
@@ -74,36 +72,6 @@ def test_snakemake_report_is_complete(run: Checkout) -> None:
 
 def test_lint_is_clean(finished: Checkout) -> None:
     assert "Congratulations" in finished.snakemake("--lint")
-
-
-@pytest.fixture
-def small_disk(empty: Checkout) -> Iterator[Path]:
-    """Put the results on a file system of their own that holds 200 kB."""
-    results = empty.folder / "results"
-    results.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", results],
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a small file system")
-    yield results
-    subprocess.run(["umount", results], check=True)
-
-
-def test_a_disk_that_fills_is_one_message_and_the_next_run_continues(
-    empty: Checkout, small_disk: Path
-) -> None:
-    target = "results/pairs/scenes/pairing/random~0.5.parquet"
-    printed = empty.snakemake(target, check=False)
-    assert "No space left on device" in printed or "the disk is full" in printed
-    assert "free some space" in printed
-    assert "Traceback" not in printed
-    assert [path for path in small_disk.rglob("*") if path.is_file()] == []
-    subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
-    empty.snakemake(target)
-    assert (empty.folder / target).exists()
 
 
 def test_towers_can_be_trained_anew(empty: Checkout) -> None:
