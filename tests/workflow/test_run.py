@@ -1,17 +1,10 @@
-"""Whole runs of the real Snakefile: to the end, on other core counts, after a kill."""
+"""Whole runs of the real Snakefile, and what they leave."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pandas as pd
 
-from tests.workflow.conftest import SMOKE, Checkout, new_checkout
+from tests.workflow.conftest import SMOKE, Checkout
 
 
 def test_the_report_is_there_and_nothing_half_written(finished: Checkout) -> None:
@@ -39,30 +32,6 @@ def test_every_distinct_caption_is_encoded_once(finished: Checkout) -> None:
     groups = (finished.folder / "results/pairs/scenes/index").glob("????.parquet")
     texts = [pd.read_parquet(path)["caption_id"].nunique() for path in groups]
     assert sum(texts) > encoded
-
-
-def test_killed_half_way_the_next_run_ends_with_the_same_bytes(
-    finished: Checkout, tmp_path: Path
-) -> None:
-    """Kill everything without warning, go on, on one core instead of two: same bytes."""
-    checkout = new_checkout(tmp_path / "killed")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", SMOKE],
-        cwd=checkout.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    features = checkout.folder / "results/features"
-    deadline = time.monotonic() + 300
-    while not list(features.rglob("*.safetensors")) and time.monotonic() < deadline:
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    checkout.snakemake("--unlock")
-    checkout.snakemake("--cores", "1")
-    expected, found = finished.results(), checkout.results()
-    assert found.keys() == expected.keys()
-    assert [name for name in found if found[name] != expected[name]] == []
 
 
 def test_snakemake_report_is_complete(run: Checkout) -> None:
