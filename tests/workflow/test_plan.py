@@ -25,7 +25,7 @@ def planned(folder: Path, *options: str) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", "mispair", "plan", "--json", *options],
         cwd=folder, text=True, capture_output=True, timeout=600, check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "workflow")},
+        env={**os.environ, "PYTHONPATH": str(folder / "workflow")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -18,5 +18,4 @@ rule laclip:
     message:
         "Print what was measured beside what was published"
     shell:
-        "python -m mispair laclip --tables {input.tables:q} --text {output.text} > {log} 2>&1"
-        " && cat {output.text}"
+        "python -m mispair laclip --tables {input.tables:q} --text {output.text} 2> {log}"

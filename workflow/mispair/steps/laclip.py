@@ -12,11 +12,13 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
-    """Write the tables of the study as plain text, in the order of the report."""
+    """Write and print the tables of the study as plain text, in the order of the report."""
     from mispair import files
     from mispair.reporting.comparison_checkpoints import checkpoints
     from mispair.reporting.plain import plain
     from mispair.reporting.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    files.write_text(text, "\n\n".join(map(plain, checkpoints(measured))))
+    printed = "\n\n".join(map(plain, checkpoints(measured)))
+    files.write_text(text, printed)
+    print(printed)
