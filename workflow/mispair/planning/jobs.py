@@ -174,11 +174,13 @@ def command_words(command: str) -> tuple[str, ...]:
     --------
     >>> command_words("python -m mispair index-shards --workers $((3 - 1)) > log 2>&1")
     ('index-shards', '--workers', '2')
+    >>> command_words("python -m mispair laclip --text a.txt 2> log")
+    ('laclip', '--text', 'a.txt')
     """
     _, found, rest = command.partition("-m mispair ")
     if not found:
         return ()
     rest = re.sub(r"\$\(\((\d+) - (\d+)\)\)", lambda m: str(int(m[1]) - int(m[2])), rest)
-    rest = rest.rpartition(" > ")[0] or rest
+    rest = re.sub(r" 2?> \S+( 2>&1)?$", "", rest)
     # shlex takes a second for the commands of a large corpus, which have nothing to unquote.
     return tuple(shlex.split(rest) if re.search(r"['\"\\]", rest) else rest.split())
