@@ -74,6 +74,9 @@ class Faults:
     of_snakemake: int = 2
     save_seconds: float = 0.0
     landed: list[Kill] = field(default_factory=list)
+    done_again: set[int] = field(default_factory=set)
+    """Processes whose work Snakemake cannot know to be done: those killed when they had nothing
+    left but to exit, and those that a killed Snakemake left behind."""
     printed: str = ""
 
     @property
@@ -173,12 +176,14 @@ class Faults:
         except psutil.NoSuchProcess:
             pass
         if not verb or self._has(process.pid, "returned", "0"):
-            return False  # it was done before, or had nothing left but to write
+            self.done_again.add(process.pid)
+            return False  # it was done before, or had nothing left but to exit
         self.landed.append(Kill(how, now, process.pid, verb))
         return True
 
     def _kill_snakemake(self, process: subprocess.Popen[bytes], how: signal.Signals) -> None:
         # Jobs of a Snakemake that is killed go on without it.
+        self.done_again |= {child.pid for child in _children(process.pid) if _verb(child)}
         process.send_signal(how)
         assert process.wait(300) != 0
         self.landed.append(Kill(how, time.time(), process.pid, "snakemake"))
