@@ -54,16 +54,31 @@ def _faults(run: Run, *, survived: bool) -> Iterator[Row]:
         "a job of SLURM runs out of time": seconds[run.timed_out],
         "a job is warned of its time limit (SIGUSR1)": seconds[run.warned],
         "a job is cancelled (scancel)": seconds[run.cancelled],
-        "the node is drained and resumed": 0,
-        "Snakemake is killed while its jobs run": 0,
+        "Snakemake is killed while its jobs run": _done_twice(run),
     }
     for fault, most in lost.items():
         yield (
             f"fault: {fault}",
             "1 injected",
             f"{int(survived)} survived, with the same bytes",
-            f"work lost: {f'at most the {most} s of the job' if most else 'none of jobs that ran'}",
+            f"work lost: at most {most} s of jobs",
         )
+    yield (
+        "fault: the node is drained and resumed",
+        "1 injected",
+        f"{int(survived)} survived, with the same bytes",
+        f"{run.waited_while_drained} jobs waited, {run.started_while_drained} started meanwhile",
+    )
+
+
+def _done_twice(run: Run) -> int:
+    """Return the seconds of jobs that ended well and were sent again all the same."""
+    seconds, seen = 0, set()
+    for job in sorted(run.jobs, key=lambda job: int(job["JobId"]), reverse=True):
+        if job["JobState"] == "COMPLETED":
+            seconds += _seconds(job["RunTime"]) if job["Comment"] in seen else 0
+            seen.add(job["Comment"])
+    return seconds
 
 
 def _seconds(clock: str) -> int:
