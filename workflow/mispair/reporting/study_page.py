@@ -12,8 +12,8 @@ from mispair.reporting import catalogue, claim_rows, figures_semantics, studies
 from mispair.reporting.content import Content
 from mispair.reporting.picture import Picture
 
-LARGEST_PAGE = 1_500_000
-"""Bytes of charts and pictures on a page; pictures that would exceed them are linked instead."""
+PICTURES = 400_000
+"""Bytes of pictures on a page; the charts of larger ones are drawn by the script alone."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def _contact_sheet(content: Content) -> Piece:
 def _with_picture(drawn: list[Picture]) -> set[str]:
     """Name the figures whose picture stands on the page itself, until their chart is drawn.
 
-    The smallest first, as far as the page stays small; the others are drawn by the script alone.
+    The smallest first, as far as there is room; the others are drawn by the script alone.
     """
-    room = LARGEST_PAGE - sum(len(picture.json) for picture in drawn)
+    room = PICTURES
     found = set()
     for picture in sorted(drawn, key=lambda picture: len(picture.static)):
         room -= len(picture.static)
