@@ -577,3 +577,14 @@ class Dag:
     def contact_sheets(self) -> list[str]:
         """Return the contact sheet of the corpus, when its study runs."""
         return ["reports/figures/contact_sheet.html"] if self.runs("image_text") else []
+
+    @staticmethod
+    def category(wildcards: Any) -> str:
+        """Return under which heading Snakemake's report lists a file of the site."""
+        return "Report" if "page" in wildcards.keys() else "Report: what draws its charts"
+
+    @staticmethod
+    def labels(wildcards: Any) -> dict[str, str]:
+        """Return what Snakemake's report calls a file of the site."""
+        name = next(iter(wildcards))
+        return {"page": "Answers: begin here" if name == "index" else name}

@@ -1,4 +1,4 @@
-# What people read: tidy tables, figures and one page. Nothing here runs science.
+# What people read: tidy tables, figures and a site. Nothing here runs science.
 
 
 rule gather_metrics:
@@ -165,9 +165,14 @@ rule write_report:
         published=dag.report_files("published/*.csv"),
         templates=dag.report_files("templates/*"),
     output:
-        page=report(
-            "reports/index.html",
-            category="Report",
+        page="reports/index.html",
+        # Patterns keep the pages and what they share beside each other in Snakemake's report, in
+        # which a file alone would lie in a folder of its own, away from what it links.
+        pages=report(
+            directory("reports/pages"),
+            patterns=["{page}.html", "assets/{script}.js"],
+            category=lambda wildcards: dag.category(wildcards),
+            labels=lambda wildcards: dag.labels(wildcards),
             caption="../report/page.rst",
         ),
     log:
@@ -180,9 +185,9 @@ rule write_report:
         *code_version("write_report"),
         flags=dag.flags("write_report"),
     message:
-        "Write reports/index.html"
+        "Write the report: reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
         " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks"
-        " --record {input.record} --page {output.page}"
+        " --record {input.record} --page {output.page} --pages {output.pages}"
         " {params.flags} > {log} 2>&1"

@@ -329,18 +329,6 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
 }
 """The figures of each study."""
 
-TEMPLATES = (
-    "contact_sheet.html.j2",
-    "incomplete.html.j2",
-    "index.html.j2",
-    "macros.html.j2",
-    "neurons.html.j2",
-    "page.js",
-    "study.html.j2",
-    "style.css",
-)
-"""Files in this package's ``templates`` that make up the page."""
-
 
 def figures(study: str | None = None) -> list[Figure]:
     """Return the figures of a study, or of all."""

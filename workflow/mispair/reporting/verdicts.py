@@ -118,6 +118,8 @@ class Verdict:
         Why the outcome is what it is.
     preset : str
         The preset of the simulation that it was judged on, if there is one.
+    gap : str
+        Measured − published, of the number that the claim is about; empty without such a number.
     """
 
     claim: Claim
@@ -131,6 +133,7 @@ class Verdict:
     controls: tuple[Control, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())
     preset: str = ""
+    gap: str = ""
 
     @property
     def anchor(self) -> str:
@@ -331,6 +334,9 @@ QUESTIONS = (
             "nearly-all",
             "captions-repaired",
             "filtered-unmixes",
+            "text-concentrates",
+            "image-concentrates",
+            "tsne-separates",
             "filtered-succeeds",
             "laclip-accuracy",
             "laclip-silhouette",
