@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 TABLES = (
     "purity.csv",
+    "purity_map.csv",
     "zeroshot.csv",
     "pruning.csv",
     "comparisons.csv",
@@ -26,8 +27,9 @@ TABLES = (
 )
 """Files of `gather_metrics`, in its folder of tables."""
 
-FORMS = ("svg", "csv", "vl.json")
-"""Each figure is written as a picture, as the numbers in it, and as an interactive chart."""
+PICTURES = ("svg", "pdf", "png")
+FORMS = (*PICTURES, "csv", "vl.json")
+"""Each figure is written as pictures, as the numbers in it, and as an interactive chart."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,20 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "Distribution of the cosines of neuron pairs",
             "Signed cosines of all pairs of neurons, mean over seeds, one line for each C_m.",
             "figure 2(h)",
+        ),
+        Figure(
+            "cosine_ladder",
+            "How far neurons overlap, one step for each C_m",
+            "Share of pairs of neurons by |cos|, mean over seeds; the bar on each step is the mean "
+            "|cos|. Fine-tuned from the pre-trained projections.",
+            "figure 2(h)",
+        ),
+        Figure(
+            "overlap_map",
+            "Which neurons overlap: heat maps",
+            "Mean |cos| between groups of neurons, sorted from the purest group (upper left) to "
+            "the least pure one, each map by its own order. One seed; the untouched projections, "
+            "and the pre-trained ones fine-tuned at the lowest and the highest C_m.",
         ),
         Figure(
             "accuracy_by_shuffling",

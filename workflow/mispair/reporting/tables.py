@@ -23,6 +23,8 @@ TEXT = frozenset((
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
                "bin_low", "bin_high", "value", "n", "low", "high"),
+    "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
+                   "n"),
     "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
                  "classname", "seed", "value", "n", "low", "high", "chance", "headline",
                  "fingerprint"),
@@ -52,7 +54,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
-ARMS = ("purity", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
@@ -66,6 +68,9 @@ VALUES = ("value", "n", "low", "high", "chance", "p", "overlap")
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
+MAP = "overlap_map"
+"""The metric of purity that is a heat map; it has a table of its own."""
+
 POINTS = frozenset(("tsne", "neuron_alignment"))
 """Metrics of the simulation that are points of a plane; they have a table of their own."""
 
@@ -75,6 +80,7 @@ class Tables:
     """All measurements of a run, one tidy table for each kind."""
 
     purity: pd.DataFrame
+    purity_map: pd.DataFrame
     zeroshot: pd.DataFrame
     pruning: pd.DataFrame
     comparisons: pd.DataFrame
