@@ -134,6 +134,13 @@ def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
     return base.mark_area(clip=True).encode(y="low:Q", y2="high:Q", opacity=fade(shown))
 
 
+def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
+    """Return a line without points, and unseen points on it that carry its hover values."""
+    points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
+    points.name = alt.Undefined
+    return alt.layer(line, points)
+
+
 def only(chart: alt.Chart, layer: str) -> alt.Chart:
     """Keep the rows of one layer."""
     return chart.transform_filter(f"datum.layer == '{layer}'")
@@ -261,8 +268,11 @@ def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
     if "columns" in printed:
         printed["columns"] = min(PAPER_COLUMNS, printed["columns"])
     if "spacing" in printed:
-        extra = 4 * (font_size - SCREEN_FONT)
-        printed["spacing"] = {side: gap + extra for side, gap in printed["spacing"].items()}
+        larger = font_size - SCREEN_FONT
+        printed["spacing"] = {
+            "row": printed["spacing"]["row"] + ROW_GROWTH * larger,
+            "column": printed["spacing"]["column"] + COLUMN_GROWTH * larger,
+        }
     return printed
 
 
@@ -271,7 +281,7 @@ def _narrowed(node: Any) -> Any:
         drawn = "mark" in node or "layer" in node or "facet" in node or "concat" in node
         return {
             key: round(PAPER_WIDTH * value)
-            if drawn and key == "width"
+            if drawn and key == "width" and not isinstance(value, Mapping)
             else (value if key in ("data", "encoding") else _narrowed(value))
             for key, value in node.items()
         }
@@ -282,5 +292,5 @@ def _narrowed(node: Any) -> Any:
 
 PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
 """Of a printed figure: the share of its panels' width, and panels and names beside each other."""
-SCREEN_FONT = 12
-"""The size of letters for which the panels are spaced, in pixels."""
+SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
+"""The size of letters for which panels are spaced, and what each pixel more adds to the gaps."""

@@ -129,9 +129,9 @@ def render(
         chart, data, text = drawing.chart, drawing.data, drawing.sentence
         meta |= {"sentence": text}
     spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
-    printed = charts.for_paper(spec, paper_font_size)
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
+    printed = charts.for_paper(spec, paper_font_size)
     spec["description"] = f"{figure.title}. {text}"
     spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
     svg = _svg(printed)

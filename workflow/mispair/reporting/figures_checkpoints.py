@@ -48,7 +48,8 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
     own = data[data["measure"] == measure]
     methods = sorted(set(own["method"]), key=lambda name: (name not in METHODS, name))
-    colours = dict(zip(methods, style.CLASSES * len(methods), strict=False))
+    others = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
+    colours = {**dict(zip(methods, others * len(methods), strict=False)), **style.METHODS}
     base = alt.Chart().encode(
         x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
         y=alt.Y("label:N", title=None, axis=alt.Axis(labelLimit=330)),

@@ -52,7 +52,7 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
     )  # fmt: skip
     place_of = f"Change of: {title}"
     parts = [
-        alt.Chart().mark_rule(color="#8c959f").encode(x=alt.datum(0)),
+        alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0)),
         base.mark_circle(size=34)
         .encode(x=alt.X("value:Q", title=place_of), opacity=charts.fade(1), tooltip=tips)
         .properties(name=f"{charts.VIEW}{metric}"),
@@ -148,7 +148,7 @@ def _heat_map(
         base.mark_rect(stroke="white").encode(
             color=alt.Color("value:Q", scale=scale, legend=None), tooltip=tips
         ).transform_filter("isValid(datum.value)"),
-        base.mark_text(fontSize=11, color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
+        base.mark_text(color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
     ]  # fmt: skip
     layered = alt.layer(*parts).transform_filter(
         f"datum.metric == '{metric}' && datum.bias_schedule == '{bias}'"

@@ -66,7 +66,7 @@ def _overlap_panel(
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM, ticks),
-        y=charts.y_axis("Mean |cos| of neuron pairs" if tower == TOWERS[0] else None),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
         color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
@@ -83,9 +83,9 @@ def _overlap_panel(
         "run": charts.only(base, "run").mark_circle(size=28).encode(
             opacity=charts.fade(0.4), tooltip=tips
         ),
-        "rotated": charts.only(base, "rotated").mark_line(
-            strokeDash=[5, 4], strokeWidth=1.5, point="transparent"
-        ).encode(opacity=charts.fade(0.9), tooltip=tips),
+        "rotated": charts.hovered(charts.only(base, "rotated").mark_line(
+            strokeDash=[5, 4], strokeWidth=1.5
+        ).encode(opacity=charts.fade(0.9)), tips),
         "untouched": alt.layer(
             charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
             charts.only(label, "untouched").encode(text=alt.value("untouched model")),
@@ -109,11 +109,11 @@ def _overlap_panel(
 def _published_panel(ticks: list[float]) -> charts.Panel:
     base = charts.only(alt.Chart(), "published").encode(
         x=charts.x_axis("rate", style.CM_SHORT, ticks),
-        y=charts.y_axis(None),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
         tooltip=charts.tips("rate:Q:C_m", "value:Q:published mean |cos|"),
     )
     return alt.layer(
-        base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED, tooltip=None),
+        base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
         base.mark_point(shape="diamond", color=style.PUBLISHED),
     ).properties(width=180, height=260, title="Published (CC3M, text)")
 
@@ -159,7 +159,7 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
         else "No arm from the pre-trained projections was measured."
     )
     panels = [
-        _series_panel(data, "tower", tower, place, None if place else "Effective rank (directions)",
+        _series_panel(data, "tower", tower, place, "Effective rank (directions)",
                       f"{tower.capitalize()} projection")
         for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
     panels = [
-        _series_panel(data, "evaluation_set", name, place, None if place % columns else title,
+        _series_panel(data, "evaluation_set", name, place, title,
                       set_title(tables, metric, name), width, 190)
         for place, name in enumerate(names)
     ]  # fmt: skip

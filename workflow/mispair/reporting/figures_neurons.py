@@ -14,6 +14,12 @@ from mispair.reporting.tables import Tables, mean_by, records
 from mispair.reporting.words import listing, number
 
 NO_ARM = "no arm from the pre-trained projections was measured"
+SHARE = charts.tips(
+    "rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs", "low:Q:−1 s.d.",
+    "high:Q:+1 s.d.", "n:Q:seeds",
+)  # fmt: skip
+MAP = 240
+"""Side of a heat map, in pixels."""
 STEPS = 10
 """Most steps of the ladder: more values of C_m are not told apart."""
 
@@ -31,20 +37,21 @@ def histogram(tables: Tables) -> Drawing | Hole:
     data, left_out = charts.within(data, "rate")
     rates = sorted(data["rate"].unique())
     panels = [
-        alt.Chart(name=f"{charts.VIEW}{tower}")
-        .transform_filter(f"datum.tower == '{tower}'")
-        .mark_line(interpolate="step", clip=True, strokeWidth=1.8, point="transparent")
-        .encode(
+        charts.hovered(
+            alt.Chart(name=f"{charts.VIEW}{tower}")
+            .mark_line(interpolate="step", clip=True, strokeWidth=1.8)
+            .encode(
             x=alt.X("cosine:Q", title="Cosine of two neurons",
                     scale=alt.Scale(domain=domain, nice=False)),
-            y=alt.Y("value:Q", title="Share of pairs" if tower == TOWERS[0] else None,
+            y=alt.Y("value:Q", title="Share of pairs",
                     axis=alt.Axis(format="~%")),
-            color=alt.Color("rate:O", title="C_m", scale=alt.Scale(
+            color=alt.Color("rate:O", title="C_m", legend=alt.Legend(columns=8), scale=alt.Scale(
                 domain=rates, scheme=alt.SchemeParams("viridis", extent=[0.05, 0.85]))),
             opacity=charts.fade(1),
-            tooltip=charts.tips("rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share",
-                                "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:seeds"),
+            ),
+            SHARE,
         )
+        .transform_filter(f"datum.tower == '{tower}'")
         .properties(width=charts.WIDTH, height=charts.HEIGHT,
                     title=f"{tower.capitalize()} projection")
         for tower in TOWERS if tower in set(data["tower"])
@@ -97,9 +104,9 @@ def ladder(tables: Tables) -> Drawing | Hole:
     means = mean_by(means[means["rate"].isin(rates)], ["tower", "rate"]).dropna()
     data = pd.concat([data, means.assign(layer="mean")], ignore_index=True)
     towers = [tower for tower in TOWERS if tower in set(data["tower"])]
-    top = float(data.loc[data["layer"] == "share", "value"].max())
+    top = data[data["layer"] == "share"].groupby("tower")["value"].max()
     panels = [
-        _step(rate, tower, [0, max(reach, means["value"].max())], top, tower == towers[0],
+        _step(rate, tower, [0, max(reach, means["value"].max())], float(top[tower]), tower == towers[0],
               place in (0, len(rates) - 1), place == 0)
         for place, rate in enumerate(rates) for tower in towers
     ]  # fmt: skip
@@ -113,15 +120,13 @@ def _step(
 ) -> charts.Panel:
     last = end and not highest
     axis = alt.Axis(labels=last, ticks=last, format="~g")
-    x = alt.X("bin_low:Q", title="|cos| of two neurons" if last else None, axis=axis,
+    x = alt.X("bin_low:Q", title="|cos| of two neurons" if last else None, axis=axis, bin="binned",
               scale=alt.Scale(domain=domain, nice=False))  # fmt: skip
-    tips = charts.tips("rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share",
-                       "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:seeds")  # fmt: skip
     title = f"C_m {rate:g}" if first else None
     bars = charts.only(alt.Chart(), "share").mark_bar(
         binSpacing=0, color=style.TOWERS[tower], opacity=0.75, clip=True
     ).encode(
-        x=x, x2="bin_high:Q", tooltip=tips,
+        x=x, x2="bin_high:Q", tooltip=SHARE,
         y=alt.Y("value:Q", scale=alt.Scale(domain=[0, top]), axis=alt.Axis(
             title=title, titleAngle=0, titleAlign="right", titleBaseline="middle", grid=False,
             labels=False, ticks=False)),
@@ -130,9 +135,9 @@ def _step(
         x=alt.X("value:Q"), tooltip=charts.tips("rate:Q:C_m", "value:Q:mean |cos|")
     )  # fmt: skip
     layered = alt.layer(bars, mean).transform_filter(
-        f"datum.tower == '{tower}' && datum.rate == {rate!r}"
+        f"datum.tower == '{tower}' && datum.rate == {rate:.6g}"
     )
-    heading = f"{tower.capitalize()} projection" if highest else alt.Undefined
+    heading = f"{tower.capitalize()} projection" if highest else ""
     return layered.properties(width=charts.WIDTH - 40, height=44, title=heading)
 
 
@@ -171,12 +176,12 @@ def heat_map(tables: Tables) -> Drawing | Hole:
     arms = [part["arm"].iloc[0] for part in parts]
     towers = [tower for tower in TOWERS if tower in set(data["tower"])]
     panels = [
-        _map(arm, tower, data, arm == arms[0], tower == towers[-1])
-        for tower in towers for arm in arms
+        _map(arm, tower, data, tower == towers[0], arm == arms[-1])
+        for arm in arms for tower in towers
     ]  # fmt: skip
     chart = alt.concat(
-        *panels, columns=len(arms), data=_compact(data), bounds="flush",
-        spacing={"row": 56, "column": 36},
+        *panels, columns=len(towers), data=_compact(data), bounds="flush",
+        spacing={"row": 56, "column": 48},
     ).resolve_scale(color="shared")  # fmt: skip
     return Drawing(chart, data, _map_sentence(data, arms, towers))
 
@@ -220,7 +225,9 @@ def _map(arm: str, tower: str, data: pd.DataFrame, first: bool, last: bool) -> c
         text=f"{tower.capitalize()}, {arm}", subtitle=f"mean {number(mean, 4)}; {groups} groups",
         subtitleColor=style.QUIET,
     )  # fmt: skip
-    return chart.properties(width=240, height=204, title=title)
+    # Cells of whole pixels, or seams would show between them.
+    step = alt.Step(max(1, MAP // groups))
+    return chart.properties(width=step, height=step, title=title)
 
 
 def _map_sentence(data: pd.DataFrame, arms: list[str], towers: list[str]) -> str:

@@ -48,11 +48,11 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
 
 
 def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:
-    colours = {"own basis": style.TOWERS[tower], "a rotated basis": "#8c959f"}
+    colours = {"own basis": style.TOWERS[tower], "a rotated basis": style.GREY}
     points = alt.Chart(name=f"{charts.VIEW}semantics_{tower}").mark_circle(size=36)
     scatter = points.encode(
         x=charts.x_axis("overlap", "Mean |cos| with all other neurons"),
-        y=alt.Y("semantic:Q", title="Semantic purity: |r| with the best feature",
+        y=alt.Y("semantic:Q", title="|r| with the best feature",
                 scale=alt.Scale(domain=[0, 1])),
         color=charts.colour("where", "Neurons of", colours, list(colours)),
         opacity=charts.fade(0.75),
