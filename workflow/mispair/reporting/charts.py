@@ -110,7 +110,7 @@ def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, 
         shown = max(2, min(shown - 1, shown * most // len(data)))
         data = data[data[x].isna() | data[x].isin(evenly(places, shown))]
     if shown < len(places):
-        remark += f" Of {len(places)} values along the axis {shown} are drawn."
+        remark += f" Of {len(places)} values of {x} {shown} are drawn."
     return data.reset_index(drop=True), remark
 
 
@@ -129,6 +129,14 @@ def evenly(places: Any, most: int) -> list[Any]:
     return [found[round(number * last / (most - 1))] for number in range(most)]
 
 
+def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd.DataFrame:
+    """Sort rows so that what a palette names first is drawn last, over all others."""
+    place = {name: -number for number, name in enumerate(names)}
+    return data.sort_values(
+        field, key=lambda column: column.map(place).fillna(1), kind="stable", ignore_index=True
+    )
+
+
 def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
     """Return the area between the limits, for data that have some (`limited`)."""
     return base.mark_area(clip=True).encode(y="low:Q", y2="high:Q", opacity=fade(shown))
@@ -138,7 +146,7 @@ def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
     """Return a line without points, and unseen points on it that carry its hover values."""
     points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
     points.name = alt.Undefined
-    return alt.layer(line, points)
+    return alt.LayerChart(layer=[line, points])
 
 
 def only(chart: alt.Chart, layer: str) -> alt.Chart:
@@ -240,7 +248,7 @@ def config(font_size: int) -> dict[str, Any]:
         "axis": sizes | {
             "titleFontWeight": "normal", "labelColor": style.QUIET, "titleColor": style.INK,
             "gridColor": style.GRID, "domainColor": style.GREY, "tickColor": style.GREY,
-            "titlePadding": 8,
+            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5,
         },
         "legend": sizes | {
             "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
@@ -259,8 +267,9 @@ def config(font_size: int) -> dict[str, Any]:
 
 
 def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
-    """Return a finished chart as it is printed: larger letters on narrower panels, at most two
-    beside each other, so that it can be read at the width of a column.
+    """Return a finished chart as it is printed, to be read at the width of a column.
+
+    Larger letters stand on narrower panels, at most two beside each other.
     """
     printed = _narrowed(spec)
     printed["config"] = {**config(font_size), "aria": False}

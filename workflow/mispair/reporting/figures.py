@@ -65,6 +65,8 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_tsne": figures_features.tsne,
     "simulation_captions": figures_simulation.captions,
     "simulation_filter": figures_simulation.replaced,
+    "simulation_samples": figures_features.samples,
+    "simulation_dynamics": figures_theory.dynamics,
     "simulation_alignments": figures_theory.alignments,
     "simulation_bridge": figures_conditions.switches,
     "simulation_grid": figures_conditions.sensitivity,
@@ -97,21 +99,39 @@ def render(
 
     Parameters
     ----------
+    figure, tables, font_size, max_points
+        As in `compose`.
+    paper_font_size : int
+        Of labels in the forms to print, in pixels.
+    """
+    spec, data = compose(figure, tables, font_size, max_points)
+    svg = _svg(charts.for_paper(spec, paper_font_size))
+    return Rendered(svg, in_order(vl_convert.svg_to_pdf(svg)), _png(svg), data, spec)
+
+
+def compose(
+    figure: catalogue.Figure, tables: Tables, font_size: int, max_points: int
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Return a figure as an interactive chart, and the numbers in it.
+
+    Parameters
+    ----------
     figure : catalogue.Figure
         Which one.
     tables : Tables
         All measurements.
     font_size : int
         Of labels on the page, in pixels.
-    paper_font_size : int
-        Of labels in the forms to print, in pixels.
     max_points : int
         More rows than this are not drawn: the figure says so.
 
     Returns
     -------
-    Rendered
-        ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason of a hole.
+    spec : dict
+        Vega-Lite; ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason
+        of a hole.
+    data : DataFrame
+        Empty for a hole.
     """
     shown = (tables if figure.name in EVERY_SCHEME else tables.of_scheme()).of_protocol()
     drawing = BUILDERS[figure.name](shown)
@@ -127,15 +147,15 @@ def render(
         text = f"Not measured: {drawing.reason}."
     else:
         chart, data, text = drawing.chart, drawing.data, drawing.sentence
+        if "low" in data and not data["low"].notna().any():
+            text += " No band or bar is drawn: there is one run of each."
         meta |= {"sentence": text}
     spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
-    printed = charts.for_paper(spec, paper_font_size)
     spec["description"] = f"{figure.title}. {text}"
     spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
-    svg = _svg(printed)
-    return Rendered(svg, in_order(vl_convert.svg_to_pdf(svg)), _png(svg), data, spec)
+    return spec, data
 
 
 def _svg(spec: dict[str, Any]) -> str:
@@ -172,7 +192,7 @@ def _round(found: re.Match[str]) -> str:
 
 
 def _hole(reason: str) -> alt.Chart:
-    lines = ["Not measured", *textwrap.wrap(reason, 90)]
+    lines = ["Not measured", *textwrap.wrap(reason, 70)]
     return (
         alt.Chart(alt.InlineData(values=[{}]))
         .mark_text(text=lines, color=style.QUIET, lineHeight=22)

@@ -52,10 +52,13 @@ def overlap(tables: Tables) -> Drawing | Hole:
         curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
     )
     data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     ticks = sorted(tuned["rate"].unique())
     starts = [start for start in style.STARTS if start in set(tuned["start"])]
     panels = [
-        _overlap_panel(tower, starts, ticks, data) for tower in TOWERS if tower in set(tuned["tower"])
+        _overlap_panel(tower, starts, ticks, data)
+        for tower in TOWERS
+        if tower in set(tuned["tower"])
     ]
     chart = charts.side_by_side([*panels, _published_panel(ticks)], 3, data)
     return Drawing(chart, data, _overlap_sentence(tables) + left_out, "start")
@@ -144,6 +147,7 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
     keys = ["tower", "start", "rate"]
     data = charts.layers(tuned[[*keys, "seed", "value"]], keys, _rules(rows, ["tower"]))
     data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     series = {
         tower: purity_series(tables, "pretrained", tower, "effective_rank") for tower in TOWERS
     }
@@ -232,6 +236,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
         chance.assign(layer="chance"),
     )
     data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     names = sorted(tuned["evaluation_set"].unique())
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)

@@ -23,6 +23,7 @@ MAP = 240
 STEPS = 10
 """Most steps of the ladder: more values of C_m are not told apart."""
 
+
 def histogram(tables: Tables) -> Drawing | Hole:
     """Distribution of signed cosines of neuron pairs, one line for each C_m."""
     rows = _histograms(tables)
@@ -82,8 +83,6 @@ def _histogram_sentence(rows: pd.DataFrame) -> str:
     )
 
 
-
-
 def ladder(tables: Tables) -> Drawing | Hole:
     """Distribution of |cos| of neuron pairs, a small panel for each C_m and tower."""
     rows = _histograms(tables)
@@ -105,10 +104,11 @@ def ladder(tables: Tables) -> Drawing | Hole:
     data = pd.concat([data, means.assign(layer="mean")], ignore_index=True)
     towers = [tower for tower in TOWERS if tower in set(data["tower"])]
     top = data[data["layer"] == "share"].groupby("tower")["value"].max()
+    domain = [0, max([reach, *means["value"]])]
     panels = [
-        _step(rate, tower, [0, max(reach, means["value"].max())], float(top[tower]), tower == towers[0],
-              place in (0, len(rates) - 1), place == 0)
-        for place, rate in enumerate(rates) for tower in towers
+        _step(rate, tower, domain, float(top[tower]), tower == towers[0], rate == rates[0],
+              rate == rates[-1])
+        for rate in rates for tower in towers
     ]  # fmt: skip
     chart = charts.side_by_side(panels, len(towers), data, gap=40, row_gap=4)
     left_out = len(rows["rate"].unique()) - len(rates)
@@ -116,9 +116,8 @@ def ladder(tables: Tables) -> Drawing | Hole:
 
 
 def _step(
-    rate: float, tower: str, domain: list[float], top: float, first: bool, end: bool, highest: bool
+    rate: float, tower: str, domain: list[float], top: float, first: bool, highest: bool, last: bool
 ) -> charts.Panel:
-    last = end and not highest
     axis = alt.Axis(labels=last, ticks=last, format="~g")
     x = alt.X("bin_low:Q", title="|cos| of two neurons" if last else None, axis=axis, bin="binned",
               scale=alt.Scale(domain=domain, nice=False))  # fmt: skip
@@ -167,7 +166,9 @@ def heat_map(tables: Tables) -> Drawing | Hole:
             "makes those of the untouched projections and of both ends of C_m"
         )  # fmt: skip
     found = pd.concat(parts, ignore_index=True)
-    found = found[found["seed"].fillna(0) == found.groupby("arm")["seed"].transform("min").fillna(0)]
+    found = found[
+        found["seed"].fillna(0) == found.groupby("arm")["seed"].transform("min").fillna(0)
+    ]
     columns = ["arm", "tower", "row", "column", "value", "n"]
     below = found[found["row"] < found["column"]]
     below = below.rename(columns={"row": "column", "column": "row"})

@@ -209,7 +209,9 @@ def _dashed_panel(ranking: str, data: pd.DataFrame) -> charts.Panel:
         name=f"{charts.VIEW}dashed_{ranking}"
     )
     layered = alt.layer(line).transform_filter(f"datum.ranked_by == '{ranking}'")
-    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking].capitalize())
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking].capitalize()
+    )
 
 
 def _panel(

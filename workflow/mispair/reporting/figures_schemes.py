@@ -62,7 +62,10 @@ def by_scheme(tables: Tables) -> Drawing | Hole:
     present = [name for name in PANELS if name in set(data["panel"])]
     panels = [_panel(name, sorted(swept), data) for name in present]
     return Drawing(
-        charts.side_by_side(panels, 2, data), data, _sentence(tables, found, swept) + left_out, "scheme"
+        charts.side_by_side(panels, 2, data),
+        data,
+        _sentence(tables, found, swept) + left_out,
+        "scheme",
     )
 
 

@@ -42,9 +42,11 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
+    data, left_out = charts.within(data, "neuron")
     panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
     sentence = " ".join(words(arm, tower) for tower in TOWERS if tower in set(data["tower"]))
-    return Drawing(charts.side_by_side(panels, 2, data), data, sentence, "where")
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data, sentence + left_out, "where")
 
 
 def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:

@@ -41,6 +41,10 @@ ARM_WORDS = {
 SOURCES = {"raw": ORANGE, "generated": VIOLET, "filtered": BLUE}
 CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
 EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}
+FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
+"""Features as a neuron sees them: its own, those spuriously correlated with it, and others."""
+ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
+"""Features of a caption beside those of its image."""
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
 """Trained on raw captions and on rewritten ones."""
 TOWERS = {"text": GREEN, "image": VIOLET}

@@ -46,7 +46,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                    "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
                    "bin_low", "bin_high", "value"),
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
-                          "trial", "tower", "neuron", "label", "x", "y"),
+                          "trial", "tower", "neuron", "label", "source", "pair", "feature",
+                          "replaced", "x", "y"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
     "encoding": ("group", "device", "precision", "metric", "value"),
@@ -71,8 +72,8 @@ RENAMED = {"from": "bin_low", "to": "bin_high"}
 MAP = "overlap_map"
 """The metric of purity that is a heat map; it has a table of its own."""
 
-POINTS = frozenset(("tsne", "neuron_alignment"))
-"""Metrics of the simulation that are points of a plane; they have a table of their own."""
+POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
+"""Metrics of the simulation that are points, not numbers; they have a table of their own."""
 
 
 @dataclass(frozen=True)
