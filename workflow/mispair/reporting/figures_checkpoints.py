@@ -79,7 +79,7 @@ def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
     colours = {**dict(zip(methods, others * len(methods), strict=False)), **style.METHODS}
     base = alt.Chart().encode(
         x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
-        y=alt.Y("label:N", title=None, axis=alt.Axis(labelLimit=330)),
+        y=alt.Y("label:N", title="Model and evaluation set", axis=alt.Axis(labelLimit=330)),
         color=charts.colour("method", "Method", colours, methods),
         tooltip=charts.tips("model:N:model", "method:N:method", "what:N:", "value:Q:value",
                             "by:N:by"),

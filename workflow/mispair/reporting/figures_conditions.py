@@ -40,7 +40,7 @@ def switches(tables: Tables) -> Drawing | Hole:
 
 
 def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
-    place = alt.Y("switch:N", title=None, sort=order, axis=alt.Axis(labelLimit=150))
+    place = alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150))
     base = alt.Chart().encode(
         y=place,
         yOffset=alt.YOffset("trained_on:N", sort=list(style.CHANGES)),
@@ -59,7 +59,7 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
     ]
     if limited:
         interval = base.mark_rule(strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8)
+            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8), tooltip=tips
         )
         parts.insert(1, interval)
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
@@ -97,6 +97,8 @@ def sensitivity(tables: Tables) -> Drawing | Hole:
     shown = max(cell.spurious_probability for cell in found)
     found = [cell for cell in found if cell.spurious_probability == shown]
     data = pd.DataFrame([row for cell in found for row in _heat(cell)])
+    if data["value"].isna().all() and not data["failed"].any():
+        return Hole("no trial of the grid gave numbers of both arms")
     noise = list(dict.fromkeys(cell.noise for cell in found))
     models = sorted({cell.misalignment for cell in found})
     schedules = sorted({cell.bias for cell in found})
@@ -136,7 +138,7 @@ def _heat_map(
     reach = 2 * float(own.max()) if own.notna().any() and own.max() > 0 else 1.0
     base = alt.Chart().encode(
         x=alt.X("noise:N", title="Noise", sort=noise, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("misalignment:N", title=None, sort=models),
+        y=alt.Y("misalignment:N", title="Misalignment", sort=models),
     )
     scale = alt.Scale(scheme="purpleorange", domain=[-reach, reach], reverse=True)
     tips = charts.tips(

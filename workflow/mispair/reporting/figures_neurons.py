@@ -88,7 +88,7 @@ def ladder(tables: Tables) -> Drawing | Hole:
     rows = _histograms(tables)
     if rows.empty:
         return Hole(NOT_RUN if tables.purity.empty else NO_ARM)
-    rates = charts.evenly(rows["rate"].unique(), STEPS)
+    rates = charts.evenly(rows["rate"].unique().tolist(), STEPS)
     ends = rows[["bin_low", "bin_high"]].abs()
     # Bins lie alike on both sides of 0; one in the middle, of an odd number, begins there.
     inner = ends.min(axis=1).where(rows["bin_low"] * rows["bin_high"] >= 0, 0.0)
