@@ -81,6 +81,7 @@ rule draw_figures:
             category="Figures",
             caption="../report/figures.rst",
         ),
+        prints=dag.figures("pdf", "png"),
         numbers=dag.figures("csv"),
         charts=dag.figures("vl.json"),
     log:

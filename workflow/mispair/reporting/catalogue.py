@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 TABLES = (
     "purity.csv",
+    "purity_map.csv",
     "zeroshot.csv",
     "pruning.csv",
     "comparisons.csv",
@@ -26,8 +27,9 @@ TABLES = (
 )
 """Files of `gather_metrics`, in its folder of tables."""
 
-FORMS = ("svg", "csv", "vl.json")
-"""Each figure is written as a picture, as the numbers in it, and as an interactive chart."""
+PICTURES = ("svg", "pdf", "png")
+FORMS = (*PICTURES, "csv", "vl.json")
+"""Each figure is written as pictures, as the numbers in it, and as an interactive chart."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,20 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "figure 2(h)",
         ),
         Figure(
+            "cosine_ladder",
+            "How far neurons overlap, one step for each C_m",
+            "Share of pairs of neurons by |cos|, mean over seeds; the bar on each step is the mean "
+            "|cos|. Fine-tuned from the pre-trained projections.",
+            "figure 2(h)",
+        ),
+        Figure(
+            "overlap_map",
+            "Which neurons overlap: heat maps",
+            "Mean |cos| between groups of neurons, sorted from the purest group (upper left) to "
+            "the least pure one, each map by its own order. One seed; the untouched projections, "
+            "and the pre-trained ones fine-tuned at the lowest and the highest C_m.",
+        ),
+        Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
             "acc1 on each evaluation set; the dotted line is chance.",
@@ -250,8 +266,8 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure(
             "simulation_cosines",
             "Cosines of neurons with the true features",
-            "Share of all neuron-feature pairs in each bin of |cos|, mean over trials, at each "
-            "preset's largest C_s.",
+            "Share of all neuron-feature pairs in each bin of |cos|, mean over trials and one "
+            "standard deviation above and below it, at each preset's largest C_s.",
             "figures 3 and 4",
             "What neurons learn",
         ),
@@ -287,6 +303,26 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "deviation over trials.",
             "",
             "Captions and filter",
+        ),
+        Figure(
+            "simulation_samples",
+            "Captions before and after the filter",
+            "The first pairs of S_w of the first trial at the largest C_s. Each square is a "
+            "feature that the image or a caption has: right, missing from the caption, or wrong "
+            "(not the image’s, or of the wrong sign). A feature has the same place on both sides.",
+            "section 2.1",
+            "Captions and filter",
+        ),
+        Figure(
+            "simulation_dynamics",
+            "What neurons grow towards: own and spurious features",
+            "Mean |alignment| of neurons, both encoders, with their own feature (that of their "
+            "largest alignment at the last step followed), with the features spuriously "
+            "correlated with it, and with all others. Solid: measured, with the mean ± 1 standard "
+            "deviation over trials; dashed and dotted: the equations from the same start. At the "
+            "lowest and the highest C_s.",
+            "Eqs. 34-36, theorem 4.2",
+            "Theory of training",
         ),
         Figure(
             "simulation_alignments",

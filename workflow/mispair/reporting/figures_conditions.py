@@ -40,7 +40,7 @@ def switches(tables: Tables) -> Drawing | Hole:
 
 
 def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
-    place = alt.Y("switch:N", title=None, sort=order, axis=alt.Axis(labelLimit=150))
+    place = alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150))
     base = alt.Chart().encode(
         y=place,
         yOffset=alt.YOffset("trained_on:N", sort=list(style.CHANGES)),
@@ -52,14 +52,14 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
     )  # fmt: skip
     place_of = f"Change of: {title}"
     parts = [
-        alt.Chart().mark_rule(color="#8c959f").encode(x=alt.datum(0)),
+        alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0)),
         base.mark_circle(size=34)
         .encode(x=alt.X("value:Q", title=place_of), opacity=charts.fade(1), tooltip=tips)
         .properties(name=f"{charts.VIEW}{metric}"),
     ]
     if limited:
         interval = base.mark_rule(strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8)
+            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8), tooltip=tips
         )
         parts.insert(1, interval)
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
@@ -97,6 +97,8 @@ def sensitivity(tables: Tables) -> Drawing | Hole:
     shown = max(cell.spurious_probability for cell in found)
     found = [cell for cell in found if cell.spurious_probability == shown]
     data = pd.DataFrame([row for cell in found for row in _heat(cell)])
+    if data["value"].isna().all() and not data["failed"].any():
+        return Hole("no trial of the grid gave numbers of both arms")
     noise = list(dict.fromkeys(cell.noise for cell in found))
     models = sorted({cell.misalignment for cell in found})
     schedules = sorted({cell.bias for cell in found})
@@ -136,7 +138,7 @@ def _heat_map(
     reach = 2 * float(own.max()) if own.notna().any() and own.max() > 0 else 1.0
     base = alt.Chart().encode(
         x=alt.X("noise:N", title="Noise", sort=noise, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("misalignment:N", title=None, sort=models),
+        y=alt.Y("misalignment:N", title="Misalignment", sort=models),
     )
     scale = alt.Scale(scheme="purpleorange", domain=[-reach, reach], reverse=True)
     tips = charts.tips(
@@ -148,7 +150,7 @@ def _heat_map(
         base.mark_rect(stroke="white").encode(
             color=alt.Color("value:Q", scale=scale, legend=None), tooltip=tips
         ).transform_filter("isValid(datum.value)"),
-        base.mark_text(fontSize=11, color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
+        base.mark_text(color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
     ]  # fmt: skip
     layered = alt.layer(*parts).transform_filter(
         f"datum.metric == '{metric}' && datum.bias_schedule == '{bias}'"

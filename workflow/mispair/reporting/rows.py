@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mispair.reporting.tables import POINTS, Row
+from mispair.reporting.tables import MAP, POINTS, Row
 
 
 def measured(
@@ -46,7 +46,8 @@ def measured(
     if artefact == "checkpoints":
         about = checkpoint(specs.get(towers, {}))
         rows = [row for row in rows if row["metric"] != "class_recall"]
-    found[artefact] = [{**about, **row} for row in rows]
+    for row in rows:
+        found["purity_map" if row["metric"] == MAP else artefact].append({**about, **row})
     return found
 
 

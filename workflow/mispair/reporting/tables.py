@@ -23,6 +23,8 @@ TEXT = frozenset((
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
                "bin_low", "bin_high", "value", "n", "low", "high"),
+    "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
+                   "n"),
     "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
                  "classname", "seed", "value", "n", "low", "high", "chance", "headline",
                  "fingerprint"),
@@ -44,7 +46,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                    "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
                    "bin_low", "bin_high", "value"),
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
-                          "trial", "tower", "neuron", "label", "x", "y"),
+                          "trial", "tower", "neuron", "label", "source", "pair", "feature",
+                          "replaced", "x", "y"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
     "encoding": ("group", "device", "precision", "metric", "value"),
@@ -52,7 +55,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
-ARMS = ("purity", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
@@ -66,8 +69,11 @@ VALUES = ("value", "n", "low", "high", "chance", "p", "overlap")
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
-POINTS = frozenset(("tsne", "neuron_alignment"))
-"""Metrics of the simulation that are points of a plane; they have a table of their own."""
+MAP = "overlap_map"
+"""The metric of purity that is a heat map; it has a table of its own."""
+
+POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
+"""Metrics of the simulation that are points, not numbers; they have a table of their own."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Tables:
     """All measurements of a run, one tidy table for each kind."""
 
     purity: pd.DataFrame
+    purity_map: pd.DataFrame
     zeroshot: pd.DataFrame
     pruning: pd.DataFrame
     comparisons: pd.DataFrame
