@@ -1,0 +1,90 @@
+"""What every study puts into the report: its verdicts and its tables. A new study is one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mispair.reporting import (
+    claims_checkpoints,
+    claims_image_text,
+    claims_pruning,
+    claims_schemes,
+    claims_simulation,
+    comparison,
+    comparison_checkpoints,
+    comparison_evaluation,
+    comparison_exported,
+    comparison_protocols,
+    comparison_shuffling,
+    comparison_simulation,
+    controls_image_text,
+    corpus,
+    encoding,
+    figures_semantics,
+    pairings,
+    presets_image_text,
+)
+from mispair.reporting.comparison import Table
+from mispair.reporting.tables import Tables
+from mispair.reporting.verdicts import Verdict
+
+Judge = Callable[[Tables, float], list[Verdict]]
+Printed = Callable[[Tables, Sequence[Verdict], float], list[Table]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How a study's claims are judged, and what makes the tables of its page.
+
+    ``tables`` is given all measurements, all verdicts and the confidence level.
+    """
+
+    judges: tuple[Judge, ...]
+    tables: Printed
+
+
+def _image_text(
+    tables: Tables, judged: Sequence[Verdict], confidence: float
+) -> list[comparison.Table]:
+    alpha = 1 - confidence
+    single = (
+        controls_image_text.controls(tables, alpha),
+        presets_image_text.presets(tables),
+        comparison_protocols.protocols(tables, alpha),
+        pairings.pairings(tables),
+        encoding.encoding(tables),
+    )
+    return [
+        *filter(None, single),
+        *comparison_exported.exported(tables),
+        *comparison.image_text(tables),
+        *comparison_shuffling.shuffling(tables, alpha),
+        *comparison_evaluation.evaluation(tables),
+        *figures_semantics.semantics(tables),
+        *corpus.corpus(tables),
+    ]
+
+
+def _laclip(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_checkpoints.checkpoints(tables)
+
+
+PARTS: dict[str, Parts] = {
+    "image_text": Parts(
+        (claims_image_text.judge, claims_pruning.judge, claims_schemes.judge), _image_text
+    ),
+    "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
+    "laclip": Parts((claims_checkpoints.judge,), _laclip),
+}
+"""By the key of the study, as in `mispair.reporting.catalogue.STUDIES`."""
+
+
+def judge(tables: Tables, confidence: float) -> list[Verdict]:
+    """Return the verdicts on the claims of all studies."""
+    return [
+        verdict
+        for parts in PARTS.values()
+        for judge in parts.judges
+        for verdict in judge(tables, confidence)
+    ]
