@@ -33,6 +33,7 @@ rule all:
     default_target: True
     input:
         "reports/index.html",
+        dag.exports(),
 
 
 localrules:

@@ -17,7 +17,7 @@ from mispair import config as configuration
 from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
-from mispair.dag_models import Models
+from mispair.dag_models import TRAINED_TOWERS, Models
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
@@ -580,6 +580,21 @@ class Dag:
         folder = PACKAGE / "reporting"
         found = sorted(path for pattern in patterns for path in folder.glob(pattern))
         return [os.path.relpath(path) for path in found]
+
+    def tuned(self) -> list[str]:
+        """Return the fine-tuned projections of every arm, when their study runs."""
+        arms = [arm for arm in self.arms if arm != UNTOUCHED] if self.runs("image_text") else []
+        return [self._of_arm(arm, "projection.safetensors") for arm in arms]
+
+    def training_records(self) -> list[str]:
+        """Return what says how the towers were trained, if this run trained them."""
+        made = TRAINED_TOWERS if self.runs("image_text") and self._trains_towers else []
+        return [path for path in made if path.endswith("training.json")]
+
+    def exports(self) -> list[str]:
+        """Return the folders for other tools."""
+        names = ["latex", "clip_benchmark", *self.config.export_metrics.trackers]
+        return [f"reports/{name}" for name in names]
 
     def contact_sheets(self) -> list[str]:
         """Return the contact sheet of the corpus, when its study runs."""

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,6 +174,15 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
     write_text(path, table.to_csv(index=False, lineterminator="\n"))
 
 
+def write_arrow_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a large table as CSV, piece by piece, whole or not at all; only texts are quoted."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with replacing(path) as temporary:
+        csv.write_csv(pa.Table.from_pandas(table, preserve_index=False), temporary)
+
+
 def write_parquet(path: Path, table: pd.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a table as Parquet with text metadata in its schema, whole or not at all."""
     import pyarrow as pa
@@ -223,8 +232,10 @@ def write_tensors(
         save_file(contiguous, temporary, metadata=packed)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read arrays and text metadata from safetensors.
+def read_tensors(
+    path: Path, only: Collection[str] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read arrays, or only those of the given names, and text metadata from safetensors.
 
     Raises
     ------
@@ -235,7 +246,8 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
     try:
         with safe_open(path, framework="numpy") as opened:
-            tensors = {name: opened.get_tensor(name) for name in sorted(opened.keys())}
+            names = sorted(opened.keys() if only is None else only)
+            tensors = {name: opened.get_tensor(name) for name in names}
             metadata = json.loads((opened.metadata() or {}).get("mispair", "{}"))
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: cannot be read as safetensors ({error}).") from error

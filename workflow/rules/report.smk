@@ -48,6 +48,32 @@ rule gather_metrics:
         " --tables reports/tables > {log} 2>&1"
 
 
+rule export_metrics:
+    input:
+        tables=dag.tables(),
+        projections=dag.tuned(),
+        training=dag.training_records(),
+        published=dag.report_files("published/*.csv"),
+    output:
+        folders=[directory(folder) for folder in dag.exports()],
+    log:
+        "logs/export_metrics.log",
+    benchmark:
+        "benchmarks/export_metrics.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("export_metrics"),
+        confidence=dag.config.write_report.confidence,
+        flags=dag.flags("export_metrics"),
+    message:
+        "Export what was measured for other tools"
+    shell:
+        "python -m mispair export-metrics --tables {input.tables:q}"
+        " --projections {input.projections:q} --training {input.training:q}"
+        " --confidence {params.confidence} --folder reports {params.flags} > {log} 2>&1"
+
+
 rule record_run:
     input:
         results=dag.ends(),

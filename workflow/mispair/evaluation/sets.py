@@ -10,13 +10,14 @@ needed is a matter of the protocol.
 from __future__ import annotations
 
 import logging
+import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mispair.files import UserError
-from mispair.pairs.shards import Sample, TruncatedShardError, read_samples
+from mispair.pairs.shards import IMAGE_EXTENSIONS, Sample, TruncatedShardError, read_samples
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,21 @@ class EvaluationSet:
                     f"{shard}: is damaged ({error}). Fetch it again: an evaluation on a part of "
                     "a set would not be comparable."
                 ) from error
+
+    def count(self) -> int | None:
+        """Return how many images the split has, by the names in its shards; None if one is damaged.
+
+        Only the headers are read; `samples` says what is wrong with a shard.
+        """
+        images = 0
+        for shard in self.shards:
+            try:
+                with tarfile.open(shard, "r:") as opened:
+                    endings = [name.rpartition(".")[2].lower() for name in opened.getnames()]
+                    images += sum(ending in IMAGE_EXTENSIONS for ending in endings)
+            except (OSError, tarfile.TarError):
+                return None
+        return images
 
     def _example(self, shard: Path, sample: Sample) -> Example:
         if sample.image is None:

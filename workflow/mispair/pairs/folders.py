@@ -12,10 +12,12 @@ from mispair import files
 
 
 @contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
+def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
     """Yield an empty folder beside `path`; it takes the place of `path` once it is complete.
 
     Whatever was at `path` before is removed only then. On an error nothing half-written stays.
+    What is not `durable`, such as a thousand small files that are quickly made again, is not waited
+    for until it is on disk.
 
     Raises
     ------
@@ -31,7 +33,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         try:
             temporary.mkdir()
             yield temporary
-            for written in [*sorted(temporary.rglob("*")), temporary]:
+            for written in [*sorted(temporary.rglob("*")), temporary] if durable else []:
                 files.synced(written)
             _take_the_place(temporary, path)
             files.synced(path.parent)

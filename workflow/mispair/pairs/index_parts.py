@@ -160,10 +160,12 @@ def read_unfinished(
     workers: int,
     stall_seconds: float,
     ending: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda shards: None,
 ) -> dict[Part, pa.Table]:
     """Read the shards whose parts are not on disk yet, in child processes, side by side.
 
-    It ends once `ending` says so; shards that are read by then stay read.
+    It ends once `ending` says so; shards that are read by then stay read. `progress` is told how
+    many are.
 
     Returns
     -------
@@ -176,15 +178,18 @@ def read_unfinished(
         log.info("%d of %d shards were read before", len(parts) - len(waiting), len(parts))
     task = partial(write_part, read=index.index_shard, policy=policy, table=table)
     lost = {}
+    known = len(parts) - len(waiting)
+    progress(known)
     with closing(
         supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
     ) as outcomes:
-        for part, seconds in outcomes:
+        for done, (part, seconds) in enumerate(outcomes, start=known + 1):
             if isinstance(seconds, Lost):
                 log.warning("%s: lost: %s", part, seconds.detail)
                 lost[part] = _lost(part.shard, seconds.detail)
             else:
                 log.info("%s: %s, %.1f s", part, count(part), seconds)
+            progress(done)
     return lost
 
 

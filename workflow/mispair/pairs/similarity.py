@@ -92,7 +92,8 @@ def nearest_rows(
             if later > start:
                 _offer(best, scores.mT, start, later)
             best.keep(keeper, number)
-        progress(1 - (max(n - start - side, 0) / n) ** 2)
+        if number > done:
+            progress(1 - (max(n - start - side, 0) / n) ** 2)
     for start in range(0, n, PORTION):
         yield _judged(rows, best, slice(start, min(start + PORTION, n)), k)
 

@@ -87,7 +87,8 @@ def nearest_texts(
             if number > done:
                 _offer(best, vectors[first:last] @ block, first, start)
                 best.keep(keeper, number)
-        progress(1 - (max(n - start - _SIDE, 0) / n) ** 2)
+        if number > done:
+            progress(1 - (max(n - start - _SIDE, 0) / n) ** 2)
     yield from best.portions()
 
 

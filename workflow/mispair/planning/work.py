@@ -18,7 +18,7 @@ from mispair.planning.sizes import Sizes, Towers
 
 Quantities = Mapping[str, float]
 
-CONSTANT = ("laclip", "record_run", "write_report")
+CONSTANT = ("export_metrics", "laclip", "record_run", "write_report")
 """Steps whose work does not grow with the data."""
 
 

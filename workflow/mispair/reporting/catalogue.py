@@ -24,6 +24,7 @@ TABLES = (
     "encoding.csv",
     "provenance.csv",
     "metrics.parquet",
+    "metrics.csv",
 )
 """Files of `gather_metrics`, in its folder of tables."""
 

@@ -245,3 +245,17 @@ def everything(tables: Tables) -> pd.DataFrame:
     return pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True).astype(
         {column: dtypes().get(column, "str") for column in columns}
     )
+
+
+DETAILS = ("neuron", "bin_low", "bin_high", "classname", "feature", "label", "x", "y")
+"""Columns of rows that are parts of a measurement: single neurons, bins, classes and points."""
+
+
+def summary(union: pd.DataFrame) -> pd.DataFrame:
+    """Return `everything` without rows that are parts of a measurement.
+
+    Those are most of the rows; each kind of measurement has a table with all of its own.
+    """
+    parts = [column for column in DETAILS if column in union]
+    whole: pd.DataFrame = union[union[parts].isna().all(axis=1)]
+    return whole.drop(columns=parts).reset_index(drop=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from mispair.progress import Progress
 from mispair.simulation.data import Draws
 from mispair.simulation.dynamics import relative_loss_gap
 from mispair.simulation.encoder import Diverged, Encoders, Silenced
@@ -175,17 +176,20 @@ class _Runner:
         if len(group) > 1 and len(one_layer) == len(starts):
             watches = [trial.watch for trial in watching]
             keeper = self._keeper(arm, [trial for trial, _ in group], watching)
-            return train_side_by_side(one_layer, sources, plan, watches, keeper)
+            with Progress(f"{arm}, {len(group)} trials", plan.steps, "steps") as progress:
+                return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
         found: list[Trained | Diverged | Silenced] = []
         for (trial, training), start in zip(group, starts, strict=True):
             keeper = self._keeper(arm, [trial], [trial] if trial in watching else [])
             batch = training.source.batch
+            which = f"{arm}, C_s {trial.spurious_probability:g}, trial {trial.draws.trial}"
             try:
-                if isinstance(start, TransformerEncoders):
-                    found.append(train_transformer(start, batch, plan, keeper))
-                else:
-                    watch = trial.watch if trial in watching else None
-                    found.append(train(start, batch, plan, keeper, watch))
+                with Progress(which, plan.steps, "steps") as progress:
+                    if isinstance(start, TransformerEncoders):
+                        found.append(train_transformer(start, batch, plan, keeper, progress.reach))
+                    else:
+                        watch = trial.watch if trial in watching else None
+                        found.append(train(start, batch, plan, keeper, watch, progress.reach))
             except (Diverged, Silenced) as failure:
                 found.append(failure)
         return found

@@ -131,6 +131,7 @@ class Trained:
 
 
 Watch = Callable[[int, Encoders], None]
+Progress = Callable[[int], None]
 Outcome = Trained | Diverged | Silenced
 
 
@@ -140,6 +141,7 @@ def train(
     plan: Plan,
     keeper: Keeper | None = None,
     watch: Watch | None = None,
+    progress: Progress = lambda step: None,
 ) -> Trained:
     """Train a copy of the encoders.
 
@@ -160,6 +162,8 @@ def train(
     watch : callable, optional
         Called before every step that is taken (those before a saved state are not), with the step
         and the encoders as it meets them, rescaled and with their thresholds; they then change.
+    progress : callable, optional
+        Told how many steps are taken: before the first one here, and after each.
 
     Raises
     ------
@@ -169,7 +173,7 @@ def train(
         If all features of a tower were zero in a batch, naming the step.
     """
     training = _Training(start.clone(), plan)
-    training.run(batch, keeper, watch)
+    training.run(batch, keeper, watch, progress)
     (outcome,) = training.outcomes()
     if not isinstance(outcome, Trained):
         raise outcome
@@ -182,6 +186,7 @@ def train_side_by_side(
     plan: Plan,
     watches: Sequence[Watch] = (),
     keeper: Keeper | None = None,
+    progress: Progress = lambda step: None,
 ) -> list[Outcome]:
     """Train copies of several runs' encoders at the same time, as a GPU likes it.
 
@@ -200,6 +205,8 @@ def train_side_by_side(
         One for each run, as `watch` of `train`.
     keeper : Keeper, optional
         Keeps the state of all, as `keeper` of `train`.
+    progress : callable, optional
+        As of `train`.
 
     Returns
     -------
@@ -209,7 +216,7 @@ def train_side_by_side(
     if len(starts) == 1:
         try:
             watch_one = next(iter(watches), None)
-            return [train(starts[0], sources[0].batch, plan, keeper, watch_one)]
+            return [train(starts[0], sources[0].batch, plan, keeper, watch_one, progress)]
         except (Diverged, Silenced) as failure:
             return [failure]
     training = _Training(side_by_side(starts), plan)
@@ -218,7 +225,10 @@ def train_side_by_side(
         for run, own in enumerate(watches):
             own(step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run]))
 
-    training.run(lambda step: stacked([source.batch(step) for source in sources]), keeper, watch)
+    def batch(step: int) -> Batch:
+        return stacked([source.batch(step) for source in sources])
+
+    training.run(batch, keeper, watch, progress)
     return training.outcomes()
 
 
@@ -250,15 +260,18 @@ class _Training:
         batch: Callable[[int], Batch],
         keeper: Keeper | None = None,
         watch: Watch | None = None,
+        progress: Progress = lambda step: None,
     ) -> None:
         """Take all steps that are left, unless all runs fail before."""
         saved = keeper.load() if keeper is not None else None
         if saved is not None:
             self._restore(saved)
+        progress(self.step)
         keep_freed_memory()
         with denormals_flushed():
             while self.step < self.plan.steps:
                 self._advance(batch(self.step), watch)
+                progress(self.step)
                 save = self.step == self.plan.steps or (keeper is not None and keeper.due())
                 if (save or self.step % self.check_every == 0) and bool(self.failed.all()):
                     return

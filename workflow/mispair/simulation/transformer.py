@@ -28,7 +28,7 @@ from mispair.simulation.inputs import Batch, Inputs
 from mispair.simulation.losses import loss_named
 from mispair.simulation.schedules import Phases
 from mispair.simulation.study import Study
-from mispair.simulation.training import Keeper, Plan, Trained
+from mispair.simulation.training import Keeper, Plan, Progress, Trained
 
 MOST_PATCHES = 25
 """Patches that x is cut into if d1 permits: 25 of 100 coordinates at the paper's size."""
@@ -163,6 +163,7 @@ def train_transformer(
     batch: Callable[[int], Batch],
     plan: Plan,
     keeper: Keeper | None = None,
+    progress: Progress = lambda step: None,
 ) -> Trained:
     """Train a copy of the encoders, as `mispair.simulation.training.train` does one-layer ones.
 
@@ -180,6 +181,8 @@ def train_transformer(
     keeper : Keeper, optional
         Is given the state whenever it is due and after the last step. If it has one, training goes
         on from there, with the very numbers it would have had.
+    progress : callable, optional
+        Told how many steps are taken: before the first one here, and after each.
 
     Returns
     -------
@@ -195,9 +198,11 @@ def train_transformer(
     saved = keeper.load() if keeper is not None else None
     if saved is not None:
         training.restore(saved)
+    progress(training.step)
     with denormals_flushed():
         while training.step < plan.steps:
             training.advance(batch(training.step))
+            progress(training.step)
             if keeper is not None and (training.step == plan.steps or keeper.due()):
                 keeper.save(training.state())
     if not all(bool(value.isfinite().all()) for value in training.encoders.parameters()):

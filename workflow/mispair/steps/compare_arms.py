@@ -42,6 +42,7 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
     """Write differences in acc1 with intervals for every arm, set, protocol and reference."""
     from mispair import files, metrics, seeds
     from mispair.evaluation.paired_bootstrap import difference
+    from mispair.progress import Progress
 
     arms = [_read(path) for path in zeroshot_answers]
     for arm in arms[1:]:
@@ -55,6 +56,8 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
     # At rate 0 all schemes are the same, so there is one such arm of each start.
     controls = {arm.start: arm for arm in arms if arm.rate == 0}
     rows: list[metrics.Row] = []
+    progress = Progress("comparing", len(arms), "arms")
+    progress.reach(0)
     for arm in arms:
         references = {"untouched": untouched[0], "rate 0": controls.get(arm.start)}
         for name, reference in references.items():
@@ -67,6 +70,8 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
                 other = reference.correct[of_set, protocol]
                 found = difference(correct, other, draws, settings.resamples)
                 rows.append({**about, "metric": "acc1_difference", **vars(found)})
+        progress.advance()
+    progress.close()
     log.info("%d arms, %d differences", len(arms), len(rows))
     origins = {"fingerprints": arms[0].fingerprints, "settings": settings.model_dump()}
     metrics.write_metrics(comparison, rows, origins)

@@ -24,6 +24,7 @@ def run(
     from mispair import files
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
@@ -39,7 +40,10 @@ def run(
     job = [command_line(settings), encoder.device, frozen.fingerprint]
     job += code_version("encode_captions")
     with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
-        text_features = encoder.encode_texts([*texts.values()], [*texts], times, parts)
+        with Progress("encoding", len(texts), "captions") as progress:
+            text_features = encoder.encode_texts(
+                [*texts.values()], [*texts], times, parts, progress.reach
+            )
         metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
         files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
         files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)

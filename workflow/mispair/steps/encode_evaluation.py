@@ -41,6 +41,7 @@ def run(
     from mispair.devices import choose_device
     from mispair.evaluation.sets import open_set
     from mispair.pairs.images import UndecodableImageError, decode_image
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder, Picture
@@ -71,7 +72,8 @@ def run(
     job += code_version("encode_evaluation")
     folder = evaluation_features.with_name(f"{evaluation_features.name}.parts")
     with checkpoints(folder, fingerprint(job)) as parts:
-        features = encoder.encode_images(pictures(), times, parts).numpy()
+        with Progress(f"encoding {opened.name}", opened.count(), "images") as progress:
+            features = encoder.encode_images(pictures(), times, parts, progress.reach).numpy()
         if not labels:
             raise files.UserError(f"{opened.directory}: holds no image for {split}.")
         times.finish(precision=settings.precision)

@@ -46,6 +46,7 @@ def run(
     from mispair import files
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
@@ -63,7 +64,8 @@ def run(
     job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
     times = EncodingRecord(device)
     with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
-        image_features = encode_shards(encoder, images, parts, times, workers)
+        with Progress("encoding", len(kept), "images") as progress:
+            image_features = encode_shards(encoder, images, parts, times, workers, progress.reach)
         metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
         metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
         files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)

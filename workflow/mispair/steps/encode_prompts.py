@@ -30,6 +30,7 @@ def run(
     from mispair.devices import choose_device
     from mispair.evaluation import protocols
     from mispair.evaluation.sets import open_set
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
@@ -49,7 +50,8 @@ def run(
     job = [command_line(settings), encoder.device, frozen.fingerprint]
     job += code_version("encode_prompts")
     with checkpoints(prompts.with_name(f"{prompts.name}.parts"), fingerprint(job)) as parts:
-        features = encoder.encode_texts([*rows], [*rows], times, parts).numpy()
+        with Progress(f"encoding {opened.name}", len(rows), "prompts") as progress:
+            features = encoder.encode_texts([*rows], [*rows], times, parts, progress.reach).numpy()
         times.finish(precision=settings.precision)
         files.write_tensors(
             prompts,

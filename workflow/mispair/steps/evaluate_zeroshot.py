@@ -42,6 +42,7 @@ def run(
     from mispair import files, metrics
     from mispair.evaluation.retrieval import recalls
     from mispair.evaluation.zeroshot import classifier, embed, silhouette_row
+    from mispair.progress import Progress
 
     tensors, origin = files.read_tensors(projection)
     stacks = tensors["image_projection"], tensors["text_projection"]
@@ -53,6 +54,8 @@ def run(
     folders = {path.parent for path in images}
     if alone := [path for path in prompts if path.parent not in folders]:
         raise files.UserError(f"{alone[0]}: has no images beside it, {alone[0].parent}.")
+    progress = Progress("evaluating", len(images) * len(stacks[0]), "sets and seeds")
+    progress.reach(0)
     for path in images:
         pictures, about = files.read_tensors(path)
         name, labels = about["name"], pictures.get("labels")
@@ -86,6 +89,8 @@ def run(
                 here["fingerprint"] = protocol["fingerprint"]
                 rows += [{**here, **row} for row in [*found, *silhouette]]
                 _log(key, [*found, *silhouette])
+            progress.advance()
+    progress.close()
     headline = {
         name: {protocol: about["metric"] for protocol, about in of_set.items()}
         for name, of_set in protocols.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -68,6 +67,7 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.pairs.similar_captions import read_distinct_captions, write_similar
+    from mispair.progress import Progress
     from mispair.provenance import code_version, file_digest, fingerprint
     from mispair.settings import command_line
 
@@ -78,35 +78,29 @@ def run(
     job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
     job += [*map(file_digest, features), *code_version("find_similar_captions")]
     log.info("%d distinct captions, compared by %s", len(captions), settings.measure)
+    pairs = len(captions) * (len(captions) - 1) // 2
     with (
         checkpoints(similar.with_name(f"{similar.name}.parts"), fingerprint(job)) as states,
         files.replacing(similar) as temporary,
         tempfile.TemporaryFile(dir=temporary.parent) as scratch,
+        Progress("comparing captions", pairs, "pairs") as progress,
     ):
         keeper = states.array_keeper("nearest")
+
+        def said(share: float) -> None:
+            progress.reach(share * pairs)
+
         if settings.measure == "tfidf":
             from mispair.pairs.caption_texts import read_texts
             from mispair.pairs.tfidf import nearest_texts, tfidf
 
             texts = read_texts(index, captions)
             vectors = tfidf([texts.pop(number) for number in captions.tolist()])
-            portions = nearest_texts(vectors, *bound, _log_progress(), keeper)
+            portions = nearest_texts(vectors, *bound, said, keeper)
         else:
             from mispair.pairs.caption_vectors import gather_vectors, parts_by_group
             from mispair.pairs.similarity import nearest_rows
 
             rows = gather_vectors(parts_by_group(features, feature_rows), captions, scratch)
-            portions = nearest_rows(rows, *bound, device, _log_progress(), keeper)
+            portions = nearest_rows(rows, *bound, device, said, keeper)
         write_similar(temporary, captions, portions, {"measure": settings.measure})
-
-
-def _log_progress(lines: int = 20) -> Callable[[float], None]:
-    said = 0
-
-    def progress(share: float) -> None:
-        nonlocal said
-        if int(share * lines) > said:
-            said = int(share * lines)
-            log.info("%.0f %% of all pairs compared", 100 * share)
-
-    return progress

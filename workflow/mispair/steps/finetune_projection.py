@@ -65,6 +65,7 @@ def run(
     from mispair import files, provenance, seeds
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.progress import Progress
     from mispair.towers import projection as towers
     from mispair.towers.features import gather, read_part
 
@@ -104,9 +105,12 @@ def run(
         projection.with_name(f"{projection.name}.parts"), provenance.fingerprint(job)
     ) as parts:
         try:
-            tuned, loss = towers.finetune(
-                data, initial, training, streams, device, parts.keeper("training")
-            )
+            steps = training.epochs * (len(table) // training.batch_size)
+            with Progress(f"fine-tuning {about_arm}", steps, "steps") as progress:
+                tuned, loss = towers.finetune(
+                    data, initial, training, streams, device, parts.keeper("training"),
+                    progress.reach,
+                )  # fmt: skip
         except (ValueError, FloatingPointError) as error:
             raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
         about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}

@@ -47,6 +47,7 @@ def run(
     from mispair import files, metrics, seeds
     from mispair.evaluation import linear_probe
     from mispair.evaluation.zeroshot import embed
+    from mispair.progress import Progress
 
     tensors, origin = files.read_tensors(projection)
     stack = tensors["image_projection"]
@@ -54,6 +55,9 @@ def run(
     tests = {path.parent: path for path in images}
     rows: list[metrics.Row] = []
     sets = {}
+    probed = list(zip(names, stack, strict=True))[: settings.seeds]
+    progress = Progress("fitting probes", len(train) * len(probed), "sets and seeds")
+    progress.reach(0)
     for path in train:
         if path.parent not in tests:
             raise files.UserError(f"{path}: there are no test images of this set, {path.parent}.")
@@ -63,7 +67,7 @@ def run(
         name, classes = about["name"], len(json.loads(about["classnames"]))
         sets[name] = {"train": about, "test": said}
         folds = seeds.integer(settings.seed, "fit-linear-probe", name) % 2**32
-        for seed, image in list(zip(names, stack, strict=True))[: settings.seeds]:
+        for seed, image in probed:
             try:
                 known, new = (embed(each["image_features"], image) for each in (fit, held_out))
                 chosen, complaints = settings.C, list[str]()
@@ -85,4 +89,6 @@ def run(
             here["fingerprint"] = said["images_fingerprint"]
             rows += [{**here, **row} for row in found.rows]
             log.info("%s, seed %s: %.4f (C = %g)", name, seed, found.rows[0]["value"], chosen)
+            progress.advance()
+    progress.close()
     metrics.write_metrics(probe, rows, {"projection": origin, "evaluation_sets": sets})

@@ -40,6 +40,8 @@ def run(
 ) -> None:
     """Write one CSV for each kind of measurement, and all of them as one Parquet file.
 
+    ``metrics.csv`` has of the latter what is no part of a measurement, such as a single neuron.
+
     Every list may be empty: a study that was not run leaves an empty table. Of tables with a row
     for each pair only their metadata and column of reasons are read. Results of arms and
     checkpoints lie in folders ``{towers}/{arm}``. Each of `checkpoint_origins` is the
@@ -93,4 +95,6 @@ def run(
     for name, frame in frames.items():
         files.write_csv(tables / f"{name}.csv", frame)
         log.info("%s.csv: %d rows", name, len(frame))
-    files.write_parquet(tables / "metrics.parquet", tidy.everything(tidy.Tables.of(frames)))
+    union = tidy.everything(tidy.Tables.of(frames))
+    files.write_parquet(tables / "metrics.parquet", union)
+    files.write_arrow_csv(tables / "metrics.csv", tidy.summary(union))

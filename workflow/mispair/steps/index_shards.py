@@ -84,6 +84,7 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.pairs import index_parts, sources
     from mispair.pairs.index import Policy
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
 
     log = logging.getLogger(__name__)
@@ -103,10 +104,11 @@ def run(
     code = code_version("index_shards")
     parts = index_parts.plan(shards, folder, policy, table, code)
     with checkpoints(folder, fingerprint(code)) as states:
-        lost = index_parts.read_unfinished(
-            parts, policy, table,
-            workers=workers, stall_seconds=settings.stall_seconds, ending=states.ending,
-        )  # fmt: skip
+        with Progress("indexing", len(parts), "shards") as progress:
+            lost = index_parts.read_unfinished(
+                parts, policy, table, workers=workers, stall_seconds=settings.stall_seconds,
+                ending=states.ending, progress=progress.reach,
+            )  # fmt: skip
         counts = index_parts.total(parts, lost)
         downloads = sources.downloads([part.shard for part in parts])
         metadata = counts.metadata() | {"downloads": json.dumps(downloads, sort_keys=True)}

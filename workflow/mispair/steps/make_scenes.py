@@ -49,18 +49,23 @@ def run(settings: Settings, *, corpus: Path) -> None:
     from multiprocessing import get_context
 
     from mispair.pairs.folders import replacing_folder
+    from mispair.progress import Progress
 
     numbers = range(settings.shards)
-    with replacing_folder(corpus) as folder:
+    told = Progress("making scenes", settings.shards, "shards")
+    with replacing_folder(corpus) as folder, told as progress:
+        progress.reach(0)
         write = partial(_write_shard, settings, folder)
         if settings.processes == 1 or settings.shards == 1:
             for number in numbers:
                 write(number)
+                progress.advance()
             return
         workers = min(settings.processes, settings.shards)
         # "spawn": no copies of the locks of threads that the caller may have started.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            list(pool.map(write, numbers))
+            for _ in pool.map(write, numbers):
+                progress.advance()
 
 
 def _write_shard(settings: Settings, folder: Path, number: int) -> None:

@@ -48,6 +48,7 @@ def run(
     from mispair.evaluation.purity import random_rotation
     from mispair.evaluation.semantics import Sample, binary_codes, measures
     from mispair.evaluation.zeroshot import embed
+    from mispair.progress import Progress
 
     tensors, origin = files.read_tensors(projection)
     names = json.loads(origin.get("seeds", "null")) or range(len(tensors["image_projection"]))
@@ -60,6 +61,9 @@ def run(
     }
     pairs = _truth(truth, index)
     rows: list[metrics.Row] = []
+    measured = len(UNITS) * min(settings.seeds, len(names))
+    progress = Progress("measuring", measured, "towers and seeds")
+    progress.reach(0)
     for tower, (unit, column) in UNITS.items():
         known = pairs.drop_duplicates(unit)
         named, codes = binary_codes([() if f is None else f for f in known[column]])
@@ -84,6 +88,8 @@ def run(
                 raise files.UserError(f"{where}: {error}.") from error
             rows += [{"tower": tower, "seed": seed, **row} for row in found]
             log.info("%s tower, seed %s: %d inputs", tower, seed, sample.size)
+            progress.advance()
+    progress.close()
     metrics.write_metrics(semantics, rows, {"projection": origin})
 
 

@@ -79,6 +79,7 @@ def run(
     from mispair import files, metrics, seeds
     from mispair.evaluation.pruning import PURITY, RANKED, PrunableModel, origins, read_sets, sweep
     from mispair.evaluation.purity import random_rotation
+    from mispair.progress import Progress
 
     tensors, origin = files.read_tensors(projection)
     stacks = tensors["image_projection"], tensors["text_projection"]
@@ -97,11 +98,15 @@ def run(
     }
     rows: list[metrics.Row] = []
     provenance: dict[str, Any] = {"projection": origin, **origins([])}
+    stack = list(zip(names, *stacks, strict=True))[: settings.seeds]
+    # Sets of captioned pictures, which are not pruned, are counted: only reading tells which.
+    progress = Progress("pruning", len(images) * len(stack) * len(bases), "sweeps")
+    progress.reach(0)
     for data in read_sets(images, prompts, origin.get("towers")):
         name = data.about["name"]
         for key, about in origins([data]).items():
             provenance[key] |= about
-        for seed, image, text in list(zip(names, *stacks, strict=True))[: settings.seeds]:
+        for seed, image, text in stack:
             try:
                 whole = PrunableModel(data, image, text)
             except ValueError as error:
@@ -118,5 +123,7 @@ def run(
                 here = {"basis": basis, "evaluation_set": name, "seed": seed}
                 found = sweep(model, settings.ks, generators, strategies)
                 rows += [{**row, **here} for row in found]
+                progress.advance()
         log.info("%s: %d rows so far", name, len(rows))
+    progress.close()
     metrics.write_metrics(pruning, rows, provenance)

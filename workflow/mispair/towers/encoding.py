@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 MEMORY_FORMAT = {"cpu": torch.contiguous_format, "cuda": torch.channels_last}
 """Order of pixels in memory; tensor cores want the channels together, a CPU gains little."""
 
+Progress = Callable[[int], None]
+"""Is told how many images or texts are done."""
+
 TEXTS_OF_A_PART, IMAGES_OF_A_PART = 8192, 1024
 """What is kept in one file: of images as many as memory holds before they are decoded."""
 
@@ -159,19 +162,29 @@ class Growing:
         How many they will be.
     keeper : FileKeeper, optional
         Has some, or all, if the job was killed.
+    progress : callable, optional
+        Told how many rows there are: at first, and whenever some are added.
     """
 
-    def __init__(self, tower: Tower, rows: int, keeper: FileKeeper | None) -> None:
+    def __init__(
+        self,
+        tower: Tower,
+        rows: int,
+        keeper: FileKeeper | None,
+        progress: Progress = lambda number: None,
+    ) -> None:
         self.features = torch.empty((rows, tower.width), dtype=tower.stored)
-        self.keeper, self.done = keeper, 0
+        self.keeper, self.done, self.progress = keeper, 0, progress
         if keeper is not None and (kept := keeper.load()) is not None:
             self.done = len(kept["features"])
             self.features[: self.done] = kept["features"]
+        progress(self.done)
 
     def add(self, features: torch.Tensor) -> None:
         """Append the features of a batch."""
         self.features[self.done : self.done + len(features)] = features
         self.done += len(features)
+        self.progress(self.done)
         if self.keeper is not None and (self.done == len(self.features) or self.keeper.due()):
             self.keeper.save({"features": self.features[: self.done]})
 
@@ -219,17 +232,18 @@ class Encoder:
         names: Sequence[str],
         record: EncodingRecord,
         states: Checkpoints | None = None,
+        progress: Progress = lambda number: None,
     ) -> torch.Tensor:
         """Return features (c, d_text) of texts; how many the tokenizer cut goes to the record.
 
-        What is done is kept in `states`, part by part.
+        What is done is kept in `states`, part by part; `progress` is told how many texts are.
         """
         blocks = [self.text(torch.empty(0), [])]
         size = self._part(TEXTS_OF_A_PART)
         with record.timing("captions"):
             for start in range(0, len(texts), size):
-                part = slice(start, start + size)
-                blocks.append(self._part_of_texts(texts[part], names[part], record, states))
+                part, said = slice(start, start + size), _from(start, progress)
+                blocks.append(self._part_of_texts(texts[part], names[part], record, states, said))
         return torch.cat(blocks)
 
     def _part_of_texts(
@@ -238,8 +252,9 @@ class Encoder:
         names: Sequence[str],
         record: EncodingRecord,
         states: Checkpoints | None,
+        progress: Progress,
     ) -> torch.Tensor:
-        part = Growing(self.text, len(texts), _keeper(states, texts))
+        part = Growing(self.text, len(texts), _keeper(states, texts), progress)
         record.resumed_captions += part.done
         record.captions += len(texts)
         if states is not None:
@@ -257,13 +272,14 @@ class Encoder:
         images: Iterable[Picture],
         record: EncodingRecord,
         states: Checkpoints | None = None,
+        progress: Progress = lambda number: None,
     ) -> torch.Tensor:
         """Return features (n, d_image) of images, prepared the model's own way.
 
         What is done is kept in `states`, part by part; images of parts that are there are read,
-        but not decoded.
+        but not decoded. `progress` is told how many images are done.
         """
-        blocks, remaining = [self.image(torch.empty(0), [])], iter(images)
+        blocks, remaining, done = [self.image(torch.empty(0), [])], iter(images), 0
         size = self.batch_size if states is None else self._part(IMAGES_OF_A_PART)
         with record.timing("images"):
             while True:
@@ -271,12 +287,19 @@ class Encoder:
                     some = list(islice(remaining, size))
                 if not some:
                     return torch.cat(blocks)
-                blocks.append(self._part_of_images(some, record, states))
+                said = _from(done, progress)
+                blocks.append(self._part_of_images(some, record, states, said))
+                done += len(some)
 
     def _part_of_images(
-        self, images: Sequence[Picture], record: EncodingRecord, states: Checkpoints | None
+        self,
+        images: Sequence[Picture],
+        record: EncodingRecord,
+        states: Checkpoints | None,
+        progress: Progress,
     ) -> torch.Tensor:
-        part = Growing(self.image, len(images), _keeper(states, [i.content for i in images]))
+        keeper = _keeper(states, [image.content for image in images])
+        part = Growing(self.image, len(images), keeper, progress)
         record.resumed += part.done
         if states is not None:
             self.image.restart()
@@ -291,6 +314,10 @@ class Encoder:
     def _part(self, rows: int) -> int:
         """Return about so many rows, in whole batches: parts cut none in two."""
         return max(1, rows // self.batch_size) * self.batch_size
+
+
+def _from(start: int, progress: Progress) -> Progress:
+    return lambda number: progress(start + number)
 
 
 def _keeper(states: Checkpoints | None, content: Sequence[str | bytes]) -> FileKeeper | None:

@@ -16,7 +16,7 @@ The numbers are for 768, 512, 512 and a batch of 256.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -200,6 +200,7 @@ def finetune(
     seeds: Sequence[int],
     device: str = "cpu",
     keeper: FileKeeper | None = None,
+    progress: Callable[[int], None] = lambda step: None,
 ) -> tuple[Projections, np.ndarray]:
     """Fine-tune both projections, one independent run for each seed.
 
@@ -224,6 +225,8 @@ def finetune(
     keeper : FileKeeper, optional
         Is asked after every step whether it is due, and given the state then. If it has one,
         training goes on from there, on a CPU with the very bits it would have had.
+    progress : callable, optional
+        Told how many steps are taken: before the first one here, and after each.
 
     Returns
     -------
@@ -249,6 +252,7 @@ def finetune(
     run = _Run(images, texts, initial, training, len(rates))
     if keeper is not None and (state := keeper.load()) is not None:
         run.restore(state)
+    progress(run.taken)
     while run.taken < len(rates):
         epoch, done = divmod(run.taken, per_epoch)
         order = batch_order(pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
@@ -256,6 +260,7 @@ def finetune(
         for batch in torch.as_tensor(order, device=device):
             captions = rows.index_select(0, batch)
             run.step(batch * features.crops + crop, captions, float(rates[run.taken]))
+            progress(run.taken)
             if keeper is not None and keeper.due():
                 run.refuse_what_is_not_finite()
                 keeper.save(run.state())

@@ -7,7 +7,7 @@ which run on from epoch to epoch. So each sends with every batch where they stan
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ class ResumableLoader:
         self.loader, self.workers, self.shuffle = loader, workers, shuffle
         self.num_batches, self.num_samples = loader.num_batches, loader.num_samples
         self.readers: dict[int, State] = {}
+        self.seen: Callable[[], None] = lambda: None
         self.main: State | None = None
         stage = Reading(shuffle)
         if path is not None:
@@ -109,6 +110,7 @@ class ResumableLoader:
             self._go_on()
             self.readers[reader] = state
             yield images, texts
+            self.seen()
 
     def _go_on(self) -> None:
         if self.main is not None:

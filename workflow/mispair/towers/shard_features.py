@@ -16,7 +16,7 @@ from mispair.devices import usable_cores
 from mispair.files import UserError
 from mispair.pairs.reading import places, read_images
 from mispair.provenance import fingerprint
-from mispair.towers.encoding import Encoder, Growing
+from mispair.towers.encoding import Encoder, Growing, Progress
 
 if TYPE_CHECKING:
     from mispair.checkpoints import Checkpoints
@@ -102,6 +102,7 @@ def encode_shards(
     parts: Checkpoints,
     record: EncodingRecord,
     workers: int = 0,
+    progress: Progress = lambda number: None,
 ) -> torch.Tensor:
     """Return pre-projection features (n * crops, d_image) of the images, in the index's order.
 
@@ -109,7 +110,7 @@ def encode_shards(
     each batch) while the tower runs; by none, in its pauses. No batch reaches over the end of a
     shard, and what a shard gives is kept in `parts`, now and then and once it is done, until the
     caller removes them: the features are the same bytes with any number of workers, and when a job
-    that was killed goes on.
+    that was killed goes on. `progress` is told how many images are done.
 
     Raises
     ------
@@ -140,13 +141,18 @@ def encode_shards(
     if record.workers < workers:
         log.info("%d workers in place of %d: for %d batches on %d cores",
                  record.workers, workers, len(batches), usable_cores())  # fmt: skip
+    done = record.resumed
+    progress(done)
     pixels = _loaded(images, batches, encoder.device == "cuda", record)
     with record.timing("images"), closing(pixels):
         while unfinished:  # a part that is done takes no memory any more
             rows, part = unfinished.pop(0)
             tower.restart()
             for start in range(part.done // crops, len(rows), size):
-                part.add(tower(next(pixels), images.keys(rows[start : start + size])))
+                batch = rows[start : start + size]
+                part.add(tower(next(pixels), images.keys(batch)))
+                done += len(batch)
+                progress(done)
             features[rows] = part.features.view(-1, crops, tower.width)
     return features.reshape(-1, tower.width)
 

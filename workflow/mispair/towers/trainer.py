@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair import files
+from mispair.progress import Progress
 
 NAME = "towers"
 """open_clip's ``--name``: the folder below ``--logs`` in which it keeps its log and states."""
@@ -58,6 +59,12 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
         data = load(args, *rest, epoch=epoch, **kwargs)
         path = random_states(logs, epoch, args.rank) if epoch else None
         loader = ResumableLoader(data["train"].dataloader, args.workers, shuffle, path)
+        if args.rank == 0:
+            batches = loader.num_batches
+            progress = Progress("training the towers", args.epochs * batches, "batches")
+            progress.reach(epoch * batches)
+            loader.seen = progress.advance
+            stack.callback(progress.close)
         data["train"].dataloader = loader
         return data
 

@@ -1,0 +1,319 @@
+"""Exports: event files that TensorBoard's own messages read back, trackers, and no network."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboardX.crc32c import crc32c
+from tensorboardX.proto.event_pb2 import Event
+
+from mispair import files
+from mispair.reporting import curves, trackers
+from mispair.reporting.curves import Curve, Run
+from mispair.reporting.event_files import event_file
+from mispair.reporting.tables import COLUMNS, Tables, tidy
+from mispair.steps import export_metrics
+from mispair.towers import projection as towers
+from mispair.towers.features import PairedFeatures
+from mispair.towers.finetuning_presets import Training
+
+ABOUT = {"start": "pretrained", "scheme": "random", "rate": 0.5}
+
+
+def events(content: bytes) -> list[Event]:
+    """Read an event file: the lengths, the check sums and the messages of its records."""
+    found = []
+    while content:
+        head, content = content[:12], content[12:]
+        (length,) = struct.unpack("<Q", head[:8])
+        assert masked(head[:8]) == head[8:]
+        record, content = content[:length], content[length:]
+        assert masked(record) == content[:4]
+        content = content[4:]
+        found.append(Event.FromString(record))
+    return found
+
+
+def masked(data: bytes) -> bytes:
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
+    first, *rest = events(path.read_bytes())
+    assert first.file_version == "brain.Event:2"
+    found: dict[str, list[tuple[int, float]]] = {}
+    for event in rest:
+        (value,) = event.summary.value
+        found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    steps = [event.step for event in rest]
+    assert steps == sorted(steps)  # as a whole: TensorBoard drops what came before a step back
+    return found
+
+
+def folder_of_tables(folder: Path) -> list[Path]:
+    """Write small tables: an arm of two seeds, and the simulation of one trial."""
+    zeroshot = [
+        {**ABOUT, "towers": "t", "evaluation_set": "digits & <b>", "protocol": "clip_benchmark",
+         "metric": "acc1", "seed": seed, "value": 0.25, "n": 100, "headline": "acc1"}
+        for seed in (0, 1)
+    ]  # fmt: skip
+    simulated = {"condition": "as-run", "kind": "preset", "preset": "as-run", "trained_on": "raw",
+                 "spurious_probability": 0.3, "trial": 0, "seed": 0}  # fmt: skip
+    simulation = [
+        {**simulated, "metric": "loss", "epoch": epoch, "value": 1 / epoch} for epoch in (3, 1, 2)
+    ]
+    simulation += [
+        {**simulated, "metric": "alignment", "tower": tower, "step": step, "value": step}
+        for step in (8, 0)
+        for tower in ("image", "text")
+    ]
+    simulation.append({**simulated, "metric": "accuracy", "value": 0.5})
+    given = {"zeroshot": zeroshot, "simulation": simulation}
+    paths = []
+    for name in COLUMNS:
+        paths.append(folder / f"{name}.csv")
+        files.write_csv(paths[-1], tidy(name, given.get(name, [])))
+    return paths
+
+
+def projection(path: Path, loss: np.ndarray) -> Path:
+    about = {**ABOUT, "rate": "0.5", "seeds": json.dumps(list(range(len(loss))))}
+    files.write_tensors(path, {"loss": loss, "image_projection": np.zeros((1, 2, 2))}, about)
+    return path
+
+
+def export(folder: Path, **settings: Any) -> Path:
+    training = folder / "scenes/training.json"
+    files.write_json(training, {"losses": [{"epoch": 1, "loss": 2.5}, {"epoch": 2, "loss": 2.0}]})
+    loss = np.arange(14, dtype=np.float32).reshape(2, 7)
+    export_metrics.run(
+        export_metrics.Settings(**settings),
+        tables=folder_of_tables(folder / "tables"),
+        projections=[projection(folder / "arm.safetensors", loss)],
+        training=[training],
+        confidence=0.95,
+        folder=folder / "reports",
+    )
+    return folder / "reports"
+
+
+def test_event_files_hold_what_runs_recorded_at_steps_that_only_rise(tmp_path: Path) -> None:
+    reports = export(tmp_path)
+    tuned = reports / "tensorboard/fine-tuning/pretrained_random~0.5"
+    assert sorted(path.name for path in tuned.iterdir()) == ["seed~0", "seed~1"]
+    found = scalars(tuned / "seed~1" / trackers.EVENTS)
+    assert found["loss"] == [(step, 7.0 + step) for step in range(7)]
+    assert found["acc1/digits _ _b_/clip_benchmark"] == [(6, 0.25)]
+    simulated = scalars(
+        reports / "tensorboard/simulation/as-run/cs~0.3/raw/trial~0" / trackers.EVENTS
+    )
+    assert [step for step, _ in simulated["loss"]] == [1, 2, 3]
+    assert simulated["alignment/image"] == [(0, 0.0), (8, 8.0)]
+    assert simulated.keys() == {"loss", "alignment/image", "alignment/text"}
+    pretrained = scalars(reports / "tensorboard/pretraining/scenes" / trackers.EVENTS)
+    assert pretrained == {"loss": [(1, 2.5), (2, 2.0)]}
+
+
+def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Path) -> None:
+    reports = export(tmp_path)
+    before = {path: path.read_bytes() for path in reports.rglob("*") if path.is_file()}
+    stale = reports / "tensorboard/old" / trackers.EVENTS
+    stale.parent.mkdir()
+    stale.write_bytes(b"")
+    export(tmp_path)
+    assert {p: p.read_bytes() for p in reports.rglob("*") if p.is_file()} == before
+    assert not stale.parent.exists()
+
+
+def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
+    """A training is killed after a state was kept; what it ends with is exported."""
+
+    class KilledError(Exception):
+        pass
+
+    class Keeper:
+        state: Any = None
+        asked = 0
+
+        def load(self) -> Any:
+            return self.state
+
+        def due(self) -> bool:
+            self.asked += 1
+            if self.asked == 9:
+                raise KilledError
+            return self.asked == 5
+
+        def save(self, state: Any) -> None:
+            self.state = {name: values.clone() for name, values in state.items()}
+
+    draw = np.random.default_rng(0)
+    features = PairedFeatures(
+        draw.standard_normal((64, 6)), draw.standard_normal((64, 5)), np.arange(64)
+    )
+    stack = (draw.standard_normal((1, width, 4)) for width in (6, 5))
+    initial = towers.starting_point("pretrained", towers.Projections(*stack, np.ones(1)), [3, 4])
+    training = Training(epochs=3, batch_size=16, warmup_epochs=1)
+    keeper: Any = Keeper()
+    told: list[int] = []
+    with pytest.raises(KilledError):
+        towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
+    _, loss = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
+    assert told == [*range(10), *range(5, 13)]  # progress goes on, too
+    _, whole = towers.finetune(features, initial, training, [3, 4])
+    runs = curves.fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables.of({}), 1000)
+    for run, expected in zip(runs, whole, strict=True):
+        (curve,) = run.curves
+        assert curve.steps == tuple(range(12))
+        assert curve.values == tuple(expected.tolist())
+
+
+def test_long_curves_are_means_of_neighbours_at_the_last_of_their_steps() -> None:
+    curve = curves.thinned("loss", np.arange(10.0), 5)
+    assert curve == Curve("loss", (1, 3, 5, 7, 9), (0.5, 2.5, 4.5, 6.5, 8.5))
+    values = np.random.default_rng(0).random(1007)
+    thin = curves.thinned("loss", values, 100)
+    assert len(thin.steps) == 100
+    assert thin.steps[-1] == 1006
+    assert all(a < b for a, b in zip(thin.steps, thin.steps[1:], strict=False))
+    sizes = np.diff([-1, *thin.steps])
+    assert math.isclose(float(np.dot(sizes, thin.values)), values.sum())
+    assert curves.thinned("loss", np.arange(3.0), 5).steps == (0, 1, 2)
+
+
+def test_event_files_take_any_value_and_long_tags() -> None:
+    values = [("x" * 300, math.nan), ("é/日本", -1e30), ("z", math.inf)]
+    _, *rest = events(event_file([(0, values[:1]), (2**40, values[1:])]))
+    assert [event.step for event in rest] == [0, 2**40, 2**40]
+    read = [(one.summary.value[0].tag, one.summary.value[0].simple_value) for one in rest]
+    assert [tag for tag, _ in read] == [tag for tag, _ in values]
+    assert math.isnan(read[0][1])
+    assert read[1][1] == np.float32(-1e30)
+    assert read[2][1] == math.inf
+
+
+def test_by_default_no_network_is_used_and_no_tracker_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the network is used")
+
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    for name in ("wandb", "mlflow", "tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import fails
+    reports = export(tmp_path)
+    made = sorted(path.name for path in reports.iterdir())
+    assert made == ["clip_benchmark", "latex", "tensorboard"]
+    assert sorted(path.name for path in (reports / "latex").glob("report-*")) == [
+        "report-claims-of-the-paper-and-what-was-measured.tex"
+    ]
+
+
+RUNS = [Run("a/b/seed~0", ABOUT, (Curve("loss", (0, 1), (2.0, 1.0)), Curve("acc1", (1,), (0.5,))))]
+
+
+@pytest.mark.parametrize(("online", "mode"), [(False, "offline"), (True, "online")])
+def test_wandb_is_given_every_run_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: bool, mode: str
+) -> None:
+    calls: list[Any] = []
+
+    def init(**options: Any) -> Any:
+        calls.append(options)
+        return SimpleNamespace(
+            log=lambda values, step: calls.append((step, values)),
+            finish=lambda: calls.append("finish"),
+        )
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    trackers.wandb(RUNS, tmp_path, tmp_path, online)
+    opened, *rest = calls
+    assert (opened["mode"], opened["dir"], opened["config"]) == (mode, str(tmp_path), ABOUT)
+    assert (opened["name"], opened["group"]) == ("a/b/seed~0", "a/b")
+    assert rest == [(0, {"loss": 2.0}), (1, {"acc1": 0.5, "loss": 1.0}), "finish"]
+
+
+class Client:
+    """What is asked of MLflow's client."""
+
+    calls: list[Any]
+
+    def __init__(self, tracking_uri: str) -> None:
+        type(self).calls = [tracking_uri]
+
+    def get_experiment_by_name(self, name: str) -> None:
+        return None
+
+    def create_experiment(self, name: str, place: str | None) -> str:
+        self.calls.append((name, place))
+        return "1"
+
+    def create_run(self, number: str, start_time: int, run_name: str) -> Any:
+        self.calls.append((number, run_name))
+        return SimpleNamespace(info=SimpleNamespace(run_id="r"))
+
+    def log_batch(self, run: str, metrics: Any = (), params: Any = ()) -> None:
+        assert run == "r"
+        self.calls.append([*metrics, *params])
+
+    def set_terminated(self, run: str, end_time: int) -> None:
+        self.calls.append("end")
+
+
+@pytest.fixture
+def mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    entities = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    module = SimpleNamespace(MlflowClient=Client, entities=entities)
+    monkeypatch.setitem(sys.modules, "mlflow", module)
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_mlflow_is_given_every_run_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trackers, "BATCH", 2)
+    home = tmp_path / "home"
+    trackers.mlflow(RUNS, tmp_path, home, False)
+    assert Client.calls == [
+        tmp_path.as_uri(),
+        ("mispair", (home / "artifacts").as_uri()),
+        ("1", "a/b/seed~0"),
+        [("start", "pretrained"), ("scheme", "random"), ("rate", "0.5")],
+        [("loss", 2.0, 0, 0), ("acc1", 0.5, 1, 1)],
+        [("loss", 1.0, 1, 1)],
+        "end",
+    ]
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_mlflow_online_needs_the_name_of_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(files.UserError, match="MLFLOW_TRACKING_URI"):
+        trackers.mlflow(RUNS, tmp_path, tmp_path, True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.invalid")
+    trackers.mlflow(RUNS, tmp_path, tmp_path, True)
+    assert Client.calls[:2] == ["https://mlflow.invalid", ("mispair", None)]
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(files.UserError, match=rf"trackers: {name} is not .*pip install {name}"):
+        export(tmp_path, trackers=["tensorboard", name])
+    assert not (tmp_path / "reports" / name).exists()
