@@ -63,6 +63,7 @@ def _tables(node: Any) -> list[list[Any]]:
     """Return every inline table of a chart."""
     if isinstance(node, dict):
         own = [node["values"]] if isinstance(node.get("values"), list) else []
+        own += node.get("datasets", {}).values()
         return own + [found for child in node.values() for found in _tables(child)]
     return [found for child in node for found in _tables(child)] if isinstance(node, list) else []
 
@@ -119,7 +120,9 @@ PLACES = [
 def _named(paper: str) -> set[str]:
     """Return the places that a row names: "figures 2(a-c) and 8" are figure 2 and figure 8."""
     found = {"public review"} & {paper}
-    for kind, rest in re.findall(r"(theorem|figure|table)s? ([\d.()a-z, -]+(?:and [\d.]+)?)", paper):
+    for kind, rest in re.findall(
+        r"(theorem|figure|table)s? ([\d.()a-z, -]+(?:and [\d.]+)?)", paper
+    ):
         found |= {f"{kind} {number}" for number in re.findall(r"\d(?:\.\d)?", rest)}
     return found
 
@@ -186,7 +189,7 @@ def test_a_run_of_any_size_has_a_site(
         assert "Missing. acc1 on set 0" in front
         assert "not defined" in front
     if number:
-        rows = texts["model-towers.html"].split("Every arm")[1].split("</table>")[0]
+        rows = texts["model-towers.html"].split("<caption>Every arm")[1].split("</table>")[0]
         assert rows.count("<tr>") == number + 1
         holes = words(texts["image_text.html"]).split("Not part of this run")[-1]
         assert holes.count("the figure was not drawn") == len(catalogue.figures("image_text"))
@@ -259,8 +262,9 @@ def test_packed_tables_are_smaller_and_lose_nothing(large: tuple[Path, list[Path
         assert unpacked(picture.packed(spec)) == spec, path.name
     rows = [{"x": number, "arm": f"arm {number % 3}", "flag": True} for number in range(50)]
     rows[7] = {"x": 7}
-    packed = picture.packed({"values": rows})
-    assert unpacked(packed) == {"values": rows}
+    packed = picture.packed({"datasets": {"values": rows}})
+    assert unpacked(packed) == {"datasets": {"values": rows}}
+    assert unpacked(picture.packed({"values": rows})) == {"values": rows}
     assert len(str(packed)) < len(str(rows)) / 2
 
 
