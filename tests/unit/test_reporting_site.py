@@ -12,18 +12,24 @@ import pytest
 
 from mispair import files
 from mispair.reporting import catalogue, picture, studies, verdicts
+from mispair.reporting.contact_sheet import LARGEST_SHEET
 from mispair.reporting.page_names import file_names
 from mispair.reporting.tables import Tables
 from tests.made_up_tables import EVIL, made_up, write_site
 
 SETS = ["digits", "a b", "../x", "A B", EVIL, *(f"set-{number}" for number in range(7))]
 
+PIECES = (LARGEST_SHEET, 600_000)
+"""Bytes of a contact sheet and of a gallery of neurons: the largest, and that of the demo."""
+
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """Write the site of fifty arms on twelve evaluation sets, all studies and every figure."""
     folder = tmp_path_factory.mktemp("large")
-    return folder, write_site(made_up(50, SETS, models=2), folder)
+    sheet, gallery = (f'<div class="piece">{"pictures " * (size // 9)}</div>' for size in PIECES)
+    tables = made_up(50, SETS, models=2)
+    return folder, write_site(tables, folder, sheet=sheet, gallery=gallery)
 
 
 def words(html: str) -> str:
