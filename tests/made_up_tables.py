@@ -186,7 +186,13 @@ def made_up(
 
 
 def write_site(
-    tables: Tables, folder: Path, *, draw: bool = True, sheet: str | None = None, **settings: Any
+    tables: Tables,
+    folder: Path,
+    *,
+    draw: bool = True,
+    sheet: str | None = None,
+    gallery: str | None = None,
+    **settings: Any,
 ) -> list[Path]:
     """Write tables, figures and pages as a run does; return the files that the pages consist of.
 
@@ -200,13 +206,14 @@ def write_site(
     paths = sorted((folder / "tables").glob("*.csv"))
     if draw:
         draw_figures.run(draw_figures.Settings(), tables=paths, figures=folder / "figures")
-    sheets = []
-    if sheet is not None:
-        files.write_text(folder / "sheet.html", sheet)
-        sheets = [folder / "sheet.html"]
+    pieces = {"sheet.html": sheet, "gallery.html": gallery}
+    for name, html in pieces.items():
+        if html is not None:
+            files.write_text(folder / name, html)
+    sheets, galleries = ([folder / name] if pieces[name] else [] for name in pieces)
     write_report.run(
         write_report.Settings(**settings), tables=paths,
-        figures=sorted((folder / "figures").glob("*.*")), contact_sheet=sheets, neurons=[],
+        figures=sorted((folder / "figures").glob("*.*")), contact_sheet=sheets, neurons=galleries,
         benchmarks=folder / "benchmarks", record=[], page=folder / "index.html",
         pages=folder / "pages",
     )  # fmt: skip

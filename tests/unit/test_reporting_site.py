@@ -12,18 +12,24 @@ import pytest
 
 from mispair import files
 from mispair.reporting import catalogue, picture, studies, verdicts
+from mispair.reporting.contact_sheet import LARGEST_SHEET
 from mispair.reporting.page_names import file_names
 from mispair.reporting.tables import Tables
 from tests.made_up_tables import EVIL, made_up, write_site
 
 SETS = ["digits", "a b", "../x", "A B", EVIL, *(f"set-{number}" for number in range(7))]
 
+PIECES = (LARGEST_SHEET, 600_000)
+"""Bytes of a contact sheet and of a gallery of neurons: the largest, and that of the demo."""
+
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """Write the site of fifty arms on twelve evaluation sets, all studies and every figure."""
     folder = tmp_path_factory.mktemp("large")
-    return folder, write_site(made_up(50, SETS, models=2), folder)
+    sheet, gallery = (f'<div class="piece">{"pictures " * (size // 9)}</div>' for size in PIECES)
+    tables = made_up(50, SETS, models=2)
+    return folder, write_site(tables, folder, sheet=sheet, gallery=gallery)
 
 
 def words(html: str) -> str:
@@ -63,6 +69,7 @@ def _tables(node: Any) -> list[list[Any]]:
     """Return every inline table of a chart."""
     if isinstance(node, dict):
         own = [node["values"]] if isinstance(node.get("values"), list) else []
+        own += node.get("datasets", {}).values()
         return own + [found for child in node.values() for found in _tables(child)]
     return [found for child in node for found in _tables(child)] if isinstance(node, list) else []
 
@@ -119,7 +126,9 @@ PLACES = [
 def _named(paper: str) -> set[str]:
     """Return the places that a row names: "figures 2(a-c) and 8" are figure 2 and figure 8."""
     found = {"public review"} & {paper}
-    for kind, rest in re.findall(r"(theorem|figure|table)s? ([\d.()a-z, -]+(?:and [\d.]+)?)", paper):
+    for kind, rest in re.findall(
+        r"(theorem|figure|table)s? ([\d.()a-z, -]+(?:and [\d.]+)?)", paper
+    ):
         found |= {f"{kind} {number}" for number in re.findall(r"\d(?:\.\d)?", rest)}
     return found
 
@@ -186,7 +195,7 @@ def test_a_run_of_any_size_has_a_site(
         assert "Missing. acc1 on set 0" in front
         assert "not defined" in front
     if number:
-        rows = texts["model-towers.html"].split("Every arm")[1].split("</table>")[0]
+        rows = texts["model-towers.html"].split("<caption>Every arm")[1].split("</table>")[0]
         assert rows.count("<tr>") == number + 1
         holes = words(texts["image_text.html"]).split("Not part of this run")[-1]
         assert holes.count("the figure was not drawn") == len(catalogue.figures("image_text"))
@@ -259,8 +268,9 @@ def test_packed_tables_are_smaller_and_lose_nothing(large: tuple[Path, list[Path
         assert unpacked(picture.packed(spec)) == spec, path.name
     rows = [{"x": number, "arm": f"arm {number % 3}", "flag": True} for number in range(50)]
     rows[7] = {"x": 7}
-    packed = picture.packed({"values": rows})
-    assert unpacked(packed) == {"values": rows}
+    packed = picture.packed({"datasets": {"values": rows}})
+    assert unpacked(packed) == {"datasets": {"values": rows}}
+    assert unpacked(picture.packed({"values": rows})) == {"values": rows}
     assert len(str(packed)) < len(str(rows)) / 2
 
 

@@ -172,7 +172,7 @@ def test_every_scheme_runs_and_rewritten_captions_are_encoded(run: Checkout) -> 
     run.snakemake(*arguments)
     purity = pd.read_csv(run.folder / "reports/tables/purity.csv")
     assert set(purity["scheme"].dropna()) == {"random", "similar", "spurious", "missing", "drop"}
-    page = (run.folder / "reports/index.html").read_text()
+    page = (run.folder / "reports/pages/image_text.html").read_text()
     assert all(word in page for word in ("similar", "spurious", "missing", "drop"))
 
 

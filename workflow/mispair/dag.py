@@ -603,7 +603,7 @@ class Dag:
     @staticmethod
     def category(wildcards: Any) -> str:
         """Return under which heading Snakemake's report lists a file of the site."""
-        return "Report" if "page" in wildcards.keys() else "Report: what draws its charts"
+        return "Report" if hasattr(wildcards, "page") else "Report: what draws its charts"
 
     @staticmethod
     def labels(wildcards: Any) -> dict[str, str]:

@@ -16,6 +16,8 @@ KEYS = ["start", "scheme", "rate"]
 
 def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the arms in tables: the untouched model, then by start, scheme and rate."""
+    if not tables:
+        return []
     found = pd.concat([table[KEYS] for table in tables]).dropna(subset=["start"]).drop_duplicates()
     starts = ["untouched", *style.FINE_TUNED]
     schemes = main_first(found["scheme"].dropna())
@@ -32,13 +34,18 @@ def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
     return sorted(records(found), key=place)
 
 
-def of_arm(table: pd.DataFrame, arm: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows of an arm."""
-    own = table["start"] == arm["start"]
-    for key in KEYS[1:]:
-        missing = pd.isna(arm[key])
-        own &= table[key].isna() if missing else table[key] == arm[key]
-    return table[own]
+def by_arm(table: pd.DataFrame) -> dict[tuple[str, str, float], pd.DataFrame]:
+    """Return the rows of every arm by its `key`."""
+    if table.empty:
+        return {}
+    filled = [table["start"].fillna(""), table["scheme"].fillna(""), table["rate"].fillna(-1.0)]
+    return {key(rows.iloc[0]): rows for _, rows in table.groupby(filled)}
+
+
+def key(arm: Mapping[str, Any] | pd.Series) -> tuple[str, str, float]:
+    """Return an arm as a key of `by_arm`: nothing missing, so that equal arms have equal keys."""
+    scheme = "" if pd.isna(arm["scheme"]) else arm["scheme"]
+    return arm["start"], scheme, -1.0 if pd.isna(arm["rate"]) else float(arm["rate"])
 
 
 def words(arm: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.reporting.simulation_runs import PRESETS
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Verdict
-from mispair.reporting.words import number
+from mispair.reporting.words import listing, number
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ def drawings(tables: Tables) -> list[Drawing]:
 
 
 def _neurons(tables: Tables) -> str:
-    own = tables.purity[tables.purity["metric"] == "mean_abs_cosine"]
-    pairs = sorted(own["n"].dropna().unique())
-    if not pairs:
-        return "Purity was not measured in this run."
-    counts = [round((1 + (1 + 8 * n) ** 0.5) / 2) for n in pairs]
-    return f"In this run each projection has {' or '.join(map(str, counts))} neurons."
+    own = tables.purity[tables.purity["metric"] == "neuron_purity"]
+    counts = own.groupby("tower")["neuron"].nunique()
+    if counts.empty:
+        return "The neurons of this run were not measured."
+    each = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
+    return f"Neurons in this run: {each}."
 
 
 def _swapped(tables: Tables) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mispair import failures
-from mispair.reporting import catalogue, missing, model_tables, set_tables, studies
+from mispair.reporting import catalogue, checkpoints, missing, model_tables, set_tables, studies
 from mispair.reporting.page_names import file_names
 from mispair.reporting.picture import Picture
 from mispair.reporting.tables import Tables
@@ -72,6 +72,12 @@ class Content:
             for study in catalogue.STUDIES
             if self.tables.study(study.key) or study.key in failed
         ]
+
+    @functools.cached_property
+    def scores(self) -> list[checkpoints.Score]:
+        """The headline numbers and silhouettes of the models that are compared as they are."""
+        return [*checkpoints.scores(self.tables, "acc1"),
+                *checkpoints.scores(self.tables, "silhouette")]  # fmt: skip
 
     @functools.cached_property
     def set_files(self) -> dict[str, str]:

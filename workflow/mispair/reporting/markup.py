@@ -40,6 +40,7 @@ def symbols(text: object) -> Markup:
     return html
 
 
+@functools.cache
 def viewer() -> str:
     """Return Vega, Vega-Lite and vega-embed as one script."""
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from mispair.reporting import arm_words, checkpoints
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
+from mispair.reporting.checkpoints import Score
+from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.comparison_exported import exported
 from mispair.reporting.protocols import said
+from mispair.reporting.set_tables import SCORE_HEADS, score_cells
 from mispair.reporting.tables import Tables, of_protocol
-from mispair.reporting.words import interval
 
 UNNAMED = "the frozen model"
 """What a model is called of which nothing was recorded but its purity."""
@@ -38,10 +38,13 @@ def of_main(tables: Tables) -> list[Table]:
     return [table for table in [*found, *exported(tables)] if table.rows]
 
 
-def of_compared(tables: Tables, name: str) -> list[Table]:
+def of_compared(tables: Tables, scores: Sequence[Score], name: str) -> list[Table]:
     """Return the tables of a model that is compared as it is; without empty ones."""
     facts = checkpoints.facts(tables).get(name, {})
-    found = [_scores(tables, name), _facts({_words(key): text for key, text in facts.items()})]
+    found = [
+        _scores([score for score in scores if score.towers == name]),
+        _facts({_words(key): text for key, text in facts.items()}),
+    ]
     return [table for table in found if table.rows]
 
 
@@ -80,9 +83,13 @@ def _recorded(tables: Tables) -> dict[str, str]:
 def _arms(tables: Tables) -> Table:
     """Return purity, mean accuracy and mean silhouette of every arm."""
     purity, zeroshot = tables.purity, of_protocol(tables.zeroshot)
+    purity = purity[purity["metric"].isin(["mean_abs_cosine", "effective_rank"])]
+    zeroshot = zeroshot[zeroshot["metric"].isin(["acc1", "silhouette"])]
+    of_purity, of_zeroshot = arm_words.by_arm(purity), arm_words.by_arm(zeroshot)
     rows = []
     for arm in arm_words.arms(purity, zeroshot):
-        pure, scored = arm_words.of_arm(purity, arm), arm_words.of_arm(zeroshot, arm)
+        pure = of_purity.get(arm_words.key(arm), purity[:0])
+        scored = of_zeroshot.get(arm_words.key(arm), zeroshot[:0])
         overlap = [
             mean_and_spread(_metric(pure[pure["tower"] == tower], "mean_abs_cosine"), 4, False)
             for tower in ("text", "image")
@@ -125,26 +132,9 @@ def _recipe(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _scores(tables: Tables, name: str) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for measure, factor, digits in (("acc1", 100, 1), ("silhouette", 1, 3)):
-        for score in checkpoints.scores(tables, measure):
-            if score.towers == name:
-                rows.append(_score(score, factor, digits))
+def _scores(scores: Sequence[Score]) -> Table:
     return Table(
         "On every evaluation set, beside tables 2 and 3",
-        ("evaluation set", "protocol", "measure", "measured", "95 % interval", "published",
-         "difference"),
-        tuple(rows),
-    )  # fmt: skip
-
-
-def _score(score: Any, factor: int, digits: int) -> tuple[str, ...]:
-    return (
-        score.evaluation_set, score.protocol or "–",
-        f"{score.metric} (%)" if factor == 100 else score.metric,
-        or_dash(factor * score.value, digits),
-        interval(factor * score.low, factor * score.high, digits),
-        or_dash(factor * score.published, digits),
-        or_dash(factor * score.difference, digits, sign=True),
-    )  # fmt: skip
+        ("evaluation set", *SCORE_HEADS),
+        tuple((score.evaluation_set, *score_cells(score)) for score in scores),
+    )

@@ -18,7 +18,7 @@ def file_names(kind: str, names: Iterable[str]) -> dict[str, str]:
     Examples
     --------
     >>> file_names("set", ["digits", "../a b"])
-    {'digits': 'set-digits.html', '../a b': 'set-a-b-0bd2b5c9.html'}
+    {'digits': 'set-digits.html', '../a b': 'set-a-b-2c2c791a.html'}
     """
     given = list(dict.fromkeys(names))
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:LONGEST] for name in given}

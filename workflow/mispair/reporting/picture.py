@@ -64,18 +64,19 @@ def packed(node: Any) -> Any:
     """
     if isinstance(node, Mapping):
         return {
-            key: _columns(value) if key == "values" and _is_table(value) else packed(value)
+            key: {name: _packed_table(rows) for name, rows in value.items()}
+            if key == "datasets"
+            else _packed_table(value)
+            if key == "values"
+            else packed(value)
             for key, value in node.items()
         }
     return [packed(item) for item in node] if isinstance(node, list) else node
 
 
-def _is_table(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) >= FEWEST
-        and all(isinstance(row, dict) for row in value)
-    )
+def _packed_table(value: Any) -> Any:
+    is_table = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+    return _columns(value) if is_table and len(value) >= FEWEST else value
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
-from mispair.reporting import arm_words, checkpoints
+from mispair.reporting import arm_words
+from mispair.reporting.checkpoints import Score
 from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.comparison_evaluation import retrieval
 from mispair.reporting.protocols import short
@@ -23,7 +25,7 @@ def set_names(tables: Tables) -> list[str]:
     return sorted({name for own in of_kinds for name in own["evaluation_set"].dropna()})
 
 
-def of_set(tables: Tables, name: str) -> list[Table]:
+def of_set(tables: Tables, scores: Sequence[Score], name: str) -> list[Table]:
     """Return the tables of a set's page; without empty ones."""
     zeroshot = _own(tables.zeroshot, name)
     found = [
@@ -31,7 +33,7 @@ def of_set(tables: Tables, name: str) -> list[Table]:
         _arms(zeroshot),
         _changes(_own(tables.comparisons, name)),
         retrieval(zeroshot, lambda arm: ", ".join(arm_words.words(arm)), ""),
-        _models(tables, name),
+        _models([score for score in scores if score.evaluation_set == name]),
         _classes(zeroshot),
     ]
     return [table for table in found if table.rows]
@@ -78,13 +80,11 @@ def _arms(table: pd.DataFrame) -> Table:
     ):
         columns.append((words, main[main["metric"] == metric]))
     columns = [(words, own) for words, own in columns if own["value"].notna().any()]
+    by_arm = [arm_words.by_arm(own) for _, own in columns]
     rows = [
-        (
-            *arm_words.words(arm),
-            *(mean_and_spread(arm_words.of_arm(own, arm)["value"], 3, False) for _, own in columns),
-        )
+        (*arm_words.words(arm), *(_spread(of.get(arm_words.key(arm))) for of in by_arm))
         for arm in arm_words.arms(*(own for _, own in columns))
-    ] if columns else []  # fmt: skip
+    ]
     return Table(
         "Every arm on this set: mean ± 1 standard deviation over seeds",
         (*arm_words.HEADS, *(words for words, _ in columns)),
@@ -92,12 +92,18 @@ def _arms(table: pd.DataFrame) -> Table:
     )
 
 
+def _spread(rows: pd.DataFrame | None) -> str:
+    """Return mean ± deviation; what an arm was not measured on is a dash."""
+    return "–" if rows is None else mean_and_spread(rows["value"], 3, counted=False)
+
+
 def _changes(table: pd.DataFrame) -> Table:
     own = of_protocol(table)
     own = own[(own["reference"] == "untouched") & own["metric"].str.endswith("_difference")]
     rows = []
-    for arm in arm_words.arms(own) if len(own) else []:
-        for _, row in arm_words.of_arm(own, arm).sort_values("metric", kind="stable").iterrows():
+    by_arm = arm_words.by_arm(own)
+    for arm in arm_words.arms(own):
+        for _, row in by_arm[arm_words.key(arm)].sort_values("metric", kind="stable").iterrows():
             limits = interval(100 * row["low"], 100 * row["high"], 1, sign=True)
             value = number(100 * row["value"], 1, sign=True)
             metric = str(row["metric"]).removesuffix("_difference")
@@ -115,14 +121,14 @@ def _classes(table: pd.DataFrame) -> Table:
     """Return the recall of every class of the model as it is, and at both ends of C_m."""
     main = of_protocol(table)
     own = main[main["metric"] == "class_recall"]
-    arms = arm_words.arms(own) if len(own) else []
+    arms, by_arm = arm_words.arms(own), arm_words.by_arm(own)
     tuned = [arm for arm in arms if arm["start"] == "pretrained"]
     tuned = [arm for arm in tuned if arm["scheme"] == tuned[0]["scheme"]]
     shown = [arm for arm in arms if arm["start"] == "untouched"][:1] + tuned[:1]
     shown += tuned[-1:] if len(tuned) > 1 else []
     if not shown:
         return Table("", (), ())
-    means = [arm_words.of_arm(own, arm).groupby("classname")["value"].mean() for arm in shown]
+    means = [by_arm[arm_words.key(arm)].groupby("classname")["value"].mean() for arm in shown]
     wide = pd.concat(means, axis=1, keys=range(len(shown)))
     wide["n"] = own.groupby("classname")["n"].max()
     wide["change"] = wide[len(shown) - 1] - wide[0] if len(shown) > 1 else math.nan
@@ -151,19 +157,27 @@ def _class_head(arm: dict[str, object]) -> tuple[str, ...]:
     return (start,) if rate == "–" else (start + ",", scheme, f"C_m {rate}")
 
 
-def _models(tables: Tables, name: str) -> Table:
-    rows = []
-    for measure, factor, digits in (("acc1", 100, 1), ("silhouette", 1, 3)):
-        for score in checkpoints.scores(tables, measure):
-            if score.evaluation_set == name:
-                rows.append((
-                    score.towers, score.protocol or "–",
-                    f"{score.metric} (%)" if factor == 100 else score.metric,
-                    *(or_dash(factor * value, digits) for value in (score.value, score.published)),
-                    or_dash(factor * score.difference, digits, sign=True),
-                ))  # fmt: skip
+def _models(scores: Sequence[Score]) -> Table:
     return Table(
         "Models that are compared as they are",
-        ("model", "protocol", "measure", "measured", "published", "difference"),
-        tuple(rows),
+        ("model", *SCORE_HEADS),
+        tuple((score.towers, *score_cells(score)) for score in scores),
+    )
+
+
+SCORE_HEADS = ("protocol", "measure", "measured", "95 % interval", "published", "difference")
+
+
+def score_cells(score: Score) -> tuple[str, ...]:
+    """Return a score of a model that is compared as it is, as cells below `SCORE_HEADS`."""
+    is_share = score.measure == "acc1"
+    factor, digits = (100, 1) if is_share else (1, 3)
+    limits = interval(factor * score.low, factor * score.high, digits)
+    return (
+        score.protocol or "–",
+        f"{score.metric} (%)" if is_share else score.metric,
+        or_dash(factor * score.value, digits),
+        limits if math.isfinite(score.low + score.high) else "–",
+        or_dash(factor * score.published, digits),
+        or_dash(factor * score.difference, digits, sign=True),
     )

@@ -134,7 +134,7 @@ def _set(content: Content, name: str, file: str) -> Page:
         "pruning_silhouette_by_set", "checkpoints",
     ]  # fmt: skip
     parts = {
-        "tables": set_tables.of_set(content.tables, name),
+        "tables": set_tables.of_set(content.tables, content.scores, name),
         "figures": _places(content, figures),
         "on_this_set": [
             (verdict, part)
@@ -148,7 +148,7 @@ def _set(content: Content, name: str, file: str) -> Page:
 
 def _model(content: Content, name: str, file: str) -> Page:
     is_main = name == content.main_model
-    of = model_tables.of_compared(content.tables, name)
+    of = model_tables.of_compared(content.tables, content.scores, name)
     figures = ["checkpoints"] if of else []
     if is_main:
         of = [*model_tables.of_main(content.tables), *of]

@@ -1,4 +1,4 @@
-"""The page of one study: figures and tables by section, with what is missing where it would stand."""
+"""The page of one study: figures and tables by section, and what is missing where it would be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mispair.reporting import catalogue, claim_rows, figures_semantics, studies
 from mispair.reporting.content import Content
 from mispair.reporting.picture import Picture
 
-PICTURES = 400_000
+PICTURES = 250_000
 """Bytes of pictures on a page; the charts of larger ones are drawn by the script alone."""
 
 
