@@ -17,7 +17,8 @@ import pytest
 from PIL import Image
 
 from mispair.evaluation.purity import map_rows
-from mispair.reporting import catalogue, charts, style
+from mispair.files import UserError
+from mispair.reporting import catalogue, charts, gallery, style
 from mispair.reporting.figures import compose, render
 from mispair.reporting.tables import COLUMNS, POINTS, Tables, tidy
 
@@ -214,7 +215,7 @@ def points(here: dict[str, Any], rng: np.random.Generator) -> list[dict[str, Any
     if here["trained_on"] == "filtered":
         rows += [
             {**here, "metric": "caption_feature", "source": source, "pair": pair,
-             "feature": feature, "replaced": pair % 2, "x": x, "y": y}
+             "latent": feature, "replaced": pair % 2, "x": x, "y": y}
             for pair in range(3)
             for feature, (x, raw, filtered) in enumerate(((1, 1, 1), (-1, 0, -1), (1, -1, 1),
                                                           (0, 1, 0), (0, 0, 1)))
@@ -519,3 +520,27 @@ def test_rows_are_left_out_in_the_order_that_costs_least():
     assert {0.0, 9.0} <= set(fewer["x"].dropna())
     assert (fewer["layer"] == "untouched").sum() == 1
     assert "Of 10 values" in said
+
+
+# README's pictures --------------------------------------------------------------------------------
+
+
+def test_pictures_of_readme_are_small_and_holes_leave_them_alone(tmp_path):
+    figures, pictures = tmp_path / "figures", tmp_path / "pictures"
+    with pytest.raises(UserError, match="no figures"):
+        gallery.make_pictures(figures, pictures)
+    figures.mkdir()
+    for name, figure in gallery.PICTURES.items():
+        about = {"hole": "not run"} if name == "map" else {"sentence": "Yes."}
+        Image.effect_noise((1300, 600), 50).save(figures / f"{figure}.png")
+        chart = {"usermeta": {"mispair": about}}
+        (figures / f"{figure}.vl.json").write_text(json.dumps(chart))
+    pictures.mkdir()
+    (pictures / "map.png").write_bytes(b"as it was")
+    assert gallery.make_pictures(figures, pictures) == ["map"]
+    assert (pictures / "map.png").read_bytes() == b"as it was"
+    with Image.open(pictures / "purity.png") as small:
+        assert small.size == (720, 332)
+        assert small.mode == "P"
+    assert {path.stem for path in pictures.iterdir()} == set(gallery.PICTURES)
+    assert set(gallery.PICTURES.values()) <= set(FIGURES)
