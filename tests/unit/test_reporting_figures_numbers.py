@@ -88,9 +88,16 @@ def test_the_ladder_folds_signed_cosines_whatever_the_number_of_bins(bins):
             shares = np.histogram(values, edges)[0] / 400
             here = {"start": "pretrained", "scheme": "random", "rate": rate, "tower": "text",
                     "seed": seed}  # fmt: skip
-            rows += [{**here, "metric": "cosine_histogram", "value": share, "bin_low": low,
-                      "bin_high": high}
-                     for share, (low, high) in zip(shares, itertools.pairwise(edges), strict=True)]  # fmt: skip
+            rows += [
+                {
+                    **here,
+                    "metric": "cosine_histogram",
+                    "value": share,
+                    "bin_low": low,
+                    "bin_high": high,
+                }
+                for share, (low, high) in zip(shares, itertools.pairwise(edges), strict=True)
+            ]
             rows.append({**here, "metric": "mean_abs_cosine", "value": np.abs(values).mean()})
     data, sentence = drawn("cosine_ladder", purity=rows)
     for (rate, low, high), own in data[data["layer"] == "share"].groupby(

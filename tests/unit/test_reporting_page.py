@@ -547,7 +547,8 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
     _, html = whole
     for name in BEYOND:
         (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
-        assert "simulate: {" in line or name == "simulation_captions", line
+        settings = re.search("(simulate|measure_purity): {", line)
+        assert settings or name in ("simulation_captions", "simulation_samples"), line
 
 
 def test_figures_hold_every_run_and_the_published_curve(whole):
