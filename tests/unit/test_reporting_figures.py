@@ -328,8 +328,6 @@ def test_a_figure_is_drawn_in_every_form_and_read_in_a_column(name):
     painted = b"".join(_inflated(stream) for stream in streams)
     assert len(re.findall(rb"\b(?:f|S|B)\b", painted)) > 10
     assert painted.count(b"Tj") + painted.count(b"TJ") > 3
-    again = render(FIGURES[name], measured(), 12, 18, 10_000)
-    assert (again.pdf, again.png, again.svg) == (drawn.pdf, drawn.png, drawn.svg)
     start = int(re.search(rb"startxref\n(\d+)", drawn.pdf)[1])
     assert drawn.pdf[start:].startswith(b"xref\n")
     for number, place in enumerate(re.findall(rb"(\d{10}) 00000 n", drawn.pdf), start=1):
