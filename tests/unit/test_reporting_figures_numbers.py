@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -39,8 +40,8 @@ def test_a_map_is_the_mean_over_pairs_of_neurons_group_by_group(neurons, bins):
     size = min(bins, neurons)
     assert means.shape == (size, size)
     edges = [round(size_ * neurons / size) for size_ in range(size + 1)]
-    groups = [order[a:b] for a, b in zip(edges, edges[1:], strict=False)]
-    assert sorted(sum(groups, [])) == list(range(neurons))
+    groups = [order[a:b] for a, b in itertools.pairwise(edges)]
+    assert sorted(itertools.chain(*groups)) == list(range(neurons))
     for i, one in enumerate(groups):
         for j, other in enumerate(groups):
             values = [table[a][b] for a in one for b in other if a != b]
@@ -82,14 +83,21 @@ def test_the_ladder_folds_signed_cosines_whatever_the_number_of_bins(bins):
     rows, cosines = [], {}
     for rate in (0.0, 0.4):
         for seed in range(3):
-            values = np.clip(rng.normal(0, 0.3, 400), -1, 1)
+            values = np.clip(rng.normal(0, 0.3, 400), -0.99, 0.99)
             cosines[rate, seed] = values
             shares = np.histogram(values, edges)[0] / 400
             here = {"start": "pretrained", "scheme": "random", "rate": rate, "tower": "text",
                     "seed": seed}  # fmt: skip
-            rows += [{**here, "metric": "cosine_histogram", "value": share, "bin_low": low,
-                      "bin_high": high}
-                     for share, low, high in zip(shares, edges, edges[1:], strict=False)]  # fmt: skip
+            rows += [
+                {
+                    **here,
+                    "metric": "cosine_histogram",
+                    "value": share,
+                    "bin_low": low,
+                    "bin_high": high,
+                }
+                for share, (low, high) in zip(shares, itertools.pairwise(edges), strict=True)
+            ]
             rows.append({**here, "metric": "mean_abs_cosine", "value": np.abs(values).mean()})
     data, sentence = drawn("cosine_ladder", purity=rows)
     for (rate, low, high), own in data[data["layer"] == "share"].groupby(
@@ -152,16 +160,16 @@ def test_captions_are_shown_feature_by_feature_before_and_after():
     raw = torch.tensor([[1.0, 0, 1, 0, 0], [0, -1, 0, 0, 0]])
     filtered = torch.tensor([[1.0, -1, 0, 0, 0], [0, -1, 0, 0, 0]])
     rows = sample_captions(image, {"raw": raw, "filtered": filtered}, torch.tensor([True, False]))
-    assert {(row["pair"], row["feature"]) for row in rows} == {(0, 0), (0, 1), (0, 2), (1, 1)}
+    assert {(row["pair"], row["latent"]) for row in rows} == {(0, 0), (0, 1), (0, 2), (1, 1)}
     here = {"condition": "as-run", "kind": "preset", "trial": 0, "spurious_probability": 0.3}
     data, sentence = drawn("simulation_samples", simulation_points=[{**here, **r} for r in rows])
-    found = data.set_index(["source", "pair", "feature"])["entry"].to_dict()
+    found = data.set_index(["source", "pair", "latent"])["entry"].to_dict()
     assert found == {
         ("raw", 0, 0): "right", ("raw", 0, 1): "missing", ("raw", 0, 2): "wrong",
         ("filtered", 0, 0): "right", ("filtered", 0, 1): "right",
         ("raw", 1, 1): "wrong", ("filtered", 1, 1): "wrong",
     }  # fmt: skip
-    assert data[data["feature"] == 2]["place"].tolist() == [3]
+    assert data[data["latent"] == 2]["place"].tolist() == [3]
     assert set(data.loc[data["pair"] == 0, "fate"]) == {"replaced"}
     assert set(data.loc[data["pair"] == 1, "fate"]) == {"kept"}
     assert "raw captions 1 right, 1 missing and 2 wrong" in sentence

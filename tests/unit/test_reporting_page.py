@@ -501,6 +501,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
         len(getattr(found, name))
         for name in (
             "purity",
+            "purity_map",
             "zeroshot",
             "pruning",
             "comparisons",
@@ -527,6 +528,7 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
 
 BEYOND = {
     "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
+    "overlap_map", "simulation_samples", "simulation_dynamics",
     "simulation_alignments", "simulation_bridge", "simulation_grid",
 }  # fmt: skip
 """Figures of what this small run did not do."""
@@ -536,13 +538,14 @@ def drawn() -> list[str]:
     return [figure.name for figure in catalogue.figures() if figure.name not in BEYOND]
 
 
-def test_every_figure_has_its_three_forms(whole):
+def test_every_figure_has_its_forms(whole):
     folder, _ = whole
     for figure in catalogue.figures():
         spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
         about = spec["usermeta"]["mispair"]
         assert ("hole" in about) == (figure.name in BEYOND), figure.name
-        assert (folder / "figures" / f"{figure.name}.svg").read_text().startswith("<svg")
+        for form, start in (("svg", b"<svg"), ("pdf", b"%PDF-"), ("png", b"\x89PNG")):
+            assert (folder / "figures" / f"{figure.name}.{form}").read_bytes().startswith(start)
         if figure.name not in BEYOND:
             assert about["sentence"].endswith("."), figure.name
             assert len(pd.read_csv(folder / "figures" / f"{figure.name}.csv")) > 0
@@ -552,7 +555,8 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
     _, html = whole
     for name in BEYOND:
         (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
-        assert "simulate: {" in line or name == "simulation_captions", line
+        settings = re.search("(simulate|measure_purity): {", line)
+        assert settings or name in ("simulation_captions", "simulation_samples"), line
 
 
 def test_figures_hold_every_run_and_the_published_curve(whole):
@@ -732,5 +736,5 @@ def test_a_figure_of_too_many_points_says_so(whole):
     from mispair.reporting.figures import render
 
     figure = next(f for f in catalogue.figures() if f.name == "simulation_figure1_as_run")
-    rendered = render(figure, found, 12, 100)
+    rendered = render(figure, found, 12, 18, 100)
     assert "more than the 100" in rendered.spec["usermeta"]["mispair"]["hole"]

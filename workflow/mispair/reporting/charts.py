@@ -86,8 +86,8 @@ def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataF
     )
 
 
-MOST = 10_000
-"""Rows that a plot may hold: browsers stay quick."""
+MOST = 2_000
+"""Rows that a plot of a sweep holds: a page with many such plots stays small."""
 
 
 def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:

@@ -86,6 +86,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+@functools.cache
 def theirs(dataset: str | None, pretraining: str, method: str, column: str) -> float:
     """Return a number of table 2 or 3, or NaN if there is none."""
     row = _published().get((dataset or "", canonical(pretraining), canonical(method)))

@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.reporting import bridge, charts, style, verdicts
 from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.comparison_conditions import MARKS
-from mispair.reporting.figures_simulation import NOT_RUN
+from mispair.reporting.figures_simulation import NOT_RUN, unit
 from mispair.reporting.grid import CONCLUSIONS, Cell, cells
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
@@ -35,7 +35,7 @@ def switches(tables: Tables) -> Drawing | Hole:
         _changes(metric, title, order, charts.limited(data, metric=metric))
         for metric, title in style.MEASURES.items()
     ]
-    chart = charts.side_by_side(panels, 2, data)
+    chart = charts.side_by_side(panels, 2, data, gap=116)
     return Drawing(chart, data, _bridge_sentence(tables, data), "trained_on")
 
 
@@ -50,7 +50,7 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
         "switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from", "high:Q:to",
         "n:Q:pairs",
     )  # fmt: skip
-    place_of = f"Change of: {title}"
+    place_of = f"Change ({unit(title).lower()})"
     parts = [
         alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0)),
         base.mark_circle(size=34)
@@ -105,7 +105,7 @@ def sensitivity(tables: Tables) -> Drawing | Hole:
     panels = [
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
-    chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=104)
+    chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=136)
     return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(found, shown))
 
 
@@ -152,13 +152,12 @@ def _heat_map(
         ).transform_filter("isValid(datum.value)"),
         base.mark_text(color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
     ]  # fmt: skip
+    title = alt.TitleParams(text=TITLES[metric], subtitle=f"bias {bias}", subtitleColor=style.QUIET)
     layered = alt.layer(*parts).transform_filter(
         f"datum.metric == '{metric}' && datum.bias_schedule == '{bias}'"
     )
-    width = min(charts.WIDTH - 70, 100 * len(noise))
-    return layered.properties(
-        width=width, height=44 * len(models), title=f"{TITLES[metric]}, bias {bias}"
-    )
+    width = min(charts.WIDTH - 70, max(230, 100 * len(noise)))
+    return layered.properties(width=width, height=44 * len(models), title=title)
 
 
 def _grid_sentence(found: list[Cell], shown: float) -> str:

@@ -162,8 +162,9 @@ def tsne(tables: Tables) -> Drawing | Hole:
         .encode(
             x=alt.X("x:Q", axis=None, scale=alt.Scale(zero=False)),
             y=alt.Y("y:Q", axis=None, scale=alt.Scale(zero=False)),
-            color=alt.Color("label:N", title="Class", scale=alt.Scale(domain=labels, range=hues)),
-            shape=alt.Shape("label:N", title="Class",
+            color=alt.Color("label:N", title="Class", legend=alt.Legend(columns=10),
+                            scale=alt.Scale(domain=labels, range=hues)),
+            shape=alt.Shape("label:N", title="Class", legend=alt.Legend(columns=10),
                             scale=alt.Scale(domain=labels, range=shapes)),
             tooltip=charts.tips("label:N:class", "panel:N:", "x:Q:x", "y:Q:y"),
         )
@@ -193,32 +194,36 @@ def samples(tables: Tables) -> Drawing | Hole:
     rows = rows.assign(entry=np.select([same, absent], ["right", "missing"], "wrong"))
     # The image's features come first, and a feature has one place whatever its caption.
     keys = ["condition", "pair"]
-    each = rows.drop_duplicates([*keys, "feature"]).assign(extra=lambda own: own["x"] == 0)
-    each = each.sort_values([*keys, "extra", "feature"])
+    each = rows.drop_duplicates([*keys, "latent"]).assign(extra=lambda own: own["x"] == 0)
+    each = each.sort_values([*keys, "extra", "latent"])
     each["place"] = each.groupby(keys).cumcount() + 1
-    rows = rows.merge(each[[*keys, "feature", "place"]], on=[*keys, "feature"])
+    rows = rows.merge(each[[*keys, "latent", "place"]], on=[*keys, "latent"])
     # What neither the image nor this caption has is no entry of it.
     rows = rows[(rows["x"] != 0) | (rows["y"] != 0)]
     what = np.where(rows["replaced"] > 0, "replaced", "kept")
     rows = rows.assign(panel=_panel_of(rows) + ": " + rows["source"], fate=what)
-    columns = ["condition", "spurious_probability", "source", "pair", "fate", "feature", "place",
+    columns = ["condition", "spurious_probability", "source", "pair", "fate", "latent", "place",
                "entry"]  # fmt: skip
     order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    most, last = int(rows["place"].max()), int(rows["pair"].max())
     chart = (
-        alt.Chart(charts.values(rows[["panel", "pair", "fate", "feature", "place", "entry"]]))
-        .transform_calculate(row="format(datum.pair + 1, 'd') + ' ' + datum.fate")
-        .mark_square(size=110)
+        alt.Chart(charts.values(rows[["panel", "pair", "fate", "latent", "place", "entry"]]))
+        .mark_point(size=90, filled=True)
         .encode(
-            x=alt.X("place:O", title="Features of image and caption",
-                    axis=alt.Axis(labels=False, ticks=False)),
-            y=alt.Y("row:N", title="Pair, caption", sort=alt.EncodingSortField("pair")),
+            x=alt.X("place:Q", title="Features of image and caption",
+                    scale=alt.Scale(domain=[0, most + 1], nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, grid=False)),
+            y=alt.Y("pair:Q", title="Pair",
+                    scale=alt.Scale(domain=[-1, last + 1], reverse=True, nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, tickCount=last + 2)),
             color=charts.colour("entry", "Feature is", style.ENTRIES, list(style.ENTRIES)),
-            tooltip=charts.tips("feature:Q:feature", "entry:N:in the caption", "pair:Q:pair",
+            shape=alt.Shape("fate:N", title="Caption was", scale=alt.Scale(
+                domain=["kept", "replaced"], range=["square", "circle"])),
+            tooltip=charts.tips("latent:Q:feature", "entry:N:in the caption", "pair:Q:pair",
                                 "fate:N:caption was"),
         )
-        .properties(width=charts.WIDTH - 60, height=alt.Step(20))
+        .properties(width=charts.WIDTH, height=20 * (last + 2))
         .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
-        .resolve_scale(x="independent", y="independent")
     )  # fmt: skip
     return Drawing(chart, rows[columns].reset_index(drop=True), _samples_sentence(rows))
 

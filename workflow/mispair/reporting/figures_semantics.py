@@ -18,6 +18,8 @@ SECTION = "Purity, said precisely"
 ORIGINAL = "original"
 TOWERS = ("text", "image")
 ALPHA = 0.05
+MOST = 4_000
+"""Neurons that are drawn: 1,000 of either tower, and as many of a rotated basis."""
 LISTED = 10
 """Neurons with the largest semantic purity that the table lists for each tower."""
 
@@ -42,7 +44,7 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
-    data, left_out = charts.within(data, "neuron")
+    data, left_out = charts.within(data, "neuron", MOST)
     panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
     sentence = " ".join(words(arm, tower) for tower in TOWERS if tower in set(data["tower"]))
     chart = charts.side_by_side(panels, 2, data)

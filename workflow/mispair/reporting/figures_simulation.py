@@ -77,7 +77,7 @@ def _panel(
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
-        y=charts.y_axis(_unit(title)),
+        y=charts.y_axis(unit(title)),
         color=charts.colour("trained_on", "Trained on", style.ARMS, arms),
     )
     tips = charts.tips(
@@ -115,7 +115,7 @@ def _panel(
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
 
 
-def _unit(title: str) -> str:
+def unit(title: str) -> str:
     """Return what a panel's y axis says below a heading that names the measure: its unit."""
     name, _, unit = title.rstrip(")").partition(" (")
     return f"{unit[:1].upper()}{unit[1:]}" or name
@@ -197,7 +197,7 @@ def _lines(
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
-        y=charts.y_axis(_unit(y), **scale),
+        y=charts.y_axis(unit(y), **scale),
         color=charts.colour(field, title, colours, list(colours)),
         tooltip=charts.tips(f"{field}:N:of", "spurious_probability:Q:C_s", "value:Q:value",
                             "n:Q:runs"),

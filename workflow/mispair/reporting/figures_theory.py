@@ -11,11 +11,16 @@ from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.claims_theory import last_errors
 from mispair.reporting.figures_simulation import NOT_RUN
 from mispair.reporting.simulation_runs import at_largest, of_preset, presets
-from mispair.reporting.tables import Tables, mean_by
+from mispair.reporting.tables import Tables
 from mispair.reporting.words import number
 
 WORDS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 DASHES = [[1, 0], [7, 3], [2, 2]]
+HEADINGS = {
+    "alignment_norm": "Norm of the alignments",
+    "alignment_error": "Error of the equations",
+}
+LOG = alt.Scale(type="log", nice=False)
 STEPS = 120
 """Most steps that one curve shows."""
 
@@ -59,12 +64,12 @@ def _growth(panel: str, data: pd.DataFrame) -> charts.Panel:
     names = [name for name in style.EQUATIONS if name in set(data["source"])]
     base = alt.Chart().encode(
         x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
-        y=alt.Y("value:Q", title="Mean |alignment| (log scale)", scale=alt.Scale(type="log")),
+        y=alt.Y("value:Q", title="|Alignment| (log scale)", scale=LOG),
         color=charts.colour("feature", "Features", style.FEATURES, list(style.FEATURES)),
     )
     tips = charts.tips("feature:N:feature", "source:N:", "step:Q:step", "value:Q:mean |alignment|",
                        "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
-    legend = alt.Legend(symbolType="stroke", symbolSize=400)
+    legend = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
     dashes = alt.StrokeDash("source:N", title="Alignments", legend=legend,
                             scale=alt.Scale(domain=names, range=DASHES[:len(names)]))  # fmt: skip
     line = base.mark_line().encode(strokeDash=dashes, opacity=charts.fade(1))
@@ -107,19 +112,21 @@ def alignments(tables: Tables) -> Drawing | Hole:
     # Rounding alone is the error at step 0, and 1e-16 would take up the whole of a log scale.
     shown = at_largest(rows[(rows["metric"] == "alignment_norm") | (rows["step"] > 0)])
     keys = ["condition", "spurious_probability", "metric", "source", "step"]
-    data = mean_by(_thinned(shown), keys)
+    data = charts.summary(_thinned(shown), keys)
+    data.loc[data["low"] <= 0, ["low", "high"]] = float("nan")  # no place on a log scale
     data["source"] = data["source"].map(WORDS)
     data["panel"] = _panel_of(data)
     panels = [
-        _panel(metric, title, panel)
+        _panel(metric, title, panel, data)
         for panel in sorted(set(data["panel"]))
         for metric, title in (
-            ("alignment_norm", "Norm of the alignments"),
-            ("alignment_error", "Relative error of the equations"),
+            ("alignment_norm", "Norm"),
+            ("alignment_error", "Relative error"),
         )
     ]
     sentence = _sentence(rows)
-    return Drawing(charts.side_by_side(panels, 2, data), data.drop(columns="panel"), sentence)
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data.drop(columns="panel"), sentence, "source")
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
@@ -131,25 +138,28 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["step"].isin(kept)]
 
 
-def _panel(metric: str, title: str, panel: str) -> alt.Chart:
+def _panel(metric: str, title: str, panel: str, data: pd.DataFrame) -> charts.Panel:
     names = list(style.EQUATIONS)
-    legend = alt.Legend(symbolType="stroke", symbolSize=400)
-    return (
-        alt.Chart()
-        .mark_line(point=alt.OverlayMarkDef(size=14))
-        .encode(
-            x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
-            y=alt.Y("value:Q", title=f"{title} (log scale)", scale=alt.Scale(type="log")),
-            color=alt.Color("source:N", title="Alignments", legend=legend,
-                            scale=charts.palette(style.EQUATIONS, names)),
-            strokeDash=alt.StrokeDash("source:N", title="Alignments", legend=legend,
-                                      scale=alt.Scale(domain=names, range=DASHES)),
-            tooltip=charts.tips("source:N:", "step:Q:step", "value:Q:value"),
-        )
-        .transform_filter(f"datum.metric == '{metric}' && datum.panel == '{panel}'")
-        .transform_filter("datum.value > 0")
-        .properties(width=charts.WIDTH, height=charts.HEIGHT, title=f"{title}, {panel}")
+    legend = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
+    base = alt.Chart().encode(
+        x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
+        y=alt.Y("value:Q", title=f"{title} (log scale)", scale=LOG),
+        color=alt.Color("source:N", title="Alignments", legend=legend,
+                        scale=charts.palette(style.EQUATIONS, names)),
     )  # fmt: skip
+    dashes = alt.StrokeDash("source:N", title="Alignments", legend=legend,
+                            scale=alt.Scale(domain=names, range=DASHES))  # fmt: skip
+    tips = charts.tips("source:N:", "step:Q:step", "value:Q:value", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
+    line = base.mark_line().encode(strokeDash=dashes, opacity=charts.fade(1))
+    name = f"{charts.VIEW}{_name(metric + panel)}"
+    lines = charts.hovered(line.properties(name=name), tips)
+    parts = [charts.band(base)] if charts.limited(data, metric=metric, panel=panel) else []
+    layered = alt.layer(*parts, lines).transform_filter(
+        f"datum.metric == '{metric}' && datum.panel == '{panel}' && datum.value > 0"
+    )
+    heading = alt.TitleParams(text=HEADINGS[metric], subtitle=panel, subtitleColor=style.QUIET)
+    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
 
 
 def _sentence(rows: pd.DataFrame) -> str:

@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                    "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
                    "bin_low", "bin_high", "value"),
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
-                          "trial", "tower", "neuron", "label", "source", "pair", "feature",
+                          "trial", "tower", "neuron", "label", "source", "pair", "latent",
                           "replaced", "x", "y"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),

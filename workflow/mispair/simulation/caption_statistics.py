@@ -112,9 +112,9 @@ def sample_captions(
     Returns
     -------
     list of dict
-        Rows ``caption_feature`` with ``source``, ``pair``, ``feature``, the image's entry ``x``,
-        the caption's ``y`` and ``replaced``, of every feature that the image or any of the
-        captions has.
+        Rows ``caption_feature`` with ``source``, ``pair``, ``latent`` (the feature's number), the
+        image's entry ``x``, the caption's ``y`` and ``replaced``, of every feature that the image
+        or any of the captions has.
     """
     rows: list[dict[str, Any]] = []
     shown = {source: codes[:SHOWN_PAIRS].cpu() for source, codes in captions.items()}
@@ -122,7 +122,7 @@ def sample_captions(
     present = torch.stack([images, *shown.values()]).ne(0).any(dim=0)
     for pair, feature in present.nonzero().tolist():
         rows += [
-            {"metric": "caption_feature", "source": source, "pair": pair, "feature": feature,
+            {"metric": "caption_feature", "source": source, "pair": pair, "latent": feature,
              "x": float(images[pair, feature]), "y": float(codes[pair, feature]),
              "replaced": float(replaced[pair])}
             for source, codes in shown.items()
