@@ -80,9 +80,10 @@ def folder_of_tables(folder: Path) -> list[Path]:
     simulation.append({**simulated, "metric": "accuracy", "value": 0.5})
     given = {"zeroshot": zeroshot, "simulation": simulation}
     paths = []
+    folder.mkdir(exist_ok=True)
     for name in COLUMNS:
         paths.append(folder / f"{name}.csv")
-        files.write_csv(paths[-1], tidy(name, given.get(name, [])))
+        tidy(name, given.get(name, [])).to_csv(paths[-1], index=False)
     return paths
 
 
