@@ -171,6 +171,7 @@ def test_parts_of_numbers_and_ways_of_trainings_are_left_out(tmp_path: Path) -> 
     simulation = [
         {**trial, "metric": "loss", "epoch": 1, "trial": 0, "value": 1.0},
         {**trial, "metric": "cosine_histogram", "bin_low": 0, "bin_high": 1, "value": 1.0},
+        {**trial, "metric": "seconds_to_search", "trial": 0, "value": 0.5},
         {**trial, "metric": "accuracy", "trial": 0, "value": 0.5},
         {**trial, "metric": "accuracy", "trial": 1, "value": 0.7},
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,7 +98,8 @@ def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return mean, interval and number of runs of each number, by its keys."""
     apart = [column for column in (*DETAILS, *ALONG) if column in table]
-    whole = table[table[apart].isna().all(axis=1)]
+    # How long something took is no result: it is never twice the same.
+    whole = table[table[apart].isna().all(axis=1) & ~table["metric"].str.contains("seconds")]
     for column in ("low", "high"):
         if column not in whole:
             whole = whole.assign(**{column: math.nan})
@@ -119,7 +121,7 @@ def _t(n: np.ndarray) -> np.ndarray:
     return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(n - 1, 1)), dtype=np.float64)
 
 
-def _finding(row: Mapping[str, float]) -> str:
+def _finding(row: Mapping[str, Any]) -> str:
     if pd.isna(row["n_a"]) or pd.isna(row["n_b"]):
         return ONLY_B if pd.isna(row["n_a"]) else ONLY_A
     if row["a"] == row["b"] or (math.isnan(row["a"]) and math.isnan(row["b"])):
@@ -156,9 +158,9 @@ def _row(row: Mapping[str, float | str]) -> tuple[str, ...]:
 
 
 def _digits(*values: float) -> int:
-    """Return as many decimal places as numbers of this size need."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
-    return max(0, SHOWN_DIGITS - max(0, int(math.log10(largest or 1.0))))
+    """Return as many decimal places as the larger number needs for its leading digits."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return min(9, max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(largest or 1.0))))
 
 
 def _interval(low: float, high: float, digits: int) -> str:
@@ -174,6 +176,9 @@ def _alone(found: pd.DataFrame) -> list[Table]:
         return []
     # What a number is of, but for the set it was measured on: start, scheme, rate; condition, C_s.
     arms = alone.assign(of=alone["arm"].str.split(", ").str[:3].str.join(", "))
-    counted = arms.groupby(["finding", "table", "of"], sort=True).size()
-    rows = tuple((*map(str, key), f"{size:,}") for key, size in counted.items())
+    keys = ["finding", "table", "of"]
+    counted = arms.groupby(keys, sort=True).size().reset_index(name="numbers")
+    rows = tuple(
+        (*(str(row[key]) for key in keys), f"{row['numbers']:,}") for row in records(counted)
+    )
     return [Table("Numbers of one run alone", ("where", "table", "arm", "numbers"), rows)]
