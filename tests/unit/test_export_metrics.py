@@ -288,7 +288,7 @@ def test_mlflow_is_given_every_run_in_batches(
     home = tmp_path / "home"
     trackers.mlflow(RUNS, tmp_path, home, False)
     assert Client.calls == [
-        tmp_path.as_uri(),
+        f"sqlite:///{tmp_path / 'mlflow.db'}",
         ("mispair", (home / "artifacts").as_uri()),
         ("1", "a/b/seed~0"),
         [("start", "pretrained"), ("scheme", "random"), ("rate", "0.5")],
