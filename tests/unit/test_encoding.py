@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import pytest
 import torch
 from PIL import Image
 
+from mispair.checkpoints import Checkpoints
 from mispair.devices import Precision
 from mispair.files import UserError
 from mispair.towers import encoding
-from mispair.towers.encoding import Encoder, Tower, encode_images, encode_texts
+from mispair.towers.encoding import Encoder, Picture, Tower, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.loading import Towers, load_towers
 from mispair.towers.precision import autocast
@@ -125,6 +127,30 @@ def test_texts_that_the_tokenizer_cuts_are_counted(native: Towers) -> None:
     assert (record.captions, record.truncated) == (5, 2)
     assert record.seconds["captions"] > 0
     assert Encoder(native, 2).encode_texts([], [], record).shape == (0, 16)
+
+
+def test_progress_counts_every_image_and_text_also_after_an_interruption(
+    native: Towers, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
+    monkeypatch.setattr("mispair.towers.encoding.IMAGES_OF_A_PART", 4)
+    images = [Picture(str(n), bytes([n]), partial(Image.Image.copy, i))
+              for n, i in enumerate(pictures(7))]  # fmt: skip
+    texts = [f"a {number}" for number in range(7)]
+    encoder, states = Encoder(native, 2), Checkpoints(tmp_path, "job")
+
+    def told(states: Checkpoints | None, number: int) -> tuple[list[int], list[int]]:
+        by_image: list[int] = []
+        by_text: list[int] = []
+        record = EncodingRecord("cpu")
+        encoder.encode_images(images[:number], record, states, by_image.append)
+        encoder.encode_texts(texts[:number], texts[:number], record, states, by_text.append)
+        return by_image, by_text
+
+    whole = [0, 2, 4, 4, 6, 7]  # parts of four, batches of two
+    assert told(states, 4) == ([0, 2, 4], [0, 2, 4])
+    assert told(states, 7) == ([4, 4, 6, 7], [4, 4, 6, 7])  # the first part was there
+    assert told(Checkpoints(tmp_path / "other", "job"), 7) == (whole, whole)
 
 
 # torch.compile --------------------------------------------------------------------------------

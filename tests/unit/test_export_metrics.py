@@ -80,9 +80,10 @@ def folder_of_tables(folder: Path) -> list[Path]:
     simulation.append({**simulated, "metric": "accuracy", "value": 0.5})
     given = {"zeroshot": zeroshot, "simulation": simulation}
     paths = []
+    folder.mkdir(exist_ok=True)
     for name in COLUMNS:
         paths.append(folder / f"{name}.csv")
-        files.write_csv(paths[-1], tidy(name, given.get(name, [])))
+        tidy(name, given.get(name, [])).to_csv(paths[-1], index=False)
     return paths
 
 
@@ -287,7 +288,7 @@ def test_mlflow_is_given_every_run_in_batches(
     home = tmp_path / "home"
     trackers.mlflow(RUNS, tmp_path, home, False)
     assert Client.calls == [
-        tmp_path.as_uri(),
+        f"sqlite:///{tmp_path / 'mlflow.db'}",
         ("mispair", (home / "artifacts").as_uri()),
         ("1", "a/b/seed~0"),
         [("start", "pretrained"), ("scheme", "random"), ("rate", "0.5")],

@@ -75,7 +75,9 @@ def test_a_retrieval_set_has_no_classes(retrieval: Path) -> None:
 def test_shards_follow_one_another(directory: Path) -> None:
     shutil.copy(directory / "train" / "0.tar", directory / "test" / "1.tar")
     (directory / "test" / "nshards.txt").write_text("2")
-    assert [example.label for example in open_set(directory).samples()] == [0, 1, 0, 1, 1]
+    opened = open_set(directory)
+    assert [example.label for example in opened.samples()] == [0, 1, 0, 1, 1]
+    assert opened.count() == 5
 
 
 # Missing pieces --------------------------------------------------------------------------------
@@ -213,7 +215,9 @@ def test_a_sample_without_image_and_a_damaged_shard(directory: Path) -> None:
     write_tar(shard, [("s0.cls", b"0")])
     with pytest.raises(UserError, match=r"0\.tar: sample s0 has no image"):
         list(open_set(directory).samples())
+    assert open_set(directory).count() == 0
     shard.write_bytes(whole[:1600])
+    assert open_set(directory).count() in (None, 1)  # what is damaged is told by who reads it
     with pytest.raises(UserError, match=r"0\.tar: is damaged .* Fetch it again"):
         list(open_set(directory).samples())
 

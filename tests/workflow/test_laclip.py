@@ -94,4 +94,5 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     content["models"][0]["pretraining"] = "CC3M"
     (compared.folder / "mine.yaml").write_text(yaml.safe_dump(content))
     planned = compared.planned("--configfile", "mine.yaml")
-    assert planned == {"gather_metrics": 1, "record_run": 1, "draw_figures": 1, "write_report": 1}
+    report = ("gather_metrics", "record_run", "draw_figures", "export_metrics", "write_report")
+    assert planned == dict.fromkeys(report, 1)

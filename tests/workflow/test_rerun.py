@@ -13,7 +13,9 @@ import yaml
 
 from tests.workflow.conftest import REPOSITORY, Checkout, new_checkout
 
-REPORT = {"gather_metrics": 1, "record_run": 1, "draw_figures": 1, "write_report": 1}
+REPORT = {
+    "gather_metrics": 1, "record_run": 1, "draw_figures": 1, "export_metrics": 1, "write_report": 1,
+}  # fmt: skip
 SHEET = {"draw_contact_sheet": 1}
 SMOKE = "workflow/configs/smoke.yaml"
 
@@ -105,6 +107,8 @@ def test_no_profile_of_ours_does_anything(run: Checkout, profile: str) -> None:
     ("step", "setting", "expected"),
     [
         ("write_report", "title: Mine", {"write_report"}),
+        # Intervals are tested anew, from the numbers that there are.
+        ("write_report", "confidence: 0.9", {"export_metrics", "write_report"}),
         ("draw_figures", "font_size: 14", {"draw_figures", "write_report"}),
         ("draw_contact_sheet", "samples: 6", {"draw_contact_sheet", "write_report"}),
         ("draw_neurons", "pictures: 4", {"draw_neurons", "write_report"}),
@@ -117,6 +121,12 @@ def test_a_setting_of_the_report_reruns_the_report(
         config.write(f"{step}:\n  {setting}\n")
     # The record of the run holds the whole configuration.
     assert run.planned() == dict.fromkeys(expected | {"record_run"}, 1)
+
+
+def test_another_colour_reruns_the_report(run: Checkout) -> None:
+    edit(run.folder / "workflow/mispair/reporting/style.py", '"#c2410c"', '"#c2410d"')
+    assert {"draw_figures", "write_report"} <= (planned := run.planned()).keys()
+    assert planned.keys() <= REPORT.keys() - {"gather_metrics"}
 
 
 # Exactly the right jobs -------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 
 from tests.workflow.conftest import SMOKE, Checkout
@@ -21,6 +23,21 @@ def test_every_step_leaves_a_log_and_a_benchmark(finished: Checkout) -> None:
         assert {"make_scenes", "index_shards", "encode_features", "encode_captions",
                 "corrupt_captions", "finetune_projection", "measure_purity", "prune_neurons",
                 "evaluate_zeroshot", "simulate", "write_report"} <= names  # fmt: skip
+
+
+def test_other_tools_find_every_arm_and_trial(finished: Checkout) -> None:
+    reports, arms = finished.folder / "reports", finished.folder / "results/arms/scenes"
+    tuned = {path.parent.name for path in arms.glob("*/*~*/projection.safetensors")}
+    assert {path.name for path in (reports / "tensorboard/fine-tuning").iterdir()} == tuned
+    assert list((reports / "tensorboard/simulation").glob("*/cs~*/filtered/trial~*"))
+    results = [json.loads(p.read_text()) for p in (reports / "clip_benchmark").glob("*/*.json")]
+    assert {one["pretrained"].split("_seed~")[0] for one in results} == {*tuned, "untouched"}
+    assert len(list((reports / "latex").glob("*.tex"))) > 10
+    union = pd.read_csv(reports / "tables/metrics.csv", low_memory=False)
+    whole = pd.read_parquet(reports / "tables/metrics.parquet")
+    assert 0 < len(union) < len(whole)
+    parts = whole[["neuron", "bin_low", "classname", "feature", "x", "label"]].notna().any(axis=1)
+    assert len(union) == len(whole[~parts])
 
 
 def test_every_distinct_caption_is_encoded_once(finished: Checkout) -> None:

@@ -53,13 +53,13 @@ def tail(path: Path) -> list[str]:
     return [clean(line) for line in whole[-LINES:]] if text.strip() else []
 
 
-def clean(line: str) -> str:
+def clean(line: str, width: int = WIDTH) -> str:
     """Return a line of text without anything that a terminal would act on."""
     shown = _COLOURS.sub("", line).rstrip().rsplit("\r", 1)[-1].expandtabs(4)
     safe = "".join(
         "�" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in shown
     )
-    return safe if len(safe) <= WIDTH else safe[:WIDTH] + "…"
+    return safe if len(safe) <= width else safe[:width] + "…"
 
 
 class Recorder(logging.Handler):

@@ -98,6 +98,37 @@ def verify(arguments: Sequence[str]) -> int:
     return _say(path, "all results are as recorded", reruns.differences(path), [])
 
 
+def compare(arguments: Sequence[str]) -> int:
+    """Say what changed between two runs: data, configuration, code, versions and numbers."""
+    from mispair import files
+    from mispair.comparing.changes import changes
+    from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
+    from mispair.comparing.pages import html_of, text_of
+    from mispair.comparing.runs import read
+
+    parser = _parser(
+        "compare",
+        "Say what changed from run A to run B: data, configuration, code, versions, and the "
+        "numbers, with their difference and whether it is beyond the intervals. Each is the folder "
+        "of a run, that of its report, or the run.json in there, with the tables beside it. Exit "
+        "code 1: a number differs beyond the intervals, or is of one run alone.",
+    )
+    parser.add_argument("a", type=Path, metavar="A")
+    parser.add_argument("b", type=Path, metavar="B")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write all that as a page, too")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write every number, too")
+    own = parser.parse_args(arguments)
+    a, b = read(own.a), read(own.b)
+    changed, found = changes(a, b), differences(a.tables, b.tables)
+    if own.html:
+        page = html_of([*changed, *printed(found, 2000)], f"{a.name} and {b.name}")
+        files.write_text(own.html, page)
+    if own.csv:
+        files.write_csv(own.csv, found)
+    print(text_of([*changed, *printed(found, 30)]))
+    return int(found["finding"].isin([BEYOND, ONLY_A, ONLY_B]).any())
+
+
 def schema(arguments: Sequence[str]) -> int:
     """Print the JSON schema of config.yaml."""
     from mispair import config
@@ -117,7 +148,8 @@ def reference(arguments: Sequence[str]) -> int:
 
 
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
-    verb.__name__: verb for verb in (plan, failures, retry, rerun, verify, schema, reference)
+    verb.__name__: verb
+    for verb in (plan, failures, retry, rerun, verify, compare, schema, reference)
 }
 
 

@@ -23,6 +23,8 @@ PROJECT = "mispair"
 EVENTS = "events.out.tfevents.0.mispair"
 """TensorBoard knows its files by the first part of their name; the same run, the same name."""
 
+DATABASE = "mlflow.db"
+
 BATCH = 1000
 """Metrics that MLflow takes at a time."""
 
@@ -71,9 +73,12 @@ def wandb(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:
 
 
 def mlflow(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:
-    """Give each run to MLflow; offline, ``mlflow ui --backend-store-uri FOLDER`` shows them."""
+    """Give each run to MLflow; offline they go to a database in a file.
+
+    ``mlflow ui --backend-store-uri sqlite:///reports/mlflow/mlflow.db`` shows them.
+    """
     module = _imported("mlflow")
-    uri = folder.resolve().as_uri()
+    uri = f"sqlite:///{folder.resolve() / DATABASE}"
     if online:
         uri = os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri:

@@ -1,0 +1,27 @@
+"""What is for people never makes a result stale."""
+
+from __future__ import annotations
+
+import pytest
+
+from mispair.cli import step_names
+from mispair.provenance import code_version
+
+REPORT = {
+    "draw_contact_sheet", "draw_figures", "draw_neurons", "export_metrics", "gather_metrics",
+    "laclip", "record_run", "write_report",
+}  # fmt: skip
+"""Steps that compute nothing new: `laclip` prints a table."""
+
+
+@pytest.mark.parametrize("step", sorted(set(step_names()) - REPORT))
+def test_no_step_that_computes_imports_the_report(step: str) -> None:
+    """So an edit of words, colours or pages reruns none of them."""
+    modules = [line.split()[0] for line in code_version(step)]
+    assert [name for name in modules if name.startswith("mispair.reporting")] == []
+    assert [name for name in modules if name.startswith("mispair.comparing")] == []
+
+
+def test_the_steps_of_the_report_do_import_it() -> None:
+    for step in REPORT - {"laclip"}:
+        assert any(line.startswith("mispair.reporting") for line in code_version(step)), step

@@ -1,0 +1,1 @@
+"""What changed between two runs: data, configuration, code, versions and numbers."""

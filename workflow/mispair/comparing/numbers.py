@@ -1,0 +1,184 @@
+"""The numbers of two runs side by side: means over what was repeated, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mispair.reporting.comparison import Table
+from mispair.reporting.tables import COLUMNS, DETAILS, VALUES, records
+from mispair.reporting.words import count, number
+
+CONFIDENCE = 0.95
+
+REPEATED = ("seed", "trial", "rotation", "draw", "shuffle")
+"""What a number is averaged over."""
+
+NOT_COMPARED = ("simulation_points", "encoding", "provenance")
+"""Tables of points, of times, and of words."""
+
+ALONG = ("epoch", "step")
+"""Rows on the way of a training are not compared, nor are those that are parts of a number."""
+
+SAID_ELSEWHERE = frozenset((
+    "fingerprint", "headline", "kind", "switch", "preset", "features", "misalignment", "encoder",
+    "bias_schedule", "image_noise_variance", "definition_main", "pretraining", "method", "recipe",
+    "model", "architecture",
+))  # fmt: skip
+"""Columns that say more of an arm than is needed to know it again."""
+
+RULE = (
+    "Values are means over seeds, trials or draws. Beyond: the two 95 % intervals have nothing in "
+    "common. An interval is that of the mean (Student's t), or that of the evaluation itself, "
+    "whichever reaches further; without repetition and interval nothing is said."
+)
+
+BEYOND, WITHIN, UNKNOWN, SAME, ONLY_A, ONLY_B = (
+    "beyond", "within", "no interval", "the same", "only in A", "only in B",
+)  # fmt: skip
+ORDER = (BEYOND, ONLY_A, ONLY_B, UNKNOWN, WITHIN, SAME)
+"""What is said of a number, what is to be looked at first."""
+
+SHOWN_DIGITS = 4
+
+
+def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a row for each number of either run.
+
+    Returns
+    -------
+    DataFrame
+        ``table``, ``metric``, ``arm`` (all else that tells the number from others), ``a``, ``b``,
+        ``difference`` (b − a), ``low_a``, ``high_a``, ``n_a`` (runs), the same of b, and
+        ``finding``, one of `ORDER`: what is beyond the intervals comes first.
+    """
+    names = [name for name in COLUMNS if name not in NOT_COMPARED]
+    measured = [name for name in names if not (a[name].empty and b[name].empty)] or names[:1]
+    parts = [_side_by_side(name, a[name], b[name]) for name in measured]
+    found = pd.concat([p for p in parts if not p.empty] or parts[:1], ignore_index=True)
+    found["difference"] = found["b"] - found["a"]
+    found["finding"] = [_finding(row) for row in records(found)]
+    place = found["finding"].map({name: place for place, name in enumerate(ORDER)})
+    width = found[["high_a", "high_b"]].sum(axis=1) - found[["low_a", "low_b"]].sum(axis=1)
+    reach = found["difference"].abs() / width.where(width > 0)
+    ordered = found.assign(place=place, reach=-reach).sort_values(
+        ["place", "reach"], kind="stable", ignore_index=True
+    )
+    columns = ["table", "metric", "arm", "a", "b", "difference", "low_a", "high_a", "n_a", "low_b",
+               "high_b", "n_b", "finding"]  # fmt: skip
+    return ordered[columns]
+
+
+def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    keys = [
+        column
+        for column in COLUMNS[name]
+        if column not in {*VALUES, *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
+    ]
+    means = [_means(table, keys).add_suffix(side) for table, side in ((a, "_a"), (b, "_b"))]
+    both = means[0].join(means[1], how="outer", sort=True).reset_index()
+    arms = [
+        ", ".join(
+            value if isinstance(value, str) else f"{key} {value:g}"
+            for key, value in row.items()
+            if not pd.isna(value)
+        )
+        for row in records(both[[key for key in keys if key != "metric"]])
+    ]
+    renamed = both.rename(columns={"value_a": "a", "value_b": "b"})
+    return renamed.drop(columns=[key for key in keys if key != "metric"]).assign(
+        table=name, arm=arms
+    )
+
+
+def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return mean, interval and number of runs of each number, by its keys."""
+    apart = [column for column in (*DETAILS, *ALONG) if column in table]
+    # How long something took is no result: it is never twice the same.
+    whole = table[table[apart].isna().all(axis=1) & ~table["metric"].str.contains("seconds")]
+    for column in ("low", "high"):
+        if column not in whole:
+            whole = whole.assign(**{column: math.nan})
+    grouped = whole.groupby(keys, dropna=False)
+    found = grouped.agg(
+        value=("value", "mean"), deviation=("value", "std"), n=("value", "count"),
+        low=("low", "mean"), high=("high", "mean"),
+    )  # fmt: skip
+    half = _t(found["n"].to_numpy()) * found["deviation"] / np.sqrt(found["n"])
+    # The wider of both; one that is not known is no bound.
+    low = pd.concat([found["value"] - half, found["low"]], axis=1).min(axis=1)
+    high = pd.concat([found["value"] + half, found["high"]], axis=1).max(axis=1)
+    return found.assign(low=low, high=high).drop(columns="deviation")
+
+
+def _t(n: np.ndarray) -> np.ndarray:
+    from scipy import stats
+
+    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, np.maximum(n - 1, 1)), dtype=np.float64)
+
+
+def _finding(row: Mapping[str, Any]) -> str:
+    if pd.isna(row["n_a"]) or pd.isna(row["n_b"]):
+        return ONLY_B if pd.isna(row["n_a"]) else ONLY_A
+    if row["a"] == row["b"] or (math.isnan(row["a"]) and math.isnan(row["b"])):
+        return SAME
+    bounds = [row[f"{side}_{run}"] for side in ("low", "high") for run in ("a", "b")]
+    if not all(map(math.isfinite, bounds)):
+        return UNKNOWN
+    apart = row["high_a"] < row["low_b"] or row["high_b"] < row["low_a"]
+    return BEYOND if apart else WITHIN
+
+
+def printed(found: pd.DataFrame, most: int) -> list[Table]:
+    """Return the numbers that differ, at most so many, and those of one run alone, as tables."""
+    tally = found["finding"].value_counts()
+    said = [f"{tally[name]:,} {name}" for name in ORDER if name in tally]
+    both = found[~found["finding"].isin([SAME, ONLY_A, ONLY_B])]
+    remark = f"{count(len(found), 'number')}: {', '.join(said)}. {RULE}" if said else RULE
+    if len(both) > most:
+        remark = f"Here are the first {most:,} of {len(both):,} that differ. {remark}"
+    heads = ("table", "metric", "arm", "A", "B", "B − A", "interval A", "interval B", "")
+    rows = tuple(map(_row, records(both.head(most))))
+    return [Table("Numbers", heads, rows, remark), *_alone(found)]
+
+
+def _row(row: Mapping[str, float | str]) -> tuple[str, ...]:
+    values = {key: value for key, value in row.items() if isinstance(value, float)}
+    digits = _digits(values["a"], values["b"])
+    return (
+        str(row["table"]), str(row["metric"]), str(row["arm"]), number(values["a"], digits),
+        number(values["b"], digits), number(values["difference"], digits, sign=True),
+        *(_interval(values[f"low_{run}"], values[f"high_{run}"], digits) for run in "ab"),
+        str(row["finding"]),
+    )  # fmt: skip
+
+
+def _digits(*values: float) -> int:
+    """Return as many decimal places as the larger number needs for its leading digits."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return min(9, max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(largest or 1.0))))
+
+
+def _interval(low: float, high: float, digits: int) -> str:
+    if not math.isfinite(low + high):
+        return "–"
+    return f"{number(low, digits)} to {number(high, digits)}"
+
+
+def _alone(found: pd.DataFrame) -> list[Table]:
+    """Count what only one run has, by table and metric."""
+    alone = found[found["finding"].isin([ONLY_A, ONLY_B])]
+    if alone.empty:
+        return []
+    # What a number is of, but for the set it was measured on: start, scheme, rate; condition, C_s.
+    arms = alone.assign(of=alone["arm"].str.split(", ").str[:3].str.join(", "))
+    keys = ["finding", "table", "of"]
+    counted = arms.groupby(keys, sort=True).size().reset_index(name="numbers")
+    rows = tuple(
+        (*(str(row[key]) for key in keys), f"{row['numbers']:,}") for row in records(counted)
+    )
+    return [Table("Numbers of one run alone", ("where", "table", "arm", "numbers"), rows)]

@@ -1,0 +1,48 @@
+"""A comparison as text for a terminal, and as a page for a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mispair.failures import clean
+from mispair.reporting.comparison import Table
+
+WIDEST = 80
+"""Characters of the widest cell on a terminal."""
+
+
+def text_of(tables: Sequence[Table]) -> str:
+    """Return tables as aligned text, without anything that a terminal would act on."""
+    return "\n\n".join(map(_text, tables))
+
+
+def _text(table: Table) -> str:
+    remark = [clean(table.remark, len(table.remark))] if table.remark else []
+    if not table.rows:
+        return "\n".join([f"{table.caption}: no difference", *remark])
+    rows = [[_cell(text) for text in row] for row in (table.heads, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([table.caption, *(f"  {line}" for line in lines), *remark])
+
+
+def _cell(text: str) -> str:
+    shown = clean(text.replace("\n", " "))
+    return shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 1]}…"
+
+
+def html_of(tables: Sequence[Table], title: str) -> str:
+    """Return tables as a page that needs nothing but itself."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("mispair.comparing", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("page.html.j2").render(tables=tables, title=title) + "\n"

@@ -1,0 +1,88 @@
+"""Two runs to be compared, as their reports tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mispair import files
+from mispair.files import UserError
+from mispair.reporting.tables import COLUMNS, dtypes
+from mispair.run_record import RECORD
+
+FILE = "run.json"
+PLACES = (f"reports/{FILE}", FILE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its folder or file as it was given, its configuration, its record and its tables."""
+
+    name: str
+    config: Mapping[str, Any]
+    record: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame]
+
+
+def read(path: Path) -> Run:
+    """Read a run.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder, the folder of its report, or the ``run.json`` in there. The tables lie beside
+        that file.
+
+    Raises
+    ------
+    UserError
+        If a file is missing or broken.
+    """
+    found = _record_of(path)
+    content = files.read_json(found)
+    record = content.get(RECORD) if isinstance(content, dict) else None
+    needed = {"mispair", "git", "versions", "platform", "steps", "data", "results"}
+    if not isinstance(record, dict) or not needed <= record.keys():
+        raise UserError(f"{found}: is no record of a run (reports/{FILE} of a finished run is).")
+    folder = found.parent / "tables"
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: is not there, so there are no numbers to compare. A run has its tables "
+            f"beside {FILE}: bring both from where it ran."
+        )
+    config = {key: value for key, value in content.items() if key != RECORD}
+    tables = {name: _table(folder / f"{name}.csv", name) for name in COLUMNS}
+    return Run(str(path), config, record, tables)
+
+
+def _record_of(path: Path) -> Path:
+    if path.is_file():
+        return path
+    for place in PLACES:
+        if (path / place).is_file():
+            return path / place
+    what = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "is not there"
+    raise UserError(
+        f"{path}: {what}. Give the folder of a finished run, that of its report, or its {FILE}."
+    )
+
+
+def _table(path: Path, name: str) -> pd.DataFrame:
+    """Read a table; one that this version knows and that run did not is empty."""
+    columns = [*COLUMNS[name]]
+    if not path.is_file():
+        return pd.DataFrame({column: pd.Series(dtype=dtypes()[column]) for column in columns})
+    try:
+        empty = {column: [""] for column in columns}
+        table = pd.read_csv(path, dtype=dtypes(), keep_default_na=False, na_values=empty)
+    except (ValueError, OSError) as error:  # pandas' own are ValueErrors
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{path}: cannot be read as a table of a report ({reason}). Run `snakemake "
+            "--forcerun gather_metrics` where it was made, and bring it again."
+        ) from error
+    return table.reindex(columns=columns)
