@@ -17,6 +17,7 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/simulation.smk"
+include: "workflow/rules/sufficiency.smk"
 include: "workflow/rules/shards.smk"
 include: "workflow/rules/captions.smk"
 include: "workflow/rules/checkpoints.smk"
@@ -38,6 +39,7 @@ rule all:
 localrules:
     all,
     simulation,
+    sufficiency,
     image_text,
     laclip,
 
@@ -46,6 +48,11 @@ localrules:
 rule simulation:
     input:
         dag.simulations(),
+
+
+rule sufficiency:
+    input:
+        dag.sufficiency.results(),
 
 
 rule image_text:

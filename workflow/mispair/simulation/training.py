@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from mispair.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.optimisers import memory_of, restore_memory
 from mispair.simulation.encoder import Diverged, Encoders, Silenced, side_by_side
 from mispair.simulation.inputs import Batch, Source, stacked
 from mispair.simulation.losses import loss_named
@@ -398,27 +399,6 @@ class _Adam:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
         restore_memory(self.adam, state)
-
-
-def memory_of(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return what an optimiser remembers of each parameter, by name; the tensors go on changing."""
-    return {
-        f"optimiser.{number}.{name}": values
-        for number, memory in optimiser.state_dict()["state"].items()
-        for name, values in memory.items()
-        if isinstance(values, Tensor)
-    }
-
-
-def restore_memory(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """Give an optimiser back what `memory_of` returned; other entries stay unread."""
-    memory: dict[int, dict[str, Tensor]] = {}
-    for key, values in state.items():
-        if key.startswith("optimiser."):
-            _, number, name = key.split(".")
-            memory.setdefault(int(number), {})[name] = values
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": memory, "param_groups": groups})
 
 
 def _learned(encoders: Encoders) -> list[Tensor]:
