@@ -33,6 +33,21 @@ ARM_WORDS = {
     "high-quality-only": "S_h alone",
     "oracle": "right captions only",
 }
+SUFFICIENCY = {
+    "bayes": "#1f2328",
+    "unconditional": "#1f2328",
+    "misspecified": "#6e7781",
+    "exact": "#56b4e9",
+    "guided": "#0b6e4f",
+    "standard": "#0060a8",
+    "frozen": "#0060a8",
+    "oracle": "#56b4e9",
+    "joint": "#8e3b8e",
+    "shallow": "#9a6700",
+    "untrained": "#c2410c",
+}
+"""Predictors of the sufficiency study, the best first."""
+
 SOURCES = {"raw": "#c2410c", "generated": "#8e3b8e", "filtered": "#0060a8"}
 CHANGES = {"raw": "#c2410c", "filtered": "#0060a8", "gain": "#1f2328"}
 EQUATIONS = {"measured": "#1f2328", "Eq. 34": "#0060a8", "Eqs. 35-36": "#c2410c"}

@@ -55,6 +55,7 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     from mispair.files import UserError
     from mispair.metrics import write_metrics
     from mispair.sufficiency import artefacts
+    from mispair.sufficiency.enumeration import SMALL, errors
     from mispair.sufficiency.measures import Setting, bayes_risks
 
     if settings.candidates > settings.samples:
@@ -76,7 +77,13 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     for flip in settings.flips:
         setting = Setting(skeletons, flip, int(about["tree"]), device, dtype)
         found = bayes_risks(setting, settings.samples, settings.candidates, settings.noise)
+        tree = int(about["tree"])
         rows += [{**artefacts.which(about), "flip": flip, **row} for row in found]
+        rows += [
+            {"size": str(SMALL), "tree": tree, "flip": flip, "task": task, "arm": "bayes",
+             "metric": "enumeration_error", "value": value}
+            for task, value in errors(flip, tree, settings.noise, dtype).items()
+        ]  # fmt: skip
         log.info("p = %g: %s", flip, {f"{row['task']} {row['arm']}": round(row["value"], 4)
                                       for row in found if row["metric"] == "risk"})  # fmt: skip
     write_metrics(bayes, rows, {"settings": settings.model_dump(), "trees": about})

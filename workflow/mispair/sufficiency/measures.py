@@ -268,7 +268,9 @@ def transfer(
             )
     predicted = "image" if task == "cdm" else "text"
     for flip in flips:
-        tests = {"both": (flip, flip), predicted: _only(predicted, flip, setting.flip)}
+        tests = {"both": (flip, flip)}
+        if flip != setting.flip:
+            tests[predicted] = _only(predicted, flip, setting.flip)
         for shifted, (text, image) in tests.items():
             found = _transfer(setting, task, heads, number, sigma, text, image)
             rows += risks(found, {**about, "shifted": shifted, "test_flip": flip})
