@@ -9,6 +9,7 @@ import pandas as pd
 from mispair.reporting import published, verdicts
 from mispair.reporting.statistics import Interval, trend
 from mispair.reporting.sufficiency_runs import (
+    MAIN_FLIP,
     NOT_RUN,
     RUN,
     main_flip,
@@ -97,6 +98,13 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     ]
 
 
+def _published_risks(task: str) -> dict[str, float]:
+    """Return published risks at p = 0.2 by model."""
+    table = published.sufficiency_risks()
+    own = table[(table["task"] == task) & (table["flip"] == MAIN_FLIP)]
+    return {str(row["model"]): float(row["risk"]) for _, row in own.iterrows()}
+
+
 def _by_run(found: pd.DataFrame) -> pd.Series:
     return found.set_index(RUN)["value"].astype(float)
 
@@ -163,8 +171,7 @@ def _classes(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         f"With the best similarity and the same {m:g} prompts the excess is "
         f"{number(exact['value'].mean())}: so much of it is owed to the prompts.",
     )
-    theirs = published.sufficiency_risks()
-    theirs = theirs[(theirs["task"] == "zsc") & (theirs["flip"] == 0.2)].set_index("model")["risk"]
+    theirs = _published_risks("zsc")
     return Verdict(
         CLASSES,
         outcome,
@@ -261,8 +268,7 @@ def _guided(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
     ]
     closer, farther = verdicts.decide_difference(gaps[0], -1), verdicts.decide_difference(gaps[1])
     outcome, reason = verdicts.decide_both(closer, farther)
-    theirs = published.sufficiency_risks()
-    risks = theirs[(theirs["task"] == "clip") & (theirs["flip"] == 0.2)].set_index("model")["risk"]
+    risks = _published_risks("clip")
     return Verdict(
         GUIDED,
         outcome,

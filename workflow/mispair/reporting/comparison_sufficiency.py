@@ -124,8 +124,8 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
 def _classes(table: pd.DataFrame, confidence: float) -> Table:
     own = trained(table, main_flip(table))
     own = own[(own["task"] == "zsc") & own["shifted"].isna()]
-    theirs = published.sufficiency_prompts()
-    theirs = theirs[theirs["model"] == "standard"].set_index("per_class")["risk"]
+    table_of_theirs = published.sufficiency_prompts().set_index(["model", "per_class"])["risk"]
+    theirs = dict(table_of_theirs.xs("standard"))
     arms = [arm for arm in ("exact", *ENCODERS, "untrained") if arm in set(own["arm"])]
     found = []
     for m in sorted(own["per_class"].dropna().unique()):

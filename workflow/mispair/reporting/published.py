@@ -76,7 +76,7 @@ def sufficiency_prompts() -> pd.DataFrame:
 
 
 def sufficiency_shift() -> pd.DataFrame:
-    """Figures 8 and 9 of the companion paper, trained at p = 0.2: flip, task, shifted, model and risk."""
+    """Figures 8 and 9 of the companion paper, from p = 0.2: flip, task, shifted, model, risk."""
     return pd.read_csv(io.StringIO(_text("sufficiency_shift")))
 
 

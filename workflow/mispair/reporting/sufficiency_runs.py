@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -64,7 +65,7 @@ def pooled(found: pd.DataFrame, confidence: float) -> Interval:
     return over_runs(found, confidence)
 
 
-def error(row: pd.Series | pd.DataFrame) -> float:
+def error(row: Any) -> float:
     """Return the standard error behind a row's 95 % interval."""
     return float(row["high"] - row["low"]) / (2 * 1.96)
 
