@@ -384,10 +384,10 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure(
             "sufficiency_published",
             "At the published size: worth of the other modality, losses of the models",
-            "Points: published excess risk of each model over our exact Bayes risk; it may fall "
-            "below zero, as they are of other samples. Line with band: what the other modality is "
-            "worth, from our belief propagation with and without it. A model above the line shows "
-            "by its risk alone no use of the other modality.",
+            "Points: published risk of each model over published Bayes, which is of other samples, "
+            "so that it may fall below zero. Line with band: what the other modality is worth, "
+            "from our belief propagation with and without it. A model above the line shows by its "
+            "risk alone no use of the other modality.",
             "figure 2(c, d)",
             "At the published size",
         ),

@@ -209,12 +209,12 @@ def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
                           or_dash(gap, 3, sign=True)))  # fmt: skip
     said = (
         " Misspecified takes both the image's posterior and the first leaf from the trees of the "
-        "training."
+        "training; the published one seems to take the leaf's from the tested trees."
         if task == "zsc"
         else ""
     )
     return Table(
-        f"{TASKS[task].capitalize()}: excess over Bayes where p shifts",
+        f"{TASKS[task]}: excess over Bayes where p shifts",
         ("shifted", "tested p", "Bayes", *arms, "published misspecified − Bayes (4x3x10)"),
         tuple(found),
         f"{LIMITS} On common samples; the published Bayes and misspecified risks are of other "
@@ -260,7 +260,8 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
             for model in models
         )
         found.append((f"{each.flip:g}", number(each.bayes, digits),
-                      _with_limits(each.worth, digits), *cells))  # fmt: skip
+                      number(each.unconditional, digits), _with_limits(each.worth, digits),
+                      number(each.published, digits), *cells))  # fmt: skip
     other = "text" if task == "cdm" else "image"
     said = (
         "The text is worth so little at this size that the risks of most published models do not "
@@ -269,12 +270,19 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
         else "The same for the next word, where the image's worth is well above what models lose."
     )
     return Table(
-        f"{TASKS[task].capitalize()}: what the {other} is worth, and what published models lose",
-        ("p", "Bayes, ours", f"the {other} is worth", *models),
+        f"{TASKS[task]}: what the {other} is worth, and what published models lose",
+        (
+            "p",
+            "Bayes",
+            f"Bayes without the {other}",
+            f"the {other} is worth",
+            "published Bayes",
+            *(f"{model}, published" for model in models),
+        ),
         tuple(found),
         f"Worth: Bayes without the {other} minus Bayes with it, on the same samples. Models: "
-        "published risk minus our Bayes risk; an exclamation mark where that is not below the "
-        f"lower end of what the {other} is worth. {said}",
+        "excess over published Bayes, which is of other samples; an exclamation mark where it is not "
+        f"below the lower end of what the {other} is worth. {said}",
         section=AT_PUBLISHED,
     )
 

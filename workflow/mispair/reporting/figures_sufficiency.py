@@ -152,7 +152,7 @@ def transfer(tables: Tables) -> Drawing | Hole:
         )
         layered = alt.layer(line, bars, points) if math.isfinite(worth) else alt.layer(bars, points)
         panels.append(layered.properties(width=charts.WIDTH, height=24 * len(order) + 20,
-                                         title=TASKS[task].capitalize()))  # fmt: skip
+                                         title=TASKS[task]))  # fmt: skip
     means = found.groupby(["task", "arm"])["value"].mean()
     said = [
         f"{TASKS[task]}: the frozen feature's head loses {number(means[task, 'frozen'])}, the "
@@ -197,7 +197,7 @@ def shift(tables: Tables) -> Drawing | Hole:
                 )
                 .transform_filter(f"datum.panel == '{panel}'")
                 .properties(width=charts.WIDTH, height=charts.HEIGHT,
-                            title=f"{TASKS[task].capitalize()}, {words}",
+                            title=f"{TASKS[task]}, {words}",
                             name=f"{charts.VIEW}shift_{task}_{shifted}")
             )  # fmt: skip
     far = data[(data["task"] == "clip") & (data["arm"] == "standard")].set_index("test_flip")[
@@ -259,7 +259,7 @@ def at_published_size(tables: Tables) -> Drawing | Hole:
                 .encode(opacity=charts.fade(1))
                 .properties(name=f"{charts.VIEW}published_{task}"),
             ).properties(width=charts.WIDTH, height=charts.HEIGHT,
-                         title=TASKS[task].capitalize())
+                         title=TASKS[task])
         )  # fmt: skip
     cdm = worths(tables.sufficiency, "cdm", theirs)
     above = sum(not each.below("frozen") for each in cdm)

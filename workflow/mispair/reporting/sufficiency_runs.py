@@ -14,8 +14,12 @@ from mispair.reporting.words import count, listing
 PUBLISHED_SIZE = "4x3x10"
 MAIN_FLIP = 0.2
 RUN = ["size", "tree", "flip", "seed"]
-TASKS = {"clip": "matching (CLIP)", "zsc": "classes (ZSC)", "cdm": "denoising (CDM)",
-         "vlm": "next word (VLM)"}  # fmt: skip
+TASKS = {
+    "clip": "Matching (CLIP)",
+    "zsc": "Classes (ZSC)",
+    "cdm": "Denoising (CDM)",
+    "vlm": "Next word (VLM)",
+}
 ENCODERS = ("guided", "standard", "shallow")
 HEADS = ("frozen", "shallow", "oracle", "joint", "guided", "untrained")
 NOT_RUN = "the sufficiency study was not run"
@@ -84,11 +88,27 @@ def sizes(table: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """At the published size and one p: what the other modality is worth, and what a model loses."""
+    """At the published size and one p: what the other modality is worth, and what models lose.
+
+    Attributes
+    ----------
+    flip : float
+        p.
+    worth : Interval
+        Bayes risk without the other modality minus Bayes risk with it: ours, on common samples.
+    bayes, unconditional : float
+        The two.
+    published : float
+        The published Bayes risk.
+    excess : dict of str to float
+        What each published model's risk has above that.
+    """
 
     flip: float
     worth: Interval
     bayes: float
+    unconditional: float
+    published: float
     excess: dict[str, float]
 
     def below(self, model: str) -> bool:
@@ -114,12 +134,16 @@ def worths(table: pd.DataFrame, task: str, published: pd.DataFrame) -> list[Wort
     for _, row in rows(
         bayes, task=task, arm="unconditional", metric="difference", reference="bayes"
     ).iterrows():
-        own = rows(bayes, task=task, arm="bayes", metric="risk")
-        risk = float(own.loc[own["flip"] == row["flip"], "value"].iloc[0])
+        here = bayes[bayes["flip"] == row["flip"]]
+        bayes_risk, without = (
+            float(rows(here, task=task, arm=arm, metric="risk")["value"].iloc[0])
+            for arm in ("bayes", "unconditional")
+        )
         theirs = published[(published["task"] == task) & (published["flip"] == row["flip"])]
-        models = theirs[theirs["model"] != "bayes"]
-        if len(models):
-            excess = dict(zip(models["model"], models["risk"] - risk, strict=True))
+        risks = dict(zip(theirs["model"], theirs["risk"].astype(float), strict=True))
+        if risks:
+            least = risks.pop("bayes")
+            excess = {model: risk - least for model, risk in risks.items()}
             worth = Interval(float(row["value"]), float(row["low"]), float(row["high"]), 1)
-            found.append(Worth(float(row["flip"]), worth, risk, excess))
+            found.append(Worth(float(row["flip"]), worth, bayes_risk, without, least, excess))
     return sorted(found, key=lambda worth: worth.flip)
