@@ -28,6 +28,7 @@ from mispair.steps import (
     record_run,
     write_report,
 )
+from tests.unit import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -196,6 +197,9 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             about = {"settings": {"preset": "as-run", "d": 50}}
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
+    path = folder / "sufficiency.json"
+    metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
+    made["sufficiency"] = [path]
     return made | make_pairs(folder) | make_corpus(folder)
 
 
@@ -359,6 +363,7 @@ NOTHING: dict[str, list[Path]] = {
         "zeroshot",
         "pruning",
         "simulation",
+        "sufficiency",
         "pairings",
         "index",
         "rejected",
@@ -501,6 +506,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "checkpoints",
             "simulation",
             "simulation_points",
+            "sufficiency",
             "pairs",
             "corpus",
             "encoding",
@@ -637,7 +643,7 @@ def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 3
+    assert words.count("This study was not run") == 4
     assert "Not measured" in words
     assert "No run times" in words
     for figure in catalogue.figures():
@@ -646,13 +652,14 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}
+    own = {"simulation": {"simulation"}, "sufficiency": {"sufficiency"},
+           "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 2
+    assert html.count("This study was not run") == 3
 
 
 def test_a_missing_arm_is_named(tmp_path):

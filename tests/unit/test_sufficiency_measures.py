@@ -44,9 +44,7 @@ def value(rows: list[dict], **where: object) -> float:
 
 @pytest.mark.parametrize("flip", [0.02, 0.1, 0.2, 0.3, 0.4])
 def test_bayes_risks_at_the_published_size_are_the_published_ones(flip: float) -> None:
-    given = measures.Setting(
-        draw_skeletons(42, Size(4, 3, 10)), flip, 42, "cpu", torch.float32
-    )
+    given = measures.Setting(draw_skeletons(42, Size(4, 3, 10)), flip, 42, "cpu", torch.float32)
     rows = measures.bayes_risks(given, 10_000, 4, 1.0)
     table = published.sufficiency_risks()
     theirs = table[(table["model"] == "bayes") & (table["flip"] == flip)].set_index("task")["risk"]
@@ -84,9 +82,7 @@ def everything(flip: float) -> dict[str, np.ndarray]:
     """All texts and images of the tiny trees with their probabilities and posteriors."""
     given = setting(flip).trees()
     every = torch.cartesian_prod(*[torch.arange(3)] * 4)
-    of_text, of_image = (
-        enumeration.table_of(edges.numpy()) for edges in (given.text, given.image)
-    )
+    of_text, of_image = (enumeration.table_of(edges.numpy()) for edges in (given.text, given.image))
     return {
         "leaves": every.numpy(), "joint": of_image.T @ of_text / 3,
         "image": upward(given.image, every).posterior.numpy(),

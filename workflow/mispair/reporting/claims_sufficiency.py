@@ -232,21 +232,24 @@ def _transfers(
         published="see the published size below",
         sample=sample(frozen),
         test=f"frozen − unconditional {verdicts.interval_text(found, confidence, digits)}",
-        controls=(_untrained(gap("untrained", "unconditional"), confidence),),
+        controls=(
+            _untrained(gap("frozen", "untrained"), gap("untrained", "unconditional"), confidence),
+        ),
     )
 
 
-def _untrained(found: pd.DataFrame, confidence: float) -> Control:
+def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Control:
     name = "The same with an untrained encoder"
-    if found.empty:
+    if gain.empty:
         return Control(name, "not measured", "No head on an untrained feature was trained.")
-    value = over_runs(found, confidence)
-    text = f"Its head differs by {verdicts.interval_text(value, confidence, 4)}"
-    limits = value.known and value.high < 0
+    value, own = over_runs(gain, confidence), over_runs(alone, confidence)
+    gone = value.known and value.high >= 0
     return Control(
         name,
-        "limits" if limits else "does not limit",
-        f"{text}: {'it does better, too' if limits else 'it shows no better'}.",
+        "limits" if gone else "does not limit",
+        f"Trained − untrained {verdicts.interval_text(value, confidence, 4)}"
+        f"{': it is not the training that serves' if gone else ''}; the untrained encoder's head "
+        f"differs from the best predictor by {verdicts.interval_text(own, confidence, 4)}.",
     )
 
 

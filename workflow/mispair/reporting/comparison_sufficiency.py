@@ -281,8 +281,8 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
         ),
         tuple(found),
         f"Worth: Bayes without the {other} minus Bayes with it, on the same samples. Models: "
-        "excess over published Bayes, which is of other samples; an exclamation mark where it is not "
-        f"below the lower end of what the {other} is worth. {said}",
+        "excess over published Bayes, which is of other samples; an exclamation mark where it is "
+        f"not below the lower end of what the {other} is worth. {said}",
         section=AT_PUBLISHED,
     )
 
