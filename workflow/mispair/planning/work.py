@@ -266,7 +266,7 @@ def _passes(number: int, size: Any, times: float = 1) -> Quantities:
     return {"BP GFLOP": 4e-9 * times * number * size.nodes * size.symbols**2}
 
 
-def _transformer(tokens: int, width: int, blocks: int) -> float:
+def transformer_operations(tokens: int, width: int, blocks: int) -> float:
     """Return the operations of a transformer on one sequence, forward and twice backward."""
     return 3 * blocks * tokens * 2 * (11 * width**2 + 2 * tokens * width)
 
@@ -286,7 +286,9 @@ def _train_encoders(s: Any, job: Any, sizes: Sizes) -> Work:
     leaves = _trees(job).leaves
     blocks = s.shallow_blocks if job.variant == "shallow" else s.blocks
     pairs = s.steps * s.batch_size
-    return Work({"steps": s.steps, "GFLOP": 2e-9 * pairs * _transformer(leaves, s.width, blocks)})
+    return Work(
+        {"steps": s.steps, "GFLOP": 2e-9 * pairs * transformer_operations(leaves, s.width, blocks)}
+    )
 
 
 def _measure_sufficiency(s: Any, job: Any, sizes: Sizes) -> Work:
@@ -307,7 +309,7 @@ def _train_head(s: Any, job: Any, sizes: Sizes) -> Work:
     width = (s.vlm_width or s.width) if job.task == "vlm" else s.width
     tokens = 2 * leaves if job.arm in ("joint", "guided") else leaves + 1
     blocks = s.shallow_blocks if job.arm == "shallow" else s.blocks
-    flops = s.steps * s.batch_size * _transformer(tokens, width, blocks)
+    flops = s.steps * s.batch_size * transformer_operations(tokens, width, blocks)
     return Work({"steps": s.steps, "GFLOP": 1e-9 * flops})
 
 
