@@ -17,6 +17,7 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/simulation.smk"
+include: "workflow/rules/sufficiency.smk"
 include: "workflow/rules/shards.smk"
 include: "workflow/rules/captions.smk"
 include: "workflow/rules/checkpoints.smk"
@@ -39,6 +40,7 @@ rule all:
 localrules:
     all,
     simulation,
+    sufficiency,
     image_text,
     laclip,
 
@@ -47,6 +49,11 @@ localrules:
 rule simulation:
     input:
         dag.simulations(),
+
+
+rule sufficiency:
+    input:
+        dag.sufficiency.results(),
 
 
 rule image_text:

@@ -28,11 +28,13 @@ from tests.bench import (  # noqa: E402
     similar_captions,
     simulation,
     slurm,
+    sufficiency,
 )
 
 BENCHES = {
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
+    "sufficiency": sufficiency.measure,
     "encoding": encoding.measure,
     "silhouette": silhouette.measure,
     "pruning": pruning.measure,

@@ -59,6 +59,8 @@ def test_steps_and_sections_are_real() -> None:
     [
         ("simulate", {"condition": "bridge~data"}, {"simulation"}),
         ("simulate", {"condition": "as-run"}, {"simulation"}),
+        ("train_head", {"task": "cdm", "head": "frozen"}, {"sufficiency"}),
+        ("draw_trees", {"size": "2x3x10", "tree": "42"}, {"sufficiency"}),
         ("evaluate_zeroshot", {"corpus": "checkpoints", "arm": "untouched"}, {"laclip"}),
         ("evaluate_zeroshot", {"corpus": "scenes", "arm": "untouched"}, {"image_text"}),
         ("finetune_projection", ARM, set()),
@@ -96,7 +98,7 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.
-    assert text.count("This study was not run") == 1
+    assert text.count("This study was not run") == 2
     assert "laclip.html" not in found
 
 

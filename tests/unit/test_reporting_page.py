@@ -30,6 +30,7 @@ from mispair.steps import (
     record_run,
     write_report,
 )
+from tests.unit import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -198,6 +199,9 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             about = {"settings": {"preset": "as-run", "d": 50}}
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
+    path = folder / "sufficiency.json"
+    metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
+    made["sufficiency"] = [path]
     return made | make_pairs(folder) | make_corpus(folder)
 
 
@@ -361,6 +365,7 @@ NOTHING: dict[str, list[Path]] = {
         "zeroshot",
         "pruning",
         "simulation",
+        "sufficiency",
         "pairings",
         "index",
         "rejected",
@@ -510,6 +515,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "checkpoints",
             "simulation",
             "simulation_points",
+            "sufficiency",
             "pairs",
             "corpus",
             "encoding",
@@ -659,7 +665,7 @@ def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 2 * 3  # on either landing page
+    assert words.count("This study was not run") == 2 * 4  # on either landing page
     assert {path.name for path in (folder / "pages").glob("*.html")} == {
         "index.html", "methods.html", "run.html",
     }  # fmt: skip
@@ -672,14 +678,15 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}
+    own = {"simulation": {"simulation"}, "sufficiency": {"sufficiency"},
+           "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 2 * 2
-    others = {"image_text", "simulation", "laclip"} - {study}
+    assert html.count("This study was not run") == 2 * 3
+    others = {"image_text", "simulation", "laclip", "sufficiency"} - {study}
     written = {path.stem for path in (tmp_path / "pages").glob("*.html")}
     assert study in written
     assert not others & written

@@ -12,6 +12,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_sufficiency,
     verdicts,
 )
 from mispair.reporting.statistics import Interval, Trend
@@ -73,6 +74,7 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
             claims_pruning,
             claims_schemes,
             claims_simulation,
+            claims_sufficiency,
             claims_checkpoints,
         )
         for verdict in claims.judge(found, 0.95)

@@ -39,8 +39,8 @@ class _General(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    studies: list[Literal["simulation", "image_text", "laclip"]] = Field(
-        ["simulation", "image_text"],
+    studies: list[Literal["simulation", "image_text", "laclip", "sufficiency"]] = Field(
+        ["simulation", "image_text", "sufficiency"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )

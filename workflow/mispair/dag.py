@@ -18,6 +18,7 @@ from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
+from mispair.dag_sufficiency import Sufficiency
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
@@ -106,6 +107,7 @@ class Dag:
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
+        self.sufficiency = Sufficiency(self.config, self.runs("sufficiency"))
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
@@ -556,7 +558,7 @@ class Dag:
         return [
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
-            *self.checkpoints(), *self.simulations(),
+            *self.checkpoints(), *self.simulations(), *self.sufficiency.results(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------

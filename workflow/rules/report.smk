@@ -7,6 +7,7 @@ rule gather_metrics:
         zeroshot=dag.measured("zeroshot"),
         pruning=dag.measured("pruning"),
         simulation=dag.simulations(),
+        sufficiency=dag.sufficiency.results(),
         pairings=dag.pairings(),
         index=dag.index(),
         rejected=dag.index("rejected.parquet"),
@@ -39,6 +40,7 @@ rule gather_metrics:
     shell:
         "python -m mispair gather-metrics --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
         " --pruning {input.pruning:q} --simulation {input.simulation:q}"
+        " --sufficiency {input.sufficiency:q}"
         " --pairings {input.pairings:q} --index {input.index:q} --rejected {input.rejected:q}"
         " --excluded {input.excluded:q} --statistics {input.statistics:q}"
         " --records {input.records:q} --probes {input.probes:q}"

@@ -28,6 +28,7 @@ from mispair.reporting import (
     figures_schemes,
     figures_semantics,
     figures_simulation,
+    figures_sufficiency,
     figures_theory,
     style,
 )
@@ -71,6 +72,11 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_bridge": figures_conditions.switches,
     "simulation_grid": figures_conditions.sensitivity,
     "checkpoints": figures_checkpoints.checkpoints,
+    "sufficiency_divergence": figures_sufficiency.divergence,
+    "sufficiency_prompts": figures_sufficiency.prompts,
+    "sufficiency_transfer": figures_sufficiency.transfer,
+    "sufficiency_shift": figures_sufficiency.shift,
+    "sufficiency_published": figures_sufficiency.at_published_size,
 }
 """What draws each figure of the catalogue."""
 

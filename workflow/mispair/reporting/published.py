@@ -69,6 +69,21 @@ def checkpoints() -> pd.DataFrame:
     return table
 
 
+def sufficiency_risks() -> pd.DataFrame:
+    """Figure 2 of the companion paper: flip, task, model and risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_risks")))
+
+
+def sufficiency_prompts() -> pd.DataFrame:
+    """Figures 5 and 6 of the companion paper, at p = 0.2: per_class, model and risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_prompts")))
+
+
+def sufficiency_shift() -> pd.DataFrame:
+    """Figures 8 and 9 of the companion paper, from p = 0.2: flip, task, shifted, model, risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_shift")))
+
+
 @cache
 def laclip_imagenet() -> pd.DataFrame:
     """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy.

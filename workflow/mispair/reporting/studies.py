@@ -11,6 +11,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_sufficiency,
     comparison,
     comparison_checkpoints,
     comparison_evaluation,
@@ -18,6 +19,7 @@ from mispair.reporting import (
     comparison_protocols,
     comparison_shuffling,
     comparison_simulation,
+    comparison_sufficiency,
     controls_image_text,
     corpus,
     encoding,
@@ -70,12 +72,17 @@ def _laclip(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
     return comparison_checkpoints.checkpoints(tables)
 
 
+def _sufficiency(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_sufficiency.sufficiency(tables, confidence)
+
+
 PARTS: dict[str, Parts] = {
     "image_text": Parts(
         (claims_image_text.judge, claims_pruning.judge, claims_schemes.judge), _image_text
     ),
     "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
     "laclip": Parts((claims_checkpoints.judge,), _laclip),
+    "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
 }
 """By the key of the study, as in `mispair.reporting.catalogue.STUDIES`."""
 

@@ -38,6 +38,21 @@ ARM_WORDS = {
     "high-quality-only": "S_h alone",
     "oracle": "right captions only",
 }
+SUFFICIENCY = {
+    "bayes": INK,
+    "unconditional": INK,
+    "misspecified": GREY,
+    "exact": SKY,
+    "guided": GREEN,
+    "standard": BLUE,
+    "frozen": BLUE,
+    "oracle": SKY,
+    "joint": VIOLET,
+    "shallow": AMBER,
+    "untrained": ORANGE,
+}
+"""Predictors of the sufficiency study, the best first."""
+
 SOURCES = {"raw": ORANGE, "generated": VIOLET, "filtered": BLUE}
 CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
 EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}

@@ -16,7 +16,7 @@ TEXT = frozenset((
     "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
     "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
     "towers", "protocol", "headline", "normalised", "reference", "feature", "pretraining",
-    "method", "recipe", "model", "architecture",
+    "method", "recipe", "model", "architecture", "size", "task", "arm", "part", "shifted",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
 
@@ -48,6 +48,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
                           "trial", "tower", "neuron", "label", "source", "pair", "latent",
                           "replaced", "x", "y"),
+    "sufficiency": ("size", "tree", "flip", "seed", "task", "arm", "metric", "reference", "part",
+                    "candidates", "per_class", "shifted", "test_flip", "value", "n", "low", "high"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
     "encoding": ("group", "device", "precision", "metric", "value"),
@@ -90,6 +92,7 @@ class Tables:
     checkpoints: pd.DataFrame
     simulation: pd.DataFrame
     simulation_points: pd.DataFrame
+    sufficiency: pd.DataFrame
     pairs: pd.DataFrame
     corpus: pd.DataFrame
     encoding: pd.DataFrame
@@ -140,6 +143,8 @@ class Tables:
             return not self.simulation.empty
         if key == "laclip":
             return not self.checkpoints.empty
+        if key == "sufficiency":
+            return not self.sufficiency.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
 
 

@@ -59,6 +59,13 @@ RULES = {
     "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
     "the interval of its difference. Supports if it supports on at least two thirds of them, "
     "contradicts if it contradicts on at least two thirds, undecided otherwise.",
+    "difference of runs": "The difference of two risks on the same samples, averaged over runs "
+    "(trees and seeds), with a t interval. Supports if the whole interval lies on the claimed side "
+    "of zero, contradicts if it lies on the other, undecided otherwise, and always with one run.",
+    "worth": "At each p at which there is a published risk: what the published model loses against "
+    "our Bayes risk, beside what the other modality is worth (Bayes without it minus Bayes with "
+    "it). Supports if the model loses less, by the interval of the worth, at all p, contradicts if "
+    "at fewer than half, undecided otherwise.",
     "points": "Published points of figure 1 at which at least three trials were run, against the "
     "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
@@ -219,6 +226,16 @@ def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
     return (CONTRADICTS if within < measured / 2 else UNDECIDED), reason
 
 
+def decide_worth(below: int, measured: int) -> tuple[Outcome, str]:
+    """Judge whether models lose less than the other modality is worth, by where they do."""
+    if measured == 0:
+        return UNMEASURED, "what the other modality is worth was not measured at the published size"
+    reason = f"at {below} of {measured} p the model loses less than the other modality is worth"
+    if below == measured:
+        return SUPPORTS, reason
+    return (CONTRADICTS if below < measured / 2 else UNDECIDED), reason
+
+
 def decide_order(high: float, low: float, random: Interval) -> tuple[Outcome, str]:
     """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
     if not (math.isfinite(high) and math.isfinite(low) and math.isfinite(random.value)):
@@ -345,6 +362,19 @@ QUESTIONS = (
     Question(
         "Do figure 1’s numbers and the theory’s account of training come out again?",
         ("figure1-reproduced", "loss-near-optimal", "alignments-follow"),
+    ),
+    Question(
+        "Is contrastive pre-training approximately sufficient, and does it transfer?",
+        (
+            "sufficient",
+            "zero-shot-near",
+            "prompts-help",
+            "denoising-transfers",
+            "next-word-transfers",
+            "guided-closer",
+            "published-denoising",
+            "published-next-word",
+        ),
     ),
 )
 

@@ -23,6 +23,7 @@ def run(
     zeroshot: list[Path],
     pruning: list[Path],
     simulation: list[Path],
+    sufficiency: list[Path],
     pairings: list[Path],
     index: list[Path],
     rejected: list[Path],
@@ -76,6 +77,7 @@ def run(
         "purity": purity, "zeroshot": [*zeroshot, *probes], "pruning": pruning,
         "comparisons": comparisons, "exported": exported, "semantics": semantics,
         "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
+        "sufficiency": sufficiency,
     }  # fmt: skip
     for artefact, path in ((name, path) for name, paths in results.items() for path in paths):
         towers = path.parent.parent.name
