@@ -24,6 +24,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/stepsize.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/laclip.smk"
 include: "workflow/rules/failures.smk"
@@ -40,6 +41,7 @@ localrules:
     simulation,
     image_text,
     laclip,
+    stepsize,
 
 
 # One target per study: its results without the report.
@@ -53,3 +55,8 @@ rule image_text:
         [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
         dag.compared(),
         dag.exported(),
+
+
+rule stepsize:
+    input:
+        dag.stepsizes(),

@@ -19,7 +19,8 @@ import numpy as np
 from scipy.special import expit
 
 from mispair.stepsize.activations import ACTIVATIONS, Activation
-from mispair.stepsize.data_sets import CIFAR, MADE, DataSet, output_signs
+from mispair.stepsize.cifar_files import CIFAR
+from mispair.stepsize.data_sets import MADE, DataSet, output_signs
 from mispair.stepsize.descent import descend
 from mispair.stepsize.grid import Part
 from mispair.stepsize.study import Plan, stacks

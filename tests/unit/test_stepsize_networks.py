@@ -18,9 +18,7 @@ TORCH = {
     "softplus": torch.nn.functional.softplus,
     "gelu": torch.nn.functional.gelu,
     "silu": torch.nn.functional.silu,
-    "huber_relu": lambda z: torch.where(
-        z < 0, 0 * z, torch.where(z < 0.5, z * z, z - 0.25)
-    ),
+    "huber_relu": lambda z: torch.where(z < 0, 0 * z, torch.where(z < 0.5, z * z, z - 0.25)),
 }
 
 

@@ -25,6 +25,7 @@ from mispair.reporting import (
     figures_schemes,
     figures_semantics,
     figures_simulation,
+    figures_stepsize,
     figures_theory,
     style,
 )
@@ -63,6 +64,18 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_bridge": figures_conditions.switches,
     "simulation_grid": figures_conditions.sensitivity,
     "checkpoints": figures_checkpoints.checkpoints,
+    "stepsize_risk": figures_stepsize.risk,
+    "stepsize_thresholds": figures_stepsize.thresholds,
+    "stepsize_steps": figures_stepsize.steps,
+    "stepsize_margin": figures_stepsize.margin,
+    "stepsize_neurons": figures_stepsize.neurons,
+    "stepsize_rate": figures_stepsize.rate,
+    "stepsize_speedup": figures_stepsize.speedup,
+    "stepsize_acceleration": figures_stepsize.acceleration,
+    "stepsize_sharpness": figures_stepsize.sharpness,
+    "stepsize_bounds": figures_stepsize.bounds,
+    "stepsize_activations": figures_stepsize.activations,
+    "stepsize_accuracy": figures_stepsize.accuracy,
 }
 """What draws each figure of the catalogue."""
 

@@ -22,6 +22,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
     comparison,
     comparison_checkpoints,
     comparison_evaluation,
@@ -29,6 +30,7 @@ from mispair.reporting import (
     comparison_protocols,
     comparison_shuffling,
     comparison_simulation,
+    comparison_stepsize,
     controls_image_text,
     corpus,
     encoding,
@@ -214,11 +216,13 @@ def render(
         *claims_schemes.judge(tables, confidence),
         *claims_simulation.judge(tables, confidence),
         *claims_checkpoints.judge(tables, confidence),
+        *claims_stepsize.judge(tables, confidence),
     ]
     printed = {
         "image_text": _image_text(tables, 1 - confidence),
         "simulation": comparison_simulation.simulation(tables, judged, confidence),
         "laclip": comparison_checkpoints.checkpoints(tables),
+        "stepsize": comparison_stepsize.stepsize(tables),
     }
     studies = []
     for study in catalogue.STUDIES:

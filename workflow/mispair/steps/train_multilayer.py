@@ -56,7 +56,8 @@ def run(
     from mispair.provenance import code_version, fingerprint
     from mispair.stamps import stamp
     from mispair.stepsize.cifar import read_cifar
-    from mispair.stepsize.data_sets import CIFAR, MADE
+    from mispair.stepsize.cifar_files import CIFAR
+    from mispair.stepsize.data_sets import MADE
     from mispair.stepsize.multilayer import train
 
     if not settings.stepsizes:

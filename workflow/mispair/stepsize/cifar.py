@@ -8,44 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mispair.files import UserError
+from mispair.stepsize.cifar_files import RECORD, RECORDS, refuse_other_file
 from mispair.stepsize.data_sets import DataSet
 
-RECORD = 1 + 3 * 32 * 32
-"""Bytes of a record: a label, and the pixels' red, green and blue."""
-TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-TEST_FILE = "test_batch.bin"
-RECORDS = 10_000
-"""Records in each file of the release."""
 TRAIN_IMAGES = 6_000
 PLANE, CAR = 0, 1
-
-
-def cifar_files(folder: str) -> list[str]:
-    """Return the files of the release that are read, training first."""
-    return [str(Path(folder) / name) for name in (*TRAIN_FILES, TEST_FILE)]
-
-
-def refuse_other_files(folder: str, records: int = RECORDS) -> None:
-    """Check that the files are there and of the right size.
-
-    Raises
-    ------
-    UserError
-        Naming the first file that is missing or has another size.
-    """
-    for path in map(Path, cifar_files(folder)):
-        _refuse_other_file(path, records)
-
-
-def _refuse_other_file(path: Path, records: int) -> None:
-    wanted = (
-        f"cifar_dir is to be the folder cifar-10-batches-bin of CIFAR-10's binary release, with "
-        f"{', '.join(TRAIN_FILES)} and {TEST_FILE} of {records * RECORD:,} bytes each"
-    )
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file; {wanted}.")
-    if (size := path.stat().st_size) != records * RECORD:
-        raise UserError(f"{path}: has {size:,} bytes; {wanted}.")
 
 
 def read_cifar(
@@ -88,7 +55,7 @@ def read_cifar(
 
 
 def _read(path: Path, records: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    _refuse_other_file(path, records)
+    refuse_other_file(path, records)
     rows = np.fromfile(path, dtype=np.uint8).reshape(records, RECORD)
     if (highest := int(rows[:, 0].max())) > 9:
         raise UserError(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mispair.stepsize.cifar_files import CIFAR
+
 Array = NDArray[np.float64]
 
 NOISE = 0.15
@@ -108,9 +110,6 @@ MADE = {
     "five_point": five_point,
 }
 """What makes a data set of a seed; of most the seed changes nothing."""
-
-CIFAR = "cifar2"
-"""Airplanes against automobiles, from files of the user's."""
 
 SEEDED = frozenset(("xor_noise", "digits_parity", CIFAR))
 """Data sets that are other ones with another seed: noise, or split."""

@@ -155,9 +155,7 @@ def descend(
             rates[stopped], weights[stopped] = 0, 0
             for name in LOGGED:
                 state[name][t, stopped & ~lost] = np.nan
-    return Curves(
-        *(state[name] for name in LOGGED), state["diverged"], weights, state["looked"]
-    )
+    return Curves(*(state[name] for name in LOGGED), state["diverged"], weights, state["looked"])
 
 
 def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[np.generic]]:

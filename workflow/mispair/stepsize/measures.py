@@ -143,6 +143,7 @@ def run_row(run: Run) -> Row:
         "critical_stepsize": 2 / (width * run.sharpness) if run.sharpness > 0 else math.nan,
         "accuracy": run.accuracy,
         "separation": math.nan if run.separable is None else run.separable,
+        "bounded": int(run.bounded),
         **_after(run, settled),
         **_bounds(run, settled),
         **_time_risk(run),
@@ -161,9 +162,7 @@ def _after(run: Run, settled: int) -> Row:
     )  # fmt: skip
     own = [curve[settled:] for curve in curves]
     norm, auxiliary, log_modified, g = own
-    falls = [
-        int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in own
-    ]
+    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in own]
     drawdown = float((np.maximum.accumulate(g) - g).max() / abs(g[-1]))
     # g_c <= g_b <= g <= g_a <= g + log(2n)/‖w‖, to rounding.
     slack = FALL * np.abs(g)

@@ -85,9 +85,7 @@ def run_plan(
     return rows
 
 
-def stacks(
-    plan: Plan, make: Callable[[int], DataSet]
-) -> Iterator[tuple[str, Stack, list[int]]]:
+def stacks(plan: Plan, make: Callable[[int], DataSet]) -> Iterator[tuple[str, Stack, list[int]]]:
     """Yield the stacks of a plan with a name and the seed of each of their runs.
 
     Runs go together where they have width and data in common; a run's place in its stack changes
@@ -141,9 +139,7 @@ def measured(
 ) -> list[Row]:
     """Return the rows of a finished stack."""
     plane = separation(stack.data) if stack.direction is not None else None
-    first = (
-        np.full(len(seeds), np.nan) if plan.part == "neurons" else curves.looked[0, :, 0]
-    )
+    first = np.full(len(seeds), np.nan) if plan.part == "neurons" else curves.looked[0, :, 0]
     right = (
         accuracy(stack, curves.final)
         if len(stack.data.test_points)
