@@ -581,10 +581,10 @@ class Dag:
         if part is None:
             return ""
         words = {
-            "--widths": part.widths, "--stepsizes": [repr(eta) for eta in part.ladder],
-            "--seeds": [part.seeds], "--steps": [part.steps],
+            "--widths": map(str, part.widths), "--stepsizes": map(repr, part.ladder),
+            "--seeds": [str(part.seeds)], "--steps": [str(part.steps)],
         }  # fmt: skip
-        return " ".join(f"{flag} {' '.join(map(str, values))}" for flag, values in words.items())
+        return " ".join(f"{flag} {' '.join(values)}" for flag, values in words.items())
 
     def cifar(self, wildcards: Any) -> list[str]:
         """Return the files of CIFAR-10 for the jobs that read them."""
@@ -593,8 +593,8 @@ class Dag:
         folder = self.config.train_two_layer.cifar_dir
         if folder is None:
             raise UserError(
-                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with CIFAR-10's "
-                "binary release."
+                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with "
+                "CIFAR-10's binary release."
             )
         return cifar_files(folder)
 

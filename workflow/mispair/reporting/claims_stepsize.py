@@ -185,7 +185,8 @@ def _stable(runs: pd.DataFrame) -> Verdict:
     own = runs[runs["stable_step"] >= 0]
     ratio = own["conservatism"].dropna()
     return _always(
-        STABLE, [("no rise once below the threshold", own, own["transition"] <= own["stable_step"])],
+        STABLE,
+        [("no rise once below the threshold", own, own["transition"] <= own["stable_step"])],
         f"the lowest rise began {ratio.min():.0f} to {ratio.max():.0f} times above the threshold"
         if len(ratio) else "no risk rose in these runs",
         f"; {len(runs) - len(own)} more never get there",
@@ -242,13 +243,14 @@ def _transition(runs: pd.DataFrame) -> Verdict:
     judged = pd.concat([reached, over])
     rated = reached.dropna(subset=["stable_ratio"])
     kept = (judged["settled_step"] >= 0) & (judged["settled_step"] <= judged["transition_bound"])
-    loose = (reached["transition_bound"] / reached["settled_step"].clip(lower=1)).median()
+    steps = reached["settled_step"]
+    loose = (reached["transition_bound"] / steps.clip(lower=1)).median()
     return _always(
         TRANSITION,
         [("reached within τ", judged, kept),
          ("risk after it", rated, rated["stable_ratio"] <= 1)],
-        f"reached after {reached['settled_step'].min():.0f} to {reached['settled_step'].max():.0f} "
-        f"steps, τ being {loose:.1g} times as many in the middle" if len(reached) else "not reached",
+        f"reached after {steps.min():.0f} to {steps.max():.0f} steps, τ being {loose:.1g} times as "
+        "many in the middle" if len(reached) else "not reached",
         f"; {len(bounded) - len(judged)} more were not run until either" + _not_bounded(runs),
     )  # fmt: skip
 
@@ -285,7 +287,7 @@ def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
         monotone = same[(same["rises"] == 0) & (same["diverged"] < 0)]
         larger = same[same["rises"] > 0]
         if len(monotone) and len(larger):
-            reference = monotone.loc[monotone["stepsize"].idxmax(), "accuracy"]
+            reference = monotone.sort_values("stepsize")["accuracy"].iloc[-1]
             gaps.append(float(larger["accuracy"].mean() - reference))
     found = mean_interval(gaps, confidence)
     outcome, reason = decide_difference(found)

@@ -121,12 +121,12 @@ def _margins(tables: Tables) -> Table:
             _mid(own["margin_final"], 4), _mid(own["log_modified_final"], 1),
         ))  # fmt: skip
     return Table(
-        "Normalised margin at the end of the oscillation, below the threshold, and at the last step",
+        "Normalised margin when the oscillation is over, below the threshold, and at the end",
         ("data and activation", "η", "oscillation over", "below the threshold", "last step",
          "log of the modified margin"),
         tuple(rows),
-        "Of monotone runs the first is of step 1. The modified margin is e to the power of the last "
-        "column: too small for a float, so its logarithm is followed.",
+        "Of monotone runs the first is of step 1. The modified margin itself is too small for a "
+        "float, so its logarithm is followed.",
         section="Margins", folded=True,
     )  # fmt: skip
 

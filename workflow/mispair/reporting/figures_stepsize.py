@@ -24,7 +24,7 @@ from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, listing, number
 
 NOT_RUN = "the stepsize study was not run"
-LOG = alt.Scale(type="log")
+LOG = alt.Scale(type="log", nice=False)
 WIDTH, HEIGHT = 380, 220
 QUANTITIES = {
     "lowest_rise": ("lowest risk from which it rose", "#c2410c"),
@@ -41,9 +41,15 @@ STEPS = {
 
 def _colour(title: str = "Stepsize η") -> alt.Color:
     """Return the colour of a stepsize, the same in every panel."""
-    legend = alt.Legend(title=title, orient="top", gradientLength=200, format="~g")
+    legend = alt.Legend(title=title, type="gradient", gradientLength=200, format="~g")
     scale = alt.Scale(type="log", scheme="viridis", reverse=True)
     return alt.Color("stepsize:Q", scale=scale, legend=legend)
+
+
+def _level(value: float, colour: str = style.QUIET) -> alt.Chart:
+    """Return a horizontal line, drawn once and not once for every row."""
+    once = alt.Chart().transform_aggregate(rows="count()")
+    return once.mark_rule(color=colour, strokeDash=[4, 4]).encode(y=alt.datum(value))
 
 
 def _steps_axis(title: str = "Step t") -> alt.X:
@@ -67,8 +73,8 @@ def _runs(tables: Tables, part: str = "sweep") -> pd.DataFrame:
 
 
 def _panels(
-    data: pd.DataFrame, draw: Callable[[str], alt.Chart | alt.LayerChart], key: str = "panel"
-) -> list[alt.Chart | alt.LayerChart]:
+    data: pd.DataFrame, draw: Callable[[str], charts.Panel], key: str = "panel"
+) -> list[charts.Panel]:
     """Draw a panel for each value of `key`, in the order of the rows."""
     return [
         draw(name)
@@ -79,7 +85,7 @@ def _panels(
 
 
 def _drawn(
-    data: pd.DataFrame, panels: Sequence[alt.Chart | alt.LayerChart], sentence: str,
+    data: pd.DataFrame, panels: Sequence[charts.Panel], sentence: str,
     columns: int = 2,
 ) -> Drawing:  # fmt: skip
     return Drawing(charts.side_by_side(panels, columns, data), data, sentence)
@@ -101,7 +107,7 @@ def risk(tables: Tables) -> Drawing | Hole:
     data = pd.concat([curves.assign(layer="run"), marks, lines], ignore_index=True)[columns]
     data = data[data["risk"] > 0]
 
-    def draw(name: str) -> alt.LayerChart:
+    def draw(name: str) -> charts.Panel:
         base = alt.Chart().encode(color=_colour(), tooltip=_tips("risk:Q:risk"))
         y = _log_y("risk", "Risk L")
         return alt.layer(
@@ -123,7 +129,7 @@ def rate(tables: Tables) -> Drawing | Hole:
     data = curves.assign(product=curves["stepsize"] * curves["t"] * curves["risk"])
     data = data.loc[data["product"] > 0, ["panel", "stepsize", "t", "product"]]
 
-    def draw(name: str) -> alt.Chart:
+    def draw(name: str) -> charts.Panel:
         return (
             alt.Chart()
             .mark_line(strokeWidth=1.6)
@@ -144,21 +150,20 @@ def margin(tables: Tables) -> Drawing | Hole:
     curves = _sweep(tables)
     if curves.empty:
         return Hole(NOT_RUN)
-    top = curves.groupby("panel")["margin"].transform("max")
-    data = curves.assign(lost=top)
-    data = data.loc[data["margin"] > -1.5 * top.abs(), ["panel", "stepsize", "t", "margin"]]
+    data = curves[["panel", "stepsize", "t", "margin"]].dropna()
+    top = data.groupby("panel")["margin"].max().abs()
 
-    def draw(name: str) -> alt.LayerChart:
-        y = alt.Y("margin:Q", title="min q / ‖w‖", scale=alt.Scale(zero=True))
-        zero = alt.Chart().mark_rule(color=style.QUIET, strokeDash=[2, 2]).encode(y=alt.datum(0))
-        lines = alt.Chart().mark_line(strokeWidth=1.6).encode(
+    def draw(name: str) -> charts.Panel:
+        domain = [-1.5 * top[name], 1.1 * top[name]]
+        y = alt.Y("margin:Q", title="min q / ‖w‖", scale=alt.Scale(domain=domain, nice=False))
+        lines = alt.Chart().mark_line(strokeWidth=1.6, clip=True).encode(
             x=_steps_axis(), y=y, color=_colour(), tooltip=_tips("margin:Q:margin"))  # fmt: skip
-        return alt.layer(zero, lines)
+        return alt.layer(_level(0), lines)
 
     runs = first_seed(_runs(tables))
     words = []
     for panel, own in runs.dropna(subset=["margin_final"]).groupby("panel", sort=False):
-        best = own.loc[own["margin_final"].idxmax()]
+        best = own.sort_values("margin_final").iloc[-1]
         words.append(f"{number(best['margin_final'], 4)} at η = {best['stepsize']:g} on {panel}")
     return _drawn(data, _panels(data, draw), f"Largest margin at the end: {listing(words)}.")
 
@@ -191,7 +196,7 @@ def _against_stepsize(
         return Hole("no run settled")
     colours = dict(quantities.values())
 
-    def draw(name: str) -> alt.Chart:
+    def draw(name: str) -> charts.Panel:
         x = alt.X("stepsize:Q", title="Stepsize η", scale=LOG, axis=alt.Axis(format="~g"))
         return (
             alt.Chart()
@@ -236,13 +241,12 @@ def neurons(tables: Tables) -> Drawing | Hole:
     data = own.melt(id_vars=["t", "stepsize"], value_vars=list(words), var_name="what")
     data["what"] = data["what"].map(words)
     colours = dict(zip(words.values(), style.CLASSES, strict=False))
-    zero = alt.Chart().mark_rule(color=style.QUIET, strokeDash=[2, 2]).encode(y=alt.datum(0))
     lines = alt.Chart().mark_line().encode(
         x=_steps_axis(), y=alt.Y("value:Q", title="Margin"),
         color=charts.colour("what", "", colours, list(colours)),
         tooltip=_tips("what:N:", "value:Q:margin"),
     )  # fmt: skip
-    panel = alt.layer(zero, lines).properties(width=2 * WIDTH, height=HEIGHT)
+    panel = alt.layer(_level(0), lines).properties(width=2 * WIDTH, height=HEIGHT)
     last = data[data["t"] == data["t"].max()].set_index("what")["value"]
     sentence = "At the end: " + listing([f"{name} {number(v, 3)}" for name, v in last.items()])
     return _drawn(data, [panel], f"{sentence}.", columns=1)
@@ -261,9 +265,8 @@ def speedup(tables: Tables) -> Drawing | Hole:
     names = [f"L ≤ {level:g}" for level in sorted(data["level"].unique(), reverse=True)]
     colours = dict(zip(names, style.CLASSES, strict=False))
 
-    def draw(name: str) -> alt.LayerChart:
-        one = alt.Chart().mark_rule(color=style.QUIET, strokeDash=[2, 2]).encode(y=alt.datum(1))
-        points = (
+    def draw(name: str) -> charts.Panel:
+        bars = (
             alt.Chart()
             .mark_bar()
             .encode(
@@ -275,7 +278,7 @@ def speedup(tables: Tables) -> Drawing | Hole:
                                     "speedup:Q:speed-up"),
             )
         )  # fmt: skip
-        return alt.layer(points, one)
+        return alt.layer(bars, _level(1))
 
     return _drawn(data, _panels(data, draw), speedup_span(tables))
 
@@ -313,17 +316,16 @@ def sharpness(tables: Tables) -> Drawing | Hole:
     words = {"sharpness_ratio": "λ m η / 2", "risk": "Risk L"}
     data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="what")
     data = data[data["value"] > 0]
-    panels: list[alt.Chart | alt.LayerChart] = []
+    panels: list[charts.Panel] = []
     for what, title in words.items():
         for panel in data["panel"].unique():
             lines = alt.Chart().mark_line(strokeWidth=1.3).encode(
                 x=_steps_axis(), y=_log_y("value", title), color=_colour(),
                 tooltip=_tips("value:Q:value"),
             )  # fmt: skip
-            parts = [lines]
+            parts: list[alt.Chart] = [lines]
             if what == "sharpness_ratio":
-                rule = alt.Chart().mark_rule(color=style.INK, strokeDash=[4, 4])
-                parts.append(rule.encode(y=alt.datum(1)))
+                parts.append(_level(1, style.INK))
             panels.append(
                 alt.layer(*parts)
                 .transform_filter(f"datum.panel == '{panel}' && datum.what == '{what}'")
@@ -372,7 +374,7 @@ def bounds(tables: Tables) -> Drawing | Hole:
     runs = tables.stepsize_runs
     return _drawn(
         data, panels,
-        f"The average risk comes to {100 * runs['average_ratio'].max():.2g} % of its bound at most, "
+        f"The average risk is {100 * runs['average_ratio'].max():.2g} % of its bound at most, "
         f"the average gradient potential to {100 * runs['potential_ratio'].max():.2g} %.",
     )  # fmt: skip
 
@@ -385,7 +387,8 @@ def activations(tables: Tables) -> Drawing | Hole:
     if curves.empty:
         return Hole("the parts `activations` and `widths` were not run")
     by_width = curves["part"] == "widths"
-    label = np.where(by_width, "m = " + curves["width"].map("{:g}".format), curves["activation"])
+    label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
+                     curves["activation"].str.replace("_", " "))  # fmt: skip
     data = curves.assign(panel=label)[["panel", "stepsize", "t", "risk"]]
     panels = [
         alt.Chart()
@@ -415,7 +418,7 @@ def accuracy(tables: Tables) -> Drawing | Hole:
     ]
     colours = {"risk fell throughout": style.CLASSES[0], "risk oscillated": style.CLASSES[1]}
 
-    def draw(name: str) -> alt.Chart:
+    def draw(name: str) -> charts.Panel:
         return (
             alt.Chart()
             .mark_point(filled=True, size=50)

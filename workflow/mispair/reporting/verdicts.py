@@ -74,8 +74,8 @@ RULES = {
     "at the lowest level of risk that this one gets to. Supports if at least two thirds get there "
     "in fewer steps, contradicts if at least two thirds do not (or never get there), undecided "
     "otherwise. Lists without a monotone member are named and decide nothing.",
-    "slopes": "Slopes of log risk on log T from T = 1,000 on, with at least three numbers of steps. "
-    "Supports if both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
+    "slopes": "Slopes of log risk on log T from T = 1,000 on, over at least three T. Supports if "
+    "both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
     "proportion to T is not below that of the fixed one, undecided otherwise.",
     "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
     "tenths of the steps against the least before. Supports if it keeps at least half of it in "

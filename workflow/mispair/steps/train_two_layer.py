@@ -1,4 +1,4 @@
-"""Train two-layer networks at many stepsizes side by side, and measure phases, margins and speed."""
+"""Train two-layer networks at many stepsizes side by side: phases, margins and speed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import erf, expit
 
 Array = NDArray[np.float64]
+Numbers = Sequence[float]
+"""Constants in the order of `Constants`."""
 
 HUBER = 0.5
 """Width h of the quadratic part of the Huber ReLU."""
@@ -100,24 +102,31 @@ def _huber(z: Array) -> Array:
 
 def _base(
     name: str, value: Callable[[Array], Array], slope: Callable[[Array], Array],
-    curvature: Callable[[Array], Array], paper: tuple[float, ...], tight: tuple[float, ...],
+    curvature: Callable[[Array], Array], paper: Numbers, tight: Numbers,
     softplus: float = 0.0,
 ) -> Activation:  # fmt: skip
-    known = Constants(*paper, 0.0), Constants(*tight, 0.0)
-    return Activation(name, value, slope, curvature, *known, softplus=softplus)
+    return Activation(
+        name, value, slope, curvature, _constants(paper), _constants(tight), softplus=softplus
+    )
+
+
+def _constants(numbers: Numbers) -> Constants:
+    """Return constants, with no lower bound of the slope where none is given."""
+    slope, curvature, homogeneity, *least = numbers
+    return Constants(slope, curvature, homogeneity, least[0] if least else 0.0)
 
 
 def _mixed(
     name: str, linear: float, scale: float, base: Activation,
-    paper: tuple[float, ...], tight: tuple[float, ...],
+    paper: Numbers, tight: Numbers,
 ) -> Activation:  # fmt: skip
     return Activation(
         name,
         lambda z: linear * z + scale * base.value(z),
         lambda z: linear + scale * base.slope(z),
         lambda z: scale * base.curvature(z),
-        Constants(*paper),
-        Constants(*tight),
+        _constants(paper),
+        _constants(tight),
         linear,
         scale * base.softplus,
     )
@@ -147,9 +156,7 @@ _HUBER_RELU = _base(
 )  # fmt: skip
 
 
-def _leaky(
-    base: Activation, paper: tuple[float, ...], least_slope: float, largest: float
-) -> Activation:
+def _leaky(base: Activation, paper: Numbers, least_slope: float, largest: float) -> Activation:
     """Return LEAK · z + (1 − LEAK)/4 · base(z); its tight constants are those of the base."""
     scale = (1 - LEAK) / 4
     own = base.tight
@@ -157,7 +164,7 @@ def _leaky(
     return _mixed(f"leaky_{base.name}", LEAK, scale, base, paper, tight)
 
 
-def _leaky_of(base: Activation, paper: tuple[float, ...], lowest: float) -> Activation:
+def _leaky_of(base: Activation, paper: Numbers, lowest: float) -> Activation:
     scale = (1 - LEAK) / 4
     return _leaky(base, paper, LEAK + scale * lowest, LEAK + scale * base.tight.slope)
 

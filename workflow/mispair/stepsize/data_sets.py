@@ -48,19 +48,19 @@ CORNER_LABELS = np.array([1.0, 1.0, -1.0, -1.0])
 
 
 def xor4(seed: int) -> DataSet:
-    """The four corners of XOR, of norm √2 as they stand."""
+    """Return the four corners of XOR, of norm √2 as they stand."""
     return DataSet(CORNERS.copy(), CORNER_LABELS.copy())
 
 
 def xor_noise(seed: int) -> DataSet:
-    """Fifty points around each corner, divided by their largest norm."""
+    """Return fifty points around each corner, divided by their largest norm."""
     noise = np.random.default_rng(seed).standard_normal((4 * CORNER_POINTS, 2))
     points = np.repeat(CORNERS, CORNER_POINTS, axis=0) + NOISE * noise
     return DataSet(_scaled(points), np.repeat(CORNER_LABELS, CORNER_POINTS))
 
 
 def digits_parity(seed: int) -> DataSet:
-    """Even (+) against odd (−) handwritten digits: 300 to train on, 1,497 to test."""
+    """Return even (+) and odd (−) handwritten digits: 300 to train on, 1,497 to test."""
     pixels, digits = _digits()
     order = np.random.default_rng(seed).permutation(len(digits))
     points, labels = _scaled(pixels)[order], np.where(digits % 2 == 0, 1.0, -1.0)[order]
@@ -69,21 +69,21 @@ def digits_parity(seed: int) -> DataSet:
 
 
 def digits_3v8(seed: int) -> DataSet:
-    """Handwritten 3 (+) against 8 (−), which a plane through the origin separates."""
+    """Return handwritten 3 (+) and 8 (−), which a plane through the origin separates."""
     pixels, digits = _digits()
     own = (digits == 3) | (digits == 8)
     return DataSet(_scaled(pixels[own]), np.where(digits[own] == 3, 1.0, -1.0))
 
 
 def two_point(seed: int) -> DataSet:
-    """Two points of one class whose gradients conflict: the lower bound's example."""
+    """Return two points of one class whose gradients conflict: the lower bound's example."""
     g = TWO_POINT_MARGIN
     height = np.sqrt(1 - g * g)
     return DataSet(np.array([[g, height], [g, -height / 2]]), np.ones(2))
 
 
 def five_point(seed: int) -> DataSet:
-    """Five points that a network of two neurons fits while neither neuron does by itself."""
+    """Return five points that a network of two neurons fits while neither neuron does by itself."""
     points = [[0.05, 1, 2], [0.05, -2, 1], [-1, 0, 2], [0.05, -2, -2], [0.05, 1, -2]]
     return DataSet(np.array(points), np.array([1.0, 1.0, -1.0, 1.0, 1.0]))
 

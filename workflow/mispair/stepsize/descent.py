@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,10 +126,9 @@ def descend(
         Keeps the state now and then.
     """
     networks = Networks(stack.data.points, stack.activation, stack.width)
-    state = _begun(stack, steps, len(look_at)) if keeper is None else (
-        {name: np.array(array) for name, array in (keeper.load() or {}).items()}
-        or _begun(stack, steps, len(look_at))
-    )  # fmt: skip
+    kept = {} if keeper is None else keeper.load() or {}
+    state: dict[str, NDArray[Any]] = {name: np.array(array) for name, array in kept.items()}
+    state = state or _begun(stack, steps, len(look_at))
     weights, rates = state["weights"], state["rates"]
     at = 0
     size = networks.runs_at_a_time
@@ -155,14 +154,13 @@ def descend(
             rates[stopped], weights[stopped] = 0, 0
             for name in LOGGED:
                 state[name][t, stopped & ~lost] = np.nan
-    return Curves(*(state[name] for name in LOGGED), state["diverged"], weights, state["looked"])
+    logged = {name: state[name] for name in (*LOGGED, "diverged", "looked")}
+    return Curves(**logged, final=weights)
 
 
-def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[np.generic]]:
+def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[Any]]:
     runs = len(stack.stepsizes)
-    state: dict[str, NDArray[np.generic]] = {
-        name: np.full((steps + 1, runs), np.nan) for name in LOGGED
-    }
+    state: dict[str, NDArray[Any]] = {name: np.full((steps + 1, runs), np.nan) for name in LOGGED}
     state |= {
         "weights": stack.start.astype(np.float64).copy(),
         "rates": stack.stepsizes.astype(np.float64).copy(),
@@ -174,7 +172,12 @@ def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[np.generic
 
 
 def _step(
-    stack: Stack, networks: Networks, state: dict[str, Array], block: slice, t: int, moves: bool
+    stack: Stack,
+    networks: Networks,
+    state: dict[str, NDArray[Any]],
+    block: slice,
+    t: int,
+    moves: bool,
 ) -> None:
     """Log some runs at step t and, if asked to, move their weights."""
     weights, labels = state["weights"][block], stack.data.labels
