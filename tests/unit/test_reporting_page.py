@@ -28,6 +28,8 @@ from mispair.steps import (
     record_run,
     write_report,
 )
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import Plan, run_plan
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -196,7 +198,15 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             about = {"settings": {"preset": "as-run", "d": 50}}
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
-    return made | make_pairs(folder) | make_corpus(folder)
+    return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
+
+
+def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
+    """Write a tiny run of the stepsize study."""
+    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], [0, 1], 400)
+    path = folder / "stepsize.json"
+    metrics.write_metrics(path, run_plan(plan, MADE["xor4"]), {"plan": {"note": EVIL}})
+    return {"stepsize": [path]}
 
 
 def _beside(folder: Path) -> dict[str, list[Path]]:
@@ -371,6 +381,7 @@ NOTHING: dict[str, list[Path]] = {
         "semantics",
         "checkpoint_zeroshot",
         "checkpoint_origins",
+        "stepsize",
         "shards",
     ]
 }
@@ -637,7 +648,7 @@ def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 3
+    assert words.count("This study was not run") == 4
     assert "Not measured" in words
     assert "No run times" in words
     for figure in catalogue.figures():
@@ -646,13 +657,14 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "stepsize"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}
+    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"},
+           "stepsize": {"stepsize"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 2
+    assert html.count("This study was not run") == 3
 
 
 def test_a_missing_arm_is_named(tmp_path):

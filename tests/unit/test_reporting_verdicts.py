@@ -12,6 +12,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
     verdicts,
 )
 from mispair.reporting.statistics import Interval, Trend
@@ -74,6 +75,7 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
             claims_schemes,
             claims_simulation,
             claims_checkpoints,
+            claims_stepsize,
         )
         for verdict in claims.judge(found, 0.95)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -25,6 +24,7 @@ from mispair.reporting.words import count, listing, number
 
 NOT_RUN = "the stepsize study was not run"
 LOG = alt.Scale(type="log", nice=False)
+STEPSIZES = alt.Scale(type="log", nice=False, padding=10)
 WIDTH, HEIGHT = 380, 220
 QUANTITIES = {
     "lowest_rise": ("lowest risk from which it rose", "#c2410c"),
@@ -39,9 +39,9 @@ STEPS = {
 }
 
 
-def _colour(title: str = "Stepsize η") -> alt.Color:
+def _colour() -> alt.Color:
     """Return the colour of a stepsize, the same in every panel."""
-    legend = alt.Legend(title=title, type="gradient", gradientLength=200, format="~g")
+    legend = alt.Legend(title="Stepsize η", type="gradient", gradientLength=200, format="~g")
     scale = alt.Scale(type="log", scheme="viridis", reverse=True)
     return alt.Color("stepsize:Q", scale=scale, legend=legend)
 
@@ -56,9 +56,13 @@ def _steps_axis(title: str = "Step t") -> alt.X:
     return alt.X("t:Q", title=title, scale=LOG, axis=alt.Axis(format="~s", tickCount=5))
 
 
-def _log_y(field: str, title: str | None, **scale: Any) -> alt.Y:
-    axis = alt.Axis(format="~g", tickCount=5)
-    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log", **scale), axis=axis)
+def _stepsize_axis(title: str) -> alt.X:
+    return alt.X("stepsize:Q", title=title, scale=STEPSIZES, axis=alt.Axis(format="~g"))
+
+
+def _log_y(field: str, title: str, form: str = "~g") -> alt.Y:
+    axis = alt.Axis(format=form, tickCount=5)
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
 
 
 def _sweep(tables: Tables) -> pd.DataFrame:
@@ -103,20 +107,26 @@ def risk(tables: Tables) -> Drawing | Hole:
     ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
     marks = ended.assign(t=ended["transition"], risk=ended["transition_risk"], layer="over")
     columns = ["panel", "stepsize", "t", "risk", "layer"]
-    lines = runs.assign(risk=runs["stable_threshold"], t=1, layer="threshold")
-    data = pd.concat([curves.assign(layer="run"), marks, lines], ignore_index=True)[columns]
+    lines = [
+        runs.assign(risk=runs["stable_threshold"], t=end, layer="threshold")
+        for end in (1, runs["steps"])
+    ]
+    data = pd.concat([curves.assign(layer="run"), marks, *lines], ignore_index=True)[columns]
     data = data[data["risk"] > 0]
 
     def draw(name: str) -> charts.Panel:
-        base = alt.Chart().encode(color=_colour(), tooltip=_tips("risk:Q:risk"))
-        y = _log_y("risk", "Risk L")
+        base = alt.Chart().encode(
+            x=_steps_axis(), y=_log_y("risk", "Risk L"), tooltip=_tips("risk:Q:risk")
+        )
+        lines = base.encode(color=_colour())
         return alt.layer(
-            charts.only(base, "threshold").mark_rule(strokeDash=[4, 4], opacity=0.5).encode(y=y),
-            charts.only(base, "run").mark_line(strokeWidth=1.6, clip=True).encode(
-                x=_steps_axis(), y=y),
-            charts.only(base, "over").mark_point(size=60, filled=True, stroke="white").encode(
-                x=_steps_axis(), y=y),
-        )  # fmt: skip
+            charts.only(lines, "threshold").mark_line(strokeDash=[4, 4], strokeWidth=1),
+            charts.only(lines, "run").mark_line(strokeWidth=1.6),
+            # In one colour: points with a scale of colours would turn its legend into points.
+            charts.only(base, "over").mark_point(
+                size=45, filled=True, color=style.INK, stroke="white", opacity=1
+            ),
+        )
 
     return _drawn(data, _panels(data, draw), settled_share(tables.stepsize_runs))
 
@@ -133,16 +143,19 @@ def rate(tables: Tables) -> Drawing | Hole:
         return (
             alt.Chart()
             .mark_line(strokeWidth=1.6)
-            .encode(x=_steps_axis(), y=_log_y("product", "η t L"), color=_colour(),
+            .encode(x=_steps_axis(), y=_log_y("product", "η t L", "~s"), color=_colour(),
                     tooltip=_tips("product:Q:η t L"))
         )  # fmt: skip
 
-    last = data[data["t"] == data.groupby(["panel", "stepsize"])["t"].transform("max")]
+    runs = first_seed(_runs(tables))
+    runs = runs[runs["settled"] == 1]
+    last = runs.assign(product=runs["stepsize"] * runs["steps"] * runs["final_risk"])
     spans = [
-        f"{number(own['product'].min(), 1)} to {number(own['product'].max(), 1)} on {panel}"
+        f"{own['product'].min():.3g} to {own['product'].max():.3g} on {panel}"
         for panel, own in last.groupby("panel", sort=False)
     ]
-    return _drawn(data, _panels(data, draw), f"At the last step η t L is {listing(spans)}.")
+    text = f"At the last step of runs that settle η t L is {listing(spans)}."
+    return _drawn(data, _panels(data, draw), text if spans else "No run settles.")
 
 
 def margin(tables: Tables) -> Drawing | Hole:
@@ -197,12 +210,11 @@ def _against_stepsize(
     colours = dict(quantities.values())
 
     def draw(name: str) -> charts.Panel:
-        x = alt.X("stepsize:Q", title="Stepsize η", scale=LOG, axis=alt.Axis(format="~g"))
         return (
             alt.Chart()
             .mark_point(filled=True, size=40, opacity=0.8)
             .encode(
-                x=x, y=_log_y("value", title),
+                x=_stepsize_axis("Stepsize η"), y=_log_y("value", title),
                 color=charts.colour("what", "", colours, list(colours)),
                 tooltip=charts.tips("what:N:", "stepsize:Q:η", "seed:Q:seed", "value:Q:value"),
             )
@@ -313,22 +325,23 @@ def sharpness(tables: Tables) -> Drawing | Hole:
     own = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
     if own.empty:
         return Hole("the part `sharpness` was not run")
-    words = {"sharpness_ratio": "λ m η / 2", "risk": "Risk L"}
-    data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="what")
-    data = data[data["value"] > 0]
+    data = own[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
     panels: list[charts.Panel] = []
-    for what, title in words.items():
+    for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
         for panel in data["panel"].unique():
-            lines = alt.Chart().mark_line(strokeWidth=1.3).encode(
-                x=_steps_axis(), y=_log_y("value", title), color=_colour(),
-                tooltip=_tips("value:Q:value"),
+            lines = (
+                alt.Chart()
+                .transform_filter(f"datum.{field} > 0")
+                .mark_line(strokeWidth=1.3)
+                .encode(x=_steps_axis(), y=_log_y(field, title), color=_colour(),
+                        tooltip=_tips(f"{field}:Q:{title}"))
             )  # fmt: skip
             parts: list[alt.Chart] = [lines]
-            if what == "sharpness_ratio":
+            if field == "sharpness_ratio":
                 parts.append(_level(1, style.INK))
             panels.append(
                 alt.layer(*parts)
-                .transform_filter(f"datum.panel == '{panel}' && datum.what == '{what}'")
+                .transform_filter(f"datum.panel == '{panel}'")
                 .properties(width=WIDTH, height=HEIGHT, title=panel)
             )
     found = onset(tables)
@@ -423,7 +436,7 @@ def accuracy(tables: Tables) -> Drawing | Hole:
             alt.Chart()
             .mark_point(filled=True, size=50)
             .encode(
-                x=alt.X("stepsize:Q", title="Stepsize", scale=LOG, axis=alt.Axis(format="~g")),
+                x=_stepsize_axis("Stepsize"),
                 y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
                 color=charts.colour("kind", "", colours, list(colours)),
                 tooltip=charts.tips("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
