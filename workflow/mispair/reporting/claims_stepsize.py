@@ -10,6 +10,7 @@ import pandas as pd
 from mispair.reporting import verdicts
 from mispair.reporting.statistics import mean_interval
 from mispair.reporting.stepsize_runs import (
+    DATA_SETS,
     SAME_LIST,
     SCHEDULES,
     larger_steps,
@@ -106,13 +107,18 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 
 def _where(runs: pd.DataFrame) -> str:
-    return ", ".join(sorted(str(name) for name in runs["data_set"].unique()))
+    return _words(set(runs["data_set"]))
+
+
+def _words(names: Iterable[str]) -> str:
+    """Return data sets in words, in their order."""
+    return "; ".join(words for name, words in DATA_SETS.items() if name in set(names))
 
 
 def _phases(runs: pd.DataFrame) -> Verdict:
     own = oscillates(runs)
     settled = int((own["settled"] == 1).sum())
-    outcome, reason = decide_two_thirds(settled, len(own) - settled, "settles", "does not")
+    outcome, reason = decide_two_thirds(settled, len(own) - settled, "settle", "do not")
     diverged = int((own["diverged"] >= 0).sum())
     late = own[own["settled"] == 1]["transition"]
     return Verdict(
@@ -135,15 +141,15 @@ def _each(own: pd.DataFrame, held: pd.Series) -> tuple[Part, ...]:
     found = []
     for name, kept in held.groupby(own["data_set"]):
         yes = int(kept.sum())
-        outcome = verdicts.SUPPORTS if yes == len(kept) else verdicts.UNDECIDED
-        found.append(Part(str(name), outcome, f"{yes} of {len(kept)}"))
+        outcome, _ = decide_two_thirds(yes, len(kept) - yes)
+        found.append(Part(DATA_SETS[str(name)], outcome, f"{yes} of {len(kept)}"))
     return tuple(found)
 
 
 def _sooner(tables: Tables) -> Verdict:
     rows = larger_steps(tables)
     quicker = int((rows["speedup"] > 1).sum())
-    outcome, reason = decide_two_thirds(quicker, len(rows) - quicker, "is quicker", "is not")
+    outcome, reason = decide_two_thirds(quicker, len(rows) - quicker, "are quicker", "are not")
     missing = without_monotone(tables.stepsize_runs)
     reached = rows["speedup"].dropna()
     return Verdict(
@@ -176,7 +182,7 @@ def _always(
         parts.append(Part(name, outcome, f"kept in {yes} of {count(len(kept), 'run')}"))
     outcome, reason = decide_always(held, failed)
     return Verdict(
-        claim, outcome, reason, scope=", ".join(sorted(names)), measured=measured,
+        claim, outcome, reason, scope=_words(names), measured=measured,
         sample=count(of, "run") + open_runs, test="no run may break it", parts=tuple(parts),
     )  # fmt: skip
 
@@ -249,8 +255,8 @@ def _transition(runs: pd.DataFrame) -> Verdict:
         TRANSITION,
         [("reached within τ", judged, kept),
          ("risk after it", rated, rated["stable_ratio"] <= 1)],
-        f"reached after {steps.min():.0f} to {steps.max():.0f} steps, τ being {loose:.1g} times as "
-        "many in the middle" if len(reached) else "not reached",
+        f"reached after {steps.min():.0f} to {steps.max():.0f} steps, τ being {loose:,.0f} times "
+        "as many in the middle" if len(reached) else "not reached",
         f"; {len(bounded) - len(judged)} more were not run until either" + _not_bounded(runs),
     )  # fmt: skip
 
@@ -260,7 +266,7 @@ def _acceleration(tables: Tables) -> Verdict:
     fixed = found.get("monotone", found.get("one", math.nan))
     outcome, reason = decide_slopes(found.get("proportional", math.nan), fixed)
     return Verdict(
-        ACCELERATION, outcome, reason, scope=LOWER_BOUND_SET,
+        ACCELERATION, outcome, reason, scope=_words([LOWER_BOUND_SET]),
         measured="; ".join(f"{SCHEDULES[name]}: {number(s, 2)}" for name, s in found.items()),
         published="slopes of −2 and −1",
         sample=count(tables.stepsize_acceleration["budget"].nunique(), "number") + " of steps T",
@@ -276,7 +282,7 @@ def _lower_bound(runs: pd.DataFrame) -> Verdict:
     other = own[own["rises"] > 0]["least_time_risk"]
     text = f"t·L_t at least {number(monotone['least_time_risk'].min(), 2)} in monotone runs"
     if len(other):
-        text += f", down to {other.min():.1g} in others"
+        text += f", down to {other.min():.1e} in others"
     return _always(LOWER_BOUND, [("t·L_t does not go to zero", monotone, kept)], text)
 
 
