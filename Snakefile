@@ -25,6 +25,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/stepsize.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/laclip.smk"
 include: "workflow/rules/failures.smk"
@@ -43,6 +44,7 @@ localrules:
     sufficiency,
     image_text,
     laclip,
+    stepsize,
 
 
 # One target per study: its results without the report.
@@ -61,3 +63,8 @@ rule image_text:
         [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
         dag.compared(),
         dag.exported(),
+
+
+rule stepsize:
+    input:
+        dag.stepsizes(),

@@ -28,6 +28,7 @@ from tests.bench import (  # noqa: E402
     similar_captions,
     simulation,
     slurm,
+    stepsize,
     sufficiency,
 )
 
@@ -39,6 +40,7 @@ BENCHES = {
     "silhouette": silhouette.measure,
     "pruning": pruning.measure,
     "similar_captions": similar_captions.measure,
+    "stepsize": stepsize.measure,
     "dag": dag.measure,
     "faults": faults.measure,
     "slurm": slurm.measure,

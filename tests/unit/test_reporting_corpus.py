@@ -201,7 +201,7 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
     text = report(run, tmp_path, draw=False)
     words = " ".join(" ".join(reading(text).words).split())
-    assert words.count("This study was not run") == 3
+    assert words.count("This study was not run") == 4
     assert "What became of the samples" in words
     assert "Encoding of images and distinct captions" in words
 

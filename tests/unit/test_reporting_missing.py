@@ -6,7 +6,7 @@ import json
 import re
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from mispair.reporting.catalogue import STUDIES
 from mispair.reporting.content import Content
 from mispair.reporting.site import build
 from mispair.reporting.tables import Tables
+from mispair.stepsize.grid import PartName
 
 EVIL = "<script>alert('x')</script>"
 ARM = {"arm": "pretrained_random~0.5", "corpus": "scenes", "towers": "t"}
@@ -52,6 +53,10 @@ def test_steps_and_sections_are_real() -> None:
     # What is measured for the page, and is not of every section, stands somewhere.
     assert {s for own in missing.STANDS_IN.values() for s in own} == {*sections["image_text"]}
     assert {*missing.CONDITIONS.values()} <= {*sections["simulation"]}
+    # What was corrected and chosen is printed whatever was run.
+    of_parts = {section for own in missing.STEPSIZE_PARTS.values() for section in own}
+    assert of_parts == {*sections["stepsize"]} - {"Corrected and chosen"}
+    assert missing.STEPSIZE_PARTS.keys() == {*get_args(PartName), "multilayer"}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,8 @@ def test_steps_and_sections_are_real() -> None:
         ("draw_trees", {"size": "2x3x10", "tree": "42"}, {"sufficiency"}),
         ("evaluate_zeroshot", {"corpus": "checkpoints", "arm": "untouched"}, {"laclip"}),
         ("evaluate_zeroshot", {"corpus": "scenes", "arm": "untouched"}, {"image_text"}),
+        ("train_two_layer", {"part": "sweep", "data_set": "xor4"}, {"stepsize"}),
+        ("train_multilayer", {"data_set": "digits_parity"}, {"stepsize"}),
         ("finetune_projection", ARM, set()),
     ],
 )
@@ -98,7 +105,7 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.
-    assert text.count("This study was not run") == 2
+    assert text.count("This study was not run") == 3
     assert "laclip.html" not in found
 
 

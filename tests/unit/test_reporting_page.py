@@ -30,6 +30,8 @@ from mispair.steps import (
     record_run,
     write_report,
 )
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import Plan, run_plan
 from tests.unit import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
@@ -202,7 +204,15 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
     path = folder / "sufficiency.json"
     metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
     made["sufficiency"] = [path]
-    return made | make_pairs(folder) | make_corpus(folder)
+    return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
+
+
+def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
+    """Write a tiny run of the stepsize study."""
+    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], [0, 1], 400)
+    path = folder / "stepsize.json"
+    metrics.write_metrics(path, run_plan(plan, MADE["xor4"]), {"plan": {"note": EVIL}})
+    return {"stepsize": [path]}
 
 
 def _beside(folder: Path) -> dict[str, list[Path]]:
@@ -378,6 +388,7 @@ NOTHING: dict[str, list[Path]] = {
         "semantics",
         "checkpoint_zeroshot",
         "checkpoint_origins",
+        "stepsize",
         "shards",
     ]
 }
@@ -665,7 +676,7 @@ def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 2 * 4  # on either landing page
+    assert words.count("This study was not run") == 2 * 5  # on either landing page
     assert {path.name for path in (folder / "pages").glob("*.html")} == {
         "index.html", "methods.html", "run.html",
     }  # fmt: skip
@@ -678,15 +689,15 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency", "stepsize"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    own = {"simulation": {"simulation"}, "sufficiency": {"sufficiency"},
+    own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
            "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 2 * 3
-    others = {"image_text", "simulation", "laclip", "sufficiency"} - {study}
+    assert html.count("This study was not run") == 2 * 4
+    others = {"image_text", "simulation", "laclip", "sufficiency", "stepsize"} - {study}
     written = {path.stem for path in (tmp_path / "pages").glob("*.html")}
     assert study in written
     assert not others & written

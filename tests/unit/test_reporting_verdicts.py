@@ -12,6 +12,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
     claims_sufficiency,
     verdicts,
 )
@@ -76,6 +77,7 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
             claims_simulation,
             claims_sufficiency,
             claims_checkpoints,
+            claims_stepsize,
         )
         for verdict in claims.judge(found, 0.95)
     ]

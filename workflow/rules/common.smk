@@ -6,7 +6,14 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
+from mispair.dag import (
+    MULTILAYER,
+    SHOWN_GROUPS,
+    SIMULATION,
+    TWO_LAYER,
+    Dag,
+    use_this_python,
+)
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.dag_sufficiency import BAYES, TRAINING, TREES
@@ -57,6 +64,9 @@ wildcard_constraints:
     probabilities="[0-9.e+-]+",
     ranking="text|image|both|none",
     rate="[0-9.e-]+",
+    part="[a-z]+",
+    activation="[a-z_]+",
+    data_set="[a-z0-9_]+",
     scheme="[a-z]+",
     seed="[0-9]+",
     size="[0-9]+x[0-9]+x[0-9]+",

@@ -20,6 +20,7 @@ rule gather_metrics:
         semantics=dag.measured("semantics"),
         checkpoints=dag.checkpoints(),
         origins=dag.models.origins(),
+        stepsize=dag.stepsizes(),
     output:
         tables=report(
             dag.tables(),
@@ -46,7 +47,7 @@ rule gather_metrics:
         " --records {input.records:q} --probes {input.probes:q}"
         " --comparisons {input.comparisons:q} --exported {input.exported:q}"
         " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
-        " --checkpoint-origins {input.origins:q} --models {params.models}"
+        " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q} --models {params.models}"
         " --tables reports/tables > {log} 2>&1"
 
 

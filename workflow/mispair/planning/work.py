@@ -322,6 +322,27 @@ def _measure_transfer(s: Any, job: Any, sizes: Sizes) -> Work:
     )
 
 
+def _train_two_layer(s: Any, job: Any, sizes: Sizes) -> Work:
+    from mispair.stepsize.cifar_files import CIFAR
+    from mispair.stepsize.data_sets import MADE
+
+    points, dimensions = (
+        (6000, 3072) if job.data_set == CIFAR else MADE[job.data_set](0).points.shape
+    )
+    runs = len(job.stepsizes) * job.seeds
+    activations = points * sum(job.widths) * runs * job.steps
+    return Work(
+        {"million activations": 1e-6 * activations,
+         "GFLOP": 4e-9 * activations * dimensions,
+         "thousand steps of a stack": 1e-3 * len(job.widths) * job.steps},
+        {"MB of curves": 4e-5 * runs * job.steps},
+    )  # fmt: skip
+
+
+def _train_multilayer(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"thousand steps": 1e-3 * s.steps * len(s.stepsizes)})
+
+
 def _gather_metrics(s: Any, job: Any, sizes: Sizes) -> Work:
     files = sum(len(value) for value in vars(job).values() if isinstance(value, list))
     pairs = sizes.total([*job.index, *job.pairings])
@@ -375,6 +396,8 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "simulate": _simulate,
     "train_encoders": _train_encoders,
     "train_head": _train_head,
+    "train_multilayer": _train_multilayer,
+    "train_two_layer": _train_two_layer,
 }
 """The work of a job of each step, from its settings, its files and wildcards, and the sizes."""
 

@@ -24,6 +24,10 @@ TABLES = (
     "corpus.csv",
     "encoding.csv",
     "provenance.csv",
+    "stepsize_runs.csv",
+    "stepsize_curves.csv",
+    "stepsize_speedups.csv",
+    "stepsize_acceleration.csv",
     "metrics.parquet",
     "metrics.csv",
 )
@@ -130,6 +134,27 @@ STUDIES = (
             "Shifted trees",
             "At the published size",
             "Ten checks",
+        ),
+    ),
+    Study(
+        "stepsize",
+        "Large stepsizes: two phases of gradient descent",
+        "Two-layer networks with fixed output signs learn small data sets under the logistic loss "
+        "by full-batch gradient descent with a constant stepsize m η, m being the width. Where η "
+        "is large the risk first oscillates; below a threshold that falls as 1/η it can only "
+        "fall, and the margin grows. All runs are in float64, with first weights, data and "
+        "stepsizes of our own: the published text names them for hardly any experiment, so shapes "
+        "can be compared and curves cannot.",
+        (
+            "Phases",
+            "Margins",
+            "Speed",
+            "Sharpness",
+            "Bounds",
+            "Activations and widths",
+            "Test accuracy",
+            "Runs that fail",
+            "Corrected and chosen",
         ),
     ),
 )
@@ -427,6 +452,103 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "risk alone no use of the other modality.",
             "figure 2(c, d)",
             "At the published size",
+        ),
+    ),
+    "stepsize": (
+        Figure(
+            "stepsize_risk",
+            "Risk against steps, each stepsize",
+            "First seed of each stepsize. Circle: the last rise of the risk is just over. Dashed: "
+            "the threshold below which the theory forbids a rise (tight constants).",
+            "figure 2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_thresholds",
+            "At which risk the oscillation ends, and where the theory is sure of it",
+            "Every seed is a point. Risks from which it rose lie far above the thresholds: these "
+            "are sufficient, and not where oscillation really ends.",
+            "theorem 2.2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_steps",
+            "When the oscillation ends, and when the thresholds are reached",
+            "Steps of every seed. Runs that never get there are not shown; the table of failures "
+            "names them.",
+            "theorems 2.2 and 4.1",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_margin",
+            "Normalised margin against steps",
+            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize; what lies far below zero, "
+            "early on, is cut off.",
+            "figure 2(c)",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_neurons",
+            "Five points: neither neuron separates them, and the network does",
+            "Margins of the network and of each of its two neurons, every one over the norm of "
+            "its own weights.",
+            "figure 4",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_rate",
+            "Risk times stepsize times steps: flat where L ≈ 1/(η t)",
+            "First seed of each stepsize.",
+            "figure 2(b)",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_speedup",
+            "How much sooner a stepsize gets to a risk",
+            "Steps of the largest monotone stepsize over those of this one, first seed. No bar: "
+            "one of the two never gets there. A bar below 1 is slower.",
+            "",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_acceleration",
+            "Risk after T steps: stepsize fixed, and in proportion to T",
+            "Two points whose gradients conflict, from weights of zero. The stepsize that grows is "
+            "the one of the ladder nearest T/100: what the theorem asks for begins at T of 10⁷.",
+            "corollary 4.2, theorem 4.3",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_sharpness",
+            "Sharpness and risk",
+            "Above: the Hessian’s largest eigenvalue times m η/2; above 1 a quadratic would "
+            "diverge. Below: the risk of the same runs. Not measured in the paper.",
+            "",
+            "Sharpness",
+        ),
+        Figure(
+            "stepsize_bounds",
+            "Averages over all steps, and what the theory bounds them by",
+            "Solid: average risk and average gradient potential of the first t steps. Dashed: the "
+            "bounds.",
+            "theorem 3.2, lemma C.3",
+            "Bounds",
+        ),
+        Figure(
+            "stepsize_activations",
+            "Risk by activation and width",
+            "XOR’s four corners, first seed: one small picture for each activation (20 neurons) "
+            "and for each width (leaky softplus).",
+            "",
+            "Activations and widths",
+        ),
+        Figure(
+            "stepsize_accuracy",
+            "Test accuracy against stepsize",
+            "Last step of every seed (split) of the digits’ parity, and of the perceptron of four "
+            "layers where it was trained.",
+            "figures 1(c) and 3",
+            "Test accuracy",
         ),
     ),
 }

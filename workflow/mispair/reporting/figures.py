@@ -28,6 +28,7 @@ from mispair.reporting import (
     figures_schemes,
     figures_semantics,
     figures_simulation,
+    figures_stepsize,
     figures_sufficiency,
     figures_theory,
     style,
@@ -77,6 +78,18 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "sufficiency_transfer": figures_sufficiency.transfer,
     "sufficiency_shift": figures_sufficiency.shift,
     "sufficiency_published": figures_sufficiency.at_published_size,
+    "stepsize_risk": figures_stepsize.risk,
+    "stepsize_thresholds": figures_stepsize.thresholds,
+    "stepsize_steps": figures_stepsize.steps,
+    "stepsize_margin": figures_stepsize.margin,
+    "stepsize_neurons": figures_stepsize.neurons,
+    "stepsize_rate": figures_stepsize.rate,
+    "stepsize_speedup": figures_stepsize.speedup,
+    "stepsize_acceleration": figures_stepsize.acceleration,
+    "stepsize_sharpness": figures_stepsize.sharpness,
+    "stepsize_bounds": figures_stepsize.bounds,
+    "stepsize_activations": figures_stepsize.activations,
+    "stepsize_accuracy": figures_stepsize.accuracy,
 }
 """What draws each figure of the catalogue."""
 

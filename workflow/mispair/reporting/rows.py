@@ -11,6 +11,14 @@ from typing import Any
 
 from mispair.reporting.tables import MAP, POINTS, Row
 
+STEPSIZE = {
+    "run": "stepsize_runs",
+    "curve": "stepsize_curves",
+    "speedup": "stepsize_speedups",
+    "acceleration": "stepsize_acceleration",
+}
+"""The table of each kind of row of the stepsize study."""
+
 
 def measured(
     artefact: str,
@@ -38,6 +46,12 @@ def measured(
         found["provenance"] = origins(artefact, provenance, rows[0]["condition"] if rows else None)
         for row in rows:
             found["simulation_points" if row["metric"] in POINTS else artefact].append(row)
+        return found
+    if artefact == "stepsize":
+        condition = "/".join(str(rows[0][key]) for key in ("part", "data_set", "activation"))
+        found["provenance"] = origins(artefact, provenance, condition)
+        for row in rows:
+            found[STEPSIZE[row["kind"]]].append(row)
         return found
     found["provenance"] = origins(artefact, provenance)
     about = {"towers": towers, **arm(provenance)}

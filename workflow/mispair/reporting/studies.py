@@ -11,6 +11,7 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
     claims_sufficiency,
     comparison,
     comparison_checkpoints,
@@ -19,6 +20,7 @@ from mispair.reporting import (
     comparison_protocols,
     comparison_shuffling,
     comparison_simulation,
+    comparison_stepsize,
     comparison_sufficiency,
     controls_image_text,
     corpus,
@@ -76,6 +78,10 @@ def _sufficiency(tables: Tables, judged: Sequence[Verdict], confidence: float) -
     return comparison_sufficiency.sufficiency(tables, confidence)
 
 
+def _stepsize(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_stepsize.stepsize(tables)
+
+
 PARTS: dict[str, Parts] = {
     "image_text": Parts(
         (claims_image_text.judge, claims_pruning.judge, claims_schemes.judge), _image_text
@@ -83,6 +89,7 @@ PARTS: dict[str, Parts] = {
     "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
     "laclip": Parts((claims_checkpoints.judge,), _laclip),
     "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
+    "stepsize": Parts((claims_stepsize.judge,), _stepsize),
 }
 """By the key of the study, as in `mispair.reporting.catalogue.STUDIES`."""
 

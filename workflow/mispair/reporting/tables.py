@@ -17,8 +17,12 @@ TEXT = frozenset((
     "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
     "towers", "protocol", "headline", "normalised", "reference", "feature", "pretraining",
     "method", "recipe", "model", "architecture", "size", "task", "arm", "part", "shifted",
+    "data_set", "activation", "schedule",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
+
+STEPSIZE_RUN = ("part", "data_set", "activation", "width", "stepsize", "seed")
+"""What tells a run of the stepsize study from all others."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
@@ -54,6 +58,25 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
     "encoding": ("group", "device", "precision", "metric", "value"),
     "provenance": ("artefact", "condition", "start", "scheme", "rate", "key", "text"),
+    "stepsize_runs": (*STEPSIZE_RUN, "step_on_weights", "steps", "points", "rises", "transition",
+                      "settled", "diverged", "peak", "lowest_rise", "transition_risk",
+                      "final_risk", "stable_threshold", "stable_threshold_paper",
+                      "settled_threshold", "settled_threshold_paper", "stable_step",
+                      "stable_step_paper", "settled_step", "settled_step_paper", "conservatism",
+                      "margin_transition", "margin_stable", "margin_settled", "margin_final",
+                      "smoothed_final", "auxiliary_final", "log_modified_settled",
+                      "log_modified_final", "norm_falls", "auxiliary_falls", "modified_falls",
+                      "margin_falls", "margin_drawdown", "order_breaks", "rate_lower",
+                      "rate_upper_log", "separation", "bounded", "average_ratio",
+                      "potential_ratio", "transition_bound", "stable_ratio", "least_time_risk",
+                      "least_time_risk_early", "least_time_risk_late", "sharpness_start",
+                      "critical_stepsize", "accuracy"),
+    "stepsize_curves": (*STEPSIZE_RUN, "t", "risk", "potential", "margin", "norm", "accuracy",
+                        "sharpness_ratio", "average_risk", "risk_bound", "average_potential",
+                        "potential_bound", "neuron_plus", "neuron_minus"),
+    "stepsize_speedups": (*STEPSIZE_RUN, "level", "steps_to_level", "monotone_stepsize",
+                          "speedup"),
+    "stepsize_acceleration": (*STEPSIZE_RUN, "schedule", "budget", "risk"),
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
@@ -97,6 +120,10 @@ class Tables:
     corpus: pd.DataFrame
     encoding: pd.DataFrame
     provenance: pd.DataFrame
+    stepsize_runs: pd.DataFrame
+    stepsize_curves: pd.DataFrame
+    stepsize_speedups: pd.DataFrame
+    stepsize_acceleration: pd.DataFrame
 
     @classmethod
     def of(cls, frames: Mapping[str, pd.DataFrame]) -> Tables:
@@ -145,6 +172,8 @@ class Tables:
             return not self.checkpoints.empty
         if key == "sufficiency":
             return not self.sufficiency.empty
+        if key == "stepsize":
+            return not self.stepsize_runs.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
 
 

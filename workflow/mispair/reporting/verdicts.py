@@ -71,6 +71,24 @@ RULES = {
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
     "silhouette. Supports if all points are, contradicts if fewer than half are, undecided "
     "otherwise.",
+    "always": "The theory says it of every run under its conditions, so runs are counted. Supports "
+    "if it is kept in all checks of at least two runs, contradicts if one breaks it, undecided "
+    "otherwise; runs that never meet the conditions are named and decide nothing.",
+    "settles": "Every run whose risk rises at least once, diverged ones among them. A run settles "
+    "if its last rise lies within the first 99 % of its steps. Supports if at least two thirds "
+    "settle, contradicts if at least two thirds do not, undecided otherwise.",
+    "sooner": "Every run of the sweep with a stepsize above the largest monotone one of its list, "
+    "at the lowest level of risk that this one gets to. Supports if at least two thirds get there "
+    "in fewer steps, contradicts if at least two thirds do not (or never get there), undecided "
+    "otherwise. Lists without a monotone member are named and decide nothing.",
+    "slopes": "Slopes of log risk on log T from T = 1,000 on, over at least three T. Supports if "
+    "both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
+    "proportion to T is not below that of the fixed one, undecided otherwise.",
+    "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
+    "tenths of the steps against the least before. Supports if it keeps at least half of it in "
+    "all of at least two runs, contradicts if one does not, undecided otherwise.",
+    "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
+    "stepsize, paired by split: the rule of differences.",
 }
 """The rules in words, as the report prints them."""
 
@@ -287,6 +305,50 @@ def decide_majority(outcomes: Sequence[Outcome]) -> tuple[Outcome, str]:
     return (CONTRADICTS if 3 * below >= 2 * total else UNDECIDED), reason
 
 
+def decide_always(held: int, failed: int) -> tuple[Outcome, str]:
+    """Judge what must hold in every case, by the cases in which it did and did not."""
+    if held + failed == 0:
+        return UNMEASURED, "no run meets its conditions"
+    if failed:
+        return CONTRADICTS, f"broken in {failed} of {held + failed} checks"
+    if held < LEAST_RUNS:
+        return UNDECIDED, "one run alone decides nothing"
+    return SUPPORTS, f"kept in all {held} checks"
+
+
+def decide_two_thirds(
+    yes: int, no: int, agrees: str = "does", opposes: str = "does not"
+) -> tuple[Outcome, str]:
+    """Judge a claim on many runs by how many do as claimed."""
+    total = yes + no
+    if total == 0:
+        return UNMEASURED, "no run meets its conditions"
+    if total < LEAST_RUNS:
+        return UNDECIDED, "one run alone decides nothing"
+    reason = f"{yes} of {total} {agrees}, {no} {opposes}"
+    if 3 * yes >= 2 * total:
+        return SUPPORTS, reason
+    return (CONTRADICTS if 3 * no >= 2 * total else UNDECIDED), reason
+
+
+SLOPES, SLOPE_TOLERANCE = (-2.0, -1.0), 0.25
+"""Claimed slopes with a stepsize in proportion to the steps, and with a fixed one."""
+
+
+def decide_slopes(proportional: float, fixed: float) -> tuple[Outcome, str]:
+    """Judge the claimed acceleration by the slopes of log risk on log T."""
+    if not (math.isfinite(proportional) and math.isfinite(fixed)):
+        return UNMEASURED, "fewer than three numbers of steps with both kinds of stepsize"
+    if proportional >= fixed:
+        return CONTRADICTS, "the risk falls no faster where the stepsize grows"
+    gaps = [
+        abs(found - claimed) for found, claimed in zip((proportional, fixed), SLOPES, strict=True)
+    ]
+    if max(gaps) <= SLOPE_TOLERANCE:
+        return SUPPORTS, f"both slopes lie within {SLOPE_TOLERANCE} of the claimed ones"
+    return UNDECIDED, f"steeper, but a slope is {number(max(gaps), 2)} off the claimed one"
+
+
 def trend_text(found: Trend) -> str:
     """Print a trend's statistic with the p value of its own direction."""
     if not math.isfinite(found.rho):
@@ -374,6 +436,20 @@ QUESTIONS = (
             "guided-closer",
             "published-denoising",
             "published-next-word",
+        ),
+    ),
+    Question(
+        "Do large stepsizes train sooner, through a phase in which the risk oscillates?",
+        (
+            "stepsize-phases",
+            "stepsize-sooner",
+            "stepsize-stable",
+            "stepsize-margin",
+            "stepsize-average",
+            "stepsize-transition",
+            "stepsize-acceleration",
+            "stepsize-lower-bound",
+            "stepsize-tests",
         ),
     ),
 )

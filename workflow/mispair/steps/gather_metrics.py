@@ -36,6 +36,7 @@ def run(
     semantics: list[Path],
     checkpoint_zeroshot: list[Path],
     checkpoint_origins: list[Path],
+    stepsize: list[Path],
     models: str,
     tables: Path,
 ) -> None:
@@ -78,6 +79,7 @@ def run(
         "comparisons": comparisons, "exported": exported, "semantics": semantics,
         "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
         "sufficiency": sufficiency,
+        "stepsize": stepsize,
     }  # fmt: skip
     for artefact, path in ((name, path) for name, paths in results.items() for path in paths):
         towers = path.parent.parent.name
