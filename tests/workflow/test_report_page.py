@@ -12,6 +12,8 @@ from mispair.reporting.catalogue import FIGURES
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
 from tests.workflow.conftest import Checkout
 
+FIGURE = "figure-purity_by_shuffling"
+
 SLOWEST = 2.0
 """Seconds until the first paint of a page."""
 
@@ -65,22 +67,22 @@ def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened
 @in_browser
 def test_a_click_in_the_legend_singles_out(reports: Path, opened: Window) -> None:
     page = opened.open(reports / "pages" / "image_text.html")
-    figure = page.locator("#figure-purity_by_shuffling")
+    figure = page.locator(f"#{FIGURE}")
     faint = """(plot) => [...plot.querySelectorAll('svg .role-mark path')].filter((mark) => {
       const of = (name) => parseFloat(mark.getAttribute(name) ?? 1);
       return of('opacity') * of('stroke-opacity') * of('fill-opacity') < 0.15;
     }).length"""
     before = figure.evaluate(faint)
-    figure.locator("svg .role-legend-symbol path").first.click()
-    page.wait_for_function(
-        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) > before",
-        arg=before, timeout=10_000,
-    )  # fmt: skip
-    figure.locator("svg .role-legend-symbol path").first.dblclick()
-    page.wait_for_function(
-        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) === before",
-        arg=before, timeout=10_000,
-    )  # fmt: skip
+    is_now = f"(number) => ({faint})(document.querySelector('#{FIGURE}')) === number"
+    legend = figure.locator("svg .role-legend-symbol path")
+    legend.first.click()
+    page.wait_for_function(f"(number) => !({is_now})(number)", arg=before, timeout=10_000)
+    one = figure.evaluate(faint)
+    legend.nth(1).click(modifiers=["Shift"])
+    page.wait_for_function(f"(number) => !({is_now})(number)", arg=one, timeout=10_000)
+    assert before < figure.evaluate(faint) < one
+    figure.locator("svg").click(position={"x": 5, "y": 5})
+    page.wait_for_function(is_now, arg=before, timeout=10_000)
 
 
 @in_browser
