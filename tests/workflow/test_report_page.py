@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from mispair import config
 from mispair.reporting.catalogue import FIGURES
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
-from tests.workflow.conftest import Checkout
+from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 
 FIGURE = "figure-purity_by_shuffling"
+
+SMOKE_RUN = yaml.safe_load((REPOSITORY / SMOKE).read_text())
+STUDIES = config.validate(SMOKE_RUN, SMOKE).studies
 
 SLOWEST = 2.0
 """Seconds until the first paint of a page."""
@@ -38,9 +43,9 @@ def pages_of(reports: Path) -> list[Path]:
 def test_there_is_a_page_for_everything(reports: Path) -> None:
     names = {path.name for path in pages_of(reports)}
     assert names == {
-        "index.html", "image_text.html", "simulation.html", "methods.html", "run.html",
-        "set-scenes-digit.html", "set-handwritten-digits.html", "set-scenes-retrieval.html",
-        "model-scenes-small.html",
+        *(f"{study}.html" for study in STUDIES),
+        "index.html", "methods.html", "run.html", "set-scenes-digit.html",
+        "set-handwritten-digits.html", "set-scenes-retrieval.html", "model-scenes-small.html",
     }  # fmt: skip
     assert broken_links(reports, pages_of(reports)) == []
     parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]
@@ -58,8 +63,7 @@ def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened
         assert paint <= SLOWEST, path.name
         assert empty_plots(page) == [], path.name
         drawn += page.locator(".plot svg").count() + page.locator("#holes li").count()
-    # laclip needs checkpoints, and has a test of its own.
-    assert drawn == sum(len(FIGURES[study]) for study in ("image_text", "simulation"))
+    assert drawn == sum(len(FIGURES[study]) for study in STUDIES)
     assert opened.complaints == []
     assert opened.requests == []
 
