@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from mispair import config
 from mispair.reporting.catalogue import FIGURES
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
-from tests.workflow.conftest import Checkout
+from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
+
+FIGURE = "figure-purity_by_shuffling"
+
+SMOKE_RUN = yaml.safe_load((REPOSITORY / SMOKE).read_text())
+STUDIES = config.validate(SMOKE_RUN, SMOKE).studies
 
 SLOWEST = 2.0
 """Seconds until the first paint of a page."""
@@ -36,9 +43,9 @@ def pages_of(reports: Path) -> list[Path]:
 def test_there_is_a_page_for_everything(reports: Path) -> None:
     names = {path.name for path in pages_of(reports)}
     assert names == {
-        "index.html", "image_text.html", "simulation.html", "methods.html", "run.html",
-        "set-scenes-digit.html", "set-handwritten-digits.html", "set-scenes-retrieval.html",
-        "model-scenes-small.html",
+        *(f"{study}.html" for study in STUDIES),
+        "index.html", "methods.html", "run.html", "set-scenes-digit.html",
+        "set-handwritten-digits.html", "set-scenes-retrieval.html", "model-scenes-small.html",
     }  # fmt: skip
     assert broken_links(reports, pages_of(reports)) == []
     parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]
@@ -56,8 +63,7 @@ def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened
         assert paint <= SLOWEST, path.name
         assert empty_plots(page) == [], path.name
         drawn += page.locator(".plot svg").count() + page.locator("#holes li").count()
-    # laclip needs checkpoints, and has a test of its own.
-    assert drawn == sum(len(FIGURES[study]) for study in ("image_text", "simulation"))
+    assert drawn == sum(len(FIGURES[study]) for study in STUDIES)
     assert opened.complaints == []
     assert opened.requests == []
 
@@ -65,22 +71,22 @@ def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened
 @in_browser
 def test_a_click_in_the_legend_singles_out(reports: Path, opened: Window) -> None:
     page = opened.open(reports / "pages" / "image_text.html")
-    figure = page.locator("#figure-purity_by_shuffling")
+    figure = page.locator(f"#{FIGURE}")
     faint = """(plot) => [...plot.querySelectorAll('svg .role-mark path')].filter((mark) => {
       const of = (name) => parseFloat(mark.getAttribute(name) ?? 1);
       return of('opacity') * of('stroke-opacity') * of('fill-opacity') < 0.15;
     }).length"""
     before = figure.evaluate(faint)
-    figure.locator("svg .role-legend-symbol path").first.click()
-    page.wait_for_function(
-        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) > before",
-        arg=before, timeout=10_000,
-    )  # fmt: skip
-    figure.locator("svg .role-legend-symbol path").first.dblclick()
-    page.wait_for_function(
-        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) === before",
-        arg=before, timeout=10_000,
-    )  # fmt: skip
+    is_now = f"(number) => ({faint})(document.querySelector('#{FIGURE}')) === number"
+    legend = figure.locator("svg .role-legend-symbol path")
+    legend.first.click()
+    page.wait_for_function(f"(number) => !({is_now})(number)", arg=before, timeout=10_000)
+    one = figure.evaluate(faint)
+    legend.nth(1).click(modifiers=["Shift"])
+    page.wait_for_function(f"(number) => !({is_now})(number)", arg=one, timeout=10_000)
+    assert before < figure.evaluate(faint) < one
+    figure.locator("svg").click(position={"x": 5, "y": 5})
+    page.wait_for_function(is_now, arg=before, timeout=10_000)
 
 
 @in_browser

@@ -53,12 +53,8 @@ def pruning() -> pd.DataFrame:
     return pd.read_csv(io.StringIO(_text("figure2_cifar10_pruning")))
 
 
-@cache
 def checkpoints() -> pd.DataFrame:
-    """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette.
-
-    All who ask are given the same table, which must not be changed.
-    """
+    """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette."""
     table2 = pd.read_csv(io.StringIO(_text("table2_clip_vs_laclip")))
     table3 = pd.read_csv(io.StringIO(_text("table3_imagenet"))).rename(
         columns={"top1_percent": "accuracy_percent"}
@@ -84,12 +80,8 @@ def sufficiency_shift() -> pd.DataFrame:
     return pd.read_csv(io.StringIO(_text("sufficiency_shift")))
 
 
-@cache
 def laclip_imagenet() -> pd.DataFrame:
-    """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy.
-
-    All who ask are given the same table, which must not be changed.
-    """
+    """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy."""
     table = pd.read_csv(io.StringIO(_text("laclip_imagenet")))
     table["accuracy"] = table.pop("accuracy_percent") / 100
     return table
