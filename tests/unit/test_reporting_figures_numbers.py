@@ -13,6 +13,7 @@ import torch
 from mispair.evaluation.purity import map_rows, overlap_map
 from mispair.reporting import catalogue
 from mispair.reporting.figures import compose
+from mispair.reporting.rows import measured, of_ends
 from mispair.reporting.tables import Tables, tidy
 from mispair.simulation.caption_statistics import sample_captions
 from mispair.simulation.dynamics import trajectory_errors
@@ -174,3 +175,27 @@ def test_captions_are_shown_feature_by_feature_before_and_after():
     assert set(data.loc[data["pair"] == 1, "fate"]) == {"kept"}
     assert "raw captions 1 right, 1 missing and 2 wrong" in sentence
     assert "filtered captions 2 right, 0 missing and 1 wrong" in sentence
+
+
+def test_maps_of_hundreds_of_arms_are_kept_at_the_ends_alone():
+    rows = [
+        {"start": start, "rate": None if start == "untouched" else rate / 100, "value": rate}
+        for start in ("untouched", "pretrained", "reinitialised") for rate in range(10, 90)
+    ]  # fmt: skip
+    kept = of_ends(rows)
+    assert {row["rate"] for row in kept if row["start"] == "pretrained"} == {0.1, 0.89}
+    assert sum(row["start"] == "untouched" for row in kept) == 80
+    assert all(row["start"] != "reinitialised" for row in kept)
+    assert of_ends([]) == []
+
+
+def test_maps_that_are_measured_have_a_table_of_their_own():
+    projection = {"start": "pretrained", "scheme": "random", "rate": "0.3"}
+    rows = [
+        {"metric": "mean_abs_cosine", "tower": "text", "seed": 0, "value": 0.1},
+        {"metric": "overlap_map", "tower": "text", "seed": 0, "row": 0, "column": 1, "value": 0.2},
+    ]
+    found = measured("purity", rows, {"projection": projection}, "towers", {})
+    assert [row["value"] for row in found["purity"]] == [0.1]
+    table = tidy("purity_map", found["purity_map"])
+    assert table[["rate", "row", "column", "value"]].to_numpy().tolist() == [[0.3, 0, 1, 0.2]]

@@ -133,13 +133,6 @@ class Dag:
         # A step without settings is no section of the configuration.
         return command_line(getattr(self.config, step, Settings()))
 
-    def purity_flags(self, wildcards: Any) -> str:
-        """Return the flags of measure_purity for an arm: few arms have a heat map."""
-        settings = self.config.measure_purity
-        if wildcards.arm not in self.described_arms:
-            settings = settings.model_copy(update={"map_bins": 0})
-        return command_line(settings)
-
     def gpus(self, step: str) -> int:
         """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
         device = getattr(self.config, step).device
@@ -354,7 +347,7 @@ class Dag:
 
     @property
     def described_arms(self) -> list[str]:
-        """The arms whose neurons are looked at one by one: untouched, and both ends."""
+        """The arms whose neurons are compared with true features: untouched, and both ends."""
         rates = self.config.corrupt_captions.rates
         scheme = self.config.corrupt_captions.schemes[0]
         ends = [f"pretrained_{scheme}~{rate:g}" for rate in (min(rates), max(rates))]

@@ -25,7 +25,7 @@ PICTURES = {
 """The figure behind each picture."""
 
 WIDTH, COLOURS = 720, 64
-"""Pixels across, and colours: 20 to 50 kB a picture."""
+"""Pixels across, and colours: at most 100 kB a picture."""
 
 
 def make_pictures(figures: Path, pictures: Path) -> list[str]:

@@ -65,6 +65,19 @@ def measured(
     return found
 
 
+def of_ends(maps: Sequence[Row]) -> list[Row]:
+    """Keep the heat maps that are shown: of untouched projections, and of both ends of C_m.
+
+    Those of hundreds of arms would be millions of rows.
+    """
+    rates = [row["rate"] for row in maps if row["start"] == "pretrained"]
+    ends = {min(rates), max(rates)} if rates else set()
+    return [
+        row for row in maps
+        if row["start"] == "untouched" or (row["start"] == "pretrained" and row["rate"] in ends)
+    ]  # fmt: skip
+
+
 def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``start``, ``scheme`` and ``rate`` of the projections that were measured."""
     origin = provenance.get("projection") or provenance

@@ -94,6 +94,7 @@ def run(
     rows["pairs"] += made.counts(map(metadata, index), reasons(rejected), lost)
     for path in records:
         rows["encoding"] += made.encoded(path.stem, files.read_json(path))
+    rows["purity_map"] = made.of_ends(rows["purity_map"])
     frames = {name: tidy.tidy(name, found) for name, found in rows.items()}
     frames["provenance"] = frames["provenance"].drop_duplicates(ignore_index=True)
     for name, frame in frames.items():
