@@ -73,12 +73,8 @@ schema: venv ## Write the schema and the reference page of config.yaml from the 
 	$(BIN)/mispair reference > workflow/schemas/.reference.part
 	mv workflow/schemas/.reference.part workflow/schemas/config.md
 
-pictures: venv ## Redraw README's pictures from the figures of the last run
-	@mkdir -p workflow/report/readme
-	$(BIN)/python -c 'import sys; from pathlib import Path; import vl_convert; \
-	  [Path("workflow/report/readme", f"{new}.png").write_bytes(vl_convert.svg_to_png( \
-	  Path("reports/figures", f"{name}.svg").read_text(), scale=1.5)) \
-	  for name, new in (("purity_by_shuffling", "purity"), ("simulation_figure1_as_run", "simulation"))]'
+pictures: venv ## Make README's pictures from the figures of the last run
+	PYTHONPATH=workflow $(BIN)/python -m mispair.reporting.gallery reports/figures workflow/report/readme
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

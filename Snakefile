@@ -17,6 +17,7 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/simulation.smk"
+include: "workflow/rules/sufficiency.smk"
 include: "workflow/rules/shards.smk"
 include: "workflow/rules/captions.smk"
 include: "workflow/rules/checkpoints.smk"
@@ -24,6 +25,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
+include: "workflow/rules/stepsize.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/laclip.smk"
 include: "workflow/rules/failures.smk"
@@ -39,8 +41,10 @@ rule all:
 localrules:
     all,
     simulation,
+    sufficiency,
     image_text,
     laclip,
+    stepsize,
 
 
 # One target per study: its results without the report.
@@ -49,8 +53,18 @@ rule simulation:
         dag.simulations(),
 
 
+rule sufficiency:
+    input:
+        dag.sufficiency.results(),
+
+
 rule image_text:
     input:
         [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
         dag.compared(),
         dag.exported(),
+
+
+rule stepsize:
+    input:
+        dag.stepsizes(),

@@ -28,15 +28,19 @@ from tests.bench import (  # noqa: E402
     similar_captions,
     simulation,
     slurm,
+    stepsize,
+    sufficiency,
 )
 
 BENCHES = {
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
+    "sufficiency": sufficiency.measure,
     "encoding": encoding.measure,
     "silhouette": silhouette.measure,
     "pruning": pruning.measure,
     "similar_captions": similar_captions.measure,
+    "stepsize": stepsize.measure,
     "dag": dag.measure,
     "faults": faults.measure,
     "slurm": slurm.measure,

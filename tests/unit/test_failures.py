@@ -350,7 +350,8 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
     command = (
         "python -m mispair write-report --tables reports/figures/a.svg reports/figures/b.svg"
         " 'with space' stale fresh --neurons reports/figures/c.html --benchmarks benchmarks"
-        " --page reports/index.html --title 'of reports/x' > logs/write_report.log 2>&1"
+        " --page reports/index.html --pages reports/pages --title 'of reports/x'"
+        " > logs/write_report.log 2>&1"
     )
     inputs = {"reports/figures/a.svg", "reports/figures/b.svg", "reports/figures/c.html",
               "with space", "stale", "fresh"}  # fmt: skip
@@ -358,5 +359,5 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
     assert failed_run.words(command, inputs, {"stale", "reports/index.html"})[3:] == [
         "write-report", "--tables", "reports/incomplete/figures/a.svg", "with space", "fresh",
         "--neurons", "--benchmarks", "benchmarks", "--page", "reports/incomplete/index.html",
-        "--title", "of reports/x",
+        "--pages", "reports/incomplete/pages", "--title", "of reports/x",
     ]  # fmt: skip

@@ -12,7 +12,8 @@ import yaml
 PROFILES = Path(__file__).parents[2] / "profiles"
 RULES = Path(__file__).parents[2] / "workflow/rules"
 LONG = ("encode_features", "encode_captions", "encode_evaluation", "find_similar_captions",
-        "finetune_projection", "pretrain_towers", "simulate", "index_shards")  # fmt: skip
+        "finetune_projection", "pretrain_towers", "simulate", "index_shards", "train_encoders",
+        "train_head", "train_two_layer", "train_multilayer")  # fmt: skip
 """Steps that save their state when they are warned."""
 
 

@@ -180,7 +180,9 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
     assert len(values("mean_abs_cosine_rotated")) == len(values("effective_rank_rotated")) == 2
     assert len(values("cosine_histogram")) == 8
     assert sum(values("cosine_histogram")) == pytest.approx(1)
-    assert len(rows) == 4 * (3 + 2 * 2 + 8 + 12)
+    # Of 12 neurons each is a group: the map of the first seed holds their pairs.
+    assert len(values("overlap_map", seed=0)) == 12 * 11 / 2
+    assert len(rows) == 4 * (3 + 2 * 2 + 8 + 12) + 2 * 66
     assert values("mean_abs_cosine", "image", 0) != values("mean_abs_cosine", "image", 1)
 
 

@@ -265,7 +265,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
     names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
              "excluded", "statistics", "records", "probes", "comparisons", "exported",
-             "semantics")  # fmt: skip
+             "semantics", "stepsize")  # fmt: skip
     gather_metrics.run(
         gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
         checkpoint_zeroshot=[path], checkpoint_origins=[tmp_path / "towers/mine/config.json"],
@@ -284,10 +284,10 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
 
 def test_the_figure_shows_measured_and_published_points():
     figure = next(f for f in catalogue.figures("laclip"))
-    drawn = render(figure, tables(checkpoints=everything()), 12, 10_000)
+    drawn = render(figure, tables(checkpoints=everything()), 12, 18, 10_000)
     assert isinstance(drawn.csv, pd.DataFrame)
     assert drawn.csv["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
     sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
     assert "in accuracy on 16 of 18" in sentence
-    hole = render(figure, tables(), 12, 10_000).spec["usermeta"]["mispair"]
+    hole = render(figure, tables(), 12, 18, 10_000).spec["usermeta"]["mispair"]
     assert hole["hole"] == "the LaCLIP study was not run"

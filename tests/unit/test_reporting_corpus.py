@@ -134,13 +134,13 @@ def test_downloads_are_listed_by_status(whole):
 )
 def test_histograms_hold_all_pairs(whole, name, metrics):
     figure = next(figure for figure in catalogue.figures() if figure.name == name)
-    drawn = render(figure, whole, 12, 10_000)
+    drawn = render(figure, whole, 12, 18, 10_000)
     assert set(drawn.csv["metric"]) == metrics
     for _, own in drawn.csv.groupby("metric"):
         assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
         assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
     assert "median lies at 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
-    nothing = render(figure, Tables.of({}), 12, 10_000)
+    nothing = render(figure, Tables.of({}), 12, 18, 10_000)
     assert "Not measured" in nothing.svg
 
 
@@ -201,7 +201,7 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
     text = report(run, tmp_path, draw=False)
     words = " ".join(" ".join(reading(text).words).split())
-    assert words.count("This study was not run") == 3
+    assert words.count("This study was not run") == 4
     assert "What became of the samples" in words
     assert "Encoding of images and distinct captions" in words
 

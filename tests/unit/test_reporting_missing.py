@@ -6,15 +6,17 @@ import json
 import re
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from mispair.cli import step_names
 from mispair.reporting import missing
 from mispair.reporting.catalogue import STUDIES
-from mispair.reporting.page import render
+from mispair.reporting.content import Content
+from mispair.reporting.site import build
 from mispair.reporting.tables import Tables
+from mispair.stepsize.grid import PartName
 
 EVIL = "<script>alert('x')</script>"
 ARM = {"arm": "pretrained_random~0.5", "corpus": "scenes", "towers": "t"}
@@ -51,6 +53,10 @@ def test_steps_and_sections_are_real() -> None:
     # What is measured for the page, and is not of every section, stands somewhere.
     assert {s for own in missing.STANDS_IN.values() for s in own} == {*sections["image_text"]}
     assert {*missing.CONDITIONS.values()} <= {*sections["simulation"]}
+    # What was corrected and chosen is printed whatever was run.
+    of_parts = {section for own in missing.STEPSIZE_PARTS.values() for section in own}
+    assert of_parts == {*sections["stepsize"]} - {"Corrected and chosen"}
+    assert missing.STEPSIZE_PARTS.keys() == {*get_args(PartName), "multilayer"}
 
 
 @pytest.mark.parametrize(
@@ -58,8 +64,12 @@ def test_steps_and_sections_are_real() -> None:
     [
         ("simulate", {"condition": "bridge~data"}, {"simulation"}),
         ("simulate", {"condition": "as-run"}, {"simulation"}),
+        ("train_head", {"task": "cdm", "head": "frozen"}, {"sufficiency"}),
+        ("draw_trees", {"size": "2x3x10", "tree": "42"}, {"sufficiency"}),
         ("evaluate_zeroshot", {"corpus": "checkpoints", "arm": "untouched"}, {"laclip"}),
         ("evaluate_zeroshot", {"corpus": "scenes", "arm": "untouched"}, {"image_text"}),
+        ("train_two_layer", {"part": "sweep", "data_set": "xor4"}, {"stepsize"}),
+        ("train_multilayer", {"data_set": "digits_parity"}, {"stepsize"}),
         ("finetune_projection", ARM, set()),
     ],
 )
@@ -69,30 +79,38 @@ def test_a_hole_stands_in_its_own_study(
     assert {study for study, _ in missing.places(rule, wildcards)} == expected
 
 
-def test_a_page_of_nothing_says_what_is_missing_and_why() -> None:
-    """Zero arms, no trial and no figure: there is still a page, and it is no complete one."""
-    html = render(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95,
-                  failed=json.loads(json.dumps(RECORD)))  # fmt: skip
-    assert EVIL not in html
-    assert "<title>Incomplete: Page</title>" in html
-    text = words(html)
+def pages(failed: dict[str, Any] | None = None) -> dict[str, str]:
+    """Return the pages of a run without any result."""
+    content = Content(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95,
+                      failed=json.loads(json.dumps(failed)))  # fmt: skip
+    return {name: text for name, text in build(content).files.items() if name.endswith(".html")}
+
+
+def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
+    """Zero arms, no trial and no figure: there are still pages, and they are no complete ones."""
+    found = pages(RECORD)
+    assert [name for name, html in found.items() if EVIL in html] == []
+    assert "<title>Incomplete: Page</title>" in found["index.html"]
+    text = words(found["index.html"])
     assert "Incomplete: 2 of 40 jobs failed; 2 more could not be run" in text
     cause = "finetune_projection (arm=pretrained_random~0.5, corpus=scenes, towers=t)"
     reason = f"SLURM status is: 'TIMEOUT'; {EVIL}"
     assert f"{cause}, SLURM job 4711: {reason} logs/{EVIL}.log; tried 2 times" in text
+    image_text = words(found["image_text.html"])
     assert (
         "Missing: measure_purity (arm=pretrained_random~0.5, corpus=scenes, towers=t), not run, "
-        f"because {cause} failed: {reason}" in text
+        f"because {cause} failed: {reason}" in image_text
     )
-    grid = text.split("Sensitivity")[-1]
+    assert "it could not be made from what there is" in image_text
+    grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
-    assert "it could not be made from what there is" in text
-    # Studies with holes were asked for; the others were not.
-    assert text.count("This study was not run") == 1
+    # Studies with holes were asked for, and have a page; the others were not.
+    assert text.count("This study was not run") == 3
+    assert "laclip.html" not in found
 
 
-def test_a_complete_page_has_none_of_it() -> None:
-    html = render(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95)
+def test_complete_pages_have_none_of_it() -> None:
+    html = "".join(pages().values())
     assert "Incomplete" not in words(html)
     assert 'id="incomplete"' not in html
     assert "Missing:" not in words(html)
@@ -106,8 +124,9 @@ def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:
     record.write_text(json.dumps(RECORD))
     arguments = ["write-report", "--tables", "--figures", "--contact-sheet", "--neurons",
                  "--record", "--benchmarks", str(tmp_path / "none")]  # fmt: skip
-    pages = [tmp_path / "a.html", tmp_path / "b.html"]
-    assert cli.main([*arguments, "--page", str(pages[0])]) == 0
-    assert cli.main([*arguments, "--page", str(pages[1]), "--failures", str(record)]) == 0
-    incomplete = ['id="incomplete"' in page.read_text() for page in pages]
+    fronts = [tmp_path / "a.html", tmp_path / "b.html"]
+    folder = ["--pages", str(tmp_path / "pages")]
+    assert cli.main([*arguments, *folder, "--page", str(fronts[0])]) == 0
+    assert cli.main([*arguments, *folder, "--page", str(fronts[1]), "--failures", str(record)]) == 0
+    incomplete = ['id="incomplete"' in front.read_text() for front in fronts]
     assert incomplete == [False, True]

@@ -1,4 +1,4 @@
-"""The tables, figures and page of a small made-up run, through the steps that write them."""
+"""The tables, figures and pages of a small made-up run, through the steps that write them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
 import tarfile
 from html.parser import HTMLParser
@@ -14,11 +15,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from markupsafe import escape
 from PIL import Image
 
 from mispair import files, metrics
 from mispair.evaluation.purity import DEFINITION
-from mispair.reporting import catalogue, page
+from mispair.reporting import catalogue, records, studies
 from mispair.reporting.figures import BUILDERS
 from mispair.reporting.tables import Tables, read
 from mispair.steps import (
@@ -28,6 +30,9 @@ from mispair.steps import (
     record_run,
     write_report,
 )
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import Plan, run_plan
+from tests.unit import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -196,7 +201,18 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
             about = {"settings": {"preset": "as-run", "d": 50}}
             metrics.write_metrics(path, _simulation(probability, trial), about)
             made["simulation"].append(path)
-    return made | make_pairs(folder) | make_corpus(folder)
+    path = folder / "sufficiency.json"
+    metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
+    made["sufficiency"] = [path]
+    return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
+
+
+def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
+    """Write a tiny run of the stepsize study."""
+    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], [0, 1], 400)
+    path = folder / "stepsize.json"
+    metrics.write_metrics(path, run_plan(plan, MADE["xor4"]), {"plan": {"note": EVIL}})
+    return {"stepsize": [path]}
 
 
 def _beside(folder: Path) -> dict[str, list[Path]]:
@@ -359,6 +375,7 @@ NOTHING: dict[str, list[Path]] = {
         "zeroshot",
         "pruning",
         "simulation",
+        "sufficiency",
         "pairings",
         "index",
         "rejected",
@@ -371,13 +388,14 @@ NOTHING: dict[str, list[Path]] = {
         "semantics",
         "checkpoint_zeroshot",
         "checkpoint_origins",
+        "stepsize",
         "shards",
     ]
 }
 
 
 def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settings: Any) -> str:
-    """Run the report's five steps, or all but the drawing of figures; return the page."""
+    """Run the report's five steps, or all but the drawing of figures; return all pages' text."""
     gathered = {name: paths for name, paths in run.items() if name != "shards"}
     tables, figures = folder / "tables", folder / "figures"
     gather_metrics.run(gather_metrics.Settings(), **gathered, models="{}", tables=tables)
@@ -412,8 +430,15 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         benchmarks=benchmarks,
         record=[folder / "run.json"],
         page=folder / "index.html",
+        pages=folder / "pages",
     )
-    return (folder / "index.html").read_text(encoding="utf-8")
+    return "".join(pages(folder).values())
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """Return the text of every page by its path; the landing page is there twice."""
+    found = [folder / "index.html", *sorted((folder / "pages").glob("*.html"))]
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in found}
 
 
 @pytest.fixture(scope="module")
@@ -472,8 +497,7 @@ def reading(html: str) -> Reader:
 def test_the_catalogue_names_what_can_be_drawn():
     assert {figure.name for figure in catalogue.figures()} == set(BUILDERS)
     assert set(catalogue.FIGURES) == {study.key for study in catalogue.STUDIES}
-    templates = Path(page.__file__).with_name("templates")
-    assert {*catalogue.TEMPLATES} == {path.name for path in templates.iterdir()}
+    assert list(studies.PARTS) == [study.key for study in catalogue.STUDIES]
 
 
 def test_tables_are_tidy_and_read_back_as_they_were(whole):
@@ -493,6 +517,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
         len(getattr(found, name))
         for name in (
             "purity",
+            "purity_map",
             "zeroshot",
             "pruning",
             "comparisons",
@@ -501,6 +526,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "checkpoints",
             "simulation",
             "simulation_points",
+            "sufficiency",
             "pairs",
             "corpus",
             "encoding",
@@ -519,6 +545,7 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
 
 BEYOND = {
     "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
+    "overlap_map", "simulation_samples", "simulation_dynamics",
     "simulation_alignments", "simulation_bridge", "simulation_grid",
 }  # fmt: skip
 """Figures of what this small run did not do."""
@@ -528,13 +555,14 @@ def drawn() -> list[str]:
     return [figure.name for figure in catalogue.figures() if figure.name not in BEYOND]
 
 
-def test_every_figure_has_its_three_forms(whole):
+def test_every_figure_has_its_forms(whole):
     folder, _ = whole
     for figure in catalogue.figures():
         spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
         about = spec["usermeta"]["mispair"]
         assert ("hole" in about) == (figure.name in BEYOND), figure.name
-        assert (folder / "figures" / f"{figure.name}.svg").read_text().startswith("<svg")
+        for form, start in (("svg", b"<svg"), ("pdf", b"%PDF-"), ("png", b"\x89PNG")):
+            assert (folder / "figures" / f"{figure.name}.{form}").read_bytes().startswith(start)
         if figure.name not in BEYOND:
             assert about["sentence"].endswith("."), figure.name
             assert len(pd.read_csv(folder / "figures" / f"{figure.name}.csv")) > 0
@@ -544,7 +572,8 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
     _, html = whole
     for name in BEYOND:
         (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
-        assert "simulate: {" in line or name == "simulation_captions", line
+        settings = re.search("(simulate|measure_purity): {", line)
+        assert settings or name in ("simulation_captions", "simulation_samples"), line
 
 
 def test_figures_hold_every_run_and_the_published_curve(whole):
@@ -561,26 +590,31 @@ def test_figures_hold_every_run_and_the_published_curve(whole):
     )
 
 
-def test_the_page_asks_nothing_of_the_network(whole):
-    _, html = whole
-    reader = reading(html)
-    assert all(source.startswith(("data:", "figures/")) for source in reader.sources)
-    assert not [link for link in reader.links if re.match(r"(?:https?:)?//", link)]
-    assert "default-src 'none'" in html
-    assert "@import" not in html
-    assert "url(" not in html.split("</style>")[0]
-    assert len(html.encode()) < 2_500_000
+def test_the_pages_ask_nothing_of_the_network(whole):
+    folder, _ = whole
+    for html in pages(folder).values():
+        reader = reading(html)
+        assert all(
+            source.startswith(("data:", "assets/", "pages/assets/")) for source in reader.sources
+        )
+        assert not [link for link in reader.links if re.match(r"(?:https?:)?//", link)]
+        assert "default-src 'none'" in html
+        assert "@import" not in html
+        assert "url(" not in html.split("</style>")[0]
 
 
-def test_links_within_the_page_and_to_its_files_resolve(whole):
-    folder, html = whole
-    reader = reading(html)
-    assert len(reader.ids) == len(set(reader.ids))
-    for link in reader.links:
-        if link.startswith("#"):
-            assert link[1:] in reader.ids, link
-        else:
-            assert (folder / link).exists(), link
+def test_links_and_anchors_of_all_pages_resolve(whole):
+    folder, _ = whole
+    texts = pages(folder)
+    ids = {name: reading(html).ids for name, html in texts.items()}
+    for name, html in texts.items():
+        assert len(ids[name]) == len(set(ids[name]))
+        for link in reading(html).links:
+            path, _, anchor = link.partition("#")
+            target = Path(os.path.normpath(Path(name).parent / path)) if path else Path(name)
+            assert (folder / target).is_file(), (name, link)
+            if anchor:
+                assert anchor in ids[str(target)], (name, link)
 
 
 def test_text_from_data_stays_text(whole):
@@ -589,9 +623,13 @@ def test_text_from_data_stays_text(whole):
     assert "<script>alert" not in html
     words = "".join(reading(html).words)
     assert EVIL in words  # as the name of an evaluation set, and in captions
-    # No script element ends early: there are as many as the template has.
-    assert html.count("</script>") == len(drawn()) + 2
-    assert html.count("<script") == html.count("</script>")
+    # No script element ends early: pages have as many as they have charts, and one or two that
+    # draw them.
+    for name, page in pages(whole[0]).items():
+        charts = page.count('type="application/json"')
+        assert page.count("</script>") == page.count("<script") == charts + (2 if charts else 1), (
+            name
+        )
 
 
 def test_json_in_the_page_is_whole(whole):
@@ -630,14 +668,19 @@ def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
     made = make_run(tmp_path)
     html = report({**NOTHING, "purity": made["purity"]}, tmp_path, draw=False)
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count(" ".join(DEFINITION.split())) == 1
+    found = [name for name, page in pages(tmp_path).items() if escape(DEFINITION) in page]
+    assert found == ["pages/image_text.html", "pages/methods.html"]
     assert "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested" in words
 
 
 def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
-    assert words.count("This study was not run") == 3
+    assert words.count("This study was not run") == 2 * 5  # on either landing page
+    assert {path.name for path in (folder / "pages").glob("*.html")} == {
+        "index.html", "methods.html", "run.html",
+    }  # fmt: skip
+    assert "Nothing was measured in this run" in words
     assert "Not measured" in words
     assert "No run times" in words
     for figure in catalogue.figures():
@@ -646,13 +689,18 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip"])
+@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency", "stepsize"])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
-    own = {"simulation": {"simulation"}, "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}
+    own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
+           "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    assert html.count("This study was not run") == 2
+    assert html.count("This study was not run") == 2 * 4
+    others = {"image_text", "simulation", "laclip", "sufficiency", "stepsize"} - {study}
+    written = {path.stem for path in (tmp_path / "pages").glob("*.html")}
+    assert study in written
+    assert not others & written
 
 
 def test_a_missing_arm_is_named(tmp_path):
@@ -666,11 +714,11 @@ def test_a_missing_arm_is_named(tmp_path):
 def test_results_of_different_data_are_not_mixed_silently(whole):
     folder, _ = whole
     found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
-    assert page.records.warnings(found) == []
+    assert records.warnings(found) == []
     other = found.provenance.copy()
     other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
     mixed = Tables.of({"provenance": other})
-    assert "2 different sets of pairs" in page.records.warnings(mixed)[0]
+    assert "2 different sets of pairs" in records.warnings(mixed)[0]
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
@@ -706,5 +754,5 @@ def test_a_figure_of_too_many_points_says_so(whole):
     from mispair.reporting.figures import render
 
     figure = next(f for f in catalogue.figures() if f.name == "simulation_figure1_as_run")
-    rendered = render(figure, found, 12, 100)
+    rendered = render(figure, found, 12, 18, 100)
     assert "more than the 100" in rendered.spec["usermeta"]["mispair"]["hole"]

@@ -77,7 +77,7 @@ def test_claims_are_judged_on_the_main_protocol_and_name_it(both):
 
 def test_figures_show_the_main_protocol_alone(both):
     figure = next(f for f in catalogue.figures() if f.name == "accuracy_by_shuffling")
-    drawn = render(figure, both, 12, 10_000)
+    drawn = render(figure, both, 12, 18, 10_000)
     assert drawn.csv.loc[drawn.csv["layer"] == "mean", "value"].tolist() == pytest.approx(
         [0.7, 0.64, 0.54]
     )

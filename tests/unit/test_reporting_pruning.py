@@ -50,7 +50,7 @@ def tables(rows: list[dict[str, Any]]) -> Tables:
 
 def drawn(name: str, found: Tables) -> Any:
     figure = next(f for f in catalogue.figures() if f.name == name)
-    return render(figure, found, 12, 10_000)
+    return render(figure, found, 12, 18, 10_000)
 
 
 def test_the_order_is_judged_on_masked_embeddings():

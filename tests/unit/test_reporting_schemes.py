@@ -104,13 +104,15 @@ def test_claims_and_comparisons_are_on_the_main_scheme_alone(both):
 @pytest.mark.parametrize("name", [f.name for f in catalogue.figures("image_text")])
 def test_figures_are_of_the_main_scheme_unless_they_compare_schemes(both, name):
     figure = next(figure for figure in catalogue.figures() if figure.name == name)
-    whole, alone = (render(figure, found, 12, 10_000) for found in (both, both.of_scheme("random")))
+    whole, alone = (
+        render(figure, found, 12, 18, 10_000) for found in (both, both.of_scheme("random"))
+    )
     assert (whole.spec != alone.spec) == (name in EVERY_SCHEME)
 
 
 def test_schemes_are_drawn_beside_the_published_ones(both):
     figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
-    drawn = render(figure, both, 12, 10_000)
+    drawn = render(figure, both, 12, 18, 10_000)
     sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
     assert "random +0.0640 and similar +0.0400" in sentence
     data = drawn.csv
@@ -125,7 +127,7 @@ def test_schemes_are_drawn_beside_the_published_ones(both):
 
 def test_one_scheme_alone_has_nothing_to_be_compared_with():
     figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
-    drawn = render(figure, tables(purity=arms({"random": 1}, "random")), 12, 10_000)
+    drawn = render(figure, tables(purity=arms({"random": 1}, "random")), 12, 18, 10_000)
     assert "schemes" in drawn.spec["usermeta"]["mispair"]["hole"]
     assert "Not measured" in drawn.svg
 
@@ -184,7 +186,7 @@ def test_a_scheme_that_rewrites_captions_swaps_none():
                           "text_changed_share": repr(2 * rate)}, 100)
     ]  # fmt: skip
     figure = next(f for f in catalogue.figures() if f.name == "realised_swaps")
-    drawn = render(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 10_000)
+    drawn = render(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 18, 10_000)
     sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
     assert sentence == "No caption was swapped; at most 60.00 % of the pairs have a rewritten one."
 

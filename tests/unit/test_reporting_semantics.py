@@ -40,7 +40,7 @@ def tables(found: list[dict[str, Any]]) -> Tables:
 
 def drawn(found: Tables) -> Any:
     figure = next(f for f in catalogue.figures() if f.name == "semantic_purity")
-    return render(figure, found, 12, 10_000)
+    return render(figure, found, 12, 18, 10_000)
 
 
 @pytest.mark.parametrize(

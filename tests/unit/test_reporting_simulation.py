@@ -255,7 +255,14 @@ def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
 
 def test_bridge_and_grid_do_not_leak_into_figure_1_and_the_claims(whole):
     folder, _, tables = whole
-    alone = Tables.of({"simulation": tables.simulation[tables.simulation["kind"] == "preset"]})
+    names = ("simulation", "simulation_points")
+    alone = Tables.of(
+        {
+            name: table[table["kind"] == "preset"]
+            for name in names
+            if len(table := getattr(tables, name))
+        }
+    )
     own, without = judged(tables), judged(alone)
     for key, verdict in own.items():
         assert (verdict.outcome, verdict.measured) == (without[key].outcome, without[key].measured)

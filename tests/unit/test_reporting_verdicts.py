@@ -12,6 +12,8 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
+    claims_sufficiency,
     verdicts,
 )
 from mispair.reporting.statistics import Interval, Trend
@@ -73,7 +75,9 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
             claims_pruning,
             claims_schemes,
             claims_simulation,
+            claims_sufficiency,
             claims_checkpoints,
+            claims_stepsize,
         )
         for verdict in claims.judge(found, 0.95)
     ]

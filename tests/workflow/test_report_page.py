@@ -2,60 +2,165 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mispair.reporting.catalogue import FIGURES
+from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
 from tests.workflow.conftest import Checkout
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+SLOWEST = 2.0
+"""Seconds until the first paint of a page."""
+
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 
 @pytest.fixture(scope="module")
-def opened(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Return the page after its scripts have run, and what the browser logged."""
-    if BROWSER is None:
-        pytest.skip("no Chromium is installed")
-    profile = tmp_path_factory.mktemp("profile")
-    page = (finished.folder / "reports/index.html").as_uri()
-    done = subprocess.run(
-        # A window as high as the page: charts are drawn when they come near it.
-        [BROWSER, *QUIET, f"--user-data-dir={profile}", "--window-size=1280,60000",
-         "--virtual-time-budget=30000", "--enable-logging=stderr", "--dump-dom", page],
-        capture_output=True, text=True, check=True, timeout=180,
+def reports(finished: Checkout) -> Path:
+    return finished.folder / "reports"
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Window]:
+    with window() as found:
+        yield found
+
+
+def pages_of(reports: Path) -> list[Path]:
+    return [reports / "index.html", *sorted((reports / "pages").glob("*.html"))]
+
+
+def test_there_is_a_page_for_everything(reports: Path) -> None:
+    names = {path.name for path in pages_of(reports)}
+    assert names == {
+        "index.html", "image_text.html", "simulation.html", "methods.html", "run.html",
+        "set-scenes-digit.html", "set-handwritten-digits.html", "set-scenes-retrieval.html",
+        "model-scenes-small.html",
+    }  # fmt: skip
+    assert broken_links(reports, pages_of(reports)) == []
+    parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]
+    assert sum(path.stat().st_size for path in parts) < 5_000_000
+    assert max(path.stat().st_size for path in parts) < 2_000_000
+
+
+@in_browser
+def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened: Window) -> None:
+    drawn = 0
+    for path in pages_of(reports):
+        page = opened.open(path)
+        paint = opened.first_paint()
+        print(f"{path.name}: first paint after {paint:.2f} s")
+        assert paint <= SLOWEST, path.name
+        assert empty_plots(page) == [], path.name
+        drawn += page.locator(".plot svg").count() + page.locator("#holes li").count()
+    # laclip needs checkpoints, and has a test of its own.
+    assert drawn == sum(len(FIGURES[study]) for study in ("image_text", "simulation"))
+    assert opened.complaints == []
+    assert opened.requests == []
+
+
+@in_browser
+def test_a_click_in_the_legend_singles_out(reports: Path, opened: Window) -> None:
+    page = opened.open(reports / "pages" / "image_text.html")
+    figure = page.locator("#figure-purity_by_shuffling")
+    faint = """(plot) => [...plot.querySelectorAll('svg .role-mark path')].filter((mark) => {
+      const of = (name) => parseFloat(mark.getAttribute(name) ?? 1);
+      return of('opacity') * of('stroke-opacity') * of('fill-opacity') < 0.15;
+    }).length"""
+    before = figure.evaluate(faint)
+    figure.locator("svg .role-legend-symbol path").first.click()
+    page.wait_for_function(
+        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) > before",
+        arg=before, timeout=10_000,
     )  # fmt: skip
-    return done.stdout, done.stderr
+    figure.locator("svg .role-legend-symbol path").first.dblclick()
+    page.wait_for_function(
+        f"(before) => ({faint})(document.querySelector('#figure-purity_by_shuffling')) === before",
+        arg=before, timeout=10_000,
+    )  # fmt: skip
 
 
-def test_every_figure_is_drawn(opened: tuple[str, str]) -> None:
-    plots = re.findall(r'<div class="plot"[^>]*>', opened[0])
-    run = ("image_text", "simulation")  # laclip needs checkpoints, and has a test of its own
-    assert len(plots) == sum(len(FIGURES[study]) for study in run)
-    assert [plot for plot in plots if 'data-drawn="yes"' not in plot] == []
+@in_browser
+def test_the_keyboard_reaches_everything(reports: Path, opened: Window) -> None:
+    page = opened.open(reports / "index.html")
+    focused = "document.activeElement.innerText.trim()"
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "Skip to the content"
+    box = page.locator(".skip").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0  # it is seen once it has the focus
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.reload()
+    walked = []
+    for _ in range(9):
+        page.keyboard.press("Tab")
+        walked.append(page.evaluate(focused))
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", walked
+    assert walked[2:5] == ["Answers", "Image-text study", "Simulation"]
+    menu = page.locator("details.menu").first
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert menu.get_attribute("open") is not None
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "handwritten-digits"
+    page.keyboard.press("Escape")
+    assert menu.get_attribute("open") is None
+    # Controls of a claim open with a key, too.
+    summary = page.locator(".verdicts summary").first
+    summary.focus()
+    page.keyboard.press("Space")
+    assert page.locator(".verdicts .controls").first.is_visible()
+    # Nothing but the target of the skip link is kept out of the walk.
+    out = "[...document.querySelectorAll('[tabindex]')].filter((one) => one.tabIndex < 0)"
+    assert page.evaluate(f"{out}.map((one) => one.id)") == ["content"]
+    page.locator(".top nav a", has_text="Simulation").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/pages/simulation.html")
 
 
-def test_the_console_is_silent(opened: tuple[str, str]) -> None:
-    assert [line for line in opened[1].splitlines() if "CONSOLE" in line] == []
+@in_browser
+def test_pages_fit_a_narrow_window_and_paper(reports: Path, opened: Window) -> None:
+    page = opened.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    for path in pages_of(reports):
+        opened.open(path, drawn=False)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path.name
+    page.set_viewport_size({"width": 1280, "height": 900})
+    opened.open(reports / "pages" / "image_text.html")
+    page.emulate_media(media="print")
+    assert not page.locator(".top nav").is_visible()
+    assert page.locator("main h1").is_visible()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("main details:not([open])").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
 
 
-def test_links_to_pictures_and_numbers_resolve(finished: Checkout) -> None:
-    page = finished.folder / "reports/index.html"
-    targets = re.findall(r'href="(figures/[^"]+|tables/[^"]+)"', page.read_text())
-    assert len(targets) > 20
-    assert [target for target in targets if not (page.parent / Path(target)).is_file()] == []
-
-
-def test_the_page_is_small_and_asks_for_nothing_outside(finished: Checkout) -> None:
-    page = (finished.folder / "reports/index.html").read_text()
-    assert len(page.encode()) < 3_500_000  # of which the gallery of neurons has 0.6 MB
-    assert re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//', page) == []
+@in_browser
+def test_snakemakes_own_report_holds_the_whole_site(
+    finished: Checkout, opened: Window, tmp_path: Path
+) -> None:
+    finished.snakemake("--report", str(tmp_path / "report.zip"))
+    with zipfile.ZipFile(tmp_path / "report.zip") as archive:
+        archive.extractall(tmp_path)
+    (front,) = (tmp_path / "report/data/raw").glob("*/index.html")
+    pages = sorted(front.parent.glob("*.html"))
+    assert {path.name for path in pages} == {
+        path.name for path in (finished.folder / "reports/pages").glob("*.html")
+    }
+    # Figures and tables are in it by themselves: links for download are not shown there.
+    assert broken_links(front.parent, pages, without="download") == []
+    whole = (tmp_path / "report/report.html").read_text()
+    for name in ("Answers: begin here", "image_text", "purity_by_shuffling.svg", "metrics.parquet"):
+        assert name in whole, name
+    page = opened.open(front.parent / "image_text.html")
+    assert empty_plots(page) == []
+    assert page.locator("a.download:visible").count() == 0
+    page.locator(".top nav a", has_text="Answers").click()
+    page.wait_for_url("**/index.html")
+    assert opened.complaints == []

@@ -204,6 +204,11 @@ TUNED = {
             {"simulate": 2, **REPORT},
         ),
         (
+            "seeds: 2, steps: 200",
+            "seeds: 2, steps: 300",
+            {"train_two_layer": 1, **REPORT},  # and not the other part
+        ),
+        (
             "measure_purity:\n  rotations: 1",
             "measure_purity:\n  rotations: 2",
             {"measure_purity": 9, **REPORT},
@@ -218,7 +223,7 @@ TUNED = {
     ],
     ids=["learning rate", "seed of training", "number of seeds", "seed of shuffling",
          "seed of evaluation sets", "seed of the simulation", "a condition of the simulation",
-         "purity", "seed of scenes"],
+         "steps of a part of the stepsizes", "purity", "seed of scenes"],
 )  # fmt: skip
 def test_a_setting_reruns_its_step_and_what_descends_from_it(
     run: Checkout, old: str, new: str, expected: dict[str, int]
@@ -252,6 +257,12 @@ def test_an_edited_simulation_reruns_no_image_text_step(run: Checkout) -> None:
     with imported.open("a") as module:
         module.write("\nANSWER = 42\n")
     assert run.planned() == {"simulate": 12, **REPORT}
+
+
+def test_an_edited_descent_reruns_the_stepsizes_alone(run: Checkout) -> None:
+    with (run.folder / "workflow/mispair/stepsize/sharpness.py").open("a") as module:
+        module.write("\nANSWER = 42\n")
+    assert run.planned() == {"train_two_layer": 2, **REPORT}
 
 
 def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: Checkout) -> None:

@@ -71,8 +71,8 @@ def test_the_record_of_the_run_has_all_of_it(finished: Checkout) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
     for what in ("Configuration", "Data", "Code", "Versions", "Numbers"):
         assert f"{what}: no difference" in said.stdout
-    page = (finished.folder / "reports/index.html").read_text()
-    assert '<a href="run.json">' in page
+    page = (finished.folder / "reports/pages/run.html").read_text()
+    assert 'href="../run.json"' in page
     assert record["platform"]["system"] in page
 
 

@@ -39,8 +39,8 @@ class _General(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    studies: list[Literal["simulation", "image_text", "laclip"]] = Field(
-        ["simulation", "image_text"],
+    studies: list[Literal["simulation", "image_text", "laclip", "sufficiency", "stepsize"]] = Field(
+        ["simulation", "image_text", "sufficiency", "stepsize"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )
@@ -226,9 +226,14 @@ def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
         if not sections and _is_section(field.annotation):
             continue
         text = ("*Sweep.* " if is_sweep(field) else "") + (field.description or "")
-        default = json.dumps(field.default, ensure_ascii=False)
+        default = json.dumps(field.default, ensure_ascii=False, default=_shown)
         lines.append(f"| `{name}` | `{default}` | {text.replace('|', chr(92) + '|')} |")
     return lines
+
+
+def _shown(part: BaseModel) -> dict[str, Any]:
+    """Return what a user would write of a model that is part of a default."""
+    return part.model_dump(mode="json", exclude_defaults=True)
 
 
 def _count(number: int, noun: str) -> str:

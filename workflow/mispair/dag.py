@@ -18,6 +18,7 @@ from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
+from mispair.dag_sufficiency import Sufficiency
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
 from mispair.provenance import PACKAGE
@@ -26,6 +27,8 @@ from mispair.settings import NONE, Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.stamps import stamp
+from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
+from mispair.stepsize.grid import Part
 from mispair.towers.model_spec import open_clip_names
 from mispair.towers.training_size import (
     cores_of_a_process,
@@ -43,6 +46,8 @@ GROUPS_PER_PART = 8
 WRITING_SCHEMES = ("spurious", "missing", "drop")
 """Schemes of corrupt_captions that write captions anew."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
+TWO_LAYER = "results/stepsize/{part}/{data_set}/{activation}.json"
+MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
 
 
 def use_this_python() -> None:
@@ -106,9 +111,12 @@ class Dag:
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
+        self.sufficiency = Sufficiency(self.config, self.runs("sufficiency"))
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
+        if self.runs("stepsize") and self.config.train_two_layer.cifar_dir is not None:
+            refuse_other_files(self.config.train_two_layer.cifar_dir)
         if wanted:
             self.models.refuse_more_neurons_than(
                 self.config.prune_neurons.ks, *self._definition_file
@@ -124,6 +132,13 @@ class Dag:
         """Return a step's settings as one string of command-line flags."""
         # A step without settings is no section of the configuration.
         return command_line(getattr(self.config, step, Settings()))
+
+    def purity_flags(self, wildcards: Any) -> str:
+        """Return the flags of measure_purity for an arm: few arms have a heat map."""
+        settings = self.config.measure_purity
+        if wildcards.arm not in self.described_arms:
+            settings = settings.model_copy(update={"map_bins": 0})
+        return command_line(settings)
 
     def gpus(self, step: str) -> int:
         """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
@@ -339,7 +354,7 @@ class Dag:
 
     @property
     def described_arms(self) -> list[str]:
-        """The arms whose neurons are compared with true features: untouched, and both ends."""
+        """The arms whose neurons are looked at one by one: untouched, and both ends."""
         rates = self.config.corrupt_captions.rates
         scheme = self.config.corrupt_captions.schemes[0]
         ends = [f"pretrained_{scheme}~{rate:g}" for rate in (min(rates), max(rates))]
@@ -539,6 +554,59 @@ class Dag:
         """Return the trials of a chunk."""
         return list(range(int(wildcards.first), int(wildcards.last) + 1))
 
+    # Stepsizes ------------------------------------------------------------------------------
+
+    def _has_files(self, data_set: str) -> bool:
+        return data_set != CIFAR or self.config.train_two_layer.cifar_dir is not None
+
+    @property
+    def _parts(self) -> dict[str, Part]:
+        """The parts of the stepsize study by the file of their results."""
+        return {
+            TWO_LAYER.format(part=part.part, data_set=part.data_set, activation=activation): part
+            for part in self.config.train_two_layer.grid
+            for activation in part.activations
+            if self._has_files(part.data_set)
+        }
+
+    def stepsizes(self) -> list[str]:
+        """Return the results of the stepsize study, when it runs."""
+        if not self.runs("stepsize"):
+            return []
+        settings = self.config.train_multilayer
+        deep = [
+            MULTILAYER.format(data_set=name)
+            for name in settings.data_sets
+            if settings.stepsizes and self._has_files(name)
+        ]
+        return [*self._parts, *deep]
+
+    def part_flags(self, wildcards: Any) -> str:
+        """Return what a job trains as one string of command-line flags.
+
+        Of a file that no part of the configuration is for there is nothing to say.
+        """
+        part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
+        if part is None:
+            return ""
+        words = {
+            "--widths": map(str, part.widths), "--stepsizes": map(repr, part.ladder),
+            "--seeds": [str(part.seeds)], "--steps": [str(part.steps)],
+        }  # fmt: skip
+        return " ".join(f"{flag} {' '.join(values)}" for flag, values in words.items())
+
+    def cifar(self, wildcards: Any) -> list[str]:
+        """Return the files of CIFAR-10 for the jobs that read them."""
+        if wildcards.data_set != CIFAR:
+            return []
+        folder = self.config.train_two_layer.cifar_dir
+        if folder is None:
+            raise UserError(
+                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with "
+                "CIFAR-10's binary release."
+            )
+        return cifar_files(folder)
+
     def resolved(self) -> str:
         """Return the configuration with all keys as one word of a command line."""
         return shlex.quote(self.config.model_dump_json())
@@ -549,7 +617,8 @@ class Dag:
         return [
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
-            *self.checkpoints(), *self.simulations(),
+            *self.checkpoints(), *self.simulations(), *self.sufficiency.results(),
+            *self.stepsizes(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------
@@ -592,3 +661,14 @@ class Dag:
     def contact_sheets(self) -> list[str]:
         """Return the contact sheet of the corpus, when its study runs."""
         return ["reports/figures/contact_sheet.html"] if self.runs("image_text") else []
+
+    @staticmethod
+    def category(wildcards: Any) -> str:
+        """Return under which heading Snakemake's report lists a file of the site."""
+        return "Report" if hasattr(wildcards, "page") else "Report: what draws its charts"
+
+    @staticmethod
+    def labels(wildcards: Any) -> dict[str, str]:
+        """Return what Snakemake's report calls a file of the site."""
+        name = next(iter(wildcards))
+        return {"page": "Answers: begin here" if name == "index" else name}

@@ -6,9 +6,17 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
+from mispair.dag import (
+    MULTILAYER,
+    SHOWN_GROUPS,
+    SIMULATION,
+    TWO_LAYER,
+    Dag,
+    use_this_python,
+)
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
+from mispair.dag_sufficiency import BAYES, TRAINING, TREES
 from mispair.files import UserError, refuse_full_or_read_only
 from mispair.provenance import code_version
 
@@ -47,17 +55,27 @@ wildcard_constraints:
     corpus="[^/]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
+    flip="[0-9.e-]+",
     group="[0-9]+",
+    head="frozen|shallow|untrained|oracle|joint|guided",
     k="[0-9]+",
     last="[0-9]+",
     model="[^/]+",
     probabilities="[0-9.e+-]+",
     ranking="text|image|both|none",
     rate="[0-9.e-]+",
+    part="[a-z]+",
+    activation="[a-z_]+",
+    data_set="[a-z0-9_]+",
     scheme="[a-z]+",
+    seed="[0-9]+",
+    size="[0-9]+x[0-9]+x[0-9]+",
     protocol="[A-Za-z0-9._-]+",
     split="test|train",
     start="pretrained|reinitialised|without-decay|free-logit-scale",
     strategy="[a-z-]+",
+    task="cdm|vlm",
     texts="captions-[0-9]+|[a-z]+~[0-9.e-]+",
     towers="[^/]+",
+    tree="[0-9]+",
+    variant="standard|guided|shallow",

@@ -14,7 +14,7 @@ rule measure_purity:
         "../../envs/environment.yaml"
     params:
         *code_version("measure_purity"),
-        flags=dag.flags("measure_purity"),
+        flags=dag.purity_flags,
     message:
         "Measure the purity of the neurons of {wildcards.arm}"
     shell:

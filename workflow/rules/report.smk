@@ -1,4 +1,4 @@
-# What people read: tidy tables, figures and one page. Nothing here runs science.
+# What people read: tidy tables, figures and a site. Nothing here runs science.
 
 
 rule gather_metrics:
@@ -7,6 +7,7 @@ rule gather_metrics:
         zeroshot=dag.measured("zeroshot"),
         pruning=dag.measured("pruning"),
         simulation=dag.simulations(),
+        sufficiency=dag.sufficiency.results(),
         pairings=dag.pairings(),
         index=dag.index(),
         rejected=dag.index("rejected.parquet"),
@@ -19,6 +20,7 @@ rule gather_metrics:
         semantics=dag.measured("semantics"),
         checkpoints=dag.checkpoints(),
         origins=dag.models.origins(),
+        stepsize=dag.stepsizes(),
     output:
         tables=report(
             dag.tables(),
@@ -39,12 +41,13 @@ rule gather_metrics:
     shell:
         "python -m mispair gather-metrics --purity {input.purity:q} --zeroshot {input.zeroshot:q}"
         " --pruning {input.pruning:q} --simulation {input.simulation:q}"
+        " --sufficiency {input.sufficiency:q}"
         " --pairings {input.pairings:q} --index {input.index:q} --rejected {input.rejected:q}"
         " --excluded {input.excluded:q} --statistics {input.statistics:q}"
         " --records {input.records:q} --probes {input.probes:q}"
         " --comparisons {input.comparisons:q} --exported {input.exported:q}"
         " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
-        " --checkpoint-origins {input.origins:q} --models {params.models}"
+        " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q} --models {params.models}"
         " --tables reports/tables > {log} 2>&1"
 
 
@@ -107,6 +110,7 @@ rule draw_figures:
             category="Figures",
             caption="../report/figures.rst",
         ),
+        prints=dag.figures("pdf", "png"),
         numbers=dag.figures("csv"),
         charts=dag.figures("vl.json"),
     log:
@@ -191,9 +195,14 @@ rule write_report:
         published=dag.report_files("published/*.csv"),
         templates=dag.report_files("templates/*"),
     output:
-        page=report(
-            "reports/index.html",
-            category="Report",
+        page="reports/index.html",
+        # Patterns keep the pages and what they share beside each other in Snakemake's report, in
+        # which a file alone would lie in a folder of its own, away from what it links.
+        pages=report(
+            directory("reports/pages"),
+            patterns=["{page}.html", "assets/{script}.js"],
+            category=lambda wildcards: dag.category(wildcards),
+            labels=lambda wildcards: dag.labels(wildcards),
             caption="../report/page.rst",
         ),
     log:
@@ -206,9 +215,9 @@ rule write_report:
         *code_version("write_report"),
         flags=dag.flags("write_report"),
     message:
-        "Write reports/index.html"
+        "Write the report: reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
         " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks"
-        " --record {input.record} --page {output.page}"
+        " --record {input.record} --page {output.page} --pages {output.pages}"
         " {params.flags} > {log} 2>&1"

@@ -116,6 +116,50 @@ def cosine_histogram(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.
     return counts / counts.sum(), edges
 
 
+def overlap_map(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean |cos| between groups of neurons, the purest first.
+
+    Neurons are sorted by their mean |cos| with all others and cut into groups of equal size, as
+    far as they can be.
+
+    Parameters
+    ----------
+    projection : (d, e) array
+        Columns are neurons.
+    bins : int
+        Groups; not more than there are neurons are made.
+
+    Returns
+    -------
+    means : (groups, groups) array
+        Over pairs of different neurons; NaN on the diagonal where a group is one neuron.
+    pairs : (groups, groups) array of int
+        Ordered pairs behind each mean.
+    """
+    columns = unit_columns(projection)
+    cosines = np.abs(columns.T @ columns)
+    np.fill_diagonal(cosines, 0.0)
+    order = np.argsort(cosines.sum(axis=1), kind="stable")
+    starts = np.linspace(0, len(order), min(bins, len(order)), endpoint=False).round().astype(int)
+    sums = cosines[np.ix_(order, order)]
+    for axis in (0, 1):
+        sums = np.add.reduceat(sums, starts, axis=axis)
+    sizes = np.diff(starts, append=len(order))
+    pairs = np.outer(sizes, sizes) - np.diag(sizes)
+    with np.errstate(invalid="ignore"):
+        return sums / pairs, pairs
+
+
+def map_rows(projection: np.ndarray, bins: int) -> list[Row]:
+    """Return `overlap_map` as rows ``overlap_map`` with ``row`` and ``column``, not below it."""
+    means, pairs = overlap_map(projection, bins)
+    return [
+        {"metric": "overlap_map", "value": means[row, column], "n": int(pairs[row, column]),
+         "row": row, "column": column}
+        for row in range(len(means)) for column in range(row, len(means)) if pairs[row, column]
+    ]  # fmt: skip
+
+
 def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
     """Draw an orthogonal (size, size) matrix uniformly (Haar).
 

@@ -254,6 +254,95 @@ def _simulate(s: Any, job: Any, sizes: Sizes) -> Work:
     )
 
 
+def _trees(job: Any) -> Any:
+    """Return the size of trees, which is in the path of their file."""
+    from mispair.sufficiency.sizes import Size
+
+    return Size.of(job.trees.parent.parent.name)
+
+
+def _passes(number: int, size: Any, times: float = 1) -> Quantities:
+    """Return the products of belief propagation, up and down, over so many pairs."""
+    return {"BP GFLOP": 4e-9 * times * number * size.nodes * size.symbols**2}
+
+
+def transformer_operations(tokens: int, width: int, blocks: int) -> float:
+    """Return the operations of a transformer on one sequence, forward and twice backward."""
+    return 3 * blocks * tokens * 2 * (11 * width**2 + 2 * tokens * width)
+
+
+def _draw_trees(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"trees": 1})
+
+
+def _measure_bayes(s: Any, job: Any, sizes: Sizes) -> Work:
+    size = _trees(job)
+    return Work(
+        _passes(s.samples * len(s.flips), size, 4), {"MB": size.bytes_of_samples(s.samples) / 1e6}
+    )
+
+
+def _train_encoders(s: Any, job: Any, sizes: Sizes) -> Work:
+    leaves = _trees(job).leaves
+    blocks = s.shallow_blocks if job.variant == "shallow" else s.blocks
+    pairs = s.steps * s.batch_size
+    return Work(
+        {"steps": s.steps, "GFLOP": 2e-9 * pairs * transformer_operations(leaves, s.width, blocks)}
+    )
+
+
+def _measure_sufficiency(s: Any, job: Any, sizes: Sizes) -> Work:
+    size, encoders = _trees(job), len(job.encoders) + 1
+    compared = encoders * s.samples * sum(s.candidates) * size.symbols
+    classified = (1 + len(s.test_flips)) * encoders * s.classified * max(s.per_class) * size.symbols
+    return Work(
+        {
+            **_passes(s.samples * (2 + len(s.test_flips)), size, 2),
+            "million similarities": 1e-6 * (compared + classified * size.symbols),
+        },
+        {"MB": size.bytes_of_samples(s.samples) / 1e6},
+    )
+
+
+def _train_head(s: Any, job: Any, sizes: Sizes) -> Work:
+    leaves = _trees(job).leaves
+    width = (s.vlm_width or s.width) if job.task == "vlm" else s.width
+    tokens = 2 * leaves if job.arm in ("joint", "guided") else leaves + 1
+    blocks = s.shallow_blocks if job.arm == "shallow" else s.blocks
+    flops = s.steps * s.batch_size * transformer_operations(tokens, width, blocks)
+    return Work({"steps": s.steps, "GFLOP": 1e-9 * flops})
+
+
+def _measure_transfer(s: Any, job: Any, sizes: Sizes) -> Work:
+    size = _trees(job)
+    tests = 2 * (1 + 2 * len(s.test_flips))
+    return Work(
+        {**_passes(s.samples * tests, size, 3), "heads": s.samples * tests * len(job.heads)},
+        {"MB": size.bytes_of_samples(s.samples) / 1e6},
+    )
+
+
+def _train_two_layer(s: Any, job: Any, sizes: Sizes) -> Work:
+    from mispair.stepsize.cifar_files import CIFAR
+    from mispair.stepsize.data_sets import MADE
+
+    points, dimensions = (
+        (6000, 3072) if job.data_set == CIFAR else MADE[job.data_set](0).points.shape
+    )
+    runs = len(job.stepsizes) * job.seeds
+    activations = points * sum(job.widths) * runs * job.steps
+    return Work(
+        {"million activations": 1e-6 * activations,
+         "GFLOP": 4e-9 * activations * dimensions,
+         "thousand steps of a stack": 1e-3 * len(job.widths) * job.steps},
+        {"MB of curves": 4e-5 * runs * job.steps},
+    )  # fmt: skip
+
+
+def _train_multilayer(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"thousand steps": 1e-3 * s.steps * len(s.stepsizes)})
+
+
 def _gather_metrics(s: Any, job: Any, sizes: Sizes) -> Work:
     files = sum(len(value) for value in vars(job).values() if isinstance(value, list))
     pairs = sizes.total([*job.index, *job.pairings])
@@ -280,6 +369,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "draw_contact_sheet": _draw_contact_sheet,
     "draw_figures": _draw_figures,
     "draw_neurons": _draw_neurons,
+    "draw_trees": _draw_trees,
     "encode_captions": _encode_captions,
     "encode_evaluation": _encode_evaluation,
     "encode_features": _encode_features,
@@ -295,12 +385,19 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "index_shards": _index_shards,
     "make_evaluation_set": _make_evaluation_set,
     "make_scenes": _make_scenes,
+    "measure_bayes": _measure_bayes,
     "measure_purity": _measure_purity,
     "measure_semantics": _measure_semantics,
+    "measure_sufficiency": _measure_sufficiency,
+    "measure_transfer": _measure_transfer,
     "pretrain_towers": _pretrain_towers,
     "prune_neurons": _prune_neurons,
     "read_captions": _read_captions,
     "simulate": _simulate,
+    "train_encoders": _train_encoders,
+    "train_head": _train_head,
+    "train_multilayer": _train_multilayer,
+    "train_two_layer": _train_two_layer,
 }
 """The work of a job of each step, from its settings, its files and wildcards, and the sizes."""
 

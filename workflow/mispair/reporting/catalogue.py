@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 TABLES = (
     "purity.csv",
+    "purity_map.csv",
     "zeroshot.csv",
     "pruning.csv",
     "comparisons.csv",
@@ -18,17 +19,23 @@ TABLES = (
     "checkpoints.csv",
     "simulation.csv",
     "simulation_points.csv",
+    "sufficiency.csv",
     "pairs.csv",
     "corpus.csv",
     "encoding.csv",
     "provenance.csv",
+    "stepsize_runs.csv",
+    "stepsize_curves.csv",
+    "stepsize_speedups.csv",
+    "stepsize_acceleration.csv",
     "metrics.parquet",
     "metrics.csv",
 )
 """Files of `gather_metrics`, in its folder of tables."""
 
-FORMS = ("svg", "csv", "vl.json")
-"""Each figure is written as a picture, as the numbers in it, and as an interactive chart."""
+PICTURES = ("svg", "pdf", "png")
+FORMS = (*PICTURES, "csv", "vl.json")
+"""Each figure is written as pictures, as the numbers in it, and as an interactive chart."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,45 @@ STUDIES = (
             "The models",
         ),
     ),
+    Study(
+        "sufficiency",
+        "Contrastive pre-training as approximate sufficiency",
+        "A companion study, after Oko, Lin, Cai and Mei (2025). Text and image are the leaves of "
+        "two random trees with one root; p says how often a symbol is flipped on its way down. "
+        "Encoders are trained contrastively on matched pairs. As the trees are known, belief "
+        "propagation gives the best that any predictor can do at each of four tasks: to match "
+        "(CLIP), to classify by prompts (ZSC), to denoise the image given its text (CDM), and to "
+        "predict the next word given the image (VLM).",
+        (
+            "Sufficiency",
+            "Zero-shot classes",
+            "Denoising and the next word",
+            "Shifted trees",
+            "At the published size",
+            "Ten checks",
+        ),
+    ),
+    Study(
+        "stepsize",
+        "Large stepsizes: two phases of gradient descent",
+        "Two-layer networks with fixed output signs learn small data sets under the logistic loss "
+        "by full-batch gradient descent with a constant stepsize m η, m being the width. Where η "
+        "is large the risk first oscillates; below a threshold that falls as 1/η it can only "
+        "fall, and the margin grows. All runs are in float64, with first weights, data and "
+        "stepsizes of our own: the published text names them for hardly any experiment, so shapes "
+        "can be compared and curves cannot.",
+        (
+            "Phases",
+            "Margins",
+            "Speed",
+            "Sharpness",
+            "Bounds",
+            "Activations and widths",
+            "Test accuracy",
+            "Runs that fail",
+            "Corrected and chosen",
+        ),
+    ),
 )
 
 
@@ -148,6 +194,20 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "Distribution of the cosines of neuron pairs",
             "Signed cosines of all pairs of neurons, mean over seeds, one line for each C_m.",
             "figure 2(h)",
+        ),
+        Figure(
+            "cosine_ladder",
+            "How far neurons overlap, one step for each C_m",
+            "Share of pairs of neurons by |cos|, mean over seeds; the bar on each step is the mean "
+            "|cos|. Fine-tuned from the pre-trained projections.",
+            "figure 2(h)",
+        ),
+        Figure(
+            "overlap_map",
+            "Which neurons overlap: heat maps",
+            "Mean |cos| between groups of neurons, sorted from the purest group (upper left) to "
+            "the least pure one, each map by its own order. One seed; the untouched projections, "
+            "and the pre-trained ones fine-tuned at the lowest and the highest C_m.",
         ),
         Figure(
             "accuracy_by_shuffling",
@@ -251,8 +311,8 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure(
             "simulation_cosines",
             "Cosines of neurons with the true features",
-            "Share of all neuron-feature pairs in each bin of |cos|, mean over trials, at each "
-            "preset's largest C_s.",
+            "Share of all neuron-feature pairs in each bin of |cos|, mean over trials and one "
+            "standard deviation above and below it, at each preset's largest C_s.",
             "figures 3 and 4",
             "What neurons learn",
         ),
@@ -288,6 +348,26 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "deviation over trials.",
             "",
             "Captions and filter",
+        ),
+        Figure(
+            "simulation_samples",
+            "Captions before and after the filter",
+            "The first pairs of S_w of the first trial at the largest C_s. Each square is a "
+            "feature that the image or a caption has: right, missing from the caption, or wrong "
+            "(not the image’s, or of the wrong sign). A feature has the same place on both sides.",
+            "section 2.1",
+            "Captions and filter",
+        ),
+        Figure(
+            "simulation_dynamics",
+            "What neurons grow towards: own and spurious features",
+            "Mean |alignment| of neurons, both encoders, with their own feature (that of their "
+            "largest alignment at the last step followed), with the features spuriously "
+            "correlated with it, and with all others. Solid: measured, with the mean ± 1 standard "
+            "deviation over trials; dashed and dotted: the equations from the same start. At the "
+            "lowest and the highest C_s.",
+            "Eqs. 34-36, theorem 4.2",
+            "Theory of training",
         ),
         Figure(
             "simulation_alignments",
@@ -327,20 +407,152 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "tables 2 and 3",
         ),
     ),
+    "sufficiency": (
+        Figure(
+            "sufficiency_divergence",
+            "How far the encoders are from sufficient",
+            "KL divergence between the distributions over K candidates under the best similarity "
+            "and under the encoders', both directions summed: it is the excess contrastive risk, "
+            "and it grows with K towards the lack of sufficiency. Bars: 95 % intervals.",
+            "theorem on sufficiency",
+            "Sufficiency",
+        ),
+        Figure(
+            "sufficiency_prompts",
+            "Zero-shot risk against the number of prompts",
+            "Cross-entropy of an image's class with M texts as prompts for each class. exact: the "
+            "best similarity with the same prompts; dashed: belief propagation, which needs none.",
+            "figures 5 and 6",
+            "Zero-shot classes",
+        ),
+        Figure(
+            "sufficiency_transfer",
+            "What heads lose against the best predictor",
+            "Excess risk over belief propagation on the same samples. unconditional: belief "
+            "propagation without the other modality, so what this is worth. Points are runs (trees "
+            "and seeds), bars their 95 % intervals of evaluation.",
+            "figure 2(c, d)",
+            "Denoising and the next word",
+        ),
+        Figure(
+            "sufficiency_shift",
+            "Trained at one p, tested at others",
+            "Excess risk over the belief propagation that knows the tested p. misspecified: belief "
+            "propagation with the p of the training. Both trees are shifted, or the predicted one "
+            "alone.",
+            "figures 8 and 9",
+            "Shifted trees",
+        ),
+        Figure(
+            "sufficiency_published",
+            "At the published size: worth of the other modality, losses of the models",
+            "Points: published risk of each model over published Bayes, which is of other samples, "
+            "so that it may fall below zero. Line with band: what the other modality is worth, "
+            "from our belief propagation with and without it. A model above the line shows by its "
+            "risk alone no use of the other modality.",
+            "figure 2(c, d)",
+            "At the published size",
+        ),
+    ),
+    "stepsize": (
+        Figure(
+            "stepsize_risk",
+            "Risk against steps, each stepsize",
+            "First seed of each stepsize. Circle: the last rise of the risk is just over. Dashed: "
+            "the threshold below which the theory forbids a rise (tight constants).",
+            "figure 2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_thresholds",
+            "At which risk the oscillation ends, and where the theory is sure of it",
+            "Every seed is a point. Risks from which it rose lie far above the thresholds: these "
+            "are sufficient, and not where oscillation really ends.",
+            "theorem 2.2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_steps",
+            "When the oscillation ends, and when the thresholds are reached",
+            "Steps of every seed. Runs that never get there are not shown; the table of failures "
+            "names them.",
+            "theorems 2.2 and 4.1",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_margin",
+            "Normalised margin against steps",
+            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize; what lies far below zero, "
+            "early on, is cut off.",
+            "figure 2(c)",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_neurons",
+            "Five points: neither neuron separates them, and the network does",
+            "Margins of the network and of each of its two neurons, every one over the norm of "
+            "its own weights.",
+            "figure 4",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_rate",
+            "Risk times stepsize times steps: flat where L ≈ 1/(η t)",
+            "First seed of each stepsize.",
+            "figure 2(b)",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_speedup",
+            "How much sooner a stepsize gets to a risk",
+            "Steps of the largest monotone stepsize over those of this one, first seed. No bar: "
+            "one of the two never gets there. A bar below 1 is slower.",
+            "",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_acceleration",
+            "Risk after T steps: stepsize fixed, and in proportion to T",
+            "Two points whose gradients conflict, from weights of zero. The stepsize that grows is "
+            "the one of the ladder nearest T/100: what the theorem asks for begins at T of 10⁷.",
+            "corollary 4.2, theorem 4.3",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_sharpness",
+            "Sharpness and risk",
+            "Above: the Hessian’s largest eigenvalue times m η/2; above 1 a quadratic would "
+            "diverge. Below: the risk of the same runs. Not measured in the paper.",
+            "",
+            "Sharpness",
+        ),
+        Figure(
+            "stepsize_bounds",
+            "Averages over all steps, and what the theory bounds them by",
+            "Solid: average risk and average gradient potential of the first t steps. Dashed: the "
+            "bounds.",
+            "theorem 3.2, lemma C.3",
+            "Bounds",
+        ),
+        Figure(
+            "stepsize_activations",
+            "Risk by activation and width",
+            "XOR’s four corners, first seed: one small picture for each activation (20 neurons) "
+            "and for each width (leaky softplus).",
+            "",
+            "Activations and widths",
+        ),
+        Figure(
+            "stepsize_accuracy",
+            "Test accuracy against stepsize",
+            "Last step of every seed (split) of the digits’ parity, and of the perceptron of four "
+            "layers where it was trained.",
+            "figures 1(c) and 3",
+            "Test accuracy",
+        ),
+    ),
 }
 """The figures of each study."""
-
-TEMPLATES = (
-    "contact_sheet.html.j2",
-    "incomplete.html.j2",
-    "index.html.j2",
-    "macros.html.j2",
-    "neurons.html.j2",
-    "page.js",
-    "study.html.j2",
-    "style.css",
-)
-"""Files in this package's ``templates`` that make up the page."""
 
 
 def figures(study: str | None = None) -> list[Figure]:

@@ -86,6 +86,69 @@ def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataF
     )
 
 
+MOST = 2_000
+"""Rows that a plot of a sweep holds: a page with many such plots stays small."""
+
+
+def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:
+    """Leave out what has no room in a plot: single runs first, then values of `x` in between.
+
+    Returns
+    -------
+    data : DataFrame
+        At most `most` rows, if two values of `x` have room.
+    remark : str
+        What was left out, as a sentence that begins with a space; empty if nothing was.
+    """
+    remark = ""
+    if len(data) > most and "layer" in data and (data["layer"] == "run").any():
+        data = data[data["layer"] != "run"]
+        remark = " Single runs are too many to be drawn."
+    places = data[x].dropna().unique()
+    shown = len(places)
+    while len(data) > most and shown > 2:
+        shown = max(2, min(shown - 1, shown * most // len(data)))
+        data = data[data[x].isna() | data[x].isin(evenly(places, shown))]
+    if shown < len(places):
+        remark += f" Of {len(places)} values of {x} {shown} are drawn."
+    return data.reset_index(drop=True), remark
+
+
+def evenly(places: Any, most: int) -> list[Any]:
+    """Return at most `most` of some values in order, evenly spread, the first and last of them.
+
+    Examples
+    --------
+    >>> evenly([0.5, 0.1, 0.2, 0.4, 0.3], 3)
+    [0.1, 0.3, 0.5]
+    """
+    found = sorted(places)
+    if len(found) <= most:
+        return found
+    last = len(found) - 1
+    return [found[round(number * last / (most - 1))] for number in range(most)]
+
+
+def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd.DataFrame:
+    """Sort rows so that what a palette names first is drawn last, over all others."""
+    place = {name: -number for number, name in enumerate(names)}
+    return data.sort_values(
+        field, key=lambda column: column.map(place).fillna(1), kind="stable", ignore_index=True
+    )
+
+
+def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
+    """Return the area between the limits, for data that have some (`limited`)."""
+    return base.mark_area(clip=True).encode(y="low:Q", y2="high:Q", opacity=fade(shown))
+
+
+def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
+    """Return a line without points, and unseen points on it that carry its hover values."""
+    points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
+    points.name = alt.Undefined
+    return alt.LayerChart(layer=[line, points])
+
+
 def only(chart: alt.Chart, layer: str) -> alt.Chart:
     """Keep the rows of one layer."""
     return chart.transform_filter(f"datum.layer == '{layer}'")
@@ -152,12 +215,12 @@ def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
 
 
 def side_by_side(
-    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72
+    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72, row_gap: int = 84
 ) -> alt.ConcatChart:
     """Lay panels out in rows; their frames, not their labels, are aligned."""
     return alt.concat(
         *panels, columns=columns, data=values(data), bounds="flush",
-        spacing={"row": 84, "column": gap},
+        spacing={"row": row_gap, "column": gap},
     )  # fmt: skip
 
 
@@ -176,28 +239,67 @@ def tips(*fields: str) -> list[alt.Tooltip]:
     return found
 
 
-def styled(chart: alt.TopLevelMixin, font_size: int) -> alt.TopLevelMixin:
-    """Give a finished chart the common look."""
-    return (
-        chart.configure(font=style.FONT, background="white", padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelFontSize=font_size, titleFontSize=font_size, titleFontWeight="normal",
-            labelColor=style.QUIET, titleColor=style.INK, gridColor=style.GRID,
-            domainColor="#8c959f", tickColor="#8c959f", titlePadding=8,
-        )
-        .configure_legend(
-            labelFontSize=font_size, titleFontSize=font_size, titleFontWeight="normal",
-            labelColor=style.INK, titleColor=style.QUIET, orient="top", direction="horizontal",
-            titleOrient="left", titleLimit=300, labelLimit=300, symbolStrokeWidth=2.5,
-        )
-        .configure_header(
-            labelFontSize=font_size, titleFontSize=font_size, labelColor=style.INK,
-            labelFontWeight="bold", title=None,
-        )
-        .configure_title(
-            fontSize=font_size + 1, anchor="start", color=style.INK, fontWeight="bold", offset=8
-        )
-        .configure_line(strokeWidth=2.2)
-        .configure_point(size=45)
-    )  # fmt: skip
+def config(font_size: int) -> dict[str, Any]:
+    """Return the common look of all figures, as Vega-Lite's configuration of a chart."""
+    sizes = {"labelFontSize": font_size, "titleFontSize": font_size}
+    return {
+        "font": style.FONT, "background": "white", "padding": 8,
+        "view": {"stroke": None},
+        "axis": sizes | {
+            "titleFontWeight": "normal", "labelColor": style.QUIET, "titleColor": style.INK,
+            "gridColor": style.GRID, "domainColor": style.GREY, "tickColor": style.GREY,
+            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5,
+        },
+        "legend": sizes | {
+            "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
+            "orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 300,
+            "labelLimit": 300, "symbolStrokeWidth": 2.5,
+        },
+        "header": sizes | {"labelColor": style.INK, "labelFontWeight": "bold", "title": None},
+        "title": {
+            "fontSize": font_size + 1, "subtitleFontSize": font_size - 1, "anchor": "start",
+            "color": style.INK, "fontWeight": "bold", "offset": 8,
+        },
+        "text": {"fontSize": font_size - 1},
+        "line": {"strokeWidth": 2.2},
+        "point": {"size": 45},
+    }  # fmt: skip
+
+
+def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
+    """Return a finished chart as it is printed, to be read at the width of a column.
+
+    Larger letters stand on narrower panels, at most two beside each other.
+    """
+    printed = _narrowed(spec)
+    printed["config"] = {**config(font_size), "aria": False}
+    printed["config"]["legend"]["columns"] = PAPER_LEGEND
+    if "columns" in printed:
+        printed["columns"] = min(PAPER_COLUMNS, printed["columns"])
+    if "spacing" in printed:
+        larger = font_size - SCREEN_FONT
+        printed["spacing"] = {
+            "row": printed["spacing"]["row"] + ROW_GROWTH * larger,
+            "column": printed["spacing"]["column"] + COLUMN_GROWTH * larger,
+        }
+    return printed
+
+
+def _narrowed(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        drawn = "mark" in node or "layer" in node or "facet" in node or "concat" in node
+        return {
+            key: round(PAPER_WIDTH * value)
+            if drawn and key == "width" and not isinstance(value, Mapping)
+            else (value if key in ("data", "encoding") else _narrowed(value))
+            for key, value in node.items()
+        }
+    if isinstance(node, list):
+        return [_narrowed(child) for child in node]
+    return node
+
+
+PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
+"""Of a printed figure: the share of its panels' width, and panels and names beside each other."""
+SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
+"""The size of letters for which panels are spaced, and what each pixel more adds to the gaps."""

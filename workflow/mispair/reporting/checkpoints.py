@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,15 +86,20 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+@functools.cache
 def theirs(dataset: str | None, pretraining: str, method: str, column: str) -> float:
     """Return a number of table 2 or 3, or NaN if there is none."""
-    table = published.checkpoints()
-    own = table[
-        (table["dataset"] == dataset)
-        & (table["pretraining"].map(canonical) == canonical(pretraining))
-        & (table["method"].map(canonical) == canonical(method))
-    ]
-    return float(own[column].iloc[0]) if len(own) else math.nan
+    row = _published().get((dataset or "", canonical(pretraining), canonical(method)))
+    return math.nan if row is None else float(row[column])
+
+
+@functools.cache
+def _published() -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return the rows of tables 2 and 3 by data set, pre-training and method."""
+    return {
+        (str(row["dataset"]), canonical(row["pretraining"]), canonical(row["method"])): row
+        for row in records(published.checkpoints())[::-1]
+    }
 
 
 def laclip_own(pretraining: str, architecture: str, method: str) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from mispair.reporting import verdicts
 from mispair.reporting.checkpoints import COLUMNS, METHODS, Pair, pairs
+from mispair.reporting.gaps import gap
 from mispair.reporting.protocols import short
 from mispair.reporting.published import checkpoints as published
 from mispair.reporting.tables import Tables
@@ -54,7 +57,17 @@ def _judge(tables: Tables, claim: Claim, measure: str) -> Verdict:
         test=f"95 % intervals, {paired} of {len(found)} paired by image, the others of "
         "independent numbers",
         parts=tuple(map(_part, found, outcomes)),
+        gap=_gap(found),
     )
+
+
+def _gap(found: list[Pair]) -> str:
+    known = [pair for pair in found if math.isfinite(pair.published)]
+    if not known:
+        return ""
+    here = sum(pair.difference.value for pair in known) / len(known)
+    there = sum(pair.published for pair in known) / len(known)
+    return gap(here, there, f"in the mean gain of the {len(known)} that were published")
 
 
 def _scope(found: list[Pair], measure: str) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from mispair.reporting import published, verdicts
 from mispair.reporting.controls_image_text import carried
+from mispair.reporting.gaps import gap_of_change
 from mispair.reporting.protocols import named, of_metric, said
 from mispair.reporting.series import (
     LARGE,
@@ -67,7 +68,7 @@ def _overlap(tables: Tables, alpha: float) -> Verdict:
     series = purity_series(tables, "pretrained", "text", "mean_abs_cosine")
     found = run_trend(series)
     outcome, reason = verdicts.decide_trend(found, +1, alpha)
-    curve = published.purity()["mean_abs_cosine"]
+    curve = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
     if outcome == verdicts.UNMEASURED:
         return Verdict(OVERLAP, outcome, why_missing(tables, "pretrained", reason))
     return Verdict(
@@ -80,6 +81,7 @@ def _overlap(tables: Tables, alpha: float) -> Verdict:
         sample=sample(series),
         test=verdicts.trend_text(found),
         controls=tuple(control(tables, series, alpha) for control in _OVERLAP_CONTROLS),
+        gap=gap_of_change(series.groupby("rate")["value"].mean(), curve, 4),
     )
 
 
@@ -231,6 +233,7 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, alpha: float) 
             ),
         ),
         parts=tuple(parts),
+        gap=gap_of_change(series.groupby("rate")["value"].mean(), means),
     )
 
 

@@ -7,6 +7,7 @@ import math
 import pandas as pd
 
 from mispair.reporting import published, verdicts
+from mispair.reporting.gaps import gap
 from mispair.reporting.protocols import base_arm, named, of_metric, said
 from mispair.reporting.series import SMALL
 from mispair.reporting.statistics import Interval, prediction_interval
@@ -129,6 +130,7 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
             *([_renormalised(table, metric, outcome, confidence)] if metric == "acc1" else []),
         ),
         parts=tuple(parts),
+        gap=gap(high - low, _published_spread(), "in high − low") if metric == "acc1" else "",
     )
 
 
@@ -138,8 +140,17 @@ def _arm_name(arm: pd.DataFrame) -> str:
     return "untouched model" if start == "untouched" else f"{start} projections at C_m {rate:g}"
 
 
+def _published_means() -> pd.Series:
+    return published.pruning().groupby("strategy")["accuracy"].mean()
+
+
+def _published_spread() -> float:
+    means = _published_means()
+    return float(means["high-purity"] - means["low-purity"])
+
+
 def _published_order() -> str:
-    means = published.pruning().groupby("strategy")["accuracy"].mean()
+    means = _published_means()
     return (
         f"high-purity {number(means['high-purity'])}, random {number(means['random'])}, "
         f"low-purity {number(means['low-purity'])} (CIFAR-10, one draw)"

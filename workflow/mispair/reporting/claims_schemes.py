@@ -8,6 +8,7 @@ import pandas as pd
 
 from mispair.reporting import published, verdicts
 from mispair.reporting.claims_image_text import NOTICEABLE
+from mispair.reporting.gaps import gap_of_mean
 from mispair.reporting.series import ends, purity_series, run_trend, why_missing
 from mispair.reporting.statistics import Interval, stratified_interval
 from mispair.reporting.tables import Tables
@@ -50,6 +51,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             test=f"similar − random {verdicts.interval_text(gap, confidence, 4)}; "
             f"similar alone: {verdicts.trend_text(found)}",
             controls=(_changed_texts(tables),),
+            gap=gap_of_mean(_by_rate(similar, random), _published_gap(), "in similar − random", 4),
         )
     ]
 
@@ -66,6 +68,18 @@ def difference(first: pd.DataFrame, second: pd.DataFrame, confidence: float) -> 
     gaps = (both["value_x"] - both["value_y"])[both["rate"] > 0]
     return stratified_interval([group.tolist() for _, group in gaps.groupby(both["rate"])],
                                confidence)  # fmt: skip
+
+
+def _by_rate(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+    means = [series.groupby("rate")["value"].mean() for series in (first, second)]
+    apart = (means[0] - means[1]).dropna()
+    return apart[apart.index > 0]
+
+
+def _published_gap() -> pd.Series:
+    table = published.purity_by_scheme()
+    wide = table.pivot(index="shuffle_probability", columns="scheme", values="mean_abs_cosine")
+    return wide[SIMILAR] - wide[RANDOM]
 
 
 def _ends(series: pd.DataFrame) -> str:

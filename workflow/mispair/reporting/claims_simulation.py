@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pandas as pd
 
-from mispair.reporting import claims_theory, controls_simulation, published, verdicts
+from mispair.reporting import (
+    claims_features,
+    claims_theory,
+    controls_simulation,
+    published,
+    verdicts,
+)
+from mispair.reporting.gaps import gap, gap_of_change, gap_of_mean
 from mispair.reporting.reproduction import FEATURES, comparable, points
 from mispair.reporting.simulation_runs import (
     PAIR,
@@ -68,7 +75,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
         claims = [*(_claim(metric) for metric in NAMES), GAP, ALL, RAW, REPRODUCED]
         return [
             Verdict(claim, verdicts.UNMEASURED, "the simulation was not run")
-            for claim in [*claims, *claims_theory.CLAIMS]
+            for claim in [*claims, *claims_theory.CLAIMS, *claims_features.CLAIMS]
         ]
     return [verdict for together in zip(*found, strict=True) for verdict in together]
 
@@ -76,6 +83,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     """Return the verdicts on one preset's own runs; bridge and grid take no part."""
     table = of_preset(tables.simulation, preset)
+    points = of_preset(tables.simulation_points, preset)
     zero = controls_simulation.never_thresholded(tables, preset)
     found = [
         *(_filtered(table, metric, confidence, zero) for metric in NAMES),
@@ -84,6 +92,7 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
         _raw(table, 1 - confidence),
         _reproduced(table),
         *claims_theory.judge(table, confidence),
+        *claims_features.judge(table, points, confidence),
     ]
     figure = f"simulation_figure1_{preset.replace('-', '_')}"
     return [
@@ -144,7 +153,24 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Contr
         sample=_sample(gains),
         test=f"difference {verdicts.interval_text(found, confidence, digits)}",
         controls=tuple(controls),
+        gap=_comparable(
+            table,
+            gap_of_mean(
+                gains.groupby("spurious_probability").mean(), filtered - raw, "in the gain", digits
+            ),
+        ),
     )
+
+
+def _comparable(table: pd.DataFrame, text: str) -> str:
+    """Return the gap of a measured number, where it is one to a run of the published size."""
+    if comparable(table):
+        return text
+    return f"not comparable: {_sizes(table)}"
+
+
+def _sizes(table: pd.DataFrame) -> str:
+    return f"published with {FEATURES} features, run with {number(table['features'].max(), 0)}"
 
 
 def _sample(gains: pd.Series) -> str:
@@ -179,6 +205,7 @@ def _gap(table: pd.DataFrame, alpha: float) -> Verdict:
         published="gain " + _from_to(theirs, sign=True),
         sample=_sample(differences(table, "accuracy")),
         test=verdicts.trend_text(found),
+        gap=_comparable(table, gap_of_change(means, theirs)),
     )
 
 
@@ -190,15 +217,18 @@ def _raw(table: pd.DataFrame, alpha: float) -> Verdict:
     outcome, reason = verdicts.decide_trend(found, -1, alpha)
     if outcome == verdicts.UNMEASURED:
         return Verdict(RAW, outcome, reason)
+    means = frame.groupby("spurious_probability")["value"].mean()
+    theirs = _published("purified_features", probabilities, "raw")
     return Verdict(
         RAW,
         outcome,
         reason,
         scope="purified features on raw captions",
-        measured=_from_to(frame.groupby("spurious_probability")["value"].mean(), digits=1),
-        published=_from_to(_published("purified_features", probabilities, "raw"), digits=1),
+        measured=_from_to(means, digits=1),
+        published=_from_to(theirs, digits=1),
         sample=_sample(values),
         test=verdicts.trend_text(found),
+        gap=_comparable(table, gap_of_change(means, theirs, digits=1)),
     )
 
 
@@ -228,6 +258,10 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
         if found.known
         else "no interval (one run)",
         controls=(controls_simulation.best_count(here, NEARLY_ALL * features),),
+        gap=_comparable(
+            table,
+            gap(found.value, float(theirs.iloc[0]), "features", digits=1) if len(theirs) else "",
+        ),
     )
 
 
@@ -242,10 +276,7 @@ def _from_to(means: pd.Series, digits: int = 3, sign: bool = False) -> str:
 
 def _reproduced(table: pd.DataFrame) -> Verdict:
     if not comparable(table):
-        reason = (
-            f"published with {FEATURES} features, run with {number(table['features'].max(), 0)}"
-        )
-        return Verdict(REPRODUCED, verdicts.UNMEASURED, reason)
+        return Verdict(REPRODUCED, verdicts.UNMEASURED, _sizes(table))
     every = points(table)
     known = [point for point in every if point.measured]
     within = [point for point in known if point.within]

@@ -1,8 +1,9 @@
-"""All figures by name, and what becomes of them: a picture, a table and an interactive chart."""
+"""All figures by name, and what becomes of them: pictures, a table and an interactive chart."""
 
 from __future__ import annotations
 
 import functools
+import io
 import re
 import textwrap
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import vl_convert
+from PIL import Image
 
 from mispair.reporting import (
     catalogue,
@@ -21,14 +23,18 @@ from mispair.reporting import (
     figures_corpus,
     figures_features,
     figures_image_text,
+    figures_neurons,
     figures_pruning,
     figures_schemes,
     figures_semantics,
     figures_simulation,
+    figures_stepsize,
+    figures_sufficiency,
     figures_theory,
     style,
 )
 from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.pdf import in_order
 from mispair.reporting.tables import Tables
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
@@ -37,7 +43,9 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "purity_by_shuffling": figures_image_text.overlap,
     "effective_rank_by_shuffling": figures_image_text.effective_rank,
-    "cosine_histogram": figures_image_text.histogram,
+    "cosine_histogram": figures_neurons.histogram,
+    "cosine_ladder": figures_neurons.ladder,
+    "overlap_map": figures_neurons.heat_map,
     "accuracy_by_shuffling": figures_image_text.accuracy,
     "silhouette_by_shuffling": figures_image_text.silhouette,
     "pruning": figures_pruning.pruning,
@@ -59,10 +67,29 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "simulation_tsne": figures_features.tsne,
     "simulation_captions": figures_simulation.captions,
     "simulation_filter": figures_simulation.replaced,
+    "simulation_samples": figures_features.samples,
+    "simulation_dynamics": figures_theory.dynamics,
     "simulation_alignments": figures_theory.alignments,
     "simulation_bridge": figures_conditions.switches,
     "simulation_grid": figures_conditions.sensitivity,
     "checkpoints": figures_checkpoints.checkpoints,
+    "sufficiency_divergence": figures_sufficiency.divergence,
+    "sufficiency_prompts": figures_sufficiency.prompts,
+    "sufficiency_transfer": figures_sufficiency.transfer,
+    "sufficiency_shift": figures_sufficiency.shift,
+    "sufficiency_published": figures_sufficiency.at_published_size,
+    "stepsize_risk": figures_stepsize.risk,
+    "stepsize_thresholds": figures_stepsize.thresholds,
+    "stepsize_steps": figures_stepsize.steps,
+    "stepsize_margin": figures_stepsize.margin,
+    "stepsize_neurons": figures_stepsize.neurons,
+    "stepsize_rate": figures_stepsize.rate,
+    "stepsize_speedup": figures_stepsize.speedup,
+    "stepsize_acceleration": figures_stepsize.acceleration,
+    "stepsize_sharpness": figures_stepsize.sharpness,
+    "stepsize_bounds": figures_stepsize.bounds,
+    "stepsize_activations": figures_stepsize.activations,
+    "stepsize_accuracy": figures_stepsize.accuracy,
 }
 """What draws each figure of the catalogue."""
 
@@ -75,15 +102,36 @@ Every figure shows the main protocol alone.
 
 @dataclass(frozen=True)
 class Rendered:
-    """The three forms of a figure."""
+    """The forms of a figure: three to print, its numbers, and the chart for the page."""
 
     svg: str
+    pdf: bytes
+    png: bytes
     csv: pd.DataFrame
     spec: dict[str, Any]
 
 
-def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points: int) -> Rendered:
+def render(
+    figure: catalogue.Figure, tables: Tables, font_size: int, paper_font_size: int, max_points: int
+) -> Rendered:
     """Draw a figure; where nothing can be drawn, draw why.
+
+    Parameters
+    ----------
+    figure, tables, font_size, max_points
+        As in `compose`.
+    paper_font_size : int
+        Of labels in the forms to print, in pixels.
+    """
+    spec, data = compose(figure, tables, font_size, max_points)
+    svg = _svg(charts.for_paper(spec, paper_font_size))
+    return Rendered(svg, in_order(vl_convert.svg_to_pdf(svg)), _png(svg), data, spec)
+
+
+def compose(
+    figure: catalogue.Figure, tables: Tables, font_size: int, max_points: int
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Return a figure as an interactive chart, and the numbers in it.
 
     Parameters
     ----------
@@ -92,14 +140,17 @@ def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points:
     tables : Tables
         All measurements.
     font_size : int
-        Of labels, in pixels.
+        Of labels on the page, in pixels.
     max_points : int
         More rows than this are not drawn: the figure says so.
 
     Returns
     -------
-    Rendered
-        ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason of a hole.
+    spec : dict
+        Vega-Lite; ``spec["usermeta"]["mispair"]`` holds the title, and the sentence or the reason
+        of a hole.
+    data : DataFrame
+        Empty for a hole.
     """
     shown = (tables if figure.name in EVERY_SCHEME else tables.of_scheme()).of_protocol()
     drawing = BUILDERS[figure.name](shown)
@@ -115,24 +166,37 @@ def render(figure: catalogue.Figure, tables: Tables, font_size: int, max_points:
         text = f"Not measured: {drawing.reason}."
     else:
         chart, data, text = drawing.chart, drawing.data, drawing.sentence
+        if "low" in data and not data["low"].notna().any():
+            text += " No band or bar is drawn: there is one run of each."
         meta |= {"sentence": text}
-    spec = charts.styled(chart, font_size).to_dict(validate=False)
+    spec = {**chart.to_dict(validate=False), "config": charts.config(font_size)}
     if isinstance(drawing, Drawing) and drawing.toggle:
         charts.add_toggle(spec, drawing.toggle)
     spec["description"] = f"{figure.title}. {text}"
     spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
-    return Rendered(_svg(spec), data, spec)
+    return spec, data
 
 
 def _svg(spec: dict[str, Any]) -> str:
     """Draw a picture: coordinates to a hundredth of a pixel, and no label on every single mark."""
-    quiet = {**spec, "config": {**spec["config"], "aria": False}}
-    svg = vl_convert.vegalite_to_svg(quiet, vl_version=VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
     svg = _COORDINATES.sub(lambda found: _LONG.sub(_round, found[0]), svg)
     # The drawing engine counts its clip paths over all pictures that it has ever drawn.
     names = {name: f"part{number}" for number, name in enumerate(_IDENTIFIERS.findall(svg))}
     return _REFERENCES.sub(lambda found: found[1] + names.get(found[2], found[2]) + found[3], svg)
 
+
+def _png(svg: str) -> bytes:
+    """Draw a picture in 256 colours, which takes a tenth of the bytes."""
+    with Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=PIXELS))) as picture:
+        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    few.save(buffer, "PNG", dpi=(300, 300))
+    return buffer.getvalue()
+
+
+PIXELS = 1.5
+"""Pixels of a PNG for each of the figure: about 1,300 across, 400 to the inch in a column."""
 
 _IDENTIFIERS = re.compile(r' id="(\w+)"')
 _REFERENCES = re.compile(r'( id="|url\(#)(\w+)("|\))')
@@ -147,9 +211,9 @@ def _round(found: re.Match[str]) -> str:
 
 
 def _hole(reason: str) -> alt.Chart:
-    lines = ["Not measured", *textwrap.wrap(reason, 90)]
+    lines = ["Not measured", *textwrap.wrap(reason, 70)]
     return (
         alt.Chart(alt.InlineData(values=[{}]))
-        .mark_text(text=lines, fontSize=14, color=style.QUIET, lineHeight=20)
+        .mark_text(text=lines, color=style.QUIET, lineHeight=22)
         .properties(width=2 * charts.WIDTH, height=100)
     )

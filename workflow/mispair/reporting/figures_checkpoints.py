@@ -18,6 +18,8 @@ NOT_RUN = "the LaCLIP study was not run"
 TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
 SHAPES = {"measured": "circle", "published": "diamond"}
 ROW = 20
+MOST_ROWS = 80
+"""Rows of models and sets; of more, each model has one row: the mean over the sets."""
 
 
 def checkpoints(tables: Tables) -> Drawing | Hole:
@@ -30,7 +32,8 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
             by = "" if score.protocol is None else (
                 f"{score.metric}, {score.protocol} {short(score.fingerprint)}"
             )  # fmt: skip
-            here = {"measure": measure, "label": label, "method": score.method,
+            kind = f"{score.pretraining} {score.architecture}"
+            here = {"measure": measure, "label": label, "kind": kind, "method": score.method,
                     "model": score.towers, "by": by}  # fmt: skip
             rows.append({**here, "what": "measured", "value": score.value,
                          "low": score.low, "high": score.high})  # fmt: skip
@@ -39,19 +42,44 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() == 0:
         return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was classified with")
-    data = data[data["value"].notna()]
+    data, remark = _short(data[data["value"].notna()])
     panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
     chart = charts.side_by_side(panels, 1, data)
-    return Drawing(chart, data, _sentence(tables), "method")
+    return Drawing(chart, data, _sentence(tables) + remark, "method")
+
+
+def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Average over the sets if there are more rows than can be read, and say so.
+
+    Published numbers stand for the sets that have one, so they are not averaged beside means of
+    other sets.
+    """
+    if data["label"].nunique() <= MOST_ROWS:
+        return data.drop(columns="kind"), ""
+    measured = data[data["what"] == "measured"]
+    sets = measured.groupby(["measure", "model"])["label"].transform("nunique")
+    keys = ["measure", "kind", "method", "model", "what"]
+    means = measured.assign(n=sets).groupby([*keys, "n"], sort=False)["value"].mean().reset_index()
+    kind = means["kind"] + " (" + means["model"] + ")"
+    crowded = means["kind"].nunique() > MOST_ROWS
+    means["label"] = means["kind"] if crowded else kind
+    means["by"] = "mean of " + means["n"].map("{:g}".format) + " sets"
+    remark = " Means over the evaluation sets: rows of each set would be too many to read."
+    if means["label"].nunique() > MOST_ROWS:
+        kept = means.groupby("label")["value"].mean().nlargest(MOST_ROWS).index
+        means = means[means["label"].isin(kept)]
+        remark += f" The {MOST_ROWS} with the largest means are drawn."
+    return means.drop(columns=["kind", "n"]).reset_index(drop=True), remark
 
 
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
     own = data[data["measure"] == measure]
     methods = sorted(set(own["method"]), key=lambda name: (name not in METHODS, name))
-    colours = dict(zip(methods, style.CLASSES * len(methods), strict=False))
+    others = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
+    colours = {**dict(zip(methods, others * len(methods), strict=False)), **style.METHODS}
     base = alt.Chart().encode(
         x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
-        y=alt.Y("label:N", title=None, axis=alt.Axis(labelLimit=330)),
+        y=alt.Y("label:N", title="Model and evaluation set", axis=alt.Axis(labelLimit=330)),
         color=charts.colour("method", "Method", colours, methods),
         tooltip=charts.tips("model:N:model", "method:N:method", "what:N:", "value:Q:value",
                             "by:N:by"),

@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.reporting import bridge, charts, style, verdicts
 from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.comparison_conditions import MARKS
-from mispair.reporting.figures_simulation import NOT_RUN
+from mispair.reporting.figures_simulation import NOT_RUN, unit
 from mispair.reporting.grid import CONCLUSIONS, Cell, cells
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
@@ -35,12 +35,12 @@ def switches(tables: Tables) -> Drawing | Hole:
         _changes(metric, title, order, charts.limited(data, metric=metric))
         for metric, title in style.MEASURES.items()
     ]
-    chart = charts.side_by_side(panels, 2, data)
+    chart = charts.side_by_side(panels, 2, data, gap=116)
     return Drawing(chart, data, _bridge_sentence(tables, data), "trained_on")
 
 
 def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
-    place = alt.Y("switch:N", title=None, sort=order, axis=alt.Axis(labelLimit=150))
+    place = alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150))
     base = alt.Chart().encode(
         y=place,
         yOffset=alt.YOffset("trained_on:N", sort=list(style.CHANGES)),
@@ -50,16 +50,16 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
         "switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from", "high:Q:to",
         "n:Q:pairs",
     )  # fmt: skip
-    place_of = f"Change of: {title}"
+    place_of = f"Change ({unit(title).lower()})"
     parts = [
-        alt.Chart().mark_rule(color="#8c959f").encode(x=alt.datum(0)),
+        alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0)),
         base.mark_circle(size=34)
         .encode(x=alt.X("value:Q", title=place_of), opacity=charts.fade(1), tooltip=tips)
         .properties(name=f"{charts.VIEW}{metric}"),
     ]
     if limited:
         interval = base.mark_rule(strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8)
+            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8), tooltip=tips
         )
         parts.insert(1, interval)
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
@@ -97,13 +97,15 @@ def sensitivity(tables: Tables) -> Drawing | Hole:
     shown = max(cell.spurious_probability for cell in found)
     found = [cell for cell in found if cell.spurious_probability == shown]
     data = pd.DataFrame([row for cell in found for row in _heat(cell)])
+    if data["value"].isna().all() and not data["failed"].any():
+        return Hole("no trial of the grid gave numbers of both arms")
     noise = list(dict.fromkeys(cell.noise for cell in found))
     models = sorted({cell.misalignment for cell in found})
     schedules = sorted({cell.bias for cell in found})
     panels = [
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
-    chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=104)
+    chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=136)
     return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(found, shown))
 
 
@@ -136,7 +138,7 @@ def _heat_map(
     reach = 2 * float(own.max()) if own.notna().any() and own.max() > 0 else 1.0
     base = alt.Chart().encode(
         x=alt.X("noise:N", title="Noise", sort=noise, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("misalignment:N", title=None, sort=models),
+        y=alt.Y("misalignment:N", title="Misalignment", sort=models),
     )
     scale = alt.Scale(scheme="purpleorange", domain=[-reach, reach], reverse=True)
     tips = charts.tips(
@@ -148,15 +150,14 @@ def _heat_map(
         base.mark_rect(stroke="white").encode(
             color=alt.Color("value:Q", scale=scale, legend=None), tooltip=tips
         ).transform_filter("isValid(datum.value)"),
-        base.mark_text(fontSize=11, color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
+        base.mark_text(color=style.INK, lineBreak="\n", dy=-6).encode(text="text:N"),
     ]  # fmt: skip
+    title = alt.TitleParams(text=TITLES[metric], subtitle=f"bias {bias}", subtitleColor=style.QUIET)
     layered = alt.layer(*parts).transform_filter(
         f"datum.metric == '{metric}' && datum.bias_schedule == '{bias}'"
     )
-    width = min(charts.WIDTH - 70, 100 * len(noise))
-    return layered.properties(
-        width=width, height=44 * len(models), title=f"{TITLES[metric]}, bias {bias}"
-    )
+    width = min(charts.WIDTH - 70, max(230, 100 * len(noise)))
+    return layered.properties(width=width, height=44 * len(models), title=title)
 
 
 def _grid_sentence(found: list[Cell], shown: float) -> str:

@@ -55,13 +55,13 @@ def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
         .encode(
             x=alt.X("bin:N", title=titles[metric], sort=None,
                     axis=alt.Axis(labelAngle=0, labelOverlap="greedy", grid=False)),
-            y=alt.Y("share:Q", title="Share of kept pairs" if place == 0 else None,
+            y=alt.Y("share:Q", title="Share of kept pairs",
                     axis=alt.Axis(format="~%")),
             tooltip=[*charts.tips("bin:N:from to", "share:Q:share"),
                      alt.Tooltip("value:Q", title="pairs", format=",.0f")],
         )
         .properties(width=charts.WIDTH if len(found) > 1 else 2 * charts.WIDTH, height=180)
-        for place, metric in enumerate(found)
+        for metric in found
     ]  # fmt: skip
     middles = [f"{_middle(own)} ({titles[metric].lower()})" for metric, own in found.items()]
     sentence = f"The median lies at {listing(middles)}."

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from mispair.reporting import charts, style
 from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.figures_simulation import NOT_RUN
 from mispair.reporting.simulation_runs import PAIR, at_largest, presets
-from mispair.reporting.tables import Tables, mean_by
+from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
+
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
+"""Where there are more classes than hues, the next shape begins."""
 
 
 def cosines(tables: Tables) -> Drawing | Hole:
@@ -23,10 +27,11 @@ def cosines(tables: Tables) -> Drawing | Hole:
     rows = at_largest(rows)
     keys = ["condition", "tower", "trained_on", "trial"]
     share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
-    data = mean_by(
+    data = charts.summary(
         rows.assign(value=share),
         ["condition", "spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
     )
+    data["middle"] = (data["bin_low"] + data["bin_high"]) / 2
     data["panel"] = _panel_of(data) + ": " + data["tower"] + " neurons, " + data["trained_on"]
     order = [
         panel
@@ -37,23 +42,30 @@ def cosines(tables: Tables) -> Drawing | Hole:
     ]
     # Raw and filtered of one preset stand beside each other.
     order.sort(key=lambda panel: (panel.split(":")[0], "text neurons" not in panel))
+    tips = charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs",
+                       "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
+    bars = alt.Chart().mark_bar(binSpacing=0).encode(
+        x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
+                axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
+        x2="bin_high:Q",
+        y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
+                scale=alt.Scale(type="sqrt")),
+        color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
+        tooltip=tips,
+    )  # fmt: skip
+    parts = [bars]
+    if charts.limited(data):
+        spread = alt.Chart().mark_rule(color=style.INK, strokeWidth=0.8).encode(
+            x="middle:Q", y=alt.Y("floor:Q"), y2="high:Q", tooltip=tips
+        ).transform_calculate(floor="max(datum.low, 0)")  # fmt: skip
+        parts.append(spread)
     chart = (
-        alt.Chart(charts.values(data))
-        .mark_bar(binSpacing=0)
-        .encode(
-            x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
-                    axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
-            x2="bin_high:Q",
-            y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
-                    scale=alt.Scale(type="sqrt")),
-            color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
-            tooltip=charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
-        )
+        alt.layer(*parts, data=charts.values(data))
         .properties(width=charts.WIDTH, height=140)
         .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
         .resolve_axis(x="independent")
-    )  # fmt: skip
-    return Drawing(chart, data.drop(columns="panel"), _cosine_sentence(data))
+    )
+    return Drawing(chart, data.drop(columns=["panel", "middle"]), _cosine_sentence(data))
 
 
 def _panel_of(data: pd.DataFrame) -> pd.Series:
@@ -141,16 +153,20 @@ def tsne(tables: Tables) -> Drawing | Hole:
     data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
     shown = rows[["panel", "label", "x", "y"]].assign(label=rows["label"].map("{:g}".format))
     labels = sorted(set(shown["label"]), key=float)
-    colours = [style.CLASSES[index % len(style.CLASSES)] for index in range(len(labels))]
+    hues = [style.CLASSES[index % len(style.CLASSES)] for index in range(len(labels))]
+    shapes = [SHAPES[index // len(style.CLASSES) % len(SHAPES)] for index in range(len(labels))]
     order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
     chart = (
         alt.Chart(charts.values(shown, 3))
-        .mark_circle(size=16, opacity=0.7)
+        .mark_point(size=16, opacity=0.7, filled=True)
         .encode(
             x=alt.X("x:Q", axis=None, scale=alt.Scale(zero=False)),
             y=alt.Y("y:Q", axis=None, scale=alt.Scale(zero=False)),
-            color=alt.Color("label:N", title="Class",
-                            scale=alt.Scale(domain=labels, range=colours)),
+            color=alt.Color("label:N", title="Class", legend=alt.Legend(columns=10),
+                            scale=alt.Scale(domain=labels, range=hues)),
+            shape=alt.Shape("label:N", title="Class", legend=alt.Legend(columns=10),
+                            scale=alt.Scale(domain=labels, range=shapes)),
+            tooltip=charts.tips("label:N:class", "panel:N:", "x:Q:x", "y:Q:y"),
         )
         .properties(width=charts.WIDTH, height=1.5 * charts.HEIGHT)
         .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
@@ -163,3 +179,60 @@ def tsne(tables: Tables) -> Drawing | Hole:
         "apart does."
     )
     return Drawing(chart, data, sentence)
+
+
+def samples(tables: Tables) -> Drawing | Hole:
+    """Draw the features of the first pairs' captions, raw beside filtered."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == "caption_feature") & (table["kind"] == "preset")]
+    rows = rows[rows["source"].isin(PAIR) & rows["x"].notna() & rows["y"].notna()]
+    if rows.empty:
+        return Hole(NOT_RUN if tables.simulation.empty else "no captions were recorded")
+    rows = at_largest(rows)
+    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+    same, absent = rows["x"] == rows["y"], rows["y"] == 0
+    rows = rows.assign(entry=np.select([same, absent], ["right", "missing"], "wrong"))
+    # The image's features come first, and a feature has one place whatever its caption.
+    keys = ["condition", "pair"]
+    each = rows.drop_duplicates([*keys, "latent"]).assign(extra=lambda own: own["x"] == 0)
+    each = each.sort_values([*keys, "extra", "latent"])
+    each["place"] = each.groupby(keys).cumcount() + 1
+    rows = rows.merge(each[[*keys, "latent", "place"]], on=[*keys, "latent"])
+    # What neither the image nor this caption has is no entry of it.
+    rows = rows[(rows["x"] != 0) | (rows["y"] != 0)]
+    what = np.where(rows["replaced"] > 0, "replaced", "kept")
+    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["source"], fate=what)
+    columns = ["condition", "spurious_probability", "source", "pair", "fate", "latent", "place",
+               "entry"]  # fmt: skip
+    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    most, last = int(rows["place"].max()), int(rows["pair"].max())
+    chart = (
+        alt.Chart(charts.values(rows[["panel", "pair", "fate", "latent", "place", "entry"]]))
+        .mark_point(size=90, filled=True)
+        .encode(
+            x=alt.X("place:Q", title="Features of image and caption",
+                    scale=alt.Scale(domain=[0, most + 1], nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, grid=False)),
+            y=alt.Y("pair:Q", title="Pair",
+                    scale=alt.Scale(domain=[-1, last + 1], reverse=True, nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, tickCount=last + 2)),
+            color=charts.colour("entry", "Feature is", style.ENTRIES, list(style.ENTRIES)),
+            shape=alt.Shape("fate:N", title="Caption was", scale=alt.Scale(
+                domain=["kept", "replaced"], range=["square", "circle"])),
+            tooltip=charts.tips("latent:Q:feature", "entry:N:in the caption", "pair:Q:pair",
+                                "fate:N:caption was"),
+        )
+        .properties(width=charts.WIDTH, height=20 * (last + 2))
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+    )  # fmt: skip
+    return Drawing(chart, rows[columns].reset_index(drop=True), _samples_sentence(rows))
+
+
+def _samples_sentence(rows: pd.DataFrame) -> str:
+    parts = []
+    for panel, own in rows.groupby("panel", sort=False):
+        found = own["entry"].value_counts()
+        right, missing, wrong = (int(found.get(entry, 0)) for entry in style.ENTRIES)
+        parts.append(f"{panel} captions {right} right, {missing} missing and {wrong} wrong")
+    pairs_shown = rows.groupby("condition")["pair"].nunique().max()
+    return f"Features of {count(pairs_shown, 'pair')}: {'; '.join(parts)}."

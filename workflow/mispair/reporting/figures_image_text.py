@@ -51,19 +51,25 @@ def overlap(tables: Tables) -> Drawing | Hole:
         random.assign(layer="random"),
         curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
     )
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     ticks = sorted(tuned["rate"].unique())
     starts = [start for start in style.STARTS if start in set(tuned["start"])]
     panels = [
-        _overlap_panel(tower, starts, ticks) for tower in TOWERS if tower in set(tuned["tower"])
+        _overlap_panel(tower, starts, ticks, data)
+        for tower in TOWERS
+        if tower in set(tuned["tower"])
     ]
     chart = charts.side_by_side([*panels, _published_panel(ticks)], 3, data)
-    return Drawing(chart, data, _overlap_sentence(tables), "start")
+    return Drawing(chart, data, _overlap_sentence(tables) + left_out, "start")
 
 
-def _overlap_panel(tower: str, starts: list[str], ticks: list[float]) -> charts.Panel:
+def _overlap_panel(
+    tower: str, starts: list[str], ticks: list[float], data: pd.DataFrame
+) -> charts.Panel:
     base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
-        y=charts.y_axis("Mean |cos| of neuron pairs" if tower == TOWERS[0] else None),
+        x=charts.x_axis("rate", style.CM, ticks),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
         color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
@@ -71,37 +77,42 @@ def _overlap_panel(tower: str, starts: list[str], ticks: list[float]) -> charts.
     level = alt.Chart().encode(
         y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:mean |cos|")
     )
-    label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2, fontSize=11).encode(
+    label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2).encode(
         x=alt.value(0), color=alt.value(style.QUIET)
     )
-    parts = [
-        charts.only(base, "mean").mark_area(opacity=0.16).encode(
-            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
-        ),
-        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50)).encode(
-            opacity=charts.fade(1), tooltip=tips
-        ).properties(name=f"{charts.VIEW}{tower}"),
-        charts.only(base, "run").mark_circle(size=28).encode(
+    line = charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50))
+    line = line.encode(opacity=charts.fade(1), tooltip=tips)
+    more = {
+        "run": charts.only(base, "run").mark_circle(size=28).encode(
             opacity=charts.fade(0.4), tooltip=tips
         ),
-        charts.only(base, "rotated").mark_line(strokeDash=[5, 4], strokeWidth=1.5).encode(
-            opacity=charts.fade(0.9), tooltip=tips
+        "rotated": charts.hovered(charts.only(base, "rotated").mark_line(
+            strokeDash=[5, 4], strokeWidth=1.5
+        ).encode(opacity=charts.fade(0.9)), tips),
+        "untouched": alt.layer(
+            charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
+            charts.only(label, "untouched").encode(text=alt.value("untouched model")),
         ),
-        charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
-        charts.only(level, "random").mark_rule(
-            color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+        "random": alt.layer(
+            charts.only(level, "random").mark_rule(
+                color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+            ),
+            charts.only(label, "random").encode(text=alt.value("random vectors")),
         ),
-        charts.only(label, "untouched").encode(text=alt.value("untouched model")),
-        charts.only(label, "random").encode(text=alt.value("random vectors")),
-    ]  # fmt: skip
+    }  # fmt: skip
+    # A layer without rows would make Vega complain of an axis without values.
+    there = set(data.loc[data["tower"] == tower, "layer"])
+    parts = [charts.band(charts.only(base, "mean"))] if charts.limited(data, tower=tower) else []
+    parts += [line.properties(name=f"{charts.VIEW}{tower}")]
+    parts += [part for layer, part in more.items() if layer in there]
     layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
     return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
 
 
 def _published_panel(ticks: list[float]) -> charts.Panel:
     base = charts.only(alt.Chart(), "published").encode(
-        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
-        y=charts.y_axis(None),
+        x=charts.x_axis("rate", style.CM_SHORT, ticks),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
         tooltip=charts.tips("rate:Q:C_m", "value:Q:published mean |cos|"),
     )
     return alt.layer(
@@ -135,6 +146,8 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
         return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
     keys = ["tower", "start", "rate"]
     data = charts.layers(tuned[[*keys, "seed", "value"]], keys, _rules(rows, ["tower"]))
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     series = {
         tower: purity_series(tables, "pretrained", tower, "effective_rank") for tower in TOWERS
     }
@@ -150,12 +163,12 @@ def effective_rank(tables: Tables) -> Drawing | Hole:
         else "No arm from the pre-trained projections was measured."
     )
     panels = [
-        _series_panel(data, "tower", tower, place, None if place else "Effective rank (directions)",
+        _series_panel(data, "tower", tower, place, "Effective rank (directions)",
                       f"{tower.capitalize()} projection")
         for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
     ]  # fmt: skip
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, sentence, "start")
+    return Drawing(chart, data, sentence + left_out, "start")
 
 
 def _series_panel(
@@ -167,7 +180,7 @@ def _series_panel(
     ticks = sorted(data["rate"].dropna().unique())
     starts = [start for start in style.STARTS if start in set(data["start"].dropna())]
     base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Shuffle probability C_m", ticks),
+        x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
         y=charts.y_axis(y_title),
         color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
     )
@@ -175,17 +188,16 @@ def _series_panel(
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
     level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:value"))
     parts = [
-        charts.only(base, "mean").mark_area().encode(
-            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
-        ),
         charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=45)).encode(
             opacity=charts.fade(1), tooltip=tips
         ).properties(name=f"{charts.VIEW}{number_}"),
-        charts.only(base, "run").mark_circle(size=24).encode(
-            opacity=charts.fade(0.4), tooltip=tips
-        ),
     ]  # fmt: skip
     # A layer without rows would make Vega complain of an axis without values.
+    if charts.limited(data, **{field: name}):
+        parts.insert(0, charts.band(charts.only(base, "mean")))
+    if "run" in set(data["layer"]):
+        points = charts.only(base, "run").mark_circle(size=24)
+        parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))
     if "untouched" in set(data["layer"]):
         parts.append(charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2))
     if "chance" in set(data["layer"]):
@@ -198,64 +210,9 @@ def _series_panel(
     return layered.properties(width=width, height=height, title=title)
 
 
-def histogram(tables: Tables) -> Drawing | Hole:
-    """Distribution of signed cosines of neuron pairs, one line for each C_m."""
-    table = tables.purity
-    rows = table[
-        (table["metric"] == "cosine_histogram")
-        & (table["start"] == "pretrained")
-        & table["value"].notna()
-    ]
-    if rows.empty:
-        return Hole(
-            NOT_RUN if table.empty else "no arm from the pre-trained projections was measured"
-        )
-    rows = rows.assign(cosine=(rows["bin_low"] + rows["bin_high"]) / 2)
-    keys = ["tower", "rate", "bin_low", "bin_high", "cosine"]
-    data = mean_by(rows, keys)
-    shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()
-    domain = [-shown, shown]
-    rates = sorted(data["rate"].unique())
-    panels = [
-        alt.Chart(name=f"{charts.VIEW}{tower}")
-        .transform_filter(f"datum.tower == '{tower}'")
-        .mark_line(interpolate="step", clip=True, strokeWidth=1.8)
-        .encode(
-            x=alt.X("cosine:Q", title="Cosine of two neurons",
-                    scale=alt.Scale(domain=domain, nice=False)),
-            y=alt.Y("value:Q", title="Share of pairs" if tower == TOWERS[0] else None,
-                    axis=alt.Axis(format="~%")),
-            color=alt.Color("rate:O", title="C_m", scale=alt.Scale(
-                domain=rates, scheme=alt.SchemeParams("viridis", extent=[0.05, 0.85]))),
-            opacity=charts.fade(1),
-            tooltip=charts.tips("rate:Q:C_m", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share"),
-        )
-        .properties(width=charts.WIDTH, height=charts.HEIGHT,
-                    title=f"{tower.capitalize()} projection")
-        for tower in TOWERS if tower in set(data["tower"])
-    ]  # fmt: skip
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, _histogram_sentence(data), "rate")
-
-
-def _histogram_sentence(data: pd.DataFrame) -> str:
-    words = []
-    for tower, own in data.groupby("tower", sort=False):
-        spread = own.groupby("rate").apply(
-            lambda rows: (
-                (rows["value"] * rows["cosine"] ** 2).sum() / rows["value"].sum()
-            ) ** 0.5
-        )  # fmt: skip
-        words.append(f"{tower} {number(spread.iloc[0])} → {number(spread.iloc[-1])}")
-    rates = sorted(data["rate"].unique())
-    return (
-        f"Root mean square of the cosines from C_m {rates[0]:g} to {rates[-1]:g}: {listing(words)}."
-    )
-
-
 def accuracy(tables: Tables) -> Drawing | Hole:
     """acc1 on every evaluation set against C_m."""
-    return _by_set(tables, "acc1", "Accuracy (acc1)")
+    return _by_set(tables, "acc1", "acc1 (share of images)")
 
 
 def silhouette(tables: Tables) -> Drawing | Hole:
@@ -278,16 +235,18 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
         _rules(rows, ["evaluation_set"]),
         chance.assign(layer="chance"),
     )
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
     names = sorted(tuned["evaluation_set"].unique())
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
     panels = [
-        _series_panel(data, "evaluation_set", name, place, None if place % columns else title,
+        _series_panel(data, "evaluation_set", name, place, title,
                       set_title(tables, metric, name), width, 190)
         for place, name in enumerate(names)
     ]  # fmt: skip
     chart = charts.side_by_side(panels, columns, data)
-    return Drawing(chart, data, _set_sentence(tables, metric, names), "start")
+    return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
 
 
 def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
@@ -320,7 +279,7 @@ def swaps(tables: Tables) -> Drawing | Hole:
         zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True)
     )
     base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Nominal C_m", sorted(data["rate"].unique())),
+        x=charts.x_axis("rate", "Nominal C_m (share of pairs)", sorted(data["rate"].unique())),
         y=charts.y_axis("Share of pairs", zero=True),
         color=charts.colour("kind", "Pairs with", colours, list(colours)),
         tooltip=charts.tips(

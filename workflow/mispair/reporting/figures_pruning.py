@@ -26,7 +26,7 @@ from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.verdicts import decide_order
 from mispair.reporting.words import count, number
 
-METRICS = {"acc1": "Accuracy (acc1)", "silhouette": "Silhouette (cosine)"}
+METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
 RANKINGS = {"text": "ranked by text", "image": "ranked by image", "both": "ranked by both"}
 PURITY = ("high-purity", "random", "low-purity")
 CONFIDENCE = 0.95
@@ -68,12 +68,11 @@ def pruning(tables: Tables) -> Drawing | Hole:
     data = charts.summary(table, ["metric", "ranked_by", "strategy", "k"])
     panels = [
         _panel(f"datum.metric == '{metric}' && datum.ranked_by == '{name}'",
-               f"{metric}_{name}", title if name == names[0] else None,
-               RANKINGS[name] if metric == "acc1" else "", list(PURITY), data, width=260)
-        for metric, title in METRICS.items() if metric in set(data["metric"])
+               f"{metric}_{name}", title, RANKINGS[name].capitalize(), list(PURITY), data)
         for name in names
+        for metric, title in METRICS.items() if metric in set(data["metric"])
     ]  # fmt: skip
-    return _drawing(panels, data, len(names), _sentence(tables, kept_below_full(arm)))
+    return _drawing(panels, data, data["metric"].nunique(), _sentence(tables, kept_below_full(arm)))
 
 
 def by_set(tables: Tables, metric: str) -> Drawing | Hole:
@@ -91,7 +90,7 @@ def by_set(tables: Tables, metric: str) -> Drawing | Hole:
     columns = min(3, len(names))
     panels = [
         _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
-               f"set_{place}", METRICS[metric] if place % columns == 0 else None,
+               f"set_{place}", METRICS[metric],
                set_title(tables, metric, name), list(PURITY), data, width=260)
         for place, name in enumerate(names)
     ]  # fmt: skip
@@ -140,7 +139,7 @@ def controls(tables: Tables) -> Drawing | Hole:
     data = charts.summary(pd.concat(means, ignore_index=True), keys)
     panels = [
         _panel(f"datum.control == '{name}'", f"control_{place}",
-               METRICS["acc1"] if place == 0 else None, name, list(style.STRATEGIES), data,
+               METRICS["acc1"], name, list(style.STRATEGIES), data,
                width=260)
         for place, name in enumerate(parts)
     ]  # fmt: skip
@@ -210,13 +209,15 @@ def _dashed_panel(ranking: str, data: pd.DataFrame) -> charts.Panel:
         name=f"{charts.VIEW}dashed_{ranking}"
     )
     layered = alt.layer(line).transform_filter(f"datum.ranked_by == '{ranking}'")
-    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking])
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking].capitalize()
+    )
 
 
 def _panel(
     where: str | alt.FieldEqualPredicate, name: str, y_title: str | None,
     title: str | alt.TitleParams,
-    strategies: list[str], data: pd.DataFrame, width: int,
+    strategies: list[str], data: pd.DataFrame, width: int = charts.WIDTH,
 ) -> charts.Panel:  # fmt: skip
     present = [s for s in strategies if s in set(data["strategy"])]
     base = alt.Chart().encode(
@@ -224,13 +225,14 @@ def _panel(
         y=charts.y_axis(y_title),
         color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
     )
-    tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "n:Q:draws")
-    layered = alt.layer(
-        base.mark_area().encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.22)),
-        base.mark_line(point=alt.OverlayMarkDef(size=40))
-        .encode(opacity=charts.fade(1), tooltip=tips)
-        .properties(name=f"{charts.VIEW}{name}"),
-    ).transform_filter(where)
+    tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:draws")  # fmt: skip
+    line = base.mark_line(point=alt.OverlayMarkDef(size=40))
+    line = line.encode(opacity=charts.fade(1), tooltip=tips)
+    parts = [line.properties(name=f"{charts.VIEW}{name}")]
+    if charts.limited(data):
+        parts.insert(0, charts.band(base, 0.22))
+    layered = alt.layer(*parts).transform_filter(where)
     return layered.properties(width=width, height=190, title=title)
 
 

@@ -12,6 +12,7 @@ from mispair.reporting.series import change, purity_series, zeroshot_series
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import listing, number
 
+UNITS = {"acc1": "acc1 (share of images)"}
 PANELS = {
     "text": "Text projection: mean |cos|",
     "image": "Image projection: mean |cos|",
@@ -57,18 +58,22 @@ def by_scheme(tables: Tables) -> Drawing | Hole:
         ["panel", "scheme", "rate"],
         curve.assign(layer="mean", panel="published"),
     )
+    data, left_out = charts.within(data, "rate")
     present = [name for name in PANELS if name in set(data["panel"])]
     panels = [_panel(name, sorted(swept), data) for name in present]
     return Drawing(
-        charts.side_by_side(panels, 2, data), data, _sentence(tables, found, swept), "scheme"
+        charts.side_by_side(panels, 2, data),
+        data,
+        _sentence(tables, found, swept) + left_out,
+        "scheme",
     )
 
 
 def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     own = data[data["panel"] == name]
     base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Nominal share corrupted", sorted(own["rate"].unique())),
-        y=charts.y_axis(None),
+        x=charts.x_axis("rate", "Nominal share of pairs corrupted", sorted(own["rate"].unique())),
+        y=charts.y_axis(UNITS.get(name, "Mean |cos| of neuron pairs")),
         color=charts.colour("scheme", "Scheme", style.SCHEMES, schemes),
     )
     tips = charts.tips("scheme:N:scheme", "rate:Q:nominal share", "value:Q:value", "seed:Q:seed",
@@ -81,8 +86,7 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     line = line.encode(opacity=charts.fade(1), tooltip=tips)
     parts: list[alt.Chart] = [line.properties(name=f"{charts.VIEW}{name}")]
     if charts.limited(data, panel=name):
-        band = charts.only(base, "mean").mark_area()
-        parts.insert(0, band.encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.16)))
+        parts.insert(0, charts.band(charts.only(base, "mean")))
     if "run" in set(own["layer"]):
         points = charts.only(base, "run").mark_circle(size=24)
         parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))

@@ -18,6 +18,8 @@ SECTION = "Purity, said precisely"
 ORIGINAL = "original"
 TOWERS = ("text", "image")
 ALPHA = 0.05
+MOST = 4_000
+"""Neurons that are drawn: 1,000 of either tower, and as many of a rotated basis."""
 LISTED = 10
 """Neurons with the largest semantic purity that the table lists for each tower."""
 
@@ -42,17 +44,19 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
+    data, left_out = charts.within(data, "neuron", MOST)
     panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
     sentence = " ".join(words(arm, tower) for tower in TOWERS if tower in set(data["tower"]))
-    return Drawing(charts.side_by_side(panels, 2, data), data, sentence, "where")
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data, sentence + left_out, "where")
 
 
 def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:
-    colours = {"own basis": style.TOWERS[tower], "a rotated basis": "#8c959f"}
+    colours = {"own basis": style.TOWERS[tower], "a rotated basis": style.GREY}
     points = alt.Chart(name=f"{charts.VIEW}semantics_{tower}").mark_circle(size=36)
     scatter = points.encode(
         x=charts.x_axis("overlap", "Mean |cos| with all other neurons"),
-        y=alt.Y("semantic:Q", title="Semantic purity: |r| with the best feature",
+        y=alt.Y("semantic:Q", title="|r| with the best feature",
                 scale=alt.Scale(domain=[0, 1])),
         color=charts.colour("where", "Neurons of", colours, list(colours)),
         opacity=charts.fade(0.75),

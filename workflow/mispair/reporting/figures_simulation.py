@@ -55,6 +55,7 @@ def figure1(tables: Tables, preset: str) -> Drawing | Hole:
         runs[[*keys, "trial", "value"]], keys, chosen.assign(layer="best"),
         theirs.assign(layer="published"),
     )  # fmt: skip
+    data, left_out = charts.within(data, "spurious_probability")
     arms = [arm for arm in PAIR if arm in set(data["trained_on"])]
     panels = [
         _panel(
@@ -68,7 +69,7 @@ def figure1(tables: Tables, preset: str) -> Drawing | Hole:
         for (metric, title), letter in zip(style.MEASURES.items(), "abcd", strict=True)
     ]
     grid = charts.side_by_side(panels, 2, data)
-    return Drawing(grid, data, _figure1_sentence(table), "trained_on")
+    return Drawing(grid, data, _figure1_sentence(table) + left_out, "trained_on")
 
 
 def _panel(
@@ -76,7 +77,7 @@ def _panel(
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
-        y=charts.y_axis(title),
+        y=charts.y_axis(unit(title)),
         color=charts.colour("trained_on", "Trained on", style.ARMS, arms),
     )
     tips = charts.tips(
@@ -99,10 +100,7 @@ def _panel(
     ]  # fmt: skip
     # A layer without a row would make the browser complain of an empty axis.
     if limited:
-        band = charts.only(base, "mean").mark_area(opacity=0.16, line=False).encode(
-            y="low:Q", y2="high:Q", opacity=charts.fade(0.16)
-        )  # fmt: skip
-        parts.insert(0, band)
+        parts.insert(0, charts.band(charts.only(base, "mean")))
     if selected:
         parts += [
             charts.only(base, "best").mark_line(strokeWidth=1.4, strokeDash=[7, 3]).encode(
@@ -115,6 +113,12 @@ def _panel(
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
     heading = f"({letter}) {title.split(' (')[0]}"
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
+
+
+def unit(title: str) -> str:
+    """Return what a panel's y axis says below a heading that names the measure: its unit."""
+    name, _, unit = title.rstrip(")").partition(" (")
+    return f"{unit[:1].upper()}{unit[1:]}" or name
 
 
 def _figure1_sentence(table: pd.DataFrame) -> str:
@@ -144,7 +148,7 @@ def replaced(tables: Tables) -> Drawing | Hole:
     data = charts.summary(rows, columns)
     panels = [
         _lines(
-            "kind", "Of", colours, "Share replaced",
+            "kind", "Of", colours, "Share replaced (share of captions)",
             charts.limited(data, condition=preset), domain=[0, 1],
         ).transform_filter(
             f"datum.condition == '{preset}'"
@@ -193,7 +197,7 @@ def _lines(
 ) -> charts.Panel:
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
-        y=charts.y_axis(y, **scale),
+        y=charts.y_axis(unit(y), **scale),
         color=charts.colour(field, title, colours, list(colours)),
         tooltip=charts.tips(f"{field}:N:of", "spurious_probability:Q:C_s", "value:Q:value",
                             "n:Q:runs"),

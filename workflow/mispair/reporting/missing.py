@@ -34,8 +34,30 @@ STANDS_IN: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Sections of the image-text study that print what a step writes."""
 
+STEPSIZE_PARTS: dict[str, tuple[str, ...]] = {
+    "sweep": ("Phases", "Margins", "Speed", "Test accuracy", "Runs that fail"),
+    "sharpness": ("Sharpness",),
+    "onset": ("Sharpness",),
+    "activations": ("Activations and widths", "Runs that fail"),
+    "widths": ("Activations and widths", "Runs that fail"),
+    "bounds": ("Bounds",),
+    "acceleration": ("Speed", "Sharpness"),
+    "neurons": ("Margins",),
+    "multilayer": ("Phases", "Test accuracy", "Runs that fail"),
+}
+"""Sections of the stepsize study that print a part of it."""
+
 CONDITIONS = {"bridge": "From one preset to the other", "grid": "Sensitivity"}
 """Sections that alone print conditions of such a kind; a preset stands in every section."""
+
+SUFFICIENCY: dict[str, tuple[str, ...]] = {
+    "measure_bayes": ("At the published size", "Ten checks"),
+    "train_encoders": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
+    "measure_sufficiency": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
+    "train_head": ("Denoising and the next word", "Shifted trees", "Ten checks"),
+    "measure_transfer": ("Denoising and the next word", "Shifted trees", "Ten checks"),
+}
+"""Sections of the sufficiency study that print what a step writes."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +92,12 @@ def places(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
         kind = wildcards["condition"].partition("~")[0]
         own = (CONDITIONS[kind],) if kind in CONDITIONS else sections["simulation"]
         return [("simulation", section) for section in own]
+    if rule == "draw_trees":
+        return [("sufficiency", section) for section in sections["sufficiency"]]
+    if rule in SUFFICIENCY:
+        return [("sufficiency", section) for section in SUFFICIENCY[rule]]
+    if rule in ("train_two_layer", "train_multilayer"):
+        return [("stepsize", name) for name in STEPSIZE_PARTS[wildcards.get("part", "multilayer")]]
     # Models that are compared as they are have no corpus; this stands in its place.
     if rule == "evaluate_zeroshot" and wildcards["corpus"] == "checkpoints":
         return [("laclip", section) for section in sections["laclip"]]

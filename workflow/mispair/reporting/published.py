@@ -53,8 +53,12 @@ def pruning() -> pd.DataFrame:
     return pd.read_csv(io.StringIO(_text("figure2_cifar10_pruning")))
 
 
+@cache
 def checkpoints() -> pd.DataFrame:
-    """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette."""
+    """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette.
+
+    All who ask are given the same table, which must not be changed.
+    """
     table2 = pd.read_csv(io.StringIO(_text("table2_clip_vs_laclip")))
     table3 = pd.read_csv(io.StringIO(_text("table3_imagenet"))).rename(
         columns={"top1_percent": "accuracy_percent"}
@@ -65,8 +69,27 @@ def checkpoints() -> pd.DataFrame:
     return table
 
 
+def sufficiency_risks() -> pd.DataFrame:
+    """Figure 2 of the companion paper: flip, task, model and risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_risks")))
+
+
+def sufficiency_prompts() -> pd.DataFrame:
+    """Figures 5 and 6 of the companion paper, at p = 0.2: per_class, model and risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_prompts")))
+
+
+def sufficiency_shift() -> pd.DataFrame:
+    """Figures 8 and 9 of the companion paper, from p = 0.2: flip, task, shifted, model, risk."""
+    return pd.read_csv(io.StringIO(_text("sufficiency_shift")))
+
+
+@cache
 def laclip_imagenet() -> pd.DataFrame:
-    """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy."""
+    """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy.
+
+    All who ask are given the same table, which must not be changed.
+    """
     table = pd.read_csv(io.StringIO(_text("laclip_imagenet")))
     table["accuracy"] = table.pop("accuracy_percent") / 100
     return table

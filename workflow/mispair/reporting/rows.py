@@ -9,7 +9,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mispair.reporting.tables import POINTS, Row
+from mispair.reporting.tables import MAP, POINTS, Row
+
+STEPSIZE = {
+    "run": "stepsize_runs",
+    "curve": "stepsize_curves",
+    "speedup": "stepsize_speedups",
+    "acceleration": "stepsize_acceleration",
+}
+"""The table of each kind of row of the stepsize study."""
 
 
 def measured(
@@ -39,6 +47,12 @@ def measured(
         for row in rows:
             found["simulation_points" if row["metric"] in POINTS else artefact].append(row)
         return found
+    if artefact == "stepsize":
+        condition = "/".join(str(rows[0][key]) for key in ("part", "data_set", "activation"))
+        found["provenance"] = origins(artefact, provenance, condition)
+        for row in rows:
+            found[STEPSIZE[row["kind"]]].append(row)
+        return found
     found["provenance"] = origins(artefact, provenance)
     about = {"towers": towers, **arm(provenance)}
     if artefact in ("zeroshot", "checkpoints"):
@@ -46,7 +60,8 @@ def measured(
     if artefact == "checkpoints":
         about = checkpoint(specs.get(towers, {}))
         rows = [row for row in rows if row["metric"] != "class_recall"]
-    found[artefact] = [{**about, **row} for row in rows]
+    for row in rows:
+        found["purity_map" if row["metric"] == MAP else artefact].append({**about, **row})
     return found
 
 

@@ -11,6 +11,8 @@ from mispair.reporting import (
     claims_pruning,
     claims_schemes,
     claims_simulation,
+    claims_stepsize,
+    claims_sufficiency,
     comparison,
     comparison_checkpoints,
     comparison_evaluation,
@@ -18,6 +20,8 @@ from mispair.reporting import (
     comparison_protocols,
     comparison_shuffling,
     comparison_simulation,
+    comparison_stepsize,
+    comparison_sufficiency,
     controls_image_text,
     corpus,
     encoding,
@@ -70,12 +74,22 @@ def _laclip(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
     return comparison_checkpoints.checkpoints(tables)
 
 
+def _sufficiency(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_sufficiency.sufficiency(tables, confidence)
+
+
+def _stepsize(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_stepsize.stepsize(tables)
+
+
 PARTS: dict[str, Parts] = {
     "image_text": Parts(
         (claims_image_text.judge, claims_pruning.judge, claims_schemes.judge), _image_text
     ),
     "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
     "laclip": Parts((claims_checkpoints.judge,), _laclip),
+    "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
+    "stepsize": Parts((claims_stepsize.judge,), _stepsize),
 }
 """By the key of the study, as in `mispair.reporting.catalogue.STUDIES`."""
 

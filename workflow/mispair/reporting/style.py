@@ -1,24 +1,29 @@
 """Colours, fonts and words that all figures share.
 
-Colours are of Okabe and Ito's and Paul Tol's sets, which stay apart for colour-blind readers; lines
-that could still be mixed up differ in dashes or points too.
+Any two of the eight hues stay apart for readers with normal sight, without red cones and without
+green ones (CIE 1976 distance of at least 20 as each of them sees the colours), and each stands out
+from white by at least 3 to 1, as WCAG asks of graphics.
 """
 
 from __future__ import annotations
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 INK, QUIET, GRID = "#1f2328", "#57606a", "#e6e8eb"
+ORANGE, BLUE, SKY, AMBER = "#b3360a", "#0060a8", "#3f9bd8", "#c48c00"
+GREEN, VIOLET, GREY = "#0b6e4f", "#9664fa", "#8c959f"
+CLASSES = (BLUE, ORANGE, GREEN, VIOLET, AMBER, GREY, SKY, INK)
+"""The hues in the order in which things without a colour of their own take them."""
 
 ARMS = {
-    "raw": "#c2410c",
-    "filtered": "#0060a8",
-    "filtered-2": "#56b4e9",
-    "filtered-3": "#3d8f8f",
-    "replace-all": "#8e3b8e",
-    "random-decoder": "#9a6700",
-    "generated-only": "#6e7781",
-    "high-quality-only": "#0b6e4f",
-    "oracle": "#1f2328",
+    "raw": ORANGE,
+    "filtered": BLUE,
+    "filtered-2": SKY,
+    "filtered-3": SKY,  # no figure shows two later rounds
+    "replace-all": VIOLET,
+    "random-decoder": AMBER,
+    "generated-only": GREY,
+    "high-quality-only": GREEN,
+    "oracle": INK,
 }
 """What encoders are trained on, in the order of tables and legends."""
 
@@ -33,38 +38,58 @@ ARM_WORDS = {
     "high-quality-only": "S_h alone",
     "oracle": "right captions only",
 }
-SOURCES = {"raw": "#c2410c", "generated": "#8e3b8e", "filtered": "#0060a8"}
-CHANGES = {"raw": "#c2410c", "filtered": "#0060a8", "gain": "#1f2328"}
-EQUATIONS = {"measured": "#1f2328", "Eq. 34": "#0060a8", "Eqs. 35-36": "#c2410c"}
-CLASSES = ("#0060a8", "#c2410c", "#0b6e4f", "#8e3b8e", "#9a6700", "#6e7781", "#56b4e9", "#1f2328")
-TOWERS = {"text": "#0b6e4f", "image": "#8e3b8e"}
+SUFFICIENCY = {
+    "bayes": INK,
+    "unconditional": INK,
+    "misspecified": GREY,
+    "exact": SKY,
+    "guided": GREEN,
+    "standard": BLUE,
+    "frozen": BLUE,
+    "oracle": SKY,
+    "joint": VIOLET,
+    "shallow": AMBER,
+    "untrained": ORANGE,
+}
+"""Predictors of the sufficiency study, the best first."""
+
+SOURCES = {"raw": ORANGE, "generated": VIOLET, "filtered": BLUE}
+CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
+EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}
+FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
+"""Features as a neuron sees them: its own, those spuriously correlated with it, and others."""
+ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
+"""Features of a caption beside those of its image."""
+METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
+"""Trained on raw captions and on rewritten ones."""
+TOWERS = {"text": GREEN, "image": VIOLET}
 STRATEGIES = {
-    "high-purity": "#0060a8",
-    "random": "#6e7781",
-    "low-purity": "#c2410c",
-    "high-variance": "#0b6e4f",
-    "low-variance": "#9a6700",
-    "high-norm": "#56b4e9",
-    "low-norm": "#8e3b8e",
+    "high-purity": BLUE,
+    "random": GREY,
+    "low-purity": ORANGE,
+    "high-variance": GREEN,
+    "low-variance": AMBER,
+    "high-norm": SKY,
+    "low-norm": VIOLET,
 }
 SCHEMES = {
-    "random": "#c2410c",
-    "similar": "#0060a8",
-    "spurious": "#8e3b8e",
-    "missing": "#9a6700",
-    "drop": "#0b6e4f",
+    "random": ORANGE,
+    "similar": BLUE,
+    "spurious": VIOLET,
+    "missing": AMBER,
+    "drop": GREEN,
 }
 """How captions are corrupted, the main scheme first."""
 
 FINE_TUNED = {
-    "pretrained": "#0060a8",
-    "reinitialised": "#9a6700",
-    "without-decay": "#0b6e4f",
-    "free-logit-scale": "#c2410c",
+    "pretrained": BLUE,
+    "reinitialised": AMBER,
+    "without-decay": GREEN,
+    "free-logit-scale": ORANGE,
 }
 """Starts of the fine-tuning: what the paper does first, then its controls."""
-STARTS = {**FINE_TUNED, "untouched": "#1f2328"}
-PUBLISHED = "#1f2328"
+STARTS = {**FINE_TUNED, "untouched": INK}
+PUBLISHED = INK
 
 START_WORDS = {
     "pretrained": "from pre-trained",
@@ -82,4 +107,5 @@ MEASURES = {
 """The four measures of figure 1, in its order, with their units."""
 
 CM = "Shuffle probability C_m (share of pairs)"
+CM_SHORT = "C_m (share of pairs)"
 CS = "Spurious probability C_s (share of captions)"

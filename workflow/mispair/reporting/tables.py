@@ -16,13 +16,19 @@ TEXT = frozenset((
     "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
     "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
     "towers", "protocol", "headline", "normalised", "reference", "feature", "pretraining",
-    "method", "recipe", "model", "architecture",
+    "method", "recipe", "model", "architecture", "size", "task", "arm", "part", "shifted",
+    "data_set", "activation", "schedule",
 ))  # fmt: skip
 """Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
+
+STEPSIZE_RUN = ("part", "data_set", "activation", "width", "stepsize", "seed")
+"""What tells a run of the stepsize study from all others."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
                "bin_low", "bin_high", "value", "n", "low", "high"),
+    "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
+                   "n"),
     "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
                  "classname", "seed", "value", "n", "low", "high", "chance", "headline",
                  "fingerprint"),
@@ -44,15 +50,37 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                    "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
                    "bin_low", "bin_high", "value"),
     "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
-                          "trial", "tower", "neuron", "label", "x", "y"),
+                          "trial", "tower", "neuron", "label", "source", "pair", "latent",
+                          "replaced", "x", "y"),
+    "sufficiency": ("size", "tree", "flip", "seed", "task", "arm", "metric", "reference", "part",
+                    "candidates", "per_class", "shifted", "test_flip", "value", "n", "low", "high"),
     "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
     "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
     "encoding": ("group", "device", "precision", "metric", "value"),
     "provenance": ("artefact", "condition", "start", "scheme", "rate", "key", "text"),
+    "stepsize_runs": (*STEPSIZE_RUN, "step_on_weights", "steps", "points", "rises", "transition",
+                      "settled", "diverged", "peak", "lowest_rise", "transition_risk",
+                      "final_risk", "stable_threshold", "stable_threshold_paper",
+                      "settled_threshold", "settled_threshold_paper", "stable_step",
+                      "stable_step_paper", "settled_step", "settled_step_paper", "conservatism",
+                      "margin_transition", "margin_stable", "margin_settled", "margin_final",
+                      "smoothed_final", "auxiliary_final", "log_modified_settled",
+                      "log_modified_final", "norm_falls", "auxiliary_falls", "modified_falls",
+                      "margin_falls", "margin_drawdown", "order_breaks", "rate_lower",
+                      "rate_upper_log", "separation", "bounded", "average_ratio",
+                      "potential_ratio", "transition_bound", "stable_ratio", "least_time_risk",
+                      "least_time_risk_early", "least_time_risk_late", "sharpness_start",
+                      "critical_stepsize", "accuracy"),
+    "stepsize_curves": (*STEPSIZE_RUN, "t", "risk", "potential", "margin", "norm", "accuracy",
+                        "sharpness_ratio", "average_risk", "risk_bound", "average_potential",
+                        "potential_bound", "neuron_plus", "neuron_minus"),
+    "stepsize_speedups": (*STEPSIZE_RUN, "level", "steps_to_level", "monotone_stepsize",
+                          "speedup"),
+    "stepsize_acceleration": (*STEPSIZE_RUN, "schedule", "budget", "risk"),
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
-ARMS = ("purity", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
@@ -66,8 +94,11 @@ VALUES = ("value", "n", "low", "high", "chance", "p", "overlap")
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
-POINTS = frozenset(("tsne", "neuron_alignment"))
-"""Metrics of the simulation that are points of a plane; they have a table of their own."""
+MAP = "overlap_map"
+"""The metric of purity that is a heat map; it has a table of its own."""
+
+POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
+"""Metrics of the simulation that are points, not numbers; they have a table of their own."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +106,7 @@ class Tables:
     """All measurements of a run, one tidy table for each kind."""
 
     purity: pd.DataFrame
+    purity_map: pd.DataFrame
     zeroshot: pd.DataFrame
     pruning: pd.DataFrame
     comparisons: pd.DataFrame
@@ -83,10 +115,15 @@ class Tables:
     checkpoints: pd.DataFrame
     simulation: pd.DataFrame
     simulation_points: pd.DataFrame
+    sufficiency: pd.DataFrame
     pairs: pd.DataFrame
     corpus: pd.DataFrame
     encoding: pd.DataFrame
     provenance: pd.DataFrame
+    stepsize_runs: pd.DataFrame
+    stepsize_curves: pd.DataFrame
+    stepsize_speedups: pd.DataFrame
+    stepsize_acceleration: pd.DataFrame
 
     @classmethod
     def of(cls, frames: Mapping[str, pd.DataFrame]) -> Tables:
@@ -133,6 +170,10 @@ class Tables:
             return not self.simulation.empty
         if key == "laclip":
             return not self.checkpoints.empty
+        if key == "sufficiency":
+            return not self.sufficiency.empty
+        if key == "stepsize":
+            return not self.stepsize_runs.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
 
 

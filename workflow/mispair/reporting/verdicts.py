@@ -59,11 +59,36 @@ RULES = {
     "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
     "the interval of its difference. Supports if it supports on at least two thirds of them, "
     "contradicts if it contradicts on at least two thirds, undecided otherwise.",
+    "difference of runs": "The difference of two risks on the same samples, averaged over runs "
+    "(trees and seeds), with a t interval. Supports if the whole interval lies on the claimed side "
+    "of zero, contradicts if it lies on the other, undecided otherwise, and always with one run.",
+    "worth": "At each p at which there is a published risk: what the published model loses against "
+    "our Bayes risk, beside what the other modality is worth (Bayes without it minus Bayes with "
+    "it). Supports if the model loses less, by the interval of the worth, at all p, contradicts if "
+    "at fewer than half, undecided otherwise.",
     "points": "Published points of figure 1 at which at least three trials were run, against the "
     "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
     "silhouette. Supports if all points are, contradicts if fewer than half are, undecided "
     "otherwise.",
+    "always": "The theory says it of every run under its conditions, so runs are counted. Supports "
+    "if it is kept in all checks of at least two runs, contradicts if one breaks it, undecided "
+    "otherwise; runs that never meet the conditions are named and decide nothing.",
+    "settles": "Every run whose risk rises at least once, diverged ones among them. A run settles "
+    "if its last rise lies within the first 99 % of its steps. Supports if at least two thirds "
+    "settle, contradicts if at least two thirds do not, undecided otherwise.",
+    "sooner": "Every run of the sweep with a stepsize above the largest monotone one of its list, "
+    "at the lowest level of risk that this one gets to. Supports if at least two thirds get there "
+    "in fewer steps, contradicts if at least two thirds do not (or never get there), undecided "
+    "otherwise. Lists without a monotone member are named and decide nothing.",
+    "slopes": "Slopes of log risk on log T from T = 1,000 on, over at least three T. Supports if "
+    "both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
+    "proportion to T is not below that of the fixed one, undecided otherwise.",
+    "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
+    "tenths of the steps against the least before. Supports if it keeps at least half of it in "
+    "all of at least two runs, contradicts if one does not, undecided otherwise.",
+    "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
+    "stepsize, paired by split: the rule of differences.",
 }
 """The rules in words, as the report prints them."""
 
@@ -118,6 +143,8 @@ class Verdict:
         Why the outcome is what it is.
     preset : str
         The preset of the simulation that it was judged on, if there is one.
+    gap : str
+        Measured − published, of the number that the claim is about; empty without such a number.
     """
 
     claim: Claim
@@ -131,6 +158,7 @@ class Verdict:
     controls: tuple[Control, ...] = field(default=())
     parts: tuple[Part, ...] = field(default=())
     preset: str = ""
+    gap: str = ""
 
     @property
     def anchor(self) -> str:
@@ -216,6 +244,16 @@ def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
     return (CONTRADICTS if within < measured / 2 else UNDECIDED), reason
 
 
+def decide_worth(below: int, measured: int) -> tuple[Outcome, str]:
+    """Judge whether models lose less than the other modality is worth, by where they do."""
+    if measured == 0:
+        return UNMEASURED, "what the other modality is worth was not measured at the published size"
+    reason = f"at {below} of {measured} p the model loses less than the other modality is worth"
+    if below == measured:
+        return SUPPORTS, reason
+    return (CONTRADICTS if below < measured / 2 else UNDECIDED), reason
+
+
 def decide_order(high: float, low: float, random: Interval) -> tuple[Outcome, str]:
     """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
     if not (math.isfinite(high) and math.isfinite(low) and math.isfinite(random.value)):
@@ -265,6 +303,50 @@ def decide_majority(outcomes: Sequence[Outcome]) -> tuple[Outcome, str]:
     if 3 * above >= 2 * total:
         return SUPPORTS, reason
     return (CONTRADICTS if 3 * below >= 2 * total else UNDECIDED), reason
+
+
+def decide_always(held: int, failed: int) -> tuple[Outcome, str]:
+    """Judge what must hold in every case, by the cases in which it did and did not."""
+    if held + failed == 0:
+        return UNMEASURED, "no run meets its conditions"
+    if failed:
+        return CONTRADICTS, f"broken in {failed} of {held + failed} checks"
+    if held < LEAST_RUNS:
+        return UNDECIDED, "one run alone decides nothing"
+    return SUPPORTS, f"kept in all {held} checks"
+
+
+def decide_two_thirds(
+    yes: int, no: int, agrees: str = "does", opposes: str = "does not"
+) -> tuple[Outcome, str]:
+    """Judge a claim on many runs by how many do as claimed."""
+    total = yes + no
+    if total == 0:
+        return UNMEASURED, "no run meets its conditions"
+    if total < LEAST_RUNS:
+        return UNDECIDED, "one run alone decides nothing"
+    reason = f"{yes} of {total} {agrees}, {no} {opposes}"
+    if 3 * yes >= 2 * total:
+        return SUPPORTS, reason
+    return (CONTRADICTS if 3 * no >= 2 * total else UNDECIDED), reason
+
+
+SLOPES, SLOPE_TOLERANCE = (-2.0, -1.0), 0.25
+"""Claimed slopes with a stepsize in proportion to the steps, and with a fixed one."""
+
+
+def decide_slopes(proportional: float, fixed: float) -> tuple[Outcome, str]:
+    """Judge the claimed acceleration by the slopes of log risk on log T."""
+    if not (math.isfinite(proportional) and math.isfinite(fixed)):
+        return UNMEASURED, "fewer than three numbers of steps with both kinds of stepsize"
+    if proportional >= fixed:
+        return CONTRADICTS, "the risk falls no faster where the stepsize grows"
+    gaps = [
+        abs(found - claimed) for found, claimed in zip((proportional, fixed), SLOPES, strict=True)
+    ]
+    if max(gaps) <= SLOPE_TOLERANCE:
+        return SUPPORTS, f"both slopes lie within {SLOPE_TOLERANCE} of the claimed ones"
+    return UNDECIDED, f"steeper, but a slope is {number(max(gaps), 2)} off the claimed one"
 
 
 def trend_text(found: Trend) -> str:
@@ -331,6 +413,9 @@ QUESTIONS = (
             "nearly-all",
             "captions-repaired",
             "filtered-unmixes",
+            "text-concentrates",
+            "image-concentrates",
+            "tsne-separates",
             "filtered-succeeds",
             "laclip-accuracy",
             "laclip-silhouette",
@@ -339,6 +424,33 @@ QUESTIONS = (
     Question(
         "Do figure 1’s numbers and the theory’s account of training come out again?",
         ("figure1-reproduced", "loss-near-optimal", "alignments-follow"),
+    ),
+    Question(
+        "Is contrastive pre-training approximately sufficient, and does it transfer?",
+        (
+            "sufficient",
+            "zero-shot-near",
+            "prompts-help",
+            "denoising-transfers",
+            "next-word-transfers",
+            "guided-closer",
+            "published-denoising",
+            "published-next-word",
+        ),
+    ),
+    Question(
+        "Do large stepsizes train sooner, through a phase in which the risk oscillates?",
+        (
+            "stepsize-phases",
+            "stepsize-sooner",
+            "stepsize-stable",
+            "stepsize-margin",
+            "stepsize-average",
+            "stepsize-transition",
+            "stepsize-acceleration",
+            "stepsize-lower-bound",
+            "stepsize-tests",
+        ),
     ),
 )
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
+
+SHOWN_PAIRS = 12
+"""Pairs whose captions a figure shows before and after the filter."""
 
 
 def decode(captions: Tensor, rows: Tensor, threshold: float = 0.5) -> Tensor:
@@ -87,6 +93,41 @@ def caption_statistics(
         "caption_spurious": _share((chances * added).sum(), chances.sum()),
         "caption_spurious_any": _share(happened.sum(), possible.sum()),
     }
+
+
+def sample_captions(
+    image_codes: Tensor, captions: Mapping[str, Tensor], replaced: Tensor
+) -> list[dict[str, Any]]:
+    """Return the first pairs feature by feature, for a figure of captions before and after.
+
+    Parameters
+    ----------
+    image_codes : Tensor (n, d)
+        z_x.
+    captions : mapping of str to Tensor (n, d)
+        Codes of the pairs' captions by source.
+    replaced : Tensor (n,) of bool
+        Whether the filter replaced the caption.
+
+    Returns
+    -------
+    list of dict
+        Rows ``caption_feature`` with ``source``, ``pair``, ``latent`` (the feature's number), the
+        image's entry ``x``, the caption's ``y`` and ``replaced``, of every feature that the image
+        or any of the captions has.
+    """
+    rows: list[dict[str, Any]] = []
+    shown = {source: codes[:SHOWN_PAIRS].cpu() for source, codes in captions.items()}
+    images = image_codes[:SHOWN_PAIRS].cpu()
+    present = torch.stack([images, *shown.values()]).ne(0).any(dim=0)
+    for pair, feature in present.nonzero().tolist():
+        rows += [
+            {"metric": "caption_feature", "source": source, "pair": pair, "latent": feature,
+             "x": float(images[pair, feature]), "y": float(codes[pair, feature]),
+             "replaced": float(replaced[pair])}
+            for source, codes in shown.items()
+        ]  # fmt: skip
+    return rows
 
 
 def _share(part: Tensor, whole: Tensor) -> float:

@@ -97,6 +97,7 @@ def alignments_as_printed(
 def trajectory_errors(
     measured: Sequence[tuple[int, np.ndarray, np.ndarray]],
     predicted: Mapping[str, Callable[[int], tuple[np.ndarray, np.ndarray]]],
+    spurious: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """Compare measured alignments with predictions, step by step.
 
@@ -106,6 +107,8 @@ def trajectory_errors(
         Steps with A and B.
     predicted : mapping of str to callable
         By source, what returns A and B for a number of steps.
+    spurious : ndarray (d, d) of bool, optional
+        Whether feature j' (column) is spuriously correlated with j.
 
     Returns
     -------
@@ -113,19 +116,53 @@ def trajectory_errors(
         Rows with ``metric``, ``step``, ``source`` and ``value``: ``alignment_norm`` is the
         Frobenius norm of A and B together, for the source ``measured`` and each prediction;
         ``alignment_error`` is the norm of the difference from what was measured, divided by the
-        measured norm, for each prediction.
+        measured norm, for each prediction. With `spurious`, ``alignment_true``,
+        ``alignment_spurious`` and ``alignment_other`` are mean absolute alignments of neurons with
+        their own feature (the one with which the neuron is aligned most at the last step
+        measured), with the features spuriously correlated with it, and with all others.
     """
     rows = []
+    groups = {} if spurious is None or not measured else feature_groups(measured[-1][1:], spurious)
     for step, image, text in measured:
         truth = np.stack([image, text])
         norm = float(np.linalg.norm(truth))
         rows.append(_row("alignment_norm", step, "measured", norm))
+        rows += _by_group(groups, step, "measured", truth)
         for source, predict in predicted.items():
             found = np.stack(predict(step))
             rows.append(_row("alignment_norm", step, source, float(np.linalg.norm(found))))
             error = float(np.linalg.norm(found - truth)) / norm
             rows.append(_row("alignment_error", step, source, error))
+            rows += _by_group(groups, step, source, found)
     return rows
+
+
+def feature_groups(
+    last: tuple[np.ndarray, np.ndarray], spurious: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return masks (2, m, d) of a neuron's own feature, of spuriously correlated and of others.
+
+    Parameters
+    ----------
+    last : tuple of two ndarray (m, d)
+        A and B when neurons have grown.
+    spurious : ndarray (d, d) of bool
+        Whether feature j' (column) is spuriously correlated with j; the diagonal is ignored.
+    """
+    own = np.abs(np.stack(last)).argmax(axis=2)
+    true = np.eye(len(spurious), dtype=bool)[own]
+    wrong = spurious[own] & ~true
+    return {"true": true, "spurious": wrong, "other": ~true & ~wrong}
+
+
+def _by_group(
+    groups: Mapping[str, np.ndarray], step: int, source: str, found: np.ndarray
+) -> list[dict[str, Any]]:
+    return [
+        _row(f"alignment_{name}", step, source, float(np.abs(found[mask]).mean()))
+        for name, mask in groups.items()
+        if mask.any()
+    ]
 
 
 def relative_loss_gap(loss: float, optimum: float) -> float:

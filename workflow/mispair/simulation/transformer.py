@@ -22,20 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from mispair.arithmetic import denormals_flushed
+from mispair.optimisers import memory_of, restore_memory
 from mispair.simulation.data import Draws
 from mispair.simulation.encoder import Diverged
 from mispair.simulation.inputs import Batch, Inputs
 from mispair.simulation.losses import loss_named
 from mispair.simulation.schedules import Phases
 from mispair.simulation.study import Study
-from mispair.simulation.training import (
-    Keeper,
-    Plan,
-    Progress,
-    Trained,
-    memory_of,
-    restore_memory,
-)
+from mispair.simulation.training import Keeper, Plan, Progress, Trained
 
 MOST_PATCHES = 25
 """Patches that x is cut into if d1 permits: 25 of 100 coordinates at the paper's size."""

@@ -13,7 +13,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import caption_statistics, decode, scale
+from mispair.simulation.caption_statistics import (
+    caption_statistics,
+    decode,
+    sample_captions,
+    scale,
+)
 from mispair.simulation.data import (
     Draws,
     Sample,
@@ -256,6 +261,9 @@ class Trial:
         sources = {"raw": codes.text, "generated": generated, "filtered": filtered}
         if length > 0:
             sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
+        if name == "filtered" and self.draws.trial == 0:
+            shown = {"raw": codes.text, "filtered": filtered}
+            rows += sample_captions(codes.image, shown, found.replaced)
         for source, texts in sources.items():
             statistics = caption_statistics(codes.image, texts, self.spurious.partners > 0)
             rows += [
@@ -315,7 +323,8 @@ class Trial:
         if study.misalignment in PAIRED_UP:
             partners = self.spurious.partners.argmax(dim=1).cpu().numpy()
             predicted["eq35"] = partial(alignments_as_printed, image, text, expected, partners, eta)
-        return trajectory_errors(watched, predicted)
+        correlated = (self.spurious.partners > 0).cpu().numpy()
+        return trajectory_errors(watched, predicted, correlated)
 
 
 class WatchingKeeper:

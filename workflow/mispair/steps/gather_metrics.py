@@ -23,6 +23,7 @@ def run(
     zeroshot: list[Path],
     pruning: list[Path],
     simulation: list[Path],
+    sufficiency: list[Path],
     pairings: list[Path],
     index: list[Path],
     rejected: list[Path],
@@ -35,6 +36,7 @@ def run(
     semantics: list[Path],
     checkpoint_zeroshot: list[Path],
     checkpoint_origins: list[Path],
+    stepsize: list[Path],
     models: str,
     tables: Path,
 ) -> None:
@@ -76,6 +78,8 @@ def run(
         "purity": purity, "zeroshot": [*zeroshot, *probes], "pruning": pruning,
         "comparisons": comparisons, "exported": exported, "semantics": semantics,
         "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
+        "sufficiency": sufficiency,
+        "stepsize": stepsize,
     }  # fmt: skip
     for artefact, path in ((name, path) for name, paths in results.items() for path in paths):
         towers = path.parent.parent.name

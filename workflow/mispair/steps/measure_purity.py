@@ -16,13 +16,21 @@ log = logging.getLogger(__name__)
 class Settings(settings.Settings):
     rotations: int = Field(3, ge=0, description="Randomly rotated bases measured as a control.")
     bins: int = Field(100, ge=2, description="Bins of the histogram of cosines, from -1 to 1.")
+    map_bins: int = Field(
+        40, ge=0, le=40,
+        description="Groups of neurons along a side of the heat map, which is made of the "
+        "untouched projections and of the lowest and highest rate; 0 makes none.",
+    )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
 
 def run(settings: Settings, *, projection: Path, purity: Path) -> None:
-    """Write purity, effective rank, histogram and controls of every seed's projections."""
+    """Write purity, effective rank, histogram and controls of every seed's projections.
+
+    The heat map is of the first seed alone.
+    """
     from mispair import files, metrics, seeds
-    from mispair.evaluation.purity import measures, random_rotation
+    from mispair.evaluation.purity import map_rows, measures, random_rotation
 
     tensors, origin = files.read_tensors(projection)
     names = json.loads(origin.get("seeds", "null")) or range(len(tensors["image_projection"]))
@@ -36,6 +44,8 @@ def run(settings: Settings, *, projection: Path, purity: Path) -> None:
         for seed, matrix in zip(names, tensors[f"{tower}_projection"], strict=True):
             try:
                 found = measures(matrix, rotations, settings.bins)
+                if settings.map_bins and seed == names[0]:
+                    found += map_rows(matrix, settings.map_bins)
             except ValueError as error:
                 where = f"{projection}: {tower} tower, seed {seed}"
                 raise files.UserError(f"{where}: {error}.") from error

@@ -1,4 +1,4 @@
-"""Write the report: one page that works offline."""
+"""Write the report: a small site that works offline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     title: str = Field(
-        "What mismatched captions do to CLIP", min_length=1, description="Heading of the page."
+        "What mismatched captions do to CLIP", min_length=1, description="Heading of the report."
     )
     confidence: float = Field(
         0.95, gt=0.5, lt=1, description="Confidence level of intervals and tests, a probability."
@@ -31,17 +31,22 @@ def run(
     benchmarks: Path,
     record: list[Path],
     page: Path,
+    pages: Path,
     failures: Path | None = None,
 ) -> None:
-    """Write the page from tables, figures, Snakemake's benchmarks and the record of the run.
+    """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
 
     Of `contact_sheet` and `neurons`, pieces of HTML with pictures, and `record` each has at most
     one.
-    `failures` makes the page one of an incomplete run: it names them.
+    `page` is the landing page, beside the folder of all `pages`; other files in that are of an
+    earlier report, and are removed.
+    `failures` makes the report one of an incomplete run: it names them.
     """
     from mispair import files
     from mispair.reporting import catalogue
-    from mispair.reporting.page import Picture, render
+    from mispair.reporting.content import Content
+    from mispair.reporting.picture import Picture
+    from mispair.reporting.site import build
     from mispair.reporting.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
@@ -60,11 +65,20 @@ def run(
         paths[0].read_text(encoding="utf-8") if paths else None
         for paths in (contact_sheet, neurons)
     )
-    html = render(
+    content = Content(
         measured, pictures, sheet, gallery, times,
         files.read_json(record[0])["record"] if record else None,
         title=settings.title, confidence=settings.confidence,
         failed=files.read_json(failures) if failures else None,
     )  # fmt: skip
-    files.write_text(page, html)
-    log.info("%s: %.2f MB, %d figures", page, len(html.encode()) / 1e6, len(pictures))
+    site = build(content, pages.name)
+    for path in sorted(pages.rglob("*.*")):
+        if path.is_file() and path.relative_to(pages).as_posix() not in site.files:
+            path.unlink()
+    for name, text in site.files.items():
+        files.write_text(pages / name, text)
+    files.write_text(page, site.front)
+    size = sum(len(text.encode()) for text in [site.front, *site.files.values()])
+    log.info(
+        "%s: %d pages, %.2f MB, %d figures", page, len(site.files) - 1, size / 1e6, len(pictures)
+    )

@@ -1,0 +1,132 @@
+"""The stepsize study's engine against a plain loop over runs, on the full grid.
+
+The naive twin does what a first script does: one run after another, φ and φ' by the usual functions
+of NumPy and SciPy. Both take the first steps of every part of workflow/configs/stepsize.yaml that
+needs no files; what these take is scaled to the full number of steps. The study's jobs go to two
+cores, as Snakemake sends them; the twin is one script. Sharpness and the multi-layer perceptron are
+left out: both would do the same there.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from mispair.stepsize.activations import ACTIVATIONS, Activation
+from mispair.stepsize.cifar_files import CIFAR
+from mispair.stepsize.data_sets import MADE, DataSet, output_signs
+from mispair.stepsize.descent import descend
+from mispair.stepsize.grid import Part
+from mispair.stepsize.study import Plan, stacks
+
+Row = tuple[str, str, str, str]
+CONFIG = Path(__file__).parents[2] / "workflow" / "configs" / "stepsize.yaml"
+SHARE = 40
+"""One step in so many of the full grid is taken."""
+LEAST = 20
+CORES = 2
+AGREEMENT = 1e-9
+LEAK, SCALE = 0.5, 0.125
+
+
+def naive(
+    data: DataSet, activation: Activation, stepsize: float, start: np.ndarray, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train one network by a plain loop; return the risk at each step and the last weights."""
+    name = activation.name
+
+    def both(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if name == "softplus":
+            return np.logaddexp(0, z), expit(z)
+        if name == "leaky_softplus":
+            return LEAK * z + SCALE * np.logaddexp(0, z), LEAK + SCALE * expit(z)
+        return activation.value(z), activation.slope(z)
+
+    w, width = start.copy(), len(start)
+    signs, risks = output_signs(width), []
+    for step in range(steps + 1):
+        value, slope = both(data.points @ w.T)
+        q = data.labels * (value @ signs) / width
+        risks.append(np.logaddexp(0, -q).mean())
+        np.linalg.norm(w), q.min(), expit(-q).mean()  # what is logged besides
+        if step < steps:
+            pulls = (expit(-q) * data.labels)[:, None] * slope * signs
+            w += width * stepsize * (pulls.T @ data.points) / (len(q) * width)
+    return np.array(risks), w
+
+
+def plans() -> list[Plan]:
+    """Return the jobs of the full grid."""
+    import yaml
+
+    grid = yaml.safe_load(CONFIG.read_text())["train_two_layer"]["grid"]
+    parts = [Part.model_validate(part) for part in grid if part["data_set"] != CIFAR]
+    return [
+        Plan(part.part, part.data_set, activation, part.widths, part.ladder, range(part.seeds),
+             part.steps)
+        for part in parts
+        for activation in part.activations
+    ]  # fmt: skip
+
+
+def _steps(plan: Plan) -> int:
+    return max(LEAST, plan.steps // SHARE)
+
+
+def _engine(plan: Plan) -> float:
+    found = 0.0
+    for _, stack, _ in stacks(plan, MADE[plan.data_set]):
+        started = time.perf_counter()
+        descend(stack, _steps(plan))
+        found += time.perf_counter() - started
+    return found * plan.steps / _steps(plan)
+
+
+def _naive(plan: Plan) -> float:
+    found = 0.0
+    for _, stack, _ in stacks(plan, MADE[plan.data_set]):
+        risks = []
+        started = time.perf_counter()
+        for start, stepsize in zip(stack.start, stack.stepsizes, strict=True):
+            risks.append(
+                naive(stack.data, ACTIVATIONS[plan.activation], stepsize, start, _steps(plan))[0]
+            )
+        found += time.perf_counter() - started
+        ours = descend(stack, _steps(plan)).risk[:LEAST]
+        theirs = np.stack(risks, axis=1)[:LEAST]
+        if not np.allclose(ours, theirs, rtol=AGREEMENT, atol=0):
+            raise SystemExit(f"the twins do not train alike: {plan}")
+    return found * plan.steps / _steps(plan)
+
+
+def measure() -> Iterator[Row]:
+    """Measure the full grid by both."""
+    every = sorted(plans(), key=lambda plan: plan.steps, reverse=True)
+    theirs = sum(map(_naive, every))
+    one = sum(map(_engine, every))
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(CORES, mp_context=context) as pool:
+        list(pool.map(_engine, every[:CORES]))  # what is imported once counts for none
+        each = list(pool.map(_engine, every))
+    busy = [0.0] * CORES
+    for seconds in sorted(each, reverse=True):
+        busy[busy.index(min(busy))] += seconds
+    runs = sum(len(p.widths) * len(p.stepsizes) * len(p.seeds) for p in every)
+    yield (
+        f"stepsize, full grid ({runs} runs, {len(every)} jobs), on one core",
+        f"{one:.0f} s",
+        f"{theirs:.0f} s by a plain loop over the runs (same risks to {AGREEMENT:g})",
+        f"{theirs / one:.2f}x",
+    )
+    yield (
+        f"stepsize, full grid, {CORES} jobs at a time",
+        f"{max(busy):.0f} s",
+        f"{theirs:.0f} s by the loop",
+        f"{theirs / max(busy):.2f}x",
+    )

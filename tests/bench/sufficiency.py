@@ -1,0 +1,341 @@
+"""Belief propagation against node objects, the next leaf against one pass each, and training.
+
+The naive twin is what a first script does: an object for each node, which sends its messages by
+recursion, one sample at a time. Both compute the same posteriors, which are compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from mispair.sufficiency.sampling import Trees
+
+CONFIGS = Path(__file__).parents[2] / "workflow" / "configs"
+PUBLISHED = (4, 3, 10)
+FLIP = 0.2
+BATCH = 500
+NAIVE = 20
+"""Samples of the naive twin, which takes some ten milliseconds for each."""
+
+AGREEMENT = 1e-4
+"""Largest difference of the twins' probabilities: ours are in single precision."""
+
+STEPS = 30
+"""Steps of training that are timed, unless they are slow."""
+
+Row = tuple[str, str, str, str]
+
+
+def measure() -> Iterator[Row]:
+    """Yield the rows."""
+    from mispair.sufficiency.sampling import trees_at
+    from mispair.sufficiency.sizes import Size
+    from mispair.sufficiency.trees import draw_skeletons
+
+    torch.set_num_threads(1)
+    skeletons = draw_skeletons(42, Size(*PUBLISHED))
+    yield from _propagation(trees_at(skeletons, FLIP, FLIP))
+    yield from _next_leaf(trees_at(skeletons, FLIP, FLIP))
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    if "cuda" in devices:
+        yield _on_gpu(trees_at(skeletons, FLIP, FLIP, "cuda"))
+    for device in devices:
+        yield from _training(device)
+
+
+def _seconds(run: Callable[[], Any], least: float = 0.5) -> float:
+    """Return the best time of a call, of as many as fit."""
+    run()
+    best, until = float("inf"), time.perf_counter() + least
+    while (started := time.perf_counter()) < until:
+        run()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+# Belief propagation -------------------------------------------------------------------------------
+
+
+@dataclass
+class Node:
+    """A node of a tree that holds its children and its own messages."""
+
+    children: list[Node]
+    matrices: list[np.ndarray]
+    evidence: np.ndarray | None = None
+    sent: list[np.ndarray] = field(default_factory=list)
+
+    def up(self) -> np.ndarray:
+        """Return the likelihood of the evidence below, and keep what each child sent."""
+        if not self.children:
+            assert self.evidence is not None
+            return self.evidence
+        pairs = zip(self.children, self.matrices, strict=True)
+        self.sent = [matrix @ child.up() for child, matrix in pairs]
+        found = np.prod(self.sent, axis=0)
+        return found / found.max()
+
+    def down(self, known: np.ndarray) -> list[np.ndarray]:
+        """Return the beliefs of the leaves below, given what the parent told."""
+        if not self.children:
+            assert self.evidence is not None
+            belief = known * self.evidence
+            return [belief / belief.sum()]
+        found = []
+        for number, (child, matrix) in enumerate(zip(self.children, self.matrices, strict=True)):
+            others = [sent for place, sent in enumerate(self.sent) if place != number]
+            told = np.prod([known, *others], axis=0) @ matrix
+            found += child.down(told / told.sum())
+        return found
+
+
+def _node(transitions: np.ndarray, level: int = 0) -> Node:
+    if level == len(transitions):
+        return Node([], [])
+    matrices = list(transitions[level])
+    return Node([_node(transitions, level + 1) for _ in matrices], matrices)
+
+
+def _leaves(node: Node) -> list[Node]:
+    if not node.children:
+        return [node]
+    return [leaf for child in node.children for leaf in _leaves(child)]
+
+
+def _naive(transitions: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+    """Return the beliefs of all leaves: (samples, leaves, symbols)."""
+    root = _node(transitions)
+    leaves = _leaves(root)
+    found = []
+    for sample in evidence:
+        for leaf, own in zip(leaves, sample, strict=True):
+            leaf.evidence = own
+        root.up()
+        found.append(root.down(np.ones(transitions.shape[-1])))
+    return np.array(found)
+
+
+def _evidence(trees: Trees) -> Tensor:
+    from mispair.sufficiency.bayes import noisy_evidence
+    from mispair.sufficiency.sampling import add_noise, draw_pairs
+
+    draw = torch.Generator(trees.image.device).manual_seed(0)
+    noisy = add_noise(draw_pairs(trees, BATCH, draw).image, 1.0, draw)
+    logs = noisy_evidence(noisy, trees.size.symbols, 1.0)
+    return (logs - logs.amax(dim=-1, keepdim=True)).exp()
+
+
+def _beliefs(trees: Trees, evidence: Tensor) -> Tensor:
+    from mispair.sufficiency.belief_propagation import downward, normalised, upward
+
+    return normalised(downward(trees.image, upward(trees.image, evidence))[-1] * evidence)
+
+
+def _title() -> str:
+    depth, branching, symbols = PUBLISHED
+    return f"tree of {branching**depth} leaves with {symbols} symbols"
+
+
+def _propagation(trees: Trees) -> Iterator[Row]:
+    evidence = _evidence(trees)
+    ours = BATCH / _seconds(lambda: _beliefs(trees, evidence))
+    few = evidence[:NAIVE].double().numpy()
+    transitions = trees.image.double().numpy()
+    naive = NAIVE / _seconds(lambda: _naive(transitions, few))
+    difference = np.abs(_naive(transitions, few) - _beliefs(trees, evidence)[:NAIVE].numpy()).max()
+    if not difference <= AGREEMENT:
+        raise SystemExit(f"the twins do not agree: beliefs differ by {difference:.1e}")
+    yield (
+        f"sufficiency, belief propagation up and down, {_title()}",
+        f"{ours:,.0f} samples/s (batches of {BATCH})",
+        f"{naive:,.0f} samples/s by node objects (beliefs differ by {difference:.0e})",
+        f"{ours / naive:.0f}x",
+    )
+
+
+def _on_gpu(trees: Trees) -> Row:
+    evidence = _evidence(trees).repeat(20, 1, 1)
+    rate = len(evidence) / _seconds(lambda: _beliefs(trees, evidence))
+    cpu = type(trees)(trees.text.cpu(), trees.image.cpu())
+    few = evidence[:BATCH].cpu()
+    there = BATCH / _seconds(lambda: _beliefs(cpu, few))
+    return (
+        f"sufficiency, the same on {torch.cuda.get_device_name()}",
+        f"{rate:,.0f} samples/s",
+        f"{there:,.0f} samples/s on one core",
+        f"{rate / there:.0f}x",
+    )
+
+
+# The next leaf ------------------------------------------------------------------------------------
+
+
+def _one_by_one(transitions: Tensor, text: Tensor) -> Tensor:
+    from mispair.sufficiency.belief_propagation import downward, upward
+
+    seen = torch.nn.functional.one_hot(text, transitions.shape[-1]).to(transitions.dtype)
+    evidence = torch.ones_like(seen)
+    found = []
+    for place in range(text.shape[1]):
+        found.append(downward(transitions, upward(transitions, evidence))[-1][:, place])
+        evidence[:, place] = seen[:, place]
+    return torch.stack(found, dim=1)
+
+
+def _next_leaf(trees: Trees) -> Iterator[Row]:
+    from mispair.sufficiency.belief_propagation import from_the_left, upward
+    from mispair.sufficiency.sampling import draw_pairs
+
+    text = draw_pairs(trees, BATCH, torch.Generator().manual_seed(0)).text
+
+    def at_once() -> Tensor:
+        return from_the_left(trees.text, upward(trees.text, text))[-1]
+
+    ours = BATCH / _seconds(at_once)
+    few = text[: BATCH // 10]
+    naive = len(few) / _seconds(lambda: _one_by_one(trees.text, few))
+    difference = float((_one_by_one(trees.text, few) - at_once()[: len(few)]).abs().max())
+    if not difference <= AGREEMENT:
+        raise SystemExit(f"the next leaves do not agree: they differ by {difference:.1e}")
+    yield (
+        f"sufficiency, every next leaf given those before, {_title()}",
+        f"{ours:,.0f} texts/s, one pass for all positions",
+        f"{naive:,.0f} texts/s, one pass for each, as vectorised (they differ by {difference:.0e})",
+        f"{ours / naive:.0f}x",
+    )
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def _training(device: str) -> Iterator[Row]:
+    """Time steps at the standard and the paper's setting; project the hours of all trainings.
+
+    One kind of encoders and one head are timed; the others follow by their operations.
+    """
+    from mispair.sufficiency.sizes import Size
+    from mispair.sufficiency.trees import draw_skeletons
+
+    for name in ("standard", "paper"):
+        config = _config(name)
+        trees, encoders, heads = config.draw_trees, config.train_encoders, config.train_head
+        skeletons = draw_skeletons(42, Size(trees.depth, trees.branching, trees.symbols))
+        leaves = skeletons.size.leaves
+        step = _encoder_step(encoders, skeletons, "standard", device)
+        of_encoders = {
+            variant: step * _operations(encoders, leaves, variant)
+            / _operations(encoders, leaves, "standard")
+            for variant in encoders.variants
+        }  # fmt: skip
+        step = _head_step(heads, skeletons, "cdm", "frozen", device)
+        of_heads = {
+            (task, arm): step * _operations(heads, leaves, arm, task)
+            / _operations(heads, leaves, "frozen", "cdm")
+            for task in heads.tasks for arm in heads.arms
+        }  # fmt: skip
+        yield _row(name, config, of_encoders, of_heads, device)
+
+
+def _operations(s: Any, leaves: int, kind: str, task: str = "") -> float:
+    """Return the operations of a step, as the plan reckons them."""
+    from mispair.planning.work import transformer_operations
+
+    width = (s.vlm_width or s.width) if task == "vlm" else s.width
+    blocks = s.shallow_blocks if kind == "shallow" else s.blocks
+    tokens = leaves if not task else 2 * leaves if kind in ("joint", "guided") else leaves + 1
+    return transformer_operations(tokens, width, blocks)
+
+
+def _row(
+    name: str, config: Any, steps: dict[str, float], heads: dict[tuple[str, str], float],
+    device: str,
+) -> Row:  # fmt: skip
+    trees, seeds = len(config.draw_trees.seeds), len(config.train_encoders.seeds)
+    encoders, of_heads = config.train_encoders, config.train_head
+    runs = {
+        variant: trees * seeds * len(
+            encoders.flips if variant == "standard" or encoders.variants_flips is None
+            else encoders.variants_flips
+        )
+        for variant in steps
+    }  # fmt: skip
+    hours = sum(runs[variant] * encoders.steps * time_ for variant, time_ in steps.items())
+    hours += trees * seeds * len(of_heads.flips) * of_heads.steps * sum(heads.values())
+    where = "this core" if device == "cpu" else torch.cuda.get_device_name()
+    trained = trees * seeds * len(of_heads.flips) * len(heads)
+    return (
+        f"sufficiency, training at the setting {name} on {where}, batches of {encoders.batch_size}",
+        f"{1 / steps['standard']:.1f} steps/s of standard encoders, "
+        f"{1 / heads['cdm', 'frozen']:.1f} of a denoising head",
+        f"all {sum(runs.values())} trainings of encoders and {trained} of heads one after another, "
+        "projected by operations",
+        f"{hours / 3600:,.1f} h",
+    )
+
+
+def _config(name: str) -> Any:
+    import yaml
+
+    from mispair.config import validate
+
+    path = CONFIGS / f"sufficiency-{name}.yaml"
+    return validate(yaml.safe_load(path.read_text()), path.name)
+
+
+def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
+    from mispair.sufficiency import encoders
+    from mispair.sufficiency.sampling import trees_at
+
+    blocks = s.shallow_blocks if variant == "shallow" else s.blocks
+    towers = encoders.start_towers(skeletons.size, s.width, blocks, 0).to(device)
+    loss = encoders.loss_of_step(
+        towers, trees_at(skeletons, FLIP, FLIP, device), batch_size=s.batch_size,
+        candidates=s.candidates, seed=0,
+        guidance_weight=s.guidance_weight if variant == "guided" else 0.0,
+    )  # fmt: skip
+    return _step(towers, loss, device)
+
+
+def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> float:
+    from mispair.sufficiency import encoders, heads
+    from mispair.sufficiency.sampling import trees_at
+
+    size = skeletons.size
+    width = (s.vlm_width or s.width) if task == "vlm" else s.width
+    blocks = {
+        "shallow": s.shallow_blocks, "guided": s.guided_blocks or 2 * size.depth + 1
+    }.get(arm, s.blocks)  # fmt: skip
+    head = heads.start_head(task, arm, size, width, blocks, 0).to(device)
+    reads = arm in heads.OF_ENCODERS
+    towers = encoders.start_towers(size, s.width, s.blocks, 0).to(device) if reads else None
+    loss = heads.loss_of_step(
+        task, arm, head, trees_at(skeletons, FLIP, FLIP, device), towers,
+        batch_size=s.batch_size, sigma=s.noise, seed=0,
+        guidance_weight=getattr(s, f"{task}_guidance_weight"),
+    )  # fmt: skip
+    return _step(head, loss, device)
+
+
+def _step(model: Any, loss: Callable[[int], Tensor], device: str) -> float:
+    """Return the mean time of a step, once it is warm; of slow ones fewer are taken."""
+    from mispair.sufficiency.training import Plan, train
+
+    def run(steps: int) -> float:
+        started = time.perf_counter()
+        train(model, loss, Plan(steps, 1e-4, 1e-7, 1e-3, 1.0))
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - started) / steps
+
+    return run(STEPS) if run(1) < 0.5 else run(1)

@@ -1,0 +1,220 @@
+"""Tables of made-up runs of any size, for tests of what the report makes of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from mispair import files
+from mispair.reporting import catalogue
+from mispair.reporting.tables import Tables, tidy
+from mispair.steps import draw_figures, write_report
+
+EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
+SCHEMES = ("random", "similar", "spurious", "missing", "drop")
+STARTS = ("pretrained", "reinitialised", "without-decay", "free-logit-scale")
+PROTOCOLS = ("clip_benchmark", "single-prompt")
+STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
+CLASSES = (EVIL, "7", "null", *(f"class {number}" for number in range(7)))
+
+Row = dict[str, Any]
+
+
+def arms(number: int) -> list[Row]:
+    """Return the untouched model and as many fine-tuned ones as are missing to `number`."""
+    rates = [0.0, 0.1, 0.3, 0.5, 0.8, *(round(0.01 * step, 2) for step in range(11, 30))]
+    every = [
+        {"start": start, "scheme": scheme, "rate": rate}
+        for rate, scheme, start in itertools.product(rates, SCHEMES, STARTS)
+        if rate or scheme == "random"
+    ]
+    return [{"start": "untouched", "scheme": None, "rate": None}, *every[: number - 1]][:number]
+
+
+def _purity(arm: Row, seed: int) -> list[Row]:
+    rows = []
+    for tower in ("image", "text"):
+        here = {**arm, "tower": tower, "seed": seed}
+        level = 0.08 + 0.04 * (arm["rate"] or 0) + 1e-4 * seed
+        rows += [
+            {**here, "metric": "mean_abs_cosine", "value": level, "n": 64 * 63 / 2},
+            {**here, "metric": "random_reference", "value": 0.07},
+            {**here, "metric": "effective_rank", "value": 50 - 10 * (arm["rate"] or 0)},
+            {**here, "metric": "mean_abs_cosine_rotated", "rotation": 0, "value": level},
+        ]
+        rows += [
+            {**here, "metric": "cosine_histogram", "bin_low": round(-1 + 0.02 * k, 2),
+             "bin_high": round(-0.98 + 0.02 * k, 2), "value": 1 / (1 + abs(k - 50))}
+            for k in range(100)
+        ]  # fmt: skip
+        rows += [
+            {**here, "metric": "neuron_purity", "neuron": neuron, "value": level}
+            for neuron in range(64)
+        ]
+    return rows
+
+
+def _zeroshot(arm: Row, seed: int, sets: list[str], missing: bool) -> list[Row]:
+    rows = []
+    for place, name in enumerate(sets):
+        here = {**arm, "towers": "towers", "evaluation_set": name, "seed": seed, "n": 1000}
+        value = 0.9 - 0.2 * (arm["rate"] or 0) - 0.01 * place + 1e-3 * seed
+        rows.append({**here, "metric": "silhouette", "value": None if missing else value / 3})
+        for protocol in PROTOCOLS:
+            asked = {**here, "protocol": protocol, "chance": 0.1, "headline": "acc1",
+                     "fingerprint": "a1b2c3d4e5f60718"}  # fmt: skip
+            rows += [
+                {**asked, "metric": metric, "value": None if missing else value}
+                for metric in ("acc1", "acc5", "mean_per_class_recall")
+            ]
+            rows += [
+                {**asked, "metric": "class_recall", "classname": name_, "value": value, "n": 100}
+                for name_ in CLASSES
+            ]
+    return rows
+
+
+def _pruning(sets: list[str]) -> list[Row]:
+    rows = []
+    for name, k, metric, basis in itertools.product(
+        sets, (16, 32, 48, 64), ("acc1", "silhouette"), ("original", "rotated-0")
+    ):
+        here = {"start": "untouched", "towers": "towers", "evaluation_set": name, "seed": 0,
+                "basis": basis, "k": k, "metric": metric, "normalised": "masked",
+                "protocol": "clip_benchmark" if metric == "acc1" else None}  # fmt: skip
+        for (rank, strategy), tower in itertools.product(
+            enumerate(STRATEGIES), ("text", "image", "both")
+        ):
+            about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
+            rows.append({**here, **about, "value": 0.5 + k / 200 + 0.01 * rank})
+        rows += [
+            {**here, "strategy": "random", "ranked_by": "none", "draw": draw,
+             "value": 0.5 + k / 200 + 1e-3 * draw}
+            for draw in range(20)
+        ]  # fmt: skip
+    return rows
+
+
+def _simulation(trials: int) -> tuple[list[Row], list[Row]]:
+    rows: list[Row] = []
+    points: list[Row] = []
+    for preset, probability, trial, arm in itertools.product(
+        ("as-written", "as-run"), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), range(trials), ("raw", "filtered")
+    ):
+        here = {"condition": preset, "kind": "preset", "preset": preset, "features": 50,
+                "spurious_probability": probability, "trained_on": arm, "trial": trial}  # fmt: skip
+        value = 0.9 - probability * (0.4 if arm == "filtered" else 0.8) + 0.002 * trial
+        rows += [
+            {**here, "metric": metric, "value": factor * value}
+            for metric, factor in (("purified_features", 50), ("purified_magnitude", 1),
+                                   ("accuracy", 1), ("silhouette", 0.1),
+                                   ("second_alignment", 0.3))
+        ]  # fmt: skip
+        rows += [
+            {**here, "metric": "cosine_histogram", "tower": tower, "value": 10 + k % 7,
+             "bin_low": round(0.02 * k, 2), "bin_high": round(0.02 * k + 0.02, 2)}
+            for tower in ("image", "text") for k in range(50)
+        ]  # fmt: skip
+        if trial == 0 and probability == 0.5:
+            points += [
+                {**here, "metric": "tsne", "x": k % 20, "y": k // 20, "label": k % 8}
+                for k in range(400)
+            ]
+            points += [
+                {**here, "metric": "neuron_alignment", "tower": tower, "neuron": k,
+                 "x": 0.5 + k / 400, "y": k / 400}
+                for tower in ("image", "text") for k in range(100)
+            ]  # fmt: skip
+    return rows, points
+
+
+def _models(sets: list[str], number: int) -> list[Row]:
+    return [
+        {"pretraining": "CC12M", "architecture": "ViT-B/16", "method": method,
+         "towers": f"{EVIL}/{method}-{model}", "evaluation_set": name, "protocol": protocol,
+         "metric": metric, "value": 0.5 + 0.01 * model, "low": 0.48, "high": 0.55, "n": 1000,
+         "headline": "acc1", "fingerprint": "c" * 16}
+        for model in range(number) for method in ("CLIP", "LaCLIP") for name in sets
+        for protocol, metric in (("laclip", "acc1"), (None, "silhouette"))
+    ]  # fmt: skip
+
+
+def made_up(
+    number: int, sets: list[str], *, seeds: int = 3, trials: int = 3, models: int = 0,
+    missing: bool = False,
+) -> Tables:  # fmt: skip
+    """Return the tables of a run.
+
+    Parameters
+    ----------
+    number : int
+        Arms of the image-text study, the untouched one among them.
+    sets : list of str
+        Names of evaluation sets.
+    seeds, trials : int
+        Of every fine-tuned arm; of every condition of the simulation, 0 for none.
+    models : int
+        Pairs of models that are compared as they are.
+    missing : bool
+        Whether every score is a number that is not defined.
+    """
+    purity: list[Row] = []
+    zeroshot: list[Row] = []
+    provenance: list[Row] = []
+    for arm in arms(number):
+        for seed in range(1 if arm["rate"] is None else seeds):
+            purity += _purity(arm, seed)
+            zeroshot += _zeroshot(arm, seed, sets, missing)
+        training = json.dumps({"epochs": 10, "preset": "as-run", "note": EVIL})
+        for key, text in (("projection.towers", "d" * 64), ("projection.training", training)):
+            provenance.append({"artefact": "purity", **arm, "key": key, "text": text})
+    pairs = [
+        {"metric": metric, "scheme": arm["scheme"], "rate": arm["rate"], "value": arm["rate"],
+         "n": 1000}
+        for arm in arms(number) if arm["start"] == "pretrained"
+        for metric in ("swapped_share", "text_changed_share")
+    ]  # fmt: skip
+    simulation, points = _simulation(trials)
+    rows = {
+        "purity": purity, "zeroshot": zeroshot, "pairs": pairs, "provenance": provenance,
+        "pruning": _pruning(sets) if number else [], "simulation": simulation,
+        "simulation_points": points, "checkpoints": _models(sets, models),
+    }  # fmt: skip
+    return Tables.of({name: tidy(name, own) for name, own in rows.items()})
+
+
+def write_site(
+    tables: Tables,
+    folder: Path,
+    *,
+    draw: bool = True,
+    sheet: str | None = None,
+    gallery: str | None = None,
+    **settings: Any,
+) -> list[Path]:
+    """Write tables, figures and pages as a run does; return the files that the pages consist of.
+
+    These are all that a browser loads to show the site: pages and scripts, and pictures where they
+    are files of their own. What a page only links for download (the tables, and figures as SVG,
+    PDF, PNG, CSV and Vega-Lite) is not among them.
+    """
+    for name in catalogue.TABLES:
+        if name.endswith(".csv"):
+            files.write_csv(folder / "tables" / name, getattr(tables, name[:-4]))
+    paths = sorted((folder / "tables").glob("*.csv"))
+    if draw:
+        draw_figures.run(draw_figures.Settings(), tables=paths, figures=folder / "figures")
+    pieces = {"sheet.html": sheet, "gallery.html": gallery}
+    for name, html in pieces.items():
+        if html is not None:
+            files.write_text(folder / name, html)
+    sheets, galleries = ([folder / name] if pieces[name] else [] for name in pieces)
+    write_report.run(
+        write_report.Settings(**settings), tables=paths,
+        figures=sorted((folder / "figures").glob("*.*")), contact_sheet=sheets, neurons=galleries,
+        benchmarks=folder / "benchmarks", record=[], page=folder / "index.html",
+        pages=folder / "pages",
+    )  # fmt: skip
+    return [folder / "index.html", *sorted((folder / "pages").rglob("*.*"))]

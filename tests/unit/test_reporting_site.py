@@ -1,0 +1,320 @@
+"""The site of runs of every size: small enough, valid, navigable, and never without a page."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import pytest
+
+from mispair import files
+from mispair.reporting import catalogue, picture, studies, verdicts
+from mispair.reporting.contact_sheet import LARGEST_SHEET
+from mispair.reporting.page_names import file_names
+from mispair.reporting.tables import Tables
+from tests.made_up_tables import EVIL, made_up, write_site
+
+SETS = ["digits", "a b", "../x", "A B", EVIL, *(f"set-{number}" for number in range(7))]
+
+PIECES = (LARGEST_SHEET, 600_000)
+"""Bytes of a contact sheet and of a gallery of neurons: the largest, and that of the demo."""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """Write the site of fifty arms on twelve evaluation sets, all studies and every figure."""
+    folder = tmp_path_factory.mktemp("large")
+    sheet, gallery = (f'<div class="piece">{"pictures " * (size // 9)}</div>' for size in PIECES)
+    tables = made_up(50, SETS, models=2)
+    return folder, write_site(tables, folder, sheet=sheet, gallery=gallery)
+
+
+def words(html: str) -> str:
+    """Return what a reader sees of a page."""
+    root = html5lib.parse(html, treebuilder="etree", namespaceHTMLElements=False)
+    skipped = {id(inner) for tag in ("script", "style") for inner in root.iter(tag)}
+    texts = [
+        text
+        for node in root.iter()
+        for text in ((node.text if id(node) not in skipped else ""), node.tail)
+        if text
+    ]
+    return " ".join(" ".join(texts).split())
+
+
+def parsed(html: str) -> Any:
+    """Parse a page as the standard says; any error is raised."""
+    parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
+    return parser.parse(html)
+
+
+def test_the_site_of_fifty_arms_on_twelve_sets_is_small(large: tuple[Path, list[Path]]) -> None:
+    folder, parts = large
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in parts}
+    # Pages show no picture that is a file of its own: html and scripts are all that they load.
+    for path in parts:
+        if path.suffix == ".html":
+            assert re.findall(r'<img[^>]*src="(?!data:)', path.read_text()) == []
+    assert sum(sizes.values()) <= 5_000_000, sizes
+    pages = {name: size for name, size in sizes.items() if name.endswith(".html")}
+    assert max(pages.values()) <= 2_000_000, pages
+    # Landing page (twice), 3 studies, 12 sets, 1 + 4 models, methods and run.
+    assert len(pages) == 2 + 3 + 12 + 5 + 2
+
+
+def _tables(node: Any) -> list[list[Any]]:
+    """Return every inline table of a chart."""
+    if isinstance(node, dict):
+        own = [node["values"]] if isinstance(node.get("values"), list) else []
+        own += node.get("datasets", {}).values()
+        return own + [found for child in node.values() for found in _tables(child)]
+    return [found for child in node for found in _tables(child)] if isinstance(node, list) else []
+
+
+def test_no_chart_has_more_than_ten_thousand_points(large: tuple[Path, list[Path]]) -> None:
+    folder, _ = large
+    drawn = {
+        path.name: max((len(table) for table in _tables(files.read_json(path))), default=0)
+        for path in (folder / "figures").glob("*.vl.json")
+    }
+    assert len(drawn) == len(catalogue.figures())
+    assert max(drawn.values()) <= 10_000
+    assert max(drawn.values()) > 500  # the tables were found
+
+
+def test_every_page_is_valid_and_complete_by_itself(large: tuple[Path, list[Path]]) -> None:
+    for path in large[1]:
+        if path.suffix != ".html":
+            continue
+        root = parsed(path.read_text())
+        ids = [node.get("id") for node in root.iter() if node.get("id")]
+        assert len(ids) == len(set(ids)), path.name
+        assert len(root.findall(".//h1")) == 1
+        levels = [int(n.tag[1]) for n in root.iter() if re.fullmatch("h[1-6]", str(n.tag))]
+        assert all(later - level <= 1 for level, later in itertools.pairwise(levels)), path.name
+        assert all(image.get("alt") for image in root.iter("img"))
+        current = [
+            link for nav in root.iter("nav") for link in nav.iter("a")
+            if link.get("aria-current") == "page"
+        ]  # fmt: skip
+        # Each page is in its own navigation, and marked there.
+        assert len(current) == 1, path.name
+        if path.parent.name == "pages":
+            assert current[0].get("href") == path.name
+
+
+def test_every_page_is_reached_from_every_page(large: tuple[Path, list[Path]]) -> None:
+    pages = {path.name for path in large[1] if path.suffix == ".html"}
+    for path in large[1]:
+        if path.suffix == ".html":
+            nav = next(parsed(path.read_text()).iter("nav"))
+            linked = {Path(link.get("href")).name for link in nav.iter("a")}
+            assert linked == pages, path.name
+
+
+PLACES = [
+    *(f"theorem 4.{number}" for number in range(1, 6)),
+    *(f"figure {number}" for number in range(1, 9)),
+    *(f"table {number}" for number in (2, 3, 4)),
+    "public review",
+]
+
+
+def _named(paper: str) -> set[str]:
+    """Return the places that a row names: "figures 2(a-c) and 8" are figure 2 and figure 8."""
+    found = {"public review"} & {paper}
+    for kind, rest in re.findall(
+        r"(theorem|figure|table)s? ([\d.()a-z, -]+(?:and [\d.]+)?)", paper
+    ):
+        found |= {f"{kind} {number}" for number in re.findall(r"\d(?:\.\d)?", rest)}
+    return found
+
+
+def test_every_theorem_figure_and_table_of_the_paper_has_a_row(
+    large: tuple[Path, list[Path]],
+) -> None:
+    root = parsed((large[0] / "index.html").read_text())
+    table = next(node for node in root.iter("table") if node.get("class") == "verdicts")
+    named = [span.text for span in table.iter("span") if span.get("class") == "paper"]
+    assert {*PLACES} <= set().union(*(_named(text) for text in named))
+
+
+def test_the_presets_of_a_claim_stand_in_one_row(large: tuple[Path, list[Path]]) -> None:
+    root = parsed((large[0] / "index.html").read_text())
+    (row,) = [node for node in root.iter("tr") if node.get("id") == "claim-filtered-accuracy"]
+    cells = row.findall("td")
+    assert [cell.get("data-label") for cell in cells] == [
+        "as-written", "as-run", "published", "see",
+    ]  # fmt: skip
+    for cell in cells[:2]:
+        text = " ".join(cell.itertext())
+        assert "supports" in text
+        assert "95 % interval" in text
+        assert "Measured − published" in text
+        assert "trials" in text
+    link = next(cells[3].iter("a")).get("href")
+    assert link == "pages/simulation.html#figure-simulation_figure1_as_written"
+
+
+def test_one_preset_alone_says_how_to_run_the_other(tmp_path: Path) -> None:
+    tables = made_up(0, [], trials=2)
+    only = tables.simulation[tables.simulation["condition"] == "as-run"]
+    write_site(Tables.of({"simulation": only}), tmp_path, draw=False)
+    root = parsed((tmp_path / "index.html").read_text())
+    (row,) = [node for node in root.iter("tr") if node.get("id") == "claim-filtered-accuracy"]
+    written, run = row.findall("td")[:2]
+    assert "compare_presets" in "".join(written.itertext())
+    assert "supports" in "".join(run.itertext())
+
+
+@pytest.mark.parametrize(
+    ("number", "seeds", "trials", "missing"),
+    [(200, 1, 1, False), (0, 3, 0, False), (0, 3, 2, False), (3, 1, 0, False), (12, 2, 2, True)],
+    ids=["200 arms", "nothing", "no arms", "one seed", "no number is defined"],
+)
+def test_a_run_of_any_size_has_a_site(
+    number: int, seeds: int, trials: int, missing: bool, tmp_path: Path
+) -> None:
+    sets = [f"set {place}" for place in range(3)]
+    parts = write_site(
+        made_up(number, sets, seeds=seeds, trials=trials, missing=missing), tmp_path, draw=False
+    )
+    texts = {path.name: path.read_text() for path in parts if path.suffix == ".html"}
+    for html in texts.values():
+        parsed(html)
+        assert "nan" not in words(html).lower().split()
+    assert ("image_text.html" in texts) == (number > 0)
+    assert ("simulation.html" in texts) == (trials > 0)
+    front = words(texts["index.html"])
+    if not number:
+        assert "Add image_text to studies" in front
+    if missing:
+        assert "Missing. acc1 on set 0" in front
+        assert "not defined" in front
+    if number:
+        rows = texts["model-towers.html"].split("<caption>Every arm")[1].split("</table>")[0]
+        assert rows.count("<tr>") == number + 1
+        holes = words(texts["image_text.html"]).split("Not part of this run")[-1]
+        assert holes.count("the figure was not drawn") == len(catalogue.figures("image_text"))
+        assert "No contact sheet" in words(texts["image_text.html"])
+        assert "No gallery of neurons" in words(texts["model-towers.html"])
+    if seeds == 1 and number == 3:
+        assert "one seed or trial alone" in front or "fewer than three" in front
+
+
+def test_markup_in_names_captions_and_titles_stays_text(large: tuple[Path, list[Path]]) -> None:
+    for path in large[1]:
+        if path.suffix == ".html":
+            assert EVIL not in path.read_text()
+    page = next(path for path in large[1] if re.fullmatch(r"set-script.*\.html", path.name))
+    text = words(page.read_text())
+    assert f"Evaluation set {EVIL}" in text
+    assert EVIL in text.split("Recall by class")[1]
+
+
+def test_what_an_earlier_report_left_is_removed(tmp_path: Path) -> None:
+    old = tmp_path / "pages" / "set-old.html"
+    files.write_text(old, "old")
+    write_site(made_up(3, ["new"], trials=0), tmp_path, draw=False)
+    assert not old.exists()
+    assert (tmp_path / "pages" / "set-new.html").exists()
+
+
+def test_the_same_tables_give_the_same_site(tmp_path: Path) -> None:
+    tables = made_up(3, ["b", "a"], trials=1)
+    for name in ("one", "two"):
+        write_site(tables, tmp_path / name, draw=False)
+    one, two = (
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "two")
+    )
+    assert one == two
+
+
+def test_names_of_pages_are_safe_and_no_two_are_alike() -> None:
+    given = ["a b", "a-b", "A-B", "../x", "..", "/etc/passwd", "é", "", "x" * 300, "y:z", EVIL]
+    found = file_names("set", given)
+    assert list(found) == given
+    assert len({name.lower() for name in found.values()}) == len(given)
+    for name in found.values():
+        assert re.fullmatch(r"set-[A-Za-z0-9._-]{1,80}\.html", name)
+    assert file_names("set", ["digits"]) == {"digits": "set-digits.html"}
+
+
+def unpacked(node: Any) -> Any:
+    """Do what page.js does with the tables of a chart, written another way."""
+    if isinstance(node, list):
+        return [unpacked(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if {"rows", "columns"} <= node.keys():
+        table: list[dict[str, Any]] = [{} for _ in range(node["rows"])]
+        for name, column in node["columns"].items():
+            for row, value in zip(table, column if isinstance(column, list) else column["at"],
+                                  strict=True):  # fmt: skip
+                own = value if isinstance(column, list) else column["of"][value]
+                if own is not None:
+                    row[name] = own
+        return table
+    return {key: unpacked(value) for key, value in node.items()}
+
+
+def test_packed_tables_are_smaller_and_lose_nothing(large: tuple[Path, list[Path]]) -> None:
+    for path in (large[0] / "figures").glob("*.vl.json"):
+        spec = files.read_json(path)
+        assert unpacked(picture.packed(spec)) == spec, path.name
+    rows = [{"x": number, "arm": f"arm {number % 3}", "flag": True} for number in range(50)]
+    rows[7] = {"x": 7}
+    packed = picture.packed({"datasets": {"values": rows}})
+    assert unpacked(packed) == {"datasets": {"values": rows}}
+    assert unpacked(picture.packed({"values": rows})) == {"values": rows}
+    assert len(str(packed)) < len(str(rows)) / 2
+
+
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of a colour, as WCAG 2 defines it."""
+    digits = colour.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    channels = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_text_stands_out_from_its_background() -> None:
+    style = (Path(picture.__file__).parent / "templates/style.css").read_text()
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", style))
+    assert round(_contrast("#000", "#fff"), 1) == 21
+    pairs = [(text, back) for text in ("ink", "quiet", "link") for back in ("paper", "soft")]
+    pairs += [(name, f"{name}-back") for name in ("good", "bad", "open", "none")]
+    pairs += [("ink", "bad-back"), ("link", "bad-back"), ("link", "none-back")]
+    for text, back in pairs:
+        assert _contrast(colours[text], colours[back]) >= 4.5, (text, back)
+    # Rules that name their colours themselves.
+    for rule in re.findall(r"\{([^{}]*)\}", style):
+        text, back = (
+            re.search(rf"(?:^|[;{{ ]){name}: (#[0-9a-f]{{3,6}});", rule)
+            for name in ("color", "background")
+        )
+        if text and back:
+            assert _contrast(text[1], back[1]) >= 4.5, rule
+
+
+def test_every_study_says_how_it_is_judged_and_printed() -> None:
+    keys = [study.key for study in catalogue.STUDIES]
+    assert list(studies.PARTS) == keys
+    judged = studies.judge(Tables.of({}), 0.95)
+    assert {verdict.claim.study for verdict in judged} == {*keys}
+    # Nothing is measured, so nothing may be said; and every claim stands under a question, once.
+    assert {verdict.outcome for verdict in judged} == {"not measured"}
+    asked = [key for question in verdicts.QUESTIONS for key in question.claims]
+    assert sorted(asked) == sorted({verdict.claim.key for verdict in judged})
+    figures = {figure.name for figure in catalogue.figures()}
+    assert {verdict.claim.figure for verdict in judged} <= figures

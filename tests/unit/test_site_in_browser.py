@@ -1,0 +1,77 @@
+"""The site of a made-up run with markup for names, opened from disk in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from mispair.reporting import contact_sheet
+from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
+from tests.made_up_tables import EVIL, made_up, write_site
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    sample = contact_sheet.Sample("key " + EVIL, None, EVIL, f"shuffled {EVIL}", True)
+    sheet = contact_sheet.fragment([sample], 0.5, 96)
+    tables = made_up(4, ["digits", EVIL], seeds=2, trials=2, models=1)
+    write_site(tables, folder, sheet=sheet, title=f"Title {EVIL}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Window]:
+    with window() as found:
+        yield found
+
+
+def test_markup_from_data_stays_text(folder: Path, opened: Window) -> None:
+    pages = sorted((folder / "pages").glob("*.html"))
+    assert len(pages) == 1 + 3 + 2 + 3 + 2
+    for path in pages:
+        page = opened.open(path, drawn=False)
+        assert page.evaluate("window.hit") is None, path.name
+        assert page.locator("b[onclick]").count() == 0
+        assert page.title().endswith(f"Title {EVIL}")
+        assert page.locator(".brand").inner_text() == f"Title {EVIL}"
+    page = opened.open(folder / "pages" / "image_text.html")
+    assert f"shuffled {EVIL}" in page.locator(".pairs").inner_text()
+    assert EVIL in page.locator("#figure-accuracy_by_shuffling svg").text_content()
+    assert opened.complaints == []
+    assert opened.requests == []
+
+
+def test_every_chart_is_drawn_and_every_link_leads_somewhere(folder: Path, opened: Window) -> None:
+    for name in ("image_text", "simulation", "laclip"):
+        page = opened.open(folder / "pages" / f"{name}.html")
+        assert page.locator(".plot").count() > 0
+        assert empty_plots(page) == []
+    pages = [folder / "index.html", *(folder / "pages").glob("*.html")]
+    # There is no record of a run that did not take place.
+    assert {link.split(": ")[1] for link in broken_links(folder, pages)} <= {
+        "../run.json", "../tables/metrics.parquet", "tables/metrics.parquet",
+    }  # fmt: skip
+
+
+def test_no_rule_of_accessibility_is_broken(folder: Path, opened: Window) -> None:
+    every = sorted((folder / "pages").glob("*.html"))
+    kinds = [
+        next(path for path in every if path.name.startswith(kind)) for kind in ("set", "model")
+    ]
+    for path in [*(path for path in every if "-" not in path.name), *kinds]:
+        page = opened.open(path)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        # The page forbids scripts that are not its own; the driver's are let in.
+        results = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
+        broken = [
+            (rule["id"], [node["target"] for node in rule["nodes"]][:3])
+            for rule in results.response["violations"]
+        ]
+        assert broken == [], path.name
+        assert len(results.response["passes"]) > 10

@@ -1,0 +1,153 @@
+"""Activations, gradients and Hessians of the two-layer networks against independent references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from mispair.stepsize.activations import ACTIVATIONS
+from mispair.stepsize.data_sets import MADE, DataSet, output_signs, start_weights
+from mispair.stepsize.networks import Networks
+from mispair.stepsize.sharpness import DENSE, Hessian, top_eigenvalue
+
+Array = NDArray[np.float64]
+NAMES = sorted(ACTIVATIONS)
+TORCH = {
+    "softplus": torch.nn.functional.softplus,
+    "gelu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
+    "huber_relu": lambda z: torch.where(z < 0, 0 * z, torch.where(z < 0.5, z * z, z - 0.25)),
+}
+
+
+def by_torch(name: str, z: torch.Tensor) -> torch.Tensor:
+    if name == "half_softplus":
+        return (z + TORCH["softplus"](z)) / 2
+    if name.startswith("leaky_"):
+        return 0.5 * z + 0.125 * TORCH[name.removeprefix("leaky_")](z)
+    return TORCH[name](z)
+
+
+def random_data(n: int = 7, d: int = 3) -> DataSet:
+    rng = np.random.default_rng(5)
+    return DataSet(rng.standard_normal((n, d)), np.where(np.arange(n) % 3 == 0, -1.0, 1.0))
+
+
+def risk_by_torch(data: DataSet, name: str, w: torch.Tensor) -> torch.Tensor:
+    a = torch.from_numpy(output_signs(len(w)))
+    f = by_torch(name, torch.from_numpy(data.points) @ w.T) @ a / len(w)
+    return torch.nn.functional.softplus(-torch.from_numpy(data.labels) * f).mean()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_autograd_and_of_differences(name: str) -> None:
+    data, activation = random_data(), ACTIVATIONS[name]
+    weights = np.random.default_rng(1).standard_normal((3, 5, 3)) * 2
+    networks = Networks(data.points, activation, 5)
+    outputs, pull = networks.forward(weights)
+    doubts = 1 / (1 + np.exp(outputs * data.labels))
+    gradients = -pull(doubts * data.labels) / (5 * len(data.labels))
+    for run, own in enumerate(weights):
+        w = torch.from_numpy(own.copy()).requires_grad_()
+        risk = risk_by_torch(data, name, w)
+        (expected,) = torch.autograd.grad(risk, w)
+        assert np.allclose(gradients[run], expected.numpy(), rtol=1e-10, atol=1e-14)
+        assert np.logaddexp(0, -outputs[run] * data.labels).mean() == pytest.approx(
+            float(risk.detach()), rel=1e-12
+        )
+        difference = np.zeros_like(own)
+        for place in np.ndindex(own.shape):
+            for sign in (1, -1):
+                moved = own.copy()
+                moved[place] += sign * 1e-6
+                there = networks.forward(moved[None])[0][0]
+                difference[place] += sign * np.logaddexp(0, -there * data.labels).mean() / 2e-6
+        assert np.abs(difference - gradients[run]).max() < 1e-8
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30, 3000])
+def test_the_fused_pass_is_exact_for_tiny_and_huge_activations(scale: float) -> None:
+    data = random_data(n=50)
+    weights = np.random.default_rng(2).standard_normal((2, 41, 3)) * scale  # an odd width
+    for name in ("softplus", "leaky_softplus"):
+        networks = Networks(data.points, ACTIVATIONS[name], 41)
+        fused, pull = networks.forward(weights)
+        coefficients = np.random.default_rng(3).standard_normal(fused.shape)
+        fused_pull = pull(coefficients)
+        plain, plain_pull = networks._plain(weights)
+        size = np.abs(networks.inner(weights)).max()
+        assert np.abs(fused - plain).max() < 1e-14 * max(1, size)
+        assert np.abs(fused_pull - plain_pull(coefficients)).max() < 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tight_constants_are_those_of_a_fine_grid(name: str) -> None:
+    activation, z = ACTIVATIONS[name], np.linspace(-60, 60, 1_200_001)
+    slope, tight = activation.slope(z), activation.tight
+    assert np.abs(slope).max() == pytest.approx(tight.slope, abs=1e-6)
+    assert np.abs(activation.curvature(z)).max() == pytest.approx(tight.curvature, abs=1e-6)
+    assert np.abs(activation.value(z) - z * slope).max() == pytest.approx(
+        tight.homogeneity, abs=1e-6
+    )
+    if tight.least_slope:
+        assert slope.min() == pytest.approx(tight.least_slope, abs=1e-6)
+    else:
+        assert slope.min() < 1e-12
+    assert activation.paper.slope >= tight.slope
+    if name != "gelu":  # whose printed constant of homogeneity is too small
+        assert activation.paper.homogeneity >= tight.homogeneity
+
+
+def test_the_printed_constant_of_gelu_is_too_small() -> None:
+    gelu = ACTIVATIONS["gelu"]
+    assert gelu.paper.homogeneity < gelu.tight.homogeneity == pytest.approx(0.2935, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["softplus", "leaky_gelu", "silu", "half_softplus"])
+def test_the_hessian_is_that_of_finite_differences(name: str) -> None:
+    data, activation = random_data(), ACTIVATIONS[name]
+    weights = np.random.default_rng(4).standard_normal((4, 3))
+    w = torch.from_numpy(weights.ravel().copy())
+    hessian = torch.autograd.functional.hessian(
+        lambda v: risk_by_torch(data, name, v.reshape(4, 3)), w
+    ).numpy()
+    ours = Hessian(data, activation, weights)
+    assert np.allclose(ours.dense(), hessian, atol=1e-12)
+    networks = Networks(data.points, activation, 4)
+
+    def gradient(flat: Array) -> Array:
+        outputs, pull = networks.forward(flat.reshape(1, 4, 3))
+        doubts = 1 / (1 + np.exp(outputs * data.labels))
+        return -pull(doubts * data.labels).ravel() / (4 * len(data.labels))
+
+    columns = [
+        (gradient(weights.ravel() + 1e-5 * e) - gradient(weights.ravel() - 1e-5 * e)) / 2e-5
+        for e in np.eye(12)
+    ]
+    vector = np.random.default_rng(6).standard_normal(12)
+    assert np.allclose(ours.times(vector), np.array(columns).T @ vector, rtol=1e-7, atol=1e-10)
+    top = top_eigenvalue(data, activation, weights)
+    assert top == pytest.approx(np.linalg.eigvalsh(np.array(columns))[-1], rel=1e-7)
+
+
+def test_lanczos_finds_the_largest_eigenvalue_and_not_the_one_of_largest_size() -> None:
+    data = MADE["digits_3v8"](0)
+    data = DataSet(data.points[:40], data.labels[:40])
+    weights = start_weights("digits_3v8", 3, 64, 0)
+    # Where labels are wrong and doubts large, negative curvature dominates.
+    activation = ACTIVATIONS["silu"]
+    spectrum = np.linalg.eigvalsh(Hessian(data, activation, weights).dense())
+    assert weights.size > DENSE
+    assert top_eigenvalue(data, activation, weights) == pytest.approx(spectrum[-1], rel=1e-6)
+
+
+def test_networks_too_wide_for_products_of_float64_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 2000 neurons"):
+        Networks(np.zeros((1, 1)), ACTIVATIONS["softplus"], 2001)
+    data = random_data(n=2)
+    outputs, _ = Networks(data.points, ACTIVATIONS["softplus"], 2000).forward(
+        np.full((1, 2000, 3), 1e5)
+    )
+    assert np.isfinite(outputs).all()

@@ -1,0 +1,219 @@
+"""Belief propagation against sums over every configuration of tiny trees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mispair.sufficiency import bayes
+from mispair.sufficiency.belief_propagation import (
+    ancestors,
+    downward,
+    from_the_left,
+    normalised,
+    prefix_messages,
+    upward,
+)
+from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
+from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.trees import Skeletons, draw_skeletons
+
+SIZE = Size(2, 2, 3)
+SIGMA = 0.8
+EVERY = list(itertools.product(range(SIZE.symbols), repeat=SIZE.leaves))
+
+
+def skeletons() -> Skeletons:
+    return draw_skeletons(5, SIZE)
+
+
+def trees(flip: float = 0.3, dtype: torch.dtype = torch.float64) -> Trees:
+    return trees_at(skeletons(), flip, flip, dtype=dtype)
+
+
+def configurations(transitions: torch.Tensor) -> np.ndarray:
+    """Return P(leaves | root) by summing over the nodes between: (roots, configurations)."""
+    symbols, branching = range(SIZE.symbols), SIZE.branching
+    top, bottom = transitions.numpy()
+    found = np.zeros((SIZE.symbols, len(EVERY)))
+    for root in symbols:
+        for number, leaves in enumerate(EVERY):
+            for middle in itertools.product(symbols, repeat=branching):
+                chance = 1.0
+                for child, own in enumerate(middle):
+                    chance *= top[child, root, own]
+                    for grandchild in range(branching):
+                        leaf = leaves[child * branching + grandchild]
+                        chance *= bottom[grandchild, own, leaf]
+                found[root, number] += chance
+    return found
+
+
+LEAVES = torch.tensor(EVERY)
+
+
+def test_posterior_of_the_root() -> None:
+    given = trees()
+    joint = configurations(given.text)
+    assert joint.sum(axis=1) == pytest.approx([1, 1, 1])
+    expected = (joint / joint.sum(axis=0)).T
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        text = given.text.to(dtype)
+        seen = upward(text, LEAVES).posterior
+        np.testing.assert_allclose(seen, expected, atol=tolerance)
+        one_hot = torch.nn.functional.one_hot(LEAVES, SIZE.symbols).to(dtype)
+        np.testing.assert_allclose(upward(text, one_hot).posterior, expected, atol=tolerance)
+
+
+def test_the_posterior_with_leaves_that_were_not_seen() -> None:
+    text = trees().text
+    joint = configurations(text)
+    evidence = torch.ones(SIZE.symbols, SIZE.leaves, SIZE.symbols, dtype=torch.float64)
+    evidence[:, 2] = torch.eye(SIZE.symbols)
+    for value, found in enumerate(upward(text, evidence).posterior):
+        chosen = [leaves[2] == value for leaves in EVERY]
+        own = joint[:, chosen].sum(axis=1)
+        np.testing.assert_allclose(found, own / own.sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("with_text", [True, False])
+def test_mean_of_the_clean_leaves(with_text: bool) -> None:
+    given = trees()
+    generator = torch.Generator().manual_seed(0)
+    pairs = draw_pairs(given, 20, generator)
+    noisy = add_noise(pairs.image, SIGMA, generator)
+    found = bayes.denoise(given, noisy, pairs.text if with_text else None, SIGMA)
+    of_text, of_image = configurations(given.text), configurations(given.image)
+    for number in range(20):
+        reading = noisy[number].numpy()
+        prior = np.ones(SIZE.symbols)
+        if with_text:
+            prior = of_text[:, EVERY.index(tuple(pairs.text[number].tolist()))]
+        weights = np.array(
+            [
+                prior @ of_image[:, index]
+                * math.exp(-sum((z - x) ** 2 for z, x in zip(reading, leaves, strict=True))
+                           / (2 * SIGMA**2))
+                for index, leaves in enumerate(EVERY)
+            ]
+        )  # fmt: skip
+        expected = weights @ np.array(EVERY) / weights.sum()
+        np.testing.assert_allclose(found[number], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("with_image", [True, False])
+def test_next_leaf(with_image: bool) -> None:
+    given = trees()
+    pairs = draw_pairs(given, 30, torch.Generator().manual_seed(1))
+    found = bayes.next_words(given, pairs.text, pairs.image if with_image else None).exp()
+    of_text, of_image = configurations(given.text), configurations(given.image)
+    for number in range(30):
+        text = tuple(pairs.text[number].tolist())
+        prior = np.ones(SIZE.symbols)
+        if with_image:
+            prior = of_image[:, EVERY.index(tuple(pairs.image[number].tolist()))]
+        weights = prior @ of_text
+        for place in range(1, SIZE.leaves):
+            expected = np.zeros(SIZE.symbols)
+            for index, leaves in enumerate(EVERY):
+                if leaves[:place] == text[:place]:
+                    expected[leaves[place]] += weights[index]
+            expected /= expected.sum()
+            np.testing.assert_allclose(found[number, place - 1], expected, atol=1e-5)
+
+
+def test_class_of_an_image() -> None:
+    given = trees()
+    of_text, of_image = configurations(given.text), configurations(given.image)
+    posterior = upward(given.image, LEAVES).posterior
+    found = bayes.class_probabilities(posterior, given.text)
+    for name in range(SIZE.symbols):
+        chance = of_text[:, [leaves[0] == name for leaves in EVERY]].sum(axis=1)
+        expected = (of_image.T @ chance) / of_image.sum(axis=0)
+        np.testing.assert_allclose(found[:, name], expected, atol=1e-5)
+
+
+def test_the_best_similarity() -> None:
+    given = trees()
+    of_text, of_image = configurations(given.text), configurations(given.image)
+    joint = of_image.T @ of_text / SIZE.symbols
+    ratio = joint / np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    images, texts = upward(given.image, LEAVES).posterior, upward(given.text, LEAVES).posterior
+    found = bayes.log_likelihood_ratio(images[:, None], texts[None])
+    np.testing.assert_allclose(found, np.log(ratio), atol=1e-10)
+
+
+def masked_one_by_one(transitions: torch.Tensor, leaves: torch.Tensor, root: torch.Tensor):
+    """The next leaf with one pass of belief propagation for each position."""
+    symbols = transitions.shape[-1]
+    seen = torch.nn.functional.one_hot(leaves, symbols).to(transitions.dtype)
+    found = []
+    for place in range(leaves.shape[1]):
+        evidence = seen.clone()
+        evidence[:, place:] = 1
+        found.append(downward(transitions, upward(transitions, evidence), root)[-1][:, place])
+    return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize("size", [Size(3, 3, 4), Size(4, 2, 5), Size(1, 4, 2), Size(2, 1, 3)])
+def test_all_next_leaves_at_once_are_those_of_one_pass_for_each(size: Size) -> None:
+    given = trees_at(draw_skeletons(1, size), 0.2, 0.4, dtype=torch.float64)
+    pairs = draw_pairs(given, 40, torch.Generator().manual_seed(2))
+    root = upward(given.image, pairs.image).root
+    found = from_the_left(given.text, upward(given.text, pairs.text), root)[-1]
+    expected = masked_one_by_one(given.text, pairs.text, root)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert float((found - found[:1]).abs().max()) > 0.01
+
+
+def test_messages_of_prefixes_are_those_with_the_rest_masked() -> None:
+    size = Size(3, 2, 4)
+    transitions = trees_at(draw_skeletons(3, size), 0.3, 0.3, dtype=torch.float64).text
+    leaves = draw_pairs(Trees(transitions, transitions), 10, torch.Generator().manual_seed(3)).text
+    found = prefix_messages(transitions, upward(transitions, leaves))
+    seen = torch.nn.functional.one_hot(leaves, size.symbols).double()
+    for place in range(size.leaves):
+        evidence = seen.clone()
+        evidence[:, place + 1 :] = 1
+        up = upward(transitions, evidence)
+        for level in range(size.depth):
+            own = int(ancestors(size.leaves, size.branching, size.depth - level)[place])
+            expected = up.likelihoods[level][:, own]
+            ours = found[size.depth - 1 - level][:, place]
+            np.testing.assert_allclose(normalised(ours), normalised(expected), atol=1e-12)
+
+
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+def test_the_ends_of_the_range_of_p_are_no_special_cases(flip: float) -> None:
+    """At p = 0 nearly all entries are zero, and nothing may be divided by one."""
+    given = trees(flip)
+    pairs = draw_pairs(given, 50, torch.Generator().manual_seed(4))
+    posterior = upward(given.text, pairs.text).posterior
+    assert bool(posterior.isfinite().all())
+    if flip == 0:
+        assert torch.equal(posterior.argmax(dim=1), pairs.root)
+        assert posterior.max() == 1
+    noisy = add_noise(pairs.image, 1.0, torch.Generator().manual_seed(5))
+    assert bool(bayes.denoise(given, noisy, pairs.text, 1.0).isfinite().all())
+    words = bayes.next_words(given, pairs.text, pairs.image).exp()
+    assert bool(words.isfinite().all())
+    np.testing.assert_allclose(words.sum(dim=-1), 1.0)
+
+
+def test_frequencies_of_sampled_pairs_are_the_joint_probabilities() -> None:
+    given = trees()
+    number = 200_000
+    pairs = draw_pairs(given, number, torch.Generator().manual_seed(6))
+    of_text, of_image = configurations(given.text), configurations(given.image)
+    code = torch.tensor([SIZE.symbols**place for place in range(SIZE.leaves - 1, -1, -1)])
+    joint = np.zeros((len(EVERY), len(EVERY)))
+    np.add.at(joint, ((pairs.image @ code).numpy(), (pairs.text @ code).numpy()), 1 / number)
+    expected = of_image.T @ of_text / SIZE.symbols
+    error = (joint - expected) / np.sqrt(expected / number)
+    assert float(np.abs(error[expected > 1e-3]).max()) < 5
+    assert float((error**2).mean()) == pytest.approx(1, abs=0.1)
+    assert joint.sum() == pytest.approx(1)

@@ -1,0 +1,131 @@
+"""The jobs of the sufficiency study: trees, trainings and what is measured of them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from mispair.files import UserError
+from mispair.sufficiency.sizes import Size
+
+TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
+BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
+TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"
+PUBLISHED = (Size(4, 3, 10), 42)
+"""Size and seed of the published trees."""
+
+READ_ENCODERS = ("frozen", "shallow", "untrained")
+"""Arms of heads that read the standard encoders."""
+
+
+class Sufficiency:
+    """What the configuration asks of the study.
+
+    Parameters
+    ----------
+    config : Config
+        The checked configuration.
+    wanted : bool
+        Whether the study is run.
+
+    Raises
+    ------
+    UserError
+        If a guided model has too few blocks or channels for the messages that it is shown.
+    """
+
+    def __init__(self, config: Any, wanted: bool) -> None:
+        self._trees, self._bayes = config.draw_trees, config.measure_bayes
+        self._encoders, self._heads = config.train_encoders, config.train_head
+        self.wanted = wanted
+        self.size = Size(self._trees.depth, self._trees.branching, self._trees.symbols)
+        if wanted:
+            self._refuse_too_small()
+
+    def _refuse_too_small(self) -> None:
+        depth, symbols = self.size.depth, self.size.symbols
+        encoders, heads = self._encoders, self._heads
+        if "guided" in encoders.variants:
+            if encoders.blocks < depth:
+                raise UserError(
+                    f"train_encoders.blocks: guided encoders need a block for each of the {depth} "
+                    f"levels of draw_trees.depth, not {encoders.blocks}."
+                )
+            if encoders.width < symbols:
+                raise UserError(
+                    f"train_encoders.width: guided encoders need a channel for each of the "
+                    f"{symbols} draw_trees.symbols, not {encoders.width}."
+                )
+        guided = heads.guided_blocks
+        if "guided" in heads.arms and guided is not None and guided < 2 * depth + 1:
+            raise UserError(
+                f"train_head.guided_blocks: the messages are {2 * depth + 1} at a depth of "
+                f"{depth}, one a block, not {guided}."
+            )
+        for key in ("width", "vlm_width"):
+            width = getattr(heads, key)
+            if heads.arms and width is not None and width < symbols:
+                raise UserError(
+                    f"train_head.{key}: a token has a channel for each of the {symbols} "
+                    f"draw_trees.symbols at least, not {width}."
+                )
+
+    def bayes(self) -> list[str]:
+        """Return the least risks, of the study's trees and of the published ones."""
+        trees = [(self.size, seed) for seed in self._trees.seeds]
+        if self._bayes.published:
+            trees = list(dict.fromkeys([*trees, PUBLISHED]))
+        found = [BAYES.format(size=size, tree=seed) for size, seed in trees]
+        return found if self.wanted else []
+
+    def measured(self) -> list[str]:
+        """Return what is measured of the encoders of every training."""
+        return [f"{folder}/sufficiency.json" for folder in self._trainings(self._encoders.flips)]
+
+    def transferred(self) -> list[str]:
+        """Return what is measured of the heads of every training."""
+        folders = self._trainings(self._heads.flips) if self._heads.arms else []
+        return [f"{folder}/transfer.json" for folder in folders]
+
+    def results(self) -> list[str]:
+        """Return all that the study measures."""
+        return [*self.bayes(), *self.measured(), *self.transferred()]
+
+    def _trainings(self, flips: list[float]) -> list[str]:
+        every = product(self._trees.seeds, flips, self._encoders.seeds) if self.wanted else ()
+        return [
+            TRAINING.format(size=self.size, tree=tree, flip=f"{flip:g}", seed=seed)
+            for tree, flip, seed in every
+        ]
+
+    def encoders_of(self, wildcards: Any) -> list[str]:
+        """Return the encoders of every variant of a training, the standard ones first."""
+        flips = self._encoders.variants_flips
+        others = [variant for variant in self._encoders.variants if variant != "standard"]
+        if flips is not None and float(wildcards.flip) not in flips:
+            others = []
+        return [_encoders(wildcards, variant) for variant in ("standard", *others)]
+
+    def heads_of(self, wildcards: Any) -> list[str]:
+        """Return the heads of every task and arm of a training."""
+        folder = TRAINING.format(**dict(wildcards.items()))
+        return [
+            f"{folder}/{task}-{arm}.safetensors"
+            for task, arm in product(self._heads.tasks, self._heads.arms)
+        ]
+
+    def encoders_of_heads(self, wildcards: Any) -> list[str]:
+        """Return the standard encoders of a training, if any of its heads reads them."""
+        reads = set(self._heads.arms) & set(READ_ENCODERS)
+        return [_encoders(wildcards, "standard")] if reads else []
+
+    @staticmethod
+    def encoders_of_head(wildcards: Any) -> list[str]:
+        """Return the encoders that one head reads, if it reads any."""
+        reads = wildcards.head in READ_ENCODERS
+        return [_encoders(wildcards, "standard")] if reads else []
+
+
+def _encoders(wildcards: Any, variant: str) -> str:
+    folder = TRAINING.format(**{**dict(wildcards.items()), "variant": variant})
+    return f"{folder}/encoders-{variant}.safetensors"

@@ -1,0 +1,66 @@
+"""The landing page: answers, and every claim of the paper with what was measured on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mispair import failures
+from mispair.reporting import (
+    arm_words,
+    catalogue,
+    claim_rows,
+    comparison_evaluation,
+    corpus,
+    encoding,
+    records,
+    verdicts,
+)
+from mispair.reporting.content import Content
+from mispair.reporting.limits import limits
+from mispair.reporting.words import count, listing
+
+
+def parts(content: Content) -> dict[str, Any]:
+    """Return what the template of the page is given."""
+    tables, failed = content.tables, content.failed
+    answers = [verdicts.answer(question, content.judged) for question in verdicts.QUESTIONS]
+    return {
+        "failed": failed and {
+            "heading": failures.heading(failed),
+            "failures": [(job, failures.named(job), failures.why(job)) for job in failed["failed"]],
+        },
+        "warnings": [
+            *records.warnings(tables),
+            *corpus.warnings(tables),
+            *encoding.warnings(tables),
+            *comparison_evaluation.warnings(tables),
+        ],
+        "summary": _summary(content),
+        "answers": [(answer, claim_rows.rows(answer.verdicts)) for answer in answers],
+        "drawings": claim_rows.drawings(tables),
+        "lost": {
+            figure.name: content.lost.get((study.key, figure.section), [])
+            for study in catalogue.STUDIES
+            for figure in catalogue.FIGURES[study.key]
+        },
+        "not_run": [study for study in catalogue.STUDIES if study not in content.studies],
+        "limits": limits(tables),
+        "holes": records.holes(tables),
+    }  # fmt: skip
+
+
+def _summary(content: Content) -> str:
+    """Say in one sentence what this run is."""
+    tables, found = content.tables, []
+    if tables.study("image_text"):
+        arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
+        found.append(f"{count(len(arms), 'arm')} of {content.main_model}")
+    if content.set_files:
+        found.append(count(len(content.set_files), "evaluation set"))
+    compared = len(content.model_files) - bool(content.main_model)
+    if compared:
+        found.append(f"{count(compared, 'model')} compared as they are")
+    if tables.study("simulation"):
+        runs = tables.simulation[["condition", "spurious_probability", "trial"]].drop_duplicates()
+        found.append(count(len(runs), "run of the simulation", "runs of the simulation"))
+    return f"This run: {listing(found)}." if found else "Nothing was measured in this run."

@@ -1,0 +1,1 @@
+"""Gradient descent with large stepsizes on two-layer networks: phases, margins and speed."""

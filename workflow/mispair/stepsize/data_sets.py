@@ -1,0 +1,134 @@
+"""Data sets of the study: a few points, generated clouds and handwritten digits, all offline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mispair.stepsize.cifar_files import CIFAR
+
+Array = NDArray[np.float64]
+
+NOISE = 0.15
+"""Standard deviation of xor_noise around each corner, before it is scaled."""
+CORNER_POINTS = 50
+DIGITS_TRAIN = 300
+TWO_POINT_MARGIN = 0.1
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Points with labels ±1.
+
+    Attributes
+    ----------
+    points : ndarray (n, d)
+        Of training.
+    labels : ndarray (n,)
+        +1 or −1.
+    test_points, test_labels : ndarray
+        Of the test set; without rows if there is none.
+    """
+
+    points: Array
+    labels: Array
+    test_points: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    test_labels: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def radius(self) -> float:
+        """The largest norm R of a training point."""
+        return float(np.linalg.norm(self.points, axis=1).max())
+
+
+CORNERS = np.array([[-1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]])
+CORNER_LABELS = np.array([1.0, 1.0, -1.0, -1.0])
+
+
+def xor4(seed: int) -> DataSet:
+    """Return the four corners of XOR, of norm √2 as they stand."""
+    return DataSet(CORNERS.copy(), CORNER_LABELS.copy())
+
+
+def xor_noise(seed: int) -> DataSet:
+    """Return fifty points around each corner, divided by their largest norm."""
+    noise = np.random.default_rng(seed).standard_normal((4 * CORNER_POINTS, 2))
+    points = np.repeat(CORNERS, CORNER_POINTS, axis=0) + NOISE * noise
+    return DataSet(_scaled(points), np.repeat(CORNER_LABELS, CORNER_POINTS))
+
+
+def digits_parity(seed: int) -> DataSet:
+    """Return even (+) and odd (−) handwritten digits: 300 to train on, 1,497 to test."""
+    pixels, digits = _digits()
+    order = np.random.default_rng(seed).permutation(len(digits))
+    points, labels = _scaled(pixels)[order], np.where(digits % 2 == 0, 1.0, -1.0)[order]
+    return DataSet(points[:DIGITS_TRAIN], labels[:DIGITS_TRAIN],
+                   points[DIGITS_TRAIN:], labels[DIGITS_TRAIN:])  # fmt: skip
+
+
+def digits_3v8(seed: int) -> DataSet:
+    """Return handwritten 3 (+) and 8 (−), which a plane through the origin separates."""
+    pixels, digits = _digits()
+    own = (digits == 3) | (digits == 8)
+    return DataSet(_scaled(pixels[own]), np.where(digits[own] == 3, 1.0, -1.0))
+
+
+def two_point(seed: int) -> DataSet:
+    """Return two points of one class whose gradients conflict: the lower bound's example."""
+    g = TWO_POINT_MARGIN
+    height = np.sqrt(1 - g * g)
+    return DataSet(np.array([[g, height], [g, -height / 2]]), np.ones(2))
+
+
+def five_point(seed: int) -> DataSet:
+    """Return five points that a network of two neurons fits while neither neuron does by itself."""
+    points = [[0.05, 1, 2], [0.05, -2, 1], [-1, 0, 2], [0.05, -2, -2], [0.05, 1, -2]]
+    return DataSet(np.array(points), np.array([1.0, 1.0, -1.0, 1.0, 1.0]))
+
+
+def _scaled(points: Array) -> Array:
+    scaled: Array = points / np.linalg.norm(points, axis=1).max()
+    return scaled
+
+
+def _digits() -> tuple[Array, NDArray[np.int64]]:
+    """Return the 1,797 pictures of 8 × 8 pixels that come with scikit-learn."""
+    from sklearn.datasets import load_digits
+
+    pixels, digits = load_digits(return_X_y=True)
+    return pixels / 16, digits
+
+
+MADE = {
+    "xor4": xor4,
+    "xor_noise": xor_noise,
+    "digits_parity": digits_parity,
+    "digits_3v8": digits_3v8,
+    "two_point": two_point,
+    "five_point": five_point,
+}
+"""What makes a data set of a seed; of most the seed changes nothing."""
+
+SEEDED = frozenset(("xor_noise", "digits_parity", CIFAR))
+"""Data sets that are other ones with another seed: noise, or split."""
+
+START_SCALES = {"two_point": 0.0, "five_point": 0.1}
+"""Standard deviation of the weights at the start, where it is not 1."""
+
+
+def start_scale(name: str) -> float:
+    """Return the standard deviation of the first weights on a data set."""
+    return START_SCALES.get(name, 1.0)
+
+
+def start_weights(name: str, width: int, dimensions: int, seed: int) -> Array:
+    """Return the weights (width, dimensions) that training begins with."""
+    drawn = np.random.default_rng(seed).standard_normal((width, dimensions))
+    return drawn * start_scale(name)
+
+
+def output_signs(width: int) -> Array:
+    """Return the fixed output weights: +1, −1, +1, ..."""
+    return np.where(np.arange(width) % 2 == 0, 1.0, -1.0)

@@ -1,0 +1,207 @@
+"""Full-batch gradient descent on the logistic risk, all runs of a stack together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from mispair.stepsize.activations import Activation
+from mispair.stepsize.data_sets import DataSet
+from mispair.stepsize.networks import Networks
+
+Array = NDArray[np.float64]
+
+RISK_STOP = 1e6
+"""Risk above which a run counts as diverged and is stopped."""
+LOGGED = ("risk", "potential", "least", "norm", "along")
+STEPS_BETWEEN_LOOKS = 64
+"""Steps after which the keeper of the state is asked whether one is wanted."""
+
+Look = Callable[[Array], Array]
+"""From the weights (R, m, d) to a row of numbers for each run (R, k)."""
+
+
+class Keeper(Protocol):
+    """Keeps the state of a descent, so that a job that was killed goes on from it."""
+
+    def load(self) -> Mapping[str, NDArray[np.generic]] | None:
+        """Return the state, if there is one."""
+
+    def due(self) -> bool:
+        """Tell whether a state is wanted now."""
+
+    def save(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Keep a state in place of the last."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Runs on the same data with the same activation and width.
+
+    Attributes
+    ----------
+    data : DataSet
+        What is learned.
+    activation : Activation
+        φ.
+    stepsizes : ndarray (R,)
+        η of each run: the step on w is m η, so that curves of different widths m compare.
+    start : ndarray (R, m, d)
+        The first weights.
+    direction : ndarray (d,), optional
+        w* of `mispair.stepsize.separation`, along which the weights are followed.
+    """
+
+    data: DataSet
+    activation: Activation
+    stepsizes: Array
+    start: Array
+    direction: Array | None = None
+
+    @property
+    def width(self) -> int:
+        """Neurons of each network, m."""
+        return int(self.start.shape[1])
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What is logged of every run at every step: arrays (T + 1, R).
+
+    Attributes
+    ----------
+    risk : ndarray
+        L = mean log(1 + exp(−q_i)), of the margins q_i = y_i f(x_i).
+    potential : ndarray
+        Gradient potential G = mean 1/(1 + exp(q_i)).
+    least : ndarray
+        min_i q_i.
+    norm : ndarray
+        Frobenius norm of w.
+    along : ndarray
+        Σ_j a_j <w_j, w*>; NaN where there is no w*.
+    diverged : ndarray (R,)
+        Step at which a run was stopped, or −1; all that follows is NaN.
+    final : ndarray (R, m, d)
+        The last weights.
+    looked : ndarray (looks, R, k)
+        What a look found, at each step where one was asked for.
+    """
+
+    risk: Array
+    potential: Array
+    least: Array
+    norm: Array
+    along: Array
+    diverged: NDArray[np.int64]
+    final: Array
+    looked: Array
+
+
+def descend(
+    stack: Stack,
+    steps: int,
+    look: Look | None = None,
+    look_at: Sequence[int] = (),
+    keeper: Keeper | None = None,
+) -> Curves:
+    """Run gradient descent with constant steps: w ← w − m η ∇L(w).
+
+    Parameters
+    ----------
+    stack : Stack
+        The runs.
+    steps : int
+        T; step 0 is the start.
+    look : callable, optional
+        What else is measured on the weights, at the steps of `look_at` only.
+    look_at : sequence of int
+        Increasing, from 0 to T.
+    keeper : Keeper, optional
+        Keeps the state now and then.
+    """
+    networks = Networks(stack.data.points, stack.activation, stack.width)
+    kept = {} if keeper is None else keeper.load() or {}
+    state: dict[str, NDArray[Any]] = {name: np.array(array) for name, array in kept.items()}
+    state = state or _begun(stack, steps, len(look_at))
+    weights, rates = state["weights"], state["rates"]
+    at = 0
+    size = networks.runs_at_a_time
+    blocks = [slice(first, first + size) for first in range(0, len(rates), size)]
+    for t in range(int(state["next"][0]), steps + 1):
+        if keeper is not None and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
+            state["next"][0] = t
+            keeper.save(state)
+        while at < len(look_at) and look_at[at] < t:
+            at += 1
+        if look is not None and at < len(look_at) and look_at[at] == t:
+            found = look(weights)
+            if state["looked"].shape[2] != found.shape[1]:
+                state["looked"] = np.full((len(look_at), *found.shape), np.nan)
+            state["looked"][at] = np.where(state["diverged"][:, None] < 0, found, np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in blocks:
+                _step(stack, networks, state, block, t, t < steps)
+        lost = ~(state["risk"][t] <= RISK_STOP) & (state["diverged"] < 0)
+        if lost.any():
+            state["diverged"][lost] = t
+        if (stopped := state["diverged"] >= 0).any():
+            rates[stopped], weights[stopped] = 0, 0
+            for name in LOGGED:
+                state[name][t, stopped & ~lost] = np.nan
+    logged = {name: state[name] for name in (*LOGGED, "diverged", "looked")}
+    return Curves(**logged, final=weights)
+
+
+def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[Any]]:
+    runs = len(stack.stepsizes)
+    state: dict[str, NDArray[Any]] = {name: np.full((steps + 1, runs), np.nan) for name in LOGGED}
+    state |= {
+        "weights": stack.start.astype(np.float64).copy(),
+        "rates": stack.stepsizes.astype(np.float64).copy(),
+        "diverged": np.full(runs, -1),
+        "looked": np.full((looks, runs, 0), np.nan),
+        "next": np.zeros(1, dtype=np.int64),
+    }
+    return state
+
+
+def _step(
+    stack: Stack,
+    networks: Networks,
+    state: dict[str, NDArray[Any]],
+    block: slice,
+    t: int,
+    moves: bool,
+) -> None:
+    """Log some runs at step t and, if asked to, move their weights."""
+    weights, labels = state["weights"][block], stack.data.labels
+    outputs, pull = networks.forward(weights)
+    margins = outputs * labels
+    doubts = expit(-margins)
+    state["risk"][t, block] = np.logaddexp(0, -margins).mean(axis=1)
+    state["potential"][t, block] = doubts.mean(axis=1)
+    state["least"][t, block] = margins.min(axis=1)
+    flat = weights.reshape(len(weights), -1)
+    state["norm"][t, block] = np.sqrt(np.einsum("rk,rk->r", flat, flat))
+    if stack.direction is not None:
+        state["along"][t, block] = (networks.signs @ weights) @ stack.direction
+    if moves:
+        # The gradient's 1/m and the step's m cancel.
+        rates = state["rates"][block, None] / len(labels)
+        weights += pull(rates * doubts * labels)
+
+
+def accuracy(stack: Stack, weights: Array) -> Array:
+    """Return the share (R,) of test points whose label the networks (R, m, d) give."""
+    networks = Networks(stack.data.test_points, stack.activation, stack.width)
+    found = [
+        ((networks.forward(weights[r : r + 1])[0] > 0) == (stack.data.test_labels > 0)).mean()
+        for r in range(len(weights))
+    ]
+    return np.array(found)

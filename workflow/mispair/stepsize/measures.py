@@ -1,0 +1,317 @@
+"""What is measured on a finished run, as rows: its phases, margins, bounds, speed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mispair.stepsize.bounds import (
+    average_potential_bound,
+    average_risk_bound,
+    rate_bounds,
+    stable_bound_ratio,
+    worst,
+)
+from mispair.stepsize.descent import Curves, Stack
+from mispair.stepsize.margins import Margins, margins
+from mispair.stepsize.phases import Phases, first_below, phases
+from mispair.stepsize.thresholds import BELOW_MARGIN, thresholds, transition_time
+
+Row = dict[str, Any]
+Array = NDArray[np.float64]
+
+FALL = 1e-9
+"""Relative fall of what the theory says rises that counts; less is rounding."""
+PROPORTION = 100
+"""T/η of the schedule η ∝ T: a practical one, as the theorem's asks for T of 10⁷."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a stack.
+
+    Attributes
+    ----------
+    stack, index, curves
+        The run's place in a stack, and what was logged.
+    separable : float or None
+        γ of the data; None if no plane through the origin separates them.
+    sharpness : float
+        λ_0, the largest eigenvalue of the Hessian at the start.
+    accuracy : float
+        Share of test points that are right at the end; NaN without a test set.
+    """
+
+    stack: Stack
+    index: int
+    curves: Curves
+    separable: float | None
+    sharpness: float
+    accuracy: float
+
+    @property
+    def stepsize(self) -> float:
+        """η."""
+        return float(self.stack.stepsizes[self.index])
+
+    @property
+    def points(self) -> int:
+        """Number n of training points."""
+        return len(self.stack.data.labels)
+
+    @cached_property
+    def risk(self) -> Array:
+        """L at every step."""
+        return np.ascontiguousarray(self.curves.risk[:, self.index])
+
+    @cached_property
+    def phases(self) -> Phases:
+        """Its two phases."""
+        return phases(self.risk)
+
+    @cached_property
+    def margins(self) -> Margins:
+        """Its margins, with the tight constants."""
+        return margins(
+            self.risk, self.curves.least[:, self.index], self.curves.norm[:, self.index],
+            self.stack.activation.tight, self.stepsize, self.stack.data.radius, self.points,
+        )  # fmt: skip
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the risk never rose, and the run did not diverge."""
+        return self.phases.rises == 0 and self.curves.diverged[self.index] < 0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether bounds apply that need separable points of norm 1 at most, and α > 0."""
+        short = self.stack.data.radius <= 1 + 1e-9
+        return short and self.separable is not None and self._increases
+
+    @property
+    def _increases(self) -> bool:
+        return self.stack.activation.tight.least_slope > 0
+
+
+def run_row(run: Run) -> Row:
+    """Return the columns of a run."""
+    found, data = run.phases, run.stack.data
+    tight, paper = (
+        thresholds(constants, run.stepsize, data.radius, run.points)
+        for constants in (run.stack.activation.tight, run.stack.activation.paper)
+    )
+    stable, settled = (first_below(run.risk, level) for level in (tight.stable, tight.settled))
+    g = run.margins.normalised
+    width = run.stack.width
+    steps = len(run.risk) - 1
+    return {
+        "step_on_weights": width * run.stepsize,
+        "steps": steps,
+        "points": run.points,
+        "rises": found.rises,
+        "transition": found.transition,
+        "settled": int(found.settled),
+        "diverged": int(run.curves.diverged[run.index]),
+        "peak": found.peak,
+        "lowest_rise": found.lowest_rise,
+        "transition_risk": run.risk[found.transition],
+        "final_risk": run.risk[-1],
+        "stable_threshold": tight.stable,
+        "stable_threshold_paper": paper.stable,
+        "settled_threshold": tight.settled,
+        "settled_threshold_paper": paper.settled,
+        "stable_step": stable,
+        "stable_step_paper": first_below(run.risk, paper.stable),
+        "settled_step": settled,
+        "settled_step_paper": first_below(run.risk, paper.settled),
+        "conservatism": found.lowest_rise / tight.stable,
+        "margin_transition": g[found.transition or 1],
+        "margin_stable": g[stable] if stable >= 0 else math.nan,
+        "margin_settled": g[settled] if settled >= 0 else math.nan,
+        "margin_final": g[-1],
+        "smoothed_final": run.margins.smoothed[-1],
+        "auxiliary_final": run.margins.auxiliary[-1],
+        "log_modified_settled": run.margins.log_modified[settled] if settled >= 0 else math.nan,
+        "log_modified_final": run.margins.log_modified[-1],
+        "sharpness_start": run.sharpness,
+        "critical_stepsize": 2 / (width * run.sharpness) if run.sharpness > 0 else math.nan,
+        "accuracy": run.accuracy,
+        "separation": math.nan if run.separable is None else run.separable,
+        "bounded": int(run.bounded),
+        **_after(run, settled),
+        **_bounds(run, settled),
+        **_time_risk(run),
+    }
+
+
+def _after(run: Run, settled: int) -> Row:
+    """Return how often after step s each quantity falls that the theory says rises."""
+    names = ("norm_falls", "auxiliary_falls", "modified_falls", "margin_falls")
+    if settled < 0:
+        empty = ("margin_drawdown", "order_breaks")
+        return dict.fromkeys((*names, *empty), math.nan)
+    m = run.margins
+    curves = (
+        run.curves.norm[:, run.index], m.auxiliary, m.log_modified, m.normalised,
+    )  # fmt: skip
+    own = [curve[settled:] for curve in curves]
+    norm, auxiliary, log_modified, g = own
+    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in own]
+    drawdown = float((np.maximum.accumulate(g) - g).max() / abs(g[-1]))
+    # g_c <= g_b <= g <= g_a <= g + log(2n)/‖w‖, to rounding.
+    slack = FALL * np.abs(g)
+    smoothed = m.smoothed[settled:]
+    ordered = (
+        (log_modified <= np.log(auxiliary) + FALL)
+        & (auxiliary <= g + slack)
+        & (g <= smoothed + slack)
+        & (smoothed <= g + np.log(2 * run.points) / norm + slack)
+    )
+    return {
+        **dict(zip(names, falls, strict=True)),
+        "margin_drawdown": drawdown,
+        "order_breaks": int((~ordered).sum()),
+    }
+
+
+def _bounds(run: Run, settled: int) -> Row:
+    """Return the theory's bounds as left over right: at most 1 where they hold."""
+    constants, radius = run.stack.activation.tight, run.stack.data.radius
+    width = run.stack.width
+    log_modified = run.margins.log_modified[settled] + 0.5 * math.log(width)
+    lower, upper = rate_bounds(
+        run.risk, float(log_modified), settled, constants, run.stepsize, radius
+    )
+    found = {"rate_lower": lower, "rate_upper_log": upper}
+    names = ("average_ratio", "potential_ratio", "transition_bound", "stable_ratio")
+    if not run.bounded:
+        return found | dict.fromkeys(names, math.nan)
+    average, potential = averages(run)
+    gamma, start = _gamma(run), _start(run)
+    return found | {
+        "average_ratio": worst(*average),
+        "potential_ratio": worst(*potential),
+        "transition_bound": transition_time(constants, run.stepsize, gamma, run.points, start),
+        "stable_ratio": stable_bound_ratio(run.risk, settled, constants, run.stepsize, gamma),
+    }
+
+
+def _gamma(run: Run) -> float:
+    assert run.separable is not None
+    return run.separable * (1 - BELOW_MARGIN)
+
+
+def _start(run: Run) -> float:
+    return float(run.curves.norm[0, run.index]) / math.sqrt(run.stack.width)
+
+
+def averages(run: Run) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return average risk and average gradient potential, each with its bound, t = 1, ..., T."""
+    constants, gamma = run.stack.activation.tight, _gamma(run)
+    return (
+        average_risk_bound(run.risk, constants, run.stepsize, gamma, _start(run)),
+        average_potential_bound(
+            run.curves.potential[:, run.index], run.curves.along[:, run.index], constants,
+            run.stepsize, gamma, run.stack.width,
+        ),
+    )  # fmt: skip
+
+
+def _time_risk(run: Run) -> Row:
+    """Return the least t L_t, over all t >= 1 and in the last tenth of the run on a log scale."""
+    t = np.arange(1, len(run.risk))
+    product = t * run.risk[1:]
+    last = max(1, len(product) // 10)
+    known = np.isfinite(product).any()
+    return {
+        "least_time_risk": float(np.nanmin(product)) if known else math.nan,
+        "least_time_risk_early": float(np.nanmin(product[:last])) if known else math.nan,
+        "least_time_risk_late": (
+            float(np.nanmin(product[last:])) if np.isfinite(product[last:]).any() else math.nan
+        ),
+    }
+
+
+def curve_rows(
+    run: Run, steps: NDArray[np.int64], looked: Array | None, part: str
+) -> Iterator[Row]:
+    """Yield the kept points of a run's curves: one row a step, what does not apply left out."""
+    columns: dict[str, Array] = {
+        "risk": run.risk,
+        "potential": run.curves.potential[:, run.index],
+        "margin": run.margins.normalised,
+        "norm": run.curves.norm[:, run.index],
+    }
+    if part == "bounds" and run.bounded:
+        (average, bound), (potential, potential_bound) = averages(run)
+        late = {"average_risk": average, "risk_bound": bound,
+                "average_potential": potential, "potential_bound": potential_bound}  # fmt: skip
+        columns |= {name: np.concatenate([[np.nan], values]) for name, values in late.items()}
+    for number, t in enumerate(steps):
+        row = {"t": int(t)} | {name: float(values[t]) for name, values in columns.items()}
+        if looked is not None and part == "sharpness":
+            ratio = looked[number, 0] * run.stack.width * run.stepsize / 2
+            row |= {"sharpness_ratio": float(ratio)}
+        elif looked is not None:
+            row |= {"neuron_plus": float(looked[number, 0]),
+                    "neuron_minus": float(looked[number, 1])}  # fmt: skip
+        yield row
+
+
+def largest_monotone(runs: Sequence[Run]) -> Run | None:
+    """Return the run of the largest stepsize whose risk never rose, if there is one."""
+    monotone = [run for run in runs if run.monotone]
+    return max(monotone, key=lambda run: run.stepsize) if monotone else None
+
+
+def speedups(
+    runs: Sequence[tuple[Run, Mapping[str, Any]]], levels: Sequence[float]
+) -> Iterator[Row]:
+    """Yield the steps of each run to each risk, beside those of the largest monotone stepsize.
+
+    Without a monotone run there is nothing to compare with: the columns are NaN.
+    """
+    reference = largest_monotone([run for run, _ in runs])
+    for level in levels:
+        theirs = math.nan if reference is None else _steps_to(reference, level)
+        for run, about in runs:
+            own = _steps_to(run, level)
+            yield {
+                **about, "level": level, "steps_to_level": own,
+                "monotone_stepsize": math.nan if reference is None else reference.stepsize,
+                "speedup": theirs / own,
+            }  # fmt: skip
+
+
+def _steps_to(run: Run, level: float) -> float:
+    """Return the first step with a risk of at most `level`: at least 1, and NaN if never."""
+    found = first_below(run.risk, level)
+    return math.nan if found < 0 else float(max(1, found))
+
+
+def acceleration(
+    runs: Sequence[tuple[Run, Mapping[str, Any]]], budgets: Sequence[int]
+) -> Iterator[Row]:
+    """Yield the risk after T steps at fixed stepsizes, and at the one nearest T/`PROPORTION`."""
+    reference = largest_monotone([run for run, _ in runs])
+    ladder = np.log([run.stepsize for run, _ in runs])
+
+    def nearest(stepsize: float) -> tuple[Run, Mapping[str, Any]]:
+        return runs[int(np.abs(ladder - math.log(stepsize)).argmin())]
+
+    for budget in budgets:
+        schedules = {"one": 1.0, "proportional": budget / PROPORTION}
+        if reference is not None:
+            schedules["monotone"] = reference.stepsize
+        for schedule, stepsize in schedules.items():
+            run, about = nearest(stepsize)
+            if budget < len(run.risk):
+                yield {
+                    **about, "schedule": schedule, "budget": budget, "risk": run.risk[budget],
+                }  # fmt: skip

@@ -1,0 +1,63 @@
+"""Where a run's oscillation ends, and what its risk did until then."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+RISE = 1e-12
+"""Relative rise of the risk in one step that counts; less is rounding."""
+LATE = 0.99
+"""Share of the steps after which a last rise leaves open whether the run settles."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The two phases of a run.
+
+    Attributes
+    ----------
+    rises : int
+        Steps at which the risk rose.
+    transition : int
+        First step from which on the risk never rose; 0 if it never did.
+    settled : bool
+        Whether the last rise lies clearly before the end, and the run did not diverge.
+    peak : float
+        Largest risk until the transition.
+    lowest_rise : float
+        Lowest risk from which it rose; NaN if it never did.
+    """
+
+    rises: int
+    transition: int
+    settled: bool
+    peak: float
+    lowest_rise: float
+
+
+def phases(risk: Array) -> Phases:
+    """Split a curve of the risk (T + 1,); what follows a divergence is NaN."""
+    known = risk[np.isfinite(risk)]
+    steps = len(risk) - 1
+    rose = np.flatnonzero(np.diff(known) > RISE * known[:-1])
+    transition = int(rose[-1]) + 1 if len(rose) else 0
+    whole = len(known) == len(risk) and known[-1] <= known.max()
+    return Phases(
+        len(rose),
+        transition,
+        bool(whole and transition <= LATE * steps),
+        float(known[: transition + 1].max()) if len(known) else math.nan,
+        float(known[rose].min()) if len(rose) else math.nan,
+    )
+
+
+def first_below(risk: Array, level: float) -> int:
+    """Return the first step with a risk of at most `level`, or −1."""
+    reached = np.flatnonzero(risk <= level)
+    return int(reached[0]) if len(reached) else -1

@@ -1,0 +1,173 @@
+"""One job of the study: every stepsize, seed and width of a data set and activation, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mispair.stepsize.activations import ACTIVATIONS
+from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
+from mispair.stepsize.descent import Curves, Keeper, Look, Stack, accuracy, descend
+from mispair.stepsize.measures import Run, acceleration, curve_rows, run_row, speedups
+from mispair.stepsize.separation import separation
+from mispair.stepsize.sharpness import sharpness
+from mispair.stepsize.thinning import kept_steps
+
+Row = dict[str, Any]
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job of the study.
+
+    Attributes
+    ----------
+    part, data_set, activation : str
+        As `mispair.stepsize.grid.Part` names them.
+    widths, stepsizes, seeds
+        What is combined.
+    steps : int
+        T.
+    points : int
+        Of a curve that is kept, on a log scale.
+    looks : tuple of int
+        Steps up to which the sharpness is measured at each, and how many on a log scale after.
+    risk_levels : sequence of float
+        Risks whose first step is looked for.
+    budgets : sequence of int
+        Steps T at which the acceleration is read off.
+    """
+
+    part: str
+    data_set: str
+    activation: str
+    widths: Sequence[int]
+    stepsizes: Sequence[float]
+    seeds: Sequence[int]
+    steps: int
+    points: int = 80
+    looks: tuple[int, int] = (400, 150)
+    risk_levels: Sequence[float] = (0.1, 0.05, 0.01, 0.002, 0.001)
+    budgets: Sequence[int] = (100, 200, 500, 1000, 2000, 5000, 10000, 20000)
+
+
+def run_plan(
+    plan: Plan,
+    make: Callable[[int], DataSet],
+    keeper: Callable[[str], Keeper] | None = None,
+) -> list[Row]:
+    """Train all networks of a plan, and return the rows that were measured.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to run.
+    make : callable
+        Returns the data set of a seed.
+    keeper : callable, optional
+        Returns what keeps the state of a stack, by a name.
+
+    Returns
+    -------
+    list of dict
+        ``kind`` says which table a row is of: run, curve, speedup or acceleration.
+    """
+    rows: list[Row] = []
+    for name, stack, seeds in stacks(plan, make):
+        look_at, look = looks(plan, stack)
+        curves = descend(stack, plan.steps, look, look_at, keeper and keeper(name))
+        rows += measured(plan, stack, seeds, curves, look_at)
+    return rows
+
+
+def stacks(plan: Plan, make: Callable[[int], DataSet]) -> Iterator[tuple[str, Stack, list[int]]]:
+    """Yield the stacks of a plan with a name and the seed of each of their runs.
+
+    Runs go together where they have width and data in common; a run's place in its stack changes
+    its numbers by rounding errors at most.
+    """
+    groups = [[seed] for seed in plan.seeds] if plan.data_set in SEEDED else [list(plan.seeds)]
+    for seeds in groups:
+        data = make(seeds[0])
+        plane = separation(data)
+        for width in plan.widths:
+            starts = [
+                start_weights(plan.data_set, width, data.points.shape[1], seed) for seed in seeds
+            ]
+            yield (
+                f"{width}-{seeds[0]}-{seeds[-1]}",
+                Stack(
+                    data,
+                    ACTIVATIONS[plan.activation],
+                    np.tile(np.array(plan.stepsizes, dtype=np.float64), len(seeds)),
+                    np.repeat(np.stack(starts), len(plan.stepsizes), axis=0),
+                    None if plane is None else plane.direction,
+                ),
+                [seed for seed in seeds for _ in plan.stepsizes],
+            )
+
+
+def looks(plan: Plan, stack: Stack) -> tuple[list[int], Look]:
+    """Return at which steps the weights themselves are looked at, and what is measured then.
+
+    The sharpness at the start belongs to every run: it says where oscillation should begin.
+    """
+    if plan.part == "neurons":
+        return kept_steps(plan.steps, plan.points).tolist(), lambda w: neuron_margins(stack, w)
+    at = [0]
+    if plan.part == "sharpness":
+        first, spread = plan.looks
+        at = kept_steps(plan.steps, spread, first).tolist()
+    return at, lambda w: sharpness(stack.data, stack.activation, w)[:, None]
+
+
+def neuron_margins(stack: Stack, weights: Array) -> Array:
+    """Return min_i y_i a_j φ(<w_j, x_i>) / ‖w_j‖ of each neuron, shape (R, m)."""
+    inner = weights @ stack.data.points.T
+    signed = output_signs(stack.width)[:, None] * stack.data.labels
+    found: Array = (signed * stack.activation.value(inner)).min(axis=2)
+    return found / np.linalg.norm(weights, axis=2)
+
+
+def measured(
+    plan: Plan, stack: Stack, seeds: Sequence[int], curves: Curves, look_at: Sequence[int]
+) -> list[Row]:
+    """Return the rows of a finished stack."""
+    plane = separation(stack.data) if stack.direction is not None else None
+    first = np.full(len(seeds), np.nan) if plan.part == "neurons" else curves.looked[0, :, 0]
+    right = (
+        accuracy(stack, curves.final)
+        if len(stack.data.test_points)
+        else np.full(len(seeds), np.nan)
+    )
+    rows: list[Row] = []
+    runs = []
+    for r, seed in enumerate(seeds):
+        run = Run(
+            stack, r, curves, None if plane is None else plane.margin, float(first[r]),
+            float(right[r]),
+        )  # fmt: skip
+        about = {
+            "part": plan.part, "data_set": plan.data_set, "activation": plan.activation,
+            "width": stack.width, "stepsize": float(stack.stepsizes[r]), "seed": seed,
+        }  # fmt: skip
+        runs.append((run, about))
+        rows.append({"kind": "run", **about, **run_row(run)})
+        if seed == plan.seeds[0] and plan.part not in ("onset", "acceleration"):
+            looked = curves.looked[:, r] if len(look_at) > 1 else None
+            steps = look_at if looked is not None else kept_steps(plan.steps, plan.points)
+            rows += [
+                {"kind": "curve", **about, **row}
+                for row in curve_rows(run, np.array(steps), looked, plan.part)
+            ]
+    for seed in dict.fromkeys(seeds):
+        own = [(run, about) for run, about in runs if about["seed"] == seed]
+        rows += [{"kind": "speedup", **row} for row in speedups(own, plan.risk_levels)]
+        if plan.part == "acceleration":
+            rows += [{"kind": "acceleration", **row} for row in acceleration(own, plan.budgets)]
+    return rows

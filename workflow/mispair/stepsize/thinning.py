@@ -1,0 +1,28 @@
+"""Which steps of a long run are kept: early ones all, later ones evenly on a log scale."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def kept_steps(steps: int, points: int, first: int = 0) -> NDArray[np.int64]:
+    """Return distinct steps from 0 to `steps`, both among them.
+
+    Parameters
+    ----------
+    steps : int
+        The last one, at least 1.
+    points : int
+        Of the log scale, at most.
+    first : int
+        All steps up to this one are kept too.
+
+    Examples
+    --------
+    >>> kept_steps(1000, 4).tolist(), kept_steps(100, 2, first=2).tolist()
+    ([0, 1, 10, 100, 1000], [0, 1, 2, 100])
+    """
+    spread = np.rint(np.geomspace(1, steps, points)).astype(np.int64)
+    early = np.arange(min(first, steps) + 1)
+    return np.unique(np.concatenate([[0], early, spread]))

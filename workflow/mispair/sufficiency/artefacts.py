@@ -1,0 +1,83 @@
+"""The files of the study: trees, encoders and heads, each saying what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from mispair.devices import choose_device
+from mispair.files import UserError, read_tensors, write_tensors
+from mispair.sufficiency.encoders import UNTRAINED, load_weights
+from mispair.sufficiency.heads import Arm, Head, Task, start_head
+from mispair.sufficiency.sizes import memory, refuse_too_large
+from mispair.sufficiency.transformer import Towers
+from mispair.sufficiency.trees import Skeletons
+
+Precision = Literal["float32", "float64"]
+
+
+def prepared(device: str) -> str:
+    """Return the device to compute on; on a CPU sums are in one order, whatever the machine."""
+    chosen = choose_device(device)
+    if chosen == "cpu":
+        torch.set_num_threads(1)
+    return chosen
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """Return a number format by its name."""
+    found: torch.dtype = getattr(torch, precision)
+    return found
+
+
+def refuse(needed: int, device: str, what: str, remedy: str) -> None:
+    """Stop before an allocation that cannot work.
+
+    Raises
+    ------
+    UserError
+        If it is too large for the memory of the machine, or of its GPU.
+    """
+    try:
+        refuse_too_large(needed, memory(device), what, remedy)
+    except ValueError as error:
+        raise UserError(f"{error}.") from error
+
+
+def read_trees(path: Path) -> tuple[Skeletons, dict[str, str]]:
+    """Read what draw_trees wrote: the trees, and which they are."""
+    arrays, about = read_tensors(path)
+    return Skeletons.of_arrays(arrays), about
+
+
+def which(about: dict[str, str]) -> dict[str, Any]:
+    """Return the columns that name trees, from what their file says."""
+    return {"size": about["size"], "tree": int(about["tree"])}
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
+    """Write weights with what they are."""
+    write_tensors(path, {name: value.cpu().numpy() for name, value in weights.items()}, about)
+
+
+def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, dict[str, str]]:
+    """Read encoders as they were trained, or as they were before, for evaluation alone."""
+    arrays, about = read_tensors(path)
+    sizes = (int(about[name]) for name in ("leaves", "symbols", "width", "blocks"))
+    towers = Towers(*sizes)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    load_weights(towers, tensors, "trained" if trained else UNTRAINED)
+    return towers.to(device).requires_grad_(False), about
+
+
+def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, dict[str, str]]:
+    """Read a trained head, for evaluation alone."""
+    arrays, about = read_tensors(path)
+    task: Task = "cdm" if about["task"] == "cdm" else "vlm"
+    arm: Arm = about["arm"]  # type: ignore[assignment]
+    head = start_head(task, arm, skeletons.size, int(about["width"]), int(about["blocks"]), 0)
+    load_weights(head, {name: torch.from_numpy(array) for name, array in arrays.items()}, "trained")
+    return head.to(device).requires_grad_(False), about

@@ -1,0 +1,80 @@
+"""The predictors that no other can beat: each task answered by belief propagation."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from mispair.sufficiency.belief_propagation import downward, from_the_left, upward
+from mispair.sufficiency.sampling import Trees
+
+
+def log_likelihood_ratio(one: Tensor, other: Tensor) -> Tensor:
+    """Return log P(image, text) / (P(image) P(text)) from the root's posteriors given either.
+
+    This is the similarity at which the contrastive risk is least. Leading dimensions broadcast.
+    """
+    return (one * other).sum(dim=-1).log() + math.log(one.shape[-1])
+
+
+def first_leaf(transitions: Tensor) -> Tensor:
+    """Return the distribution of the first leaf given the root: (symbols, symbols)."""
+    return reduce(torch.matmul, transitions[:, 0])
+
+
+def class_probabilities(image_posterior: Tensor, text_transitions: Tensor) -> Tensor:
+    """Return the distribution of the first text leaf given an image: (batch, symbols)."""
+    return image_posterior @ first_leaf(text_transitions)
+
+
+def noisy_evidence(noisy: Tensor, symbols: int, sigma: float) -> Tensor:
+    """Return the log-likelihood of each symbol of a leaf given its noisy reading."""
+    levels = torch.arange(symbols, device=noisy.device, dtype=noisy.dtype)
+    return -((noisy[..., None] - levels) ** 2) / (2 * sigma**2)
+
+
+def denoise(trees: Trees, noisy: Tensor, text: Tensor | None, sigma: float) -> Tensor:
+    """Return the posterior mean of every image leaf: (batch, leaves).
+
+    Parameters
+    ----------
+    trees : Trees
+        Their matrices say in which precision.
+    noisy : Tensor (batch, leaves)
+        Image with Gaussian noise.
+    text : Tensor of int (batch, leaves), or None
+        The text of the pair; None for what can be said without it.
+    sigma : float
+        Standard deviation of the noise.
+    """
+    symbols = trees.size.symbols
+    logs = noisy_evidence(noisy.to(trees.image.dtype), symbols, sigma)
+    evidence = (logs - logs.amax(dim=-1, keepdim=True)).exp()
+    external = None if text is None else upward(trees.text, text).root
+    beliefs = downward(trees.image, upward(trees.image, evidence), external)[-1] * evidence
+    levels = torch.arange(symbols, device=noisy.device, dtype=beliefs.dtype)
+    return (beliefs @ levels) / beliefs.sum(dim=-1)
+
+
+def next_words(trees: Trees, text: Tensor, image: Tensor | None) -> Tensor:
+    """Return log-probabilities of the leaves 2, 3, ... of a text given those before.
+
+    Parameters
+    ----------
+    trees : Trees
+        Their matrices say in which precision.
+    text : Tensor of int (batch, leaves)
+        Whole texts; each position is told of its past alone.
+    image : Tensor of int (batch, leaves), or None
+        The image of the pair; None for what can be said without it.
+
+    Returns
+    -------
+    Tensor (batch, leaves - 1, symbols)
+        The first leaf, which has no past, is not predicted.
+    """
+    external = None if image is None else upward(trees.image, image).root
+    return from_the_left(trees.text, upward(trees.text, text), external)[-1][:, 1:].log()

@@ -1,0 +1,102 @@
+"""The contrastive encoders: how each variant is made, trained and told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from mispair import seeds
+from mispair.sufficiency.contrastive import contrastive_loss
+from mispair.sufficiency.guidance import for_encoder, penalty
+from mispair.sufficiency.sampling import Trees, draw_pairs
+from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.transformer import Towers
+
+Variant = Literal["standard", "guided", "shallow"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+UNTRAINED = "untrained"
+"""The control: the weights that the standard encoders began with."""
+
+FLOOR = 1e-4
+"""Least probability in the oracle feature."""
+
+
+def start_towers(size: Size, width: int, blocks: int, seed: int) -> Towers:
+    """Return towers with random weights that the seed alone decides."""
+    with seeded(seed, "towers"):
+        return Towers(size.leaves, size.symbols, width, blocks)
+
+
+@contextmanager
+def seeded(*parts: object) -> Iterator[None]:
+    """Seed PyTorch's own generator for a block, which modules draw their first weights from."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seeds.integer(*parts))
+        yield
+
+
+def loss_of_step(
+    towers: Towers,
+    trees: Trees,
+    *,
+    batch_size: int,
+    candidates: int | None,
+    guidance_weight: float,
+    seed: int,
+) -> Callable[[int], Tensor]:
+    """Return what draws the pairs of a step and returns their loss.
+
+    Every variant meets the same pairs in the same order.
+    """
+    device = trees.text.device
+
+    def loss(step: int) -> Tensor:
+        draw = seeds.torch_generator(seed, "train-encoders", step, device=device.type)
+        pairs = draw_pairs(trees, batch_size, draw)
+        image, text = towers.image.states(pairs.image), towers.text.states(pairs.text)
+        found = contrastive_loss(
+            towers.image.read(image[-1]), towers.text.read(text[-1]), candidates
+        )
+        if guidance_weight:
+            found = found + guidance_weight * (
+                penalty(image, for_encoder(trees.image, pairs.image))
+                + penalty(text, for_encoder(trees.text, pairs.text))
+            )
+        return found
+
+    return loss
+
+
+def oracle_feature(posterior: Tensor) -> Tensor:
+    """Return the feature that belief propagation would give: centred logs of the posterior."""
+    logs = posterior.clamp_min(FLOOR).log()
+    return logs - logs.mean(dim=-1, keepdim=True)
+
+
+def in_parts(function: Callable[..., Tensor], *inputs: Tensor, rows: int = 2000) -> Tensor:
+    """Apply a function to a few samples at a time, without gradients."""
+    with torch.no_grad():
+        return torch.cat(
+            [
+                function(*(values[first : first + rows] for values in inputs))
+                for first in range(0, len(inputs[0]), rows)
+            ]
+        )
+
+
+def weights_of(module: nn.Module, name: str) -> dict[str, Tensor]:
+    """Return copies of a module's weights, each under a name that begins with `name`."""
+    return {f"{name}.{key}": value.detach().clone() for key, value in module.state_dict().items()}
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
+    """Give a module the weights that `weights_of` returned."""
+    start = f"{name}."
+    own = {
+        key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)
+    }
+    module.load_state_dict(own)

@@ -1,0 +1,321 @@
+"""What is measured of the encoders and the heads, as rows: each mean with its 95 % interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mispair import seeds
+from mispair.sufficiency import bayes, information, zero_shot
+from mispair.sufficiency.belief_propagation import upward
+from mispair.sufficiency.contrastive import best_losses, compare
+from mispair.sufficiency.encoders import in_parts
+from mispair.sufficiency.estimates import estimate, fit_inverse
+from mispair.sufficiency.heads import TASKS, Arm, Head, Task, bayes_losses, head_losses, told
+from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs, trees_at
+from mispair.sufficiency.transformer import Towers
+from mispair.sufficiency.trees import Skeletons
+
+Row = dict[str, Any]
+
+BAYES, EXACT, UNCONDITIONAL, MISSPECIFIED = "bayes", "exact", "unconditional", "misspecified"
+"""Belief propagation that knows all; the best similarity, with as many prompts as a model has;
+belief propagation without the other modality; and with the trees of the training."""
+
+FIT_FROM = 10
+"""Fewest prompts for a class of which A / M + B is fitted: below, single prompts decide."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """On what is measured.
+
+    Attributes
+    ----------
+    skeletons : Skeletons
+        The trees.
+    flip : float
+        Flip probability of the training.
+    seed : int
+        Of the training, and of the samples.
+    device : str
+        Where.
+    dtype : torch.dtype
+        Of belief propagation.
+    """
+
+    skeletons: Skeletons
+    flip: float
+    seed: int
+    device: str
+    dtype: torch.dtype
+
+    def trees(self, text_flip: float | None = None, image_flip: float | None = None) -> Trees:
+        """Return the trees, at the training's flip probability where no other is given."""
+        text, image = (self.flip if flip is None else flip for flip in (text_flip, image_flip))
+        return trees_at(self.skeletons, text, image, self.device, self.dtype)
+
+    def generator(self, *parts: object) -> torch.Generator:
+        """Return a generator named by the parts and the seed."""
+        return seeds.torch_generator(self.seed, "measure", *parts, device=self.device)
+
+    def pairs(self, trees: Trees, number: int, *parts: object) -> Pairs:
+        """Draw pairs."""
+        return draw_pairs(trees, number, self.generator(*parts))
+
+
+def posteriors(trees: Trees, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Return the root's posteriors given the images, and given the texts."""
+    image = in_parts(lambda leaves: upward(trees.image, leaves).posterior, pairs.image)
+    return image, in_parts(lambda leaves: upward(trees.text, leaves).posterior, pairs.text)
+
+
+def risks(losses: Mapping[str, Tensor], about: Row, block: int = 1) -> list[Row]:
+    """Return the mean loss of each arm, and its difference from Bayes', sample by sample."""
+    rows = []
+    for arm, values in losses.items():
+        rows.append({**about, "arm": arm, "metric": "risk", **estimate(values, block)})
+        if arm != BAYES:
+            gap = estimate(values - losses[BAYES], block)
+            rows.append({**about, "arm": arm, "metric": "difference", "reference": BAYES, **gap})
+    return rows
+
+
+def contrastive(
+    setting: Setting, towers: Mapping[str, Towers], number: int, candidates: Sequence[int]
+) -> list[Row]:
+    """Return risks and divergences of each pair of encoders, for every number of candidates."""
+    trees = setting.trees()
+    pairs = setting.pairs(trees, number, "contrastive")
+    best = posteriors(trees, pairs)
+    rows = []
+    for k in candidates:
+        losses: dict[str, Tensor] = {}
+        about = {"task": "clip", "candidates": k}
+        for arm, own in towers.items():
+            features = in_parts(own.image, pairs.image), in_parts(own.text, pairs.text)
+            found = compare(*features, *best, k)
+            losses[BAYES] = sum_of(direction.bayes for direction in found.values())
+            losses[arm] = sum_of(direction.model for direction in found.values())
+            parts = {name: direction.divergence for name, direction in found.items()}
+            parts["both"] = sum_of(parts.values())
+            rows += [
+                {**about, "arm": arm, "metric": "sufficiency", "part": part, **estimate(values, k)}
+                for part, values in parts.items()
+            ]
+        rows += risks(losses, about, k)
+    return rows
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """Add tensors."""
+    return torch.stack(list(parts)).sum(dim=0)
+
+
+def root_information(
+    setting: Setting, towers: Mapping[str, Towers], number: int, steps: int
+) -> list[Row]:
+    """Return how much of what leaves tell of the root each encoder loses, in nats."""
+    trees = setting.trees()
+    pairs = setting.pairs(trees, number, "information")
+    leaves = {"image": pairs.image, "text": pairs.text}
+    best = dict(zip(leaves, posteriors(trees, pairs), strict=True))
+    rows = []
+    for modality, values in best.items():
+        held = estimate(information.information_held(values))
+        about = {"task": "clip", "part": modality}
+        rows.append({**about, "arm": BAYES, "metric": "information", **held})
+        for arm, own in towers.items():
+            features = in_parts(getattr(own, modality), leaves[modality])
+            draw = seeds.torch_generator(setting.seed, "information", modality)
+            lost = information.information_lost(features, values, steps, draw)
+            rows.append({**about, "arm": arm, "metric": "information_lost", **estimate(lost)})
+    return rows
+
+
+def classification(
+    setting: Setting, towers: Mapping[str, Towers], number: int, per_class: Sequence[int]
+) -> list[Row]:
+    """Return zero-shot risks for every number of prompts, and the fit of A / M + B."""
+    losses = _zero_shot(setting, setting.flip, towers, number, per_class)
+    rows = []
+    for place, m in enumerate(per_class):
+        own = {arm: values[place] for arm, values in losses.items() if values.dim() == 2}
+        own[BAYES] = losses[BAYES]
+        about = {"task": "zsc", "per_class": m}
+        rows += risks(own, about)
+        rows += [
+            {**about, "arm": arm, "metric": "difference", "reference": EXACT,
+             **estimate(own[arm] - own[EXACT])}
+            for arm in towers
+        ]  # fmt: skip
+    fitted = [place for place, m in enumerate(per_class) if m >= FIT_FROM]
+    if len(fitted) >= 2:
+        for arm in (EXACT, *towers):
+            means = [float(losses[arm][place].mean()) for place in fitted]
+            values = fit_inverse([per_class[place] for place in fitted], means)
+            rows += [
+                {"task": "zsc", "arm": arm, "metric": name, "value": value, "n": number}
+                for name, value in zip(("slope", "level", "residual"), values, strict=True)
+            ]
+    return rows
+
+
+def _zero_shot(
+    setting: Setting, flip: float, towers: Mapping[str, Towers], number: int,
+    per_class: Sequence[int],
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return each image's loss: (images,) of belief propagation, (M, images) of what prompts."""
+    trees, believed = setting.trees(flip, flip), setting.trees()
+    pairs = setting.pairs(trees, number, "zero-shot", flip)
+    prompts = zero_shot.draw_prompts(trees, max(per_class), setting.generator("prompts", flip))
+    labels = pairs.text[:, 0]
+    symbols = trees.size.symbols
+    image, _ = posteriors(trees, pairs)
+    said = in_parts(lambda leaves: upward(trees.text, leaves).posterior, prompts)
+
+    def by_prompts(similarity: zero_shot.Similarity) -> Tensor:
+        logs = zero_shot.class_log_probabilities(similarity, number, symbols, per_class)
+        return zero_shot.losses_of(logs, labels)
+
+    def by_belief(model: Trees) -> Tensor:
+        own, _ = posteriors(model, pairs)
+        return zero_shot.losses_of(bayes.class_probabilities(own, model.text).log(), labels)
+
+    found = {BAYES: by_belief(trees), MISSPECIFIED: by_belief(believed)}
+    found[EXACT] = by_prompts(zero_shot.of_posteriors(image, said))
+    for arm, own in towers.items():
+        features = in_parts(own.image, pairs.image), in_parts(own.text, prompts)
+        found[arm] = by_prompts(zero_shot.of_features(*features))
+    return found
+
+
+def shifted_contrastive(
+    setting: Setting, towers: Mapping[str, Towers], number: int, candidates: int, flips: list[float]
+) -> list[Row]:
+    """Return contrastive risks where both trees have other flip probabilities than in training."""
+    believed = setting.trees()
+    rows = []
+    for flip in flips:
+        trees = setting.trees(flip, flip)
+        pairs = setting.pairs(trees, number, "shifted-contrastive", flip)
+        right, wrong = posteriors(trees, pairs), posteriors(believed, pairs)
+        under, best = best_losses(*wrong, *right, candidates)
+        losses = {BAYES: best, MISSPECIFIED: under}
+        for arm, own in towers.items():
+            features = in_parts(own.image, pairs.image), in_parts(own.text, pairs.text)
+            found = compare(*features, *right, candidates)
+            losses[arm] = sum_of(direction.model for direction in found.values())
+        about = {"task": "clip", "candidates": candidates, "shifted": "both", "test_flip": flip}
+        rows += risks(losses, about, candidates)
+    return rows
+
+
+def shifted_classification(
+    setting: Setting, towers: Mapping[str, Towers], number: int, per_class: int, flips: list[float]
+) -> list[Row]:
+    """Return zero-shot risks, with prompts of the shifted trees too.
+
+    Misspecified belief propagation takes the image's posterior and the first leaf's distribution
+    both from the trees of the training.
+    """
+    rows = []
+    for flip in flips:
+        losses = _zero_shot(setting, flip, towers, number, [per_class])
+        own = {arm: values.reshape(-1) for arm, values in losses.items()}
+        about = {"task": "zsc", "per_class": per_class, "shifted": "both", "test_flip": flip}
+        rows += risks(own, about)
+    return rows
+
+
+def transfer(
+    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
+    sigma: float, flips: Sequence[float], references: Sequence[str],
+) -> list[Row]:  # fmt: skip
+    """Return risks of heads on common samples, as trained and where flip probabilities shift.
+
+    Parameters
+    ----------
+    setting : Setting
+        Of the training.
+    task : {'cdm', 'vlm'}
+        Which.
+    heads : mapping
+        Trained heads by arm, with the encoders that they read.
+    number : int
+        Samples.
+    sigma : float
+        Noise of the images.
+    flips : sequence of float
+        Probabilities of the shifted tests: of both trees, or of one alone.
+    references : sequence of str
+        Arms, or ``unconditional``, that all others are compared with as trained.
+    """
+    about: Row = {"task": task}
+    losses = _transfer(setting, task, heads, number, sigma, setting.flip, setting.flip)
+    del losses[MISSPECIFIED]  # the trees are those of the training
+    rows = risks(losses, about)
+    for arm, reference in product(heads, references):
+        if arm != reference and reference in losses:
+            gap = estimate(losses[arm] - losses[reference])
+            rows.append(
+                {**about, "arm": arm, "metric": "difference", "reference": reference, **gap}
+            )
+    predicted = "image" if task == "cdm" else "text"
+    for flip in flips:
+        tests = {"both": (flip, flip)}
+        if flip != setting.flip:
+            tests[predicted] = _only(predicted, flip, setting.flip)
+        for shifted, (text, image) in tests.items():
+            found = _transfer(setting, task, heads, number, sigma, text, image)
+            rows += risks(found, {**about, "shifted": shifted, "test_flip": flip})
+    return rows
+
+
+def _only(modality: str, flip: float, other: float) -> tuple[float, float]:
+    """Return the flip probabilities of text and image where one of them is shifted."""
+    return (flip, other) if modality == "text" else (other, flip)
+
+
+def _transfer(
+    setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
+    sigma: float, text_flip: float, image_flip: float,
+) -> dict[str, Tensor]:  # fmt: skip
+    trees, believed = setting.trees(text_flip, image_flip), setting.trees()
+    draw = setting.generator("transfer", task, text_flip, image_flip)
+    pairs = draw_pairs(trees, number, draw)
+    noisy = add_noise(pairs.image, sigma, draw) if task == "cdm" else None
+    losses = {
+        BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
+        MISSPECIFIED: bayes_losses(task, believed, pairs, noisy, sigma),
+        UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, told=False),
+    }
+    for arm, (head, towers) in heads.items():
+        given = told(task, arm, believed, pairs, towers)
+        losses[arm] = head_losses(task, head, pairs, noisy, given, sigma)
+    return losses
+
+
+def bayes_risks(setting: Setting, number: int, candidates: int, sigma: float) -> list[Row]:
+    """Return the risks of belief propagation itself, with and without the other modality."""
+    trees = setting.trees()
+    draw = setting.generator("bayes", setting.flip)
+    pairs = draw_pairs(trees, number, draw)
+    image, text = posteriors(trees, pairs)
+    best, _ = best_losses(image, text, image, text, candidates)
+    rows = risks({BAYES: best}, {"task": "clip", "candidates": candidates}, candidates)
+    logs = bayes.class_probabilities(image, trees.text).log()
+    rows += risks({BAYES: zero_shot.losses_of(logs, pairs.text[:, 0])}, {"task": "zsc"})
+    noisy = add_noise(pairs.image, sigma, draw)
+    for task in TASKS:
+        losses = {
+            BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
+            UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, told=False),
+        }
+        rows += risks(losses, {"task": task})
+    return rows

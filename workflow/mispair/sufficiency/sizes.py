@@ -1,0 +1,108 @@
+"""How large trees are, and what they take of memory: reckoned before anything is allocated."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+SHARE = 0.8
+"""Share of the memory that a job may plan to take."""
+
+
+class Size(NamedTuple):
+    """Levels below the root, children of a node, and symbols of the alphabet.
+
+    Examples
+    --------
+    >>> Size(4, 3, 10).leaves, str(Size(4, 3, 10)), Size.of("2x3x10").depth
+    (81, '4x3x10', 2)
+    """
+
+    depth: int
+    branching: int
+    symbols: int
+
+    @classmethod
+    def of(cls, text: str) -> Size:
+        """Read what ``str`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is no size, or one that no tree can have.
+        """
+        if not re.fullmatch(r"\d+x\d+x\d+", text):
+            raise ValueError(f"a size is depth x branching x symbols, as in 2x3x10, and not {text}")
+        return cls(*map(int, text.split("x"))).checked()
+
+    def checked(self) -> Size:
+        """Return the size itself.
+
+        Raises
+        ------
+        ValueError
+            If there is no such tree, or nothing to tell apart in it.
+        """
+        if self.symbols < 2:
+            raise ValueError(
+                f"an alphabet of {self.symbols} tells nothing apart: it takes 2 symbols or more"
+            )
+        if self.depth < 1 or self.branching < 1:
+            raise ValueError("depth and branching must be 1 or more")
+        return self
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves of one tree."""
+        return int(self.branching**self.depth)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes below the root of one tree."""
+        return int(sum(self.branching**level for level in range(1, self.depth + 1)))
+
+    def bytes_of_matrices(self) -> int:
+        """Return what the matrices of both trees take in double precision."""
+        return 2 * 8 * self.depth * self.branching * self.symbols**2
+
+    def bytes_of_messages(self, batch: int, itemsize: int) -> int:
+        """Return what belief propagation in a batch takes, up and down, in both trees."""
+        # Evidence, messages to the parent, beliefs, and one intermediate of each on the way.
+        return 2 * 5 * batch * self.nodes * self.symbols * itemsize
+
+    def bytes_of_samples(self, number: int) -> int:
+        """Return what it takes to draw so many pairs at once, and to keep them."""
+        return number * self.leaves * (3 * 8 + 3 * 4 * self.symbols)
+
+    def bytes_of_training(self, batch: int, width: int, blocks: int, tokens: int) -> int:
+        """Return what one step of a transformer keeps for its gradients, in single precision."""
+        # Of a token of a block: two norms, three projections, attention, two sums, 3 x 4 width.
+        return 4 * batch * blocks * tokens * (20 * width + 3 * tokens)
+
+
+def memory(device: str = "cpu") -> int:
+    """Return the bytes of memory of this machine, or of its GPU."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def refuse_too_large(needed: int, there: int, what: str, remedy: str) -> None:
+    """Stop before an allocation that cannot work.
+
+    Raises
+    ------
+    ValueError
+        If more is needed than there is, with both numbers and what to do.
+    """
+    if needed > SHARE * there:
+        raise ValueError(
+            f"{what} would take {needed / 1e9:,.1f} GB of memory, and there are "
+            f"{there / 1e9:,.1f} GB: {remedy}"
+        )

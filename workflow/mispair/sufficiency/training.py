@@ -1,0 +1,119 @@
+"""Training on fresh pairs: AdamW, a cosine of step sizes, clipped gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from mispair.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.optimisers import memory_of, restore_memory
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how fast.
+
+    Attributes
+    ----------
+    steps : int
+        Number of batches.
+    lr, last_lr : float
+        Step size of the first step, and what it falls to along a cosine.
+    weight_decay, clip : float
+        Decay of all parameters, and largest norm of a gradient.
+    """
+
+    steps: int
+    lr: float
+    last_lr: float
+    weight_decay: float
+    clip: float
+
+    def lr_at(self, step: int) -> float:
+        """Return the step size of a step, counted from 0."""
+        share = (1 + math.cos(math.pi * step / self.steps)) / 2
+        return self.last_lr + (self.lr - self.last_lr) * share
+
+
+class Keeper(Protocol):
+    """Keeps the state of a training (`mispair.checkpoints`)."""
+
+    def load(self) -> dict[str, Tensor] | None:
+        """Return the last state that was saved, if any was."""
+
+    def due(self) -> bool:
+        """Tell whether a state is wanted now."""
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        """Save a state in place of the last."""
+
+
+def train(
+    model: nn.Module, loss_of: Callable[[int], Tensor], plan: Plan, keeper: Keeper | None = None
+) -> Tensor:
+    """Train a model in place; return the loss of each step.
+
+    Parameters
+    ----------
+    model : Module
+        All its parameters are trained.
+    loss_of : callable
+        Draws the batch of a step, counted from 0, and returns its loss: of the step alone, so
+        that a training that goes on meets the batches that it would have met.
+    plan : Plan
+        Length and step sizes.
+    keeper : Keeper, optional
+        Is given the state whenever it is due. If it has one, training goes on from there.
+
+    Raises
+    ------
+    FloatingPointError
+        If a loss is not finite, naming the step.
+    """
+    parameters = dict(model.named_parameters())
+    device = next(iter(parameters.values())).device
+    optimiser = torch.optim.AdamW(
+        list(parameters.values()), lr=plan.lr, weight_decay=plan.weight_decay, fused=True
+    )
+    losses = torch.zeros(plan.steps, device=device)
+    begin = 0
+    if keeper is not None and (saved := keeper.load()) is not None:
+        begin = int(saved["step"])
+        losses.copy_(saved["losses"])
+        with torch.no_grad():
+            for name, values in parameters.items():
+                values.copy_(saved[f"model.{name}"])
+        restore_memory(optimiser, saved)
+    keep_freed_memory()
+    # To look at a loss is to wait for a GPU.
+    check_every = 1 if device.type == "cpu" else 100
+    with denormals_flushed():
+        for step in range(begin, plan.steps):
+            for group in optimiser.param_groups:
+                group["lr"] = plan.lr_at(step)
+            optimiser.zero_grad(set_to_none=True)
+            loss = loss_of(step)
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters.values(), plan.clip)
+            optimiser.step()
+            losses[step] = loss.detach()
+            last = step + 1 == plan.steps
+            due = keeper is not None and not last and keeper.due()
+            if last or due or (step + 1) % check_every == 0:
+                _refuse_divergence(losses[: step + 1])
+            if keeper is not None and due:
+                state = {f"model.{name}": values.detach() for name, values in parameters.items()}
+                state |= {**memory_of(optimiser), "losses": losses, "step": torch.tensor(step + 1)}
+                keeper.save({name: values.clone() for name, values in state.items()})
+    return losses
+
+
+def _refuse_divergence(losses: Tensor) -> None:
+    if not bool(losses[-1].isfinite()):
+        step = int((~losses.isfinite()).nonzero()[0])
+        raise FloatingPointError(f"the loss of step {step} is not finite: a smaller lr may help")

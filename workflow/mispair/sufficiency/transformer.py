@@ -1,0 +1,194 @@
+"""Transformers that read leaves: the contrastive encoder and the heads of the two tasks.
+
+A block is pre-norm, with one head of the full width, no projection behind the attention, no final
+norm and no dropout, as in the published study. Every model returns its hidden states beside its
+output if asked: guidance compares them with messages of belief propagation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Condition = Literal["feature", "tokens"]
+"""What a head is told of the other modality: one vector, or all its leaves."""
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, each added to what comes in.
+
+    Parameters
+    ----------
+    width : int
+        Of a token.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.before_attention = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width, bias=False)
+        self.before_perceptron = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return new tokens (batch, tokens, width); `mask` is added to the logits."""
+        width = tokens.shape[-1]
+        projected = self.queries_keys_values(self.before_attention(tokens))
+        queries, keys, values = projected.split(width, dim=-1)
+        logits = queries @ keys.mT * width**-0.5
+        if mask is not None:
+            logits = logits + mask
+        tokens = tokens + logits.softmax(dim=-1) @ values
+        return tokens + self.narrow(F.gelu(self.widen(self.before_perceptron(tokens))))
+
+
+def _run(blocks: nn.ModuleList, tokens: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+    states = []
+    for block in blocks:
+        tokens = block(tokens, mask)
+        states.append(tokens)
+    return states
+
+
+class Encoder(nn.Module):
+    """Turn the leaves of one tree into a vector of as many numbers as there are symbols.
+
+    Parameters
+    ----------
+    leaves, symbols : int
+        Of the tree.
+    width, blocks : int
+        Of the transformer.
+    """
+
+    def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(symbols, width)
+        self.position = nn.Parameter(torch.randn(leaves, width))
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+        self.readout = nn.Linear(width, symbols)
+        self.mix = nn.Linear(leaves, 1)
+
+    def states(self, leaves: Tensor) -> list[Tensor]:
+        """Return the tokens after each block: (batch, leaves, width) each."""
+        return _run(self.blocks, self.embedding(leaves) + self.position)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return the feature (batch, symbols) of the last block's tokens."""
+        return self.mix(self.readout(tokens).mT)[..., 0]
+
+    def forward(self, leaves: Tensor) -> Tensor:
+        """Return the feature of leaves (batch, leaves)."""
+        return self.read(self.states(leaves)[-1])
+
+
+class Towers(nn.Module):
+    """A text and an image encoder; the similarity of a pair is the product of their features."""
+
+    def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
+        super().__init__()
+        self.text = Encoder(leaves, symbols, width, blocks)
+        self.image = Encoder(leaves, symbols, width, blocks)
+
+
+class _Conditioned(nn.Module):
+    """A transformer on tokens of its own modality and on what is known of the other."""
+
+    def __init__(
+        self, leaves: int, own: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__()
+        if width < symbols:
+            raise ValueError(
+                f"a width of {width} has no room for {symbols} symbols: make it as wide at least"
+            )
+        self.conditions = leaves if condition == "tokens" else 1
+        self.width, self.symbols = width, symbols
+        self.other = nn.Embedding(symbols, width) if condition == "tokens" else None
+        self.position = nn.Parameter(torch.randn(own + self.conditions, width))
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+
+    def condition(self, given: Tensor) -> Tensor:
+        """Return tokens of what is known: of symbols (batch, leaves) or features (batch, S)."""
+        if self.other is not None:
+            return self.other(given)
+        return F.pad(given, (0, self.width - given.shape[-1]))[:, None]
+
+
+class Denoiser(_Conditioned):
+    """Estimate every clean image leaf from the noisy ones and what is known of the text.
+
+    Parameters
+    ----------
+    leaves, symbols : int
+        Of the trees.
+    width, blocks : int
+        Of the transformer.
+    condition : {'feature', 'tokens'}
+        Of the text.
+    """
+
+    def __init__(
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__(leaves, leaves, symbols, width, blocks, condition)
+        self.readout = nn.Linear(width, 1)
+        self.leaves = leaves
+
+    def states(self, evidence: Tensor, given: Tensor) -> list[Tensor]:
+        """Return the tokens after each block: those of the image first."""
+        image = F.pad(evidence, (0, self.width - evidence.shape[-1]))
+        tokens = torch.cat([image, self.condition(given)], dim=1) + self.position
+        return _run(self.blocks, tokens)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return the estimates (batch, leaves) of the last block's tokens."""
+        return self.readout(tokens[:, : self.leaves])[..., 0]
+
+    def forward(self, evidence: Tensor, given: Tensor) -> Tensor:
+        """Return estimates from log-likelihoods of the noisy leaves (batch, leaves, symbols)."""
+        return self.read(self.states(evidence, given)[-1])
+
+
+class NextWord(_Conditioned):
+    """Predict each text leaf but the first from those before it and what is known of the image.
+
+    Parameters
+    ----------
+    leaves, symbols, width, blocks, condition
+        As for `Denoiser`; the condition is of the image.
+    """
+
+    def __init__(
+        self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
+    ) -> None:
+        super().__init__(leaves, leaves - 1, symbols, width, blocks, condition)
+        self.embedding = nn.Embedding(symbols, width)
+        self.readout = nn.Linear(width, symbols)
+        self.register_buffer("mask", _mask(self.conditions, leaves - 1), persistent=False)
+        self.mask: Tensor
+
+    def states(self, text: Tensor, given: Tensor) -> list[Tensor]:
+        """Return the tokens after each block: those of the condition first."""
+        tokens = torch.cat([self.condition(given), self.embedding(text[:, :-1])], dim=1)
+        return _run(self.blocks, tokens + self.position, self.mask)
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Return logits (batch, leaves - 1, symbols) of the last block's tokens."""
+        return self.readout(tokens[:, self.conditions :])
+
+    def forward(self, text: Tensor, given: Tensor) -> Tensor:
+        """Return logits for the leaves 2, 3, ... of whole texts (batch, leaves)."""
+        return self.read(self.states(text, given)[-1])
+
+
+def _mask(conditions: int, words: int) -> Tensor:
+    """Return what is added to logits: a condition sees conditions; a word these and its past."""
+    position = torch.arange(conditions + words)
+    seen = (position[None] < conditions) | (position[None] <= position[:, None])
+    seen[:conditions, conditions:] = False
+    return torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)

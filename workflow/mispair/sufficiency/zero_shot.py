@@ -1,0 +1,88 @@
+"""Zero-shot classification of images by the first leaf of their text, with texts as prompts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from mispair.sufficiency.sampling import Trees, draw_leaves
+
+CHUNK = 8_000_000
+"""Similarities that are looked at at a time."""
+
+Similarity = Callable[[slice], Tensor]
+"""Similarities of some test images with all prompts: (images, prompts)."""
+
+
+def draw_prompts(trees: Trees, per_class: int, generator: torch.Generator) -> Tensor:
+    """Draw texts until each class, a symbol of the first leaf, has so many.
+
+    Returns
+    -------
+    Tensor of int (symbols * per_class, leaves)
+        The first class's first. Each is drawn from the trees given its first leaf.
+    """
+    symbols = trees.size.symbols
+    found: list[list[Tensor]] = [[] for _ in range(symbols)]
+    have = [0] * symbols
+    while min(have) < per_class:
+        roots = torch.randint(
+            symbols, (2 * per_class * symbols,), generator=generator, device=trees.text.device
+        )
+        texts = draw_leaves(trees.text, roots, generator)
+        for name in range(symbols):
+            own = texts[texts[:, 0] == name]
+            found[name].append(own)
+            have[name] += len(own)
+    return torch.cat([torch.cat(parts)[:per_class] for parts in found])
+
+
+def class_log_probabilities(
+    similarity: Similarity, images: int, symbols: int, per_class: Sequence[int]
+) -> Tensor:
+    """Return log-probabilities of the classes with the first M prompts of each.
+
+    The score of a class is the logarithm of the mean over its prompts of exp(similarity).
+
+    Parameters
+    ----------
+    similarity : callable
+        Of a slice of the images with all prompts, ordered as `draw_prompts` does.
+    images, symbols : int
+        How many there are.
+    per_class : sequence of int
+        Every M.
+
+    Returns
+    -------
+    Tensor (len(per_class), images, symbols)
+    """
+    most = max(per_class)
+    rows = max(1, CHUNK // (symbols * most))
+    index = torch.tensor(per_class) - 1
+    found = []
+    for first in range(0, images, rows):
+        values = similarity(slice(first, first + rows)).unflatten(-1, (symbols, -1))
+        sums = values.logcumsumexp(dim=-1)[..., index.to(values.device)]
+        scores = sums - torch.tensor(per_class, device=values.device, dtype=values.dtype).log()
+        found.append(scores.log_softmax(dim=1).movedim(-1, 0))
+    return torch.cat(found, dim=1)
+
+
+def of_features(images: Tensor, prompts: Tensor) -> Similarity:
+    """Return the product of features as a similarity."""
+    return lambda chosen: images[chosen] @ prompts.mT
+
+
+def of_posteriors(images: Tensor, prompts: Tensor) -> Similarity:
+    """Return the log-likelihood ratio of posteriors of the root as a similarity."""
+    return lambda chosen: (images[chosen] @ prompts.mT).log() + math.log(images.shape[-1])
+
+
+def losses_of(log_probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of each image: (..., images) for (..., images, symbols)."""
+    index = labels.expand(log_probabilities.shape[:-1])[..., None]
+    return -log_probabilities.gather(-1, index)[..., 0]

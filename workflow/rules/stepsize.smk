@@ -1,0 +1,53 @@
+# The stepsize study: a job has all stepsizes, seeds and widths of one data set and activation.
+
+
+rule train_two_layer:
+    input:
+        cifar=dag.cifar,
+    output:
+        measurements=TWO_LAYER,
+    log:
+        "logs/train_two_layer/{part}/{data_set}/{activation}.log",
+    benchmark:
+        "benchmarks/train_two_layer/{part}/{data_set}/{activation}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("train_two_layer"),
+        flags=dag.flags("train_two_layer"),
+        plan=dag.part_flags,
+        cifar=dag.stamps(dag.cifar),
+        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
+    message:
+        "Train two-layer networks with {wildcards.activation} on {wildcards.data_set}:"
+        " {wildcards.part}"
+    shell:
+        "python -m mispair train-two-layer --part {wildcards.part} --data-set {wildcards.data_set}"
+        " --activation {wildcards.activation} {params.plan} --cifar {input.cifar:q}"
+        " --checkpoint {params.checkpoint} --measurements {output.measurements}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule train_multilayer:
+    input:
+        cifar=dag.cifar,
+    output:
+        measurements=MULTILAYER,
+    log:
+        "logs/train_multilayer/{data_set}.log",
+    benchmark:
+        "benchmarks/train_multilayer/{data_set}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("train_multilayer"),
+        flags=dag.flags("train_multilayer"),
+        cifar=dag.stamps(dag.cifar),
+        checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
+    message:
+        "Train perceptrons of four layers on {wildcards.data_set}"
+    shell:
+        "python -m mispair train-multilayer --data-set {wildcards.data_set}"
+        " --cifar {input.cifar:q} --checkpoint {params.checkpoint}"
+        " --measurements {output.measurements} {params.flags} > {log} 2>&1"

@@ -1,0 +1,148 @@
+# The joint generative hierarchical model: contrastive pre-training as approximate sufficiency.
+
+
+rule draw_trees:
+    output:
+        trees=TREES,
+    log:
+        "logs/draw_trees/{size}/tree~{tree}.log",
+    benchmark:
+        "benchmarks/draw_trees/{size}/tree~{tree}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_trees"),
+        flags=dag.flags("draw_trees"),
+    message:
+        "Draw the trees {wildcards.tree} of size {wildcards.size}"
+    shell:
+        "python -m mispair draw-trees --size {wildcards.size} --tree {wildcards.tree}"
+        " --trees {output.trees} {params.flags} > {log} 2>&1"
+
+
+rule measure_bayes:
+    input:
+        trees=TREES,
+    output:
+        bayes=BAYES,
+    log:
+        "logs/measure_bayes/{size}/tree~{tree}.log",
+    benchmark:
+        "benchmarks/measure_bayes/{size}/tree~{tree}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("measure_bayes"),
+    params:
+        *code_version("measure_bayes"),
+        flags=dag.flags("measure_bayes"),
+    message:
+        "Measure the least risks in the trees {wildcards.tree} of size {wildcards.size}"
+    shell:
+        "python -m mispair measure-bayes --trees {input.trees} --bayes {output.bayes}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule train_encoders:
+    input:
+        trees=TREES,
+    output:
+        encoders=f"{TRAINING}/encoders-{{variant}}.safetensors",
+    log:
+        "logs/train_encoders/{size}/tree~{tree}/p~{flip}/seed~{seed}/{variant}.log",
+    benchmark:
+        "benchmarks/train_encoders/{size}/tree~{tree}/p~{flip}/seed~{seed}/{variant}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("train_encoders"),
+    params:
+        *code_version("train_encoders"),
+        flags=dag.flags("train_encoders"),
+        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        checkpoint=lambda wildcards, output: f"{output.encoders[:-12]}.checkpoint",
+    message:
+        "Train {wildcards.variant} encoders at p = {wildcards.flip}, seed {wildcards.seed}"
+    shell:
+        "python -m mispair train-encoders --trees {input.trees} --flip {wildcards.flip}"
+        " --variant {wildcards.variant} --seed {wildcards.seed} --checkpoint {params.checkpoint}"
+        " --encoders {output.encoders} {params.flags} > {log} 2>&1"
+
+
+rule measure_sufficiency:
+    input:
+        trees=TREES,
+        encoders=dag.sufficiency.encoders_of,
+    output:
+        sufficiency=f"{TRAINING}/sufficiency.json",
+    log:
+        "logs/measure_sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}.log",
+    benchmark:
+        "benchmarks/measure_sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("measure_sufficiency"),
+    params:
+        *code_version("measure_sufficiency"),
+        flags=dag.flags("measure_sufficiency"),
+    message:
+        "Measure what encoders at p = {wildcards.flip} know, seed {wildcards.seed}"
+    shell:
+        "python -m mispair measure-sufficiency --trees {input.trees} --flip {wildcards.flip}"
+        " --seed {wildcards.seed} --encoders {input.encoders:q}"
+        " --sufficiency {output.sufficiency} {params.flags} > {log} 2>&1"
+
+
+rule train_head:
+    input:
+        trees=TREES,
+        encoders=dag.sufficiency.encoders_of_head,
+    output:
+        head=f"{TRAINING}/{{task}}-{{head}}.safetensors",
+    log:
+        "logs/train_head/{size}/tree~{tree}/p~{flip}/seed~{seed}/{task}-{head}.log",
+    benchmark:
+        "benchmarks/train_head/{size}/tree~{tree}/p~{flip}/seed~{seed}/{task}-{head}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("train_head"),
+    params:
+        *code_version("train_head"),
+        flags=dag.flags("train_head"),
+        checkpoint=lambda wildcards, output: f"{output.head[:-12]}.checkpoint",
+    message:
+        "Train the {wildcards.head} head of {wildcards.task} at p = {wildcards.flip},"
+        " seed {wildcards.seed}"
+    shell:
+        "python -m mispair train-head --trees {input.trees} --flip {wildcards.flip}"
+        " --task {wildcards.task} --arm {wildcards.head} --seed {wildcards.seed}"
+        " --encoders {input.encoders:q} --checkpoint {params.checkpoint} --head {output.head}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule measure_transfer:
+    input:
+        trees=TREES,
+        encoders=dag.sufficiency.encoders_of_heads,
+        heads=dag.sufficiency.heads_of,
+    output:
+        transfer=f"{TRAINING}/transfer.json",
+    log:
+        "logs/measure_transfer/{size}/tree~{tree}/p~{flip}/seed~{seed}.log",
+    benchmark:
+        "benchmarks/measure_transfer/{size}/tree~{tree}/p~{flip}/seed~{seed}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("measure_transfer"),
+    params:
+        *code_version("measure_transfer"),
+        flags=dag.flags("measure_transfer"),
+    message:
+        "Measure the heads at p = {wildcards.flip}, seed {wildcards.seed}"
+    shell:
+        "python -m mispair measure-transfer --trees {input.trees} --flip {wildcards.flip}"
+        " --seed {wildcards.seed} --encoders {input.encoders:q} --heads {input.heads:q}"
+        " --transfer {output.transfer} {params.flags} > {log} 2>&1"
