@@ -125,7 +125,8 @@ def test_long_steps_tell_their_progress() -> None:
         "compare_arms", "encode_captions", "encode_evaluation", "encode_features",
         "encode_prompts", "evaluate_zeroshot", "find_similar_captions", "finetune_projection",
         "fit_linear_probe", "index_shards", "make_scenes", "measure_semantics", "pretrain_towers",
-        "prune_neurons", "simulate",
+        "prune_neurons", "simulate", "train_encoders", "train_head", "train_multilayer",
+        "train_two_layer",
     ]  # fmt: skip
     for step in long:
         assert any(line.startswith("mispair.progress ") for line in code_version(step)), step
