@@ -183,6 +183,20 @@ def test_parts_of_numbers_and_ways_of_trainings_are_left_out(tmp_path: Path) -> 
     assert row["arm"] == "as-run, spurious_probability 0.3, raw"
 
 
+def test_a_table_with_a_column_for_each_metric_is_compared_too(tmp_path: Path) -> None:
+    run = {"part": "linear", "data_set": "d", "activation": "tanh", "width": 8, "stepsize": 2.0}
+    a, b = (
+        write(tmp_path / name, {
+            "stepsize_runs": [{**run, "seed": s, "final_risk": base + s / 100} for s in range(3)]
+        })
+        for name, base in (("a", 0.1), ("b", 0.9))
+    )  # fmt: skip
+    (row,) = numbers(a, b).to_dict("records")
+    assert (row["metric"], row["finding"], row["n_a"]) == ("final_risk", "beyond", 3)
+    assert row["arm"] == "linear, d, tanh, width 8, stepsize 2"
+    assert math.isclose(row["difference"], 0.8)
+
+
 def test_runs_of_other_configurations_list_the_arms_of_one_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

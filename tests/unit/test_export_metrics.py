@@ -217,8 +217,8 @@ def test_by_default_no_network_is_used_and_no_tracker_imported(
     reports = export(tmp_path)
     made = sorted(path.name for path in reports.iterdir())
     assert made == ["clip_benchmark", "latex", "tensorboard"]
-    assert sorted(path.name for path in (reports / "latex").glob("report-*")) == [
-        "report-claims-of-the-paper-and-what-was-measured.tex"
+    assert sorted(path.name for path in (reports / "latex").glob("index-*")) == [
+        "index-claims-of-the-paper-and-what-was-measured.tex"
     ]
 
 

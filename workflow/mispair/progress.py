@@ -16,6 +16,10 @@ LINE_SECONDS = 60.0
 """Time between two lines of a log; what is done sooner says nothing."""
 
 
+MANY = 10_000
+"""From here on a bar counts in thousands and millions."""
+
+
 class Progress:
     """Says how far something is, how fast it goes, and how long the rest will take.
 
@@ -120,7 +124,8 @@ class Progress:
         # Lines of a log go above the bar instead of into it.
         self._stack.enter_context(logging_redirect_tqdm())
         bar = Bar(
-            desc=self.what, total=self.total, initial=done, unit=f" {self.unit}", unit_scale=True,
+            desc=self.what, total=self.total, initial=done, unit=f" {self.unit}",
+            unit_scale=self.total is None or self.total >= MANY,
             file=self.stream, leave=False, dynamic_ncols=True,
         )  # fmt: skip
         self._stack.callback(bar.close)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.reporting.comparison import Table
-from mispair.reporting.tables import COLUMNS, DETAILS, VALUES, records
+from mispair.reporting.tables import COLUMNS, DETAILS, STEPSIZE_RUN, VALUES, records
 from mispair.reporting.words import count, number
 
 CONFIDENCE = 0.95
@@ -18,8 +18,11 @@ CONFIDENCE = 0.95
 REPEATED = ("seed", "trial", "rotation", "draw", "shuffle")
 """What a number is averaged over."""
 
-NOT_COMPARED = ("simulation_points", "encoding", "provenance")
-"""Tables of points, of times, and of words."""
+NOT_COMPARED = ("purity_map", "simulation_points", "stepsize_curves", "encoding", "provenance")
+"""Tables of pictures, of points, of curves, of times, and of words."""
+
+WIDE = (*STEPSIZE_RUN, "level", "schedule", "budget")
+"""Columns that tell rows apart in tables with a column for each metric."""
 
 ALONG = ("epoch", "step")
 """Rows on the way of a training are not compared, nor are those that are parts of a number."""
@@ -74,11 +77,9 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
 
 
 def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    keys = [
-        column
-        for column in COLUMNS[name]
-        if column not in {*VALUES, *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
-    ]
+    a, b = _long(a), _long(b)
+    apart = {*VALUES, *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
+    keys = [column for column in a.columns if column not in apart]
     means = [_means(table, keys).add_suffix(side) for table, side in ((a, "_a"), (b, "_b"))]
     both = means[0].join(means[1], how="outer", sort=True).reset_index()
     arms = [
@@ -93,6 +94,15 @@ def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     return renamed.drop(columns=[key for key in keys if key != "metric"]).assign(
         table=name, arm=arms
     )
+
+
+def _long(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with a row for each number, if it has a column for each metric."""
+    if "metric" in table:
+        return table
+    keys = [column for column in WIDE if column in table]
+    melted = table.melt(keys, var_name="metric", value_name="value")
+    return melted.dropna(subset="value").reset_index(drop=True)
 
 
 def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -19,9 +19,9 @@ SYMBOLS = {
     "”": "''", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$", "·": r"$\cdot$",
     "→": r"$\to$", "≤": r"$\leq$", "≥": r"$\geq$", "≪": r"$\ll$", "≈": r"$\approx$",
     "√": r"$\surd$", "∞": r"$\infty$", "²": r"\textsuperscript{2}", "°": r"\textdegree{}",
-    "ᵀ": r"\textsuperscript{T}", "α": r"$\alpha$", "β": r"$\beta$", "σ": r"$\sigma$",
-    "τ": r"$\tau$", "ρ": r"$\rho$", "μ": r"$\mu$", "η": r"$\eta$", "Δ": r"$\Delta$",
-    "Θ": r"$\Theta$", "Σ": r"$\Sigma$", "ŷ": r"$\hat{y}$",
+    "ᵀ": r"\textsuperscript{T}", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
+    "σ": r"$\sigma$", "τ": r"$\tau$", "ρ": r"$\rho$", "μ": r"$\mu$", "η": r"$\eta$",
+    "Δ": r"$\Delta$", "Θ": r"$\Theta$", "Σ": r"$\Sigma$", "ŷ": r"$\hat{y}$",
 }  # fmt: skip
 """What LaTeX takes for a command, or has no letter for, and how it is written."""
 

@@ -281,15 +281,18 @@ def everything(tables: Tables) -> pd.DataFrame:
     )
 
 
-DETAILS = ("neuron", "bin_low", "bin_high", "classname", "feature", "label", "x", "y")
-"""Columns of rows that are parts of a measurement: single neurons, bins, classes and points."""
+DETAILS = (
+    "neuron", "bin_low", "bin_high", "row", "column", "classname", "feature", "label", "pair",
+    "latent", "x", "y", "t",
+)  # fmt: skip
+"""Columns of rows that are parts of a measurement: neurons, bins, classes, points, moments."""
 
 
 def summary(union: pd.DataFrame) -> pd.DataFrame:
-    """Return `everything` without rows that are parts of a measurement.
+    """Return `everything` without rows that are parts of a measurement, and without empty columns.
 
     Those are most of the rows; each kind of measurement has a table with all of its own.
     """
     parts = [column for column in DETAILS if column in union]
     whole: pd.DataFrame = union[union[parts].isna().all(axis=1)]
-    return whole.drop(columns=parts).reset_index(drop=True)
+    return whole.dropna(axis="columns", how="all").reset_index(drop=True)

@@ -65,21 +65,14 @@ def run(
     """
     from mispair import files
     from mispair.pairs.folders import replacing_folder
-    from mispair.reporting import clip_benchmark, curves, latex, studies
-    from mispair.reporting.claims_table import claims
+    from mispair.reporting import clip_benchmark, curves, latex
+    from mispair.reporting.printed import printed
     from mispair.reporting.tables import read
     from mispair.reporting.trackers import WRITERS
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    judged = studies.judge(measured, confidence)
-    printed = {
-        key: parts.tables(measured, judged, confidence)
-        for key, parts in studies.PARTS.items()
-        if measured.study(key)
-    }
-    printed["report"] = claims(judged)
     with replacing_folder(folder / "latex", durable=False) as written:
-        for name, text in latex.documents(printed).items():
+        for name, text in latex.documents(printed(measured, confidence)).items():
             (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
         for name, result in clip_benchmark.results(measured).items():

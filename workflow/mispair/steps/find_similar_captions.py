@@ -88,7 +88,7 @@ def run(
         keeper = states.array_keeper("nearest")
 
         def said(share: float) -> None:
-            progress.reach(share * pairs)
+            progress.reach(round(share * pairs))
 
         if settings.measure == "tfidf":
             from mispair.pairs.caption_texts import read_texts

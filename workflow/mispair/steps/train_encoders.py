@@ -100,6 +100,7 @@ def run(
     """
     from mispair.checkpoints import checkpoints
     from mispair.files import UserError
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.sufficiency import artefacts
     from mispair.sufficiency import encoders as made
@@ -133,7 +134,8 @@ def run(
                 batch_size=settings.batch_size, candidates=settings.candidates, seed=seed,
                 guidance_weight=settings.guidance_weight if variant == "guided" else 0.0,
             )  # fmt: skip
-            losses = train(towers, loss, plan, states.keeper("training"))
+            with Progress(f"{variant}, p = {flip:g}, seed {seed}", plan.steps, "steps") as told:
+                losses = train(towers, loss, plan, states.keeper("training"), told.reach)
         except (ValueError, FloatingPointError) as error:
             raise UserError(f"train_encoders ({variant}, p = {flip:g}): {error}.") from error
         which = {**about, "variant": variant, "flip": repr(flip), "seed": str(seed),

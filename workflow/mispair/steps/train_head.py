@@ -95,6 +95,7 @@ def run(
     """
     from mispair.checkpoints import checkpoints
     from mispair.files import UserError
+    from mispair.progress import Progress
     from mispair.provenance import code_version, file_digest, fingerprint
     from mispair.sufficiency import artefacts, heads
     from mispair.sufficiency.encoders import weights_of
@@ -146,7 +147,8 @@ def run(
                 batch_size=settings.batch_size, sigma=settings.noise, seed=seed,
                 guidance_weight=getattr(settings, f"{task}_guidance_weight"),
             )  # fmt: skip
-            losses = train(model, loss, plan, states.keeper("training"))
+            with Progress(f"{task}, {arm}, p = {flip:g}, seed {seed}", plan.steps, "steps") as told:
+                losses = train(model, loss, plan, states.keeper("training"), told.reach)
         except (ValueError, FloatingPointError) as error:
             raise UserError(f"train_head ({task}, {arm}, p = {flip:g}): {error}.") from error
         which = {**about, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed)}

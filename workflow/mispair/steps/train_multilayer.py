@@ -53,6 +53,7 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.files import UserError
     from mispair.metrics import write_metrics
+    from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.stamps import stamp
     from mispair.stepsize.cifar import read_cifar
@@ -67,10 +68,11 @@ def run(
     job = [settings.model_dump_json(), data_set, stamp(map(str, cifar)),
            *code_version("train_multilayer")]  # fmt: skip
     with checkpoints(checkpoint, fingerprint(job)) as states:
-        rows = train(
-            data, settings.width, settings.stepsizes, settings.steps, settings.seed,
-            settings.points, states.array_keeper(data_set),
-        )  # fmt: skip
+        with Progress(f"training on {data_set}", settings.steps, "steps") as told:
+            rows = train(
+                data, settings.width, settings.stepsizes, settings.steps, settings.seed,
+                settings.points, states.array_keeper(data_set), told.reach,
+            )  # fmt: skip
         rows = [{**row, "data_set": data_set} for row in rows]
         write_metrics(measurements, rows, {"settings": settings.model_dump(mode="json")})
     for row in rows:

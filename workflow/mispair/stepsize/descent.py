@@ -109,6 +109,7 @@ def descend(
     look: Look | None = None,
     look_at: Sequence[int] = (),
     keeper: Keeper | None = None,
+    progress: Callable[[int], None] = lambda step: None,
 ) -> Curves:
     """Run gradient descent with constant steps: w ← w − m η ∇L(w).
 
@@ -124,6 +125,8 @@ def descend(
         Increasing, from 0 to T.
     keeper : Keeper, optional
         Keeps the state now and then.
+    progress : callable, optional
+        Told which step comes next.
     """
     networks = Networks(stack.data.points, stack.activation, stack.width)
     kept = {} if keeper is None else keeper.load() or {}
@@ -134,6 +137,7 @@ def descend(
     size = networks.runs_at_a_time
     blocks = [slice(first, first + size) for first in range(0, len(rates), size)]
     for t in range(int(state["next"][0]), steps + 1):
+        progress(t)
         if keeper is not None and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
             state["next"][0] = t
             keeper.save(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def train(
     seed: int,
     points: int,
     keeper: Keeper | None = None,
+    progress: Callable[[int], None] = lambda step: None,
 ) -> list[Row]:
     """Train one network for each stepsize from the same first weights.
 
@@ -47,6 +48,8 @@ def train(
         Of the first weights, which are torch's own for linear layers. There are no biases.
     keeper : Keeper, optional
         Keeps the state now and then.
+    progress : callable, optional
+        Told which step comes next.
 
     Returns
     -------
@@ -68,6 +71,7 @@ def train(
     }  # fmt: skip
     layers = [torch.from_numpy(state[f"layer{k}"]).requires_grad_() for k in range(LAYERS)]
     for t in range(int(state["next"][0]), steps + 1):
+        progress(t)
         if keeper is not None and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
             state["next"][0] = t
             keeper.save(state)

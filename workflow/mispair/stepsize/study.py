@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mispair.progress import Progress
 from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
 from mispair.stepsize.descent import Curves, Keeper, Look, Stack, accuracy, descend
@@ -80,7 +81,11 @@ def run_plan(
     rows: list[Row] = []
     for name, stack, seeds in stacks(plan, make):
         look_at, look = looks(plan, stack)
-        curves = descend(stack, plan.steps, look, look_at, keeper and keeper(name))
+        kept = keeper and keeper(name)
+        with Progress(
+            f"{plan.part}, {plan.data_set}, width {stack.width}", plan.steps, "steps"
+        ) as told:
+            curves = descend(stack, plan.steps, look, look_at, kept, told.reach)
         rows += measured(plan, stack, seeds, curves, look_at)
     return rows
 

@@ -54,7 +54,11 @@ class Keeper(Protocol):
 
 
 def train(
-    model: nn.Module, loss_of: Callable[[int], Tensor], plan: Plan, keeper: Keeper | None = None
+    model: nn.Module,
+    loss_of: Callable[[int], Tensor],
+    plan: Plan,
+    keeper: Keeper | None = None,
+    progress: Callable[[int], None] = lambda step: None,
 ) -> Tensor:
     """Train a model in place; return the loss of each step.
 
@@ -69,6 +73,8 @@ def train(
         Length and step sizes.
     keeper : Keeper, optional
         Is given the state whenever it is due. If it has one, training goes on from there.
+    progress : callable, optional
+        Told how many steps are taken: before the first one here, and after each.
 
     Raises
     ------
@@ -89,6 +95,7 @@ def train(
             for name, values in parameters.items():
                 values.copy_(saved[f"model.{name}"])
         restore_memory(optimiser, saved)
+    progress(begin)
     keep_freed_memory()
     # To look at a loss is to wait for a GPU.
     check_every = 1 if device.type == "cpu" else 100
@@ -102,6 +109,7 @@ def train(
             nn.utils.clip_grad_norm_(parameters.values(), plan.clip)
             optimiser.step()
             losses[step] = loss.detach()
+            progress(step + 1)
             last = step + 1 == plan.steps
             due = keeper is not None and not last and keeper.due()
             if last or due or (step + 1) % check_every == 0:
