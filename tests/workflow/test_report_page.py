@@ -39,7 +39,11 @@ def opened(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 def test_every_figure_is_drawn(opened: tuple[str, str]) -> None:
     plots = re.findall(r'<div class="plot"[^>]*>', opened[0])
-    run = ("image_text", "simulation", "sufficiency")  # laclip needs checkpoints, and has a test of its own
+    run = (
+        "image_text",
+        "simulation",
+        "sufficiency",
+    )  # laclip needs checkpoints, and has a test of its own
     assert len(plots) == sum(len(FIGURES[study]) for study in run)
     assert [plot for plot in plots if 'data-drawn="yes"' not in plot] == []
 
