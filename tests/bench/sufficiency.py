@@ -132,7 +132,7 @@ def _evidence(trees: Trees) -> Tensor:
 
     draw = torch.Generator(trees.image.device).manual_seed(0)
     noisy = add_noise(draw_pairs(trees, BATCH, draw).image, 1.0, draw)
-    logs = noisy_evidence(noisy, trees.size.symbols, 1.0)
+    logs = noisy_evidence(noisy.to(trees.image.dtype), trees.size.symbols, 1.0)
     return (logs - logs.amax(dim=-1, keepdim=True)).exp()
 
 
@@ -309,6 +309,7 @@ def _encoder_step(s: Any, skeletons: Any, variant: str, device: str) -> float:
 
 def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> float:
     from mispair.sufficiency import encoders, heads
+    from mispair.sufficiency.names import OF_ENCODERS
     from mispair.sufficiency.sampling import trees_at
 
     size = skeletons.size
@@ -317,7 +318,7 @@ def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> floa
         "shallow": s.shallow_blocks, "guided": s.guided_blocks or 2 * size.depth + 1
     }.get(arm, s.blocks)  # fmt: skip
     head = heads.start_head(task, arm, size, width, blocks, 0).to(device)
-    reads = arm in heads.OF_ENCODERS
+    reads = arm in OF_ENCODERS
     towers = encoders.start_towers(size, s.width, s.blocks, 0).to(device) if reads else None
     loss = heads.loss_of_step(
         task, arm, head, trees_at(skeletons, FLIP, FLIP, device), towers,

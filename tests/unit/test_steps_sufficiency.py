@@ -11,7 +11,6 @@ from snakemake.iocontainers import Wildcards
 from mispair import checkpoints, files
 from mispair.config import validate
 from mispair.dag import Dag
-from mispair.dag_sufficiency import READ_ENCODERS
 from mispair.files import UserError
 from mispair.metrics import read_metrics
 from mispair.steps import (
@@ -22,7 +21,8 @@ from mispair.steps import (
     train_encoders,
     train_head,
 )
-from mispair.sufficiency import heads, sizes
+from mispair.sufficiency import sizes
+from mispair.sufficiency.names import OF_ENCODERS, TASKS
 from mispair.sufficiency.sizes import Size
 
 SMALL = {"width": 8, "blocks": 1, "steps": 4, "batch_size": 8, "device": "cpu"}
@@ -86,8 +86,8 @@ def test_from_trees_to_metrics(tmp_path: Path) -> None:
     assert not [row for row in read_metrics(found)[0] if row.get("shifted")]
 
     made = [
-        head(tmp_path, task, arm, trained[:1] if arm in READ_ENCODERS else [])
-        for task in heads.TASKS for arm in ("frozen", "untrained", "oracle", "joint", "guided")
+        head(tmp_path, task, arm, trained[:1] if arm in OF_ENCODERS else [])
+        for task in TASKS for arm in ("frozen", "untrained", "oracle", "joint", "guided")
     ]  # fmt: skip
     _, about = files.read_tensors(made[4])
     assert (about["arm"], about["blocks"]) == ("guided", "5")
@@ -332,4 +332,3 @@ def test_jobs_of_the_study() -> None:
     published = {"studies": ["sufficiency"], "draw_trees": {"depth": 4}}
     assert len(Dag(published, "x").sufficiency.bayes()) == 1
     assert Dag({"studies": ["simulation"]}, "x").sufficiency.results() == []
-    assert set(READ_ENCODERS) == set(heads.OF_ENCODERS)

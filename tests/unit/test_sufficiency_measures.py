@@ -15,7 +15,8 @@ from mispair.sufficiency import enumeration, estimates, information, measures, z
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.contrastive import compare
 from mispair.sufficiency.encoders import start_towers
-from mispair.sufficiency.heads import TASKS, start_head
+from mispair.sufficiency.heads import start_head
+from mispair.sufficiency.names import TASKS
 from mispair.sufficiency.sampling import draw_pairs
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import draw_skeletons

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from mispair.sufficiency import encoders, guidance, heads
 from mispair.sufficiency.belief_propagation import downward, normalised, upward
 from mispair.sufficiency.contrastive import compare, contrastive_loss
+from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.training import Plan, train
@@ -253,15 +254,15 @@ def test_too_few_blocks_or_channels_for_the_messages() -> None:
         guidance.penalty([torch.zeros(2, 4, 3)], [torch.zeros(2, 4, 4)])
 
 
-@pytest.mark.parametrize("task", heads.TASKS)
-@pytest.mark.parametrize("arm", heads.ARMS)
-def test_every_head_learns(task: heads.Task, arm: heads.Arm) -> None:
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_head_learns(task: Task, arm: Arm) -> None:
     towers = encoders.start_towers(SIZE, 8, 1, seed=0).requires_grad_(False)
     before = [value.clone() for value in towers.state_dict().values()]
     blocks = 5 if arm == "guided" else 1
     head = heads.start_head(task, arm, SIZE, 8, blocks, seed=0)
     loss = heads.loss_of_step(
-        task, arm, head, trees(), towers if arm in heads.OF_ENCODERS else None,
+        task, arm, head, trees(), towers if arm in OF_ENCODERS else None,
         batch_size=16, sigma=1.0, guidance_weight=1e-3, seed=0,
     )  # fmt: skip
     losses = train(head, loss, PLAN)
@@ -271,7 +272,7 @@ def test_every_head_learns(task: heads.Task, arm: heads.Arm) -> None:
 
 
 def test_heads_of_one_seed_meet_the_same_pairs_and_others_do_not() -> None:
-    def first(arm: heads.Arm, seed: int) -> list[torch.Tensor]:
+    def first(arm: Arm, seed: int) -> list[torch.Tensor]:
         seen: list[torch.Tensor] = []
         head = heads.start_head("vlm", arm, SIZE, 8, 1, seed=0)
         embed = head.embedding.register_forward_hook(lambda _, given, out: seen.append(given[0]))

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from mispair.files import UserError
+from mispair.sufficiency.names import OF_ENCODERS
 from mispair.sufficiency.sizes import Size
 
 TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
@@ -13,9 +14,6 @@ BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
 TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"
 PUBLISHED = (Size(4, 3, 10), 42)
 """Size and seed of the published trees."""
-
-READ_ENCODERS = ("frozen", "shallow", "untrained")
-"""Arms of heads that read the standard encoders."""
 
 
 class Sufficiency:
@@ -116,13 +114,13 @@ class Sufficiency:
 
     def encoders_of_heads(self, wildcards: Any) -> list[str]:
         """Return the standard encoders of a training, if any of its heads reads them."""
-        reads = set(self._heads.arms) & set(READ_ENCODERS)
+        reads = set(self._heads.arms) & set(OF_ENCODERS)
         return [_encoders(wildcards, "standard")] if reads else []
 
     @staticmethod
     def encoders_of_head(wildcards: Any) -> list[str]:
         """Return the encoders that one head reads, if it reads any."""
-        reads = wildcards.head in READ_ENCODERS
+        reads = wildcards.head in OF_ENCODERS
         return [_encoders(wildcards, "standard")] if reads else []
 
 

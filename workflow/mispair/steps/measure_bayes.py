@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
+from mispair.sufficiency.names import Flip
 
 log = logging.getLogger(__name__)
-
-Flip = Annotated[float, Field(ge=0, le=1)]
 
 
 class Settings(settings.Settings):

@@ -9,10 +9,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from mispair import settings
+from mispair.sufficiency.names import Flip
 
 log = logging.getLogger(__name__)
-
-Flip = Annotated[float, Field(ge=0, le=1)]
 
 
 class Settings(settings.Settings):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
+from mispair.sufficiency.names import OF_ENCODERS, TASKS, Flip
 
 log = logging.getLogger(__name__)
-
-Flip = Annotated[float, Field(ge=0, le=1)]
 
 
 class Settings(settings.Settings):
@@ -58,7 +57,6 @@ def run(
     """
     from mispair.metrics import write_metrics
     from mispair.sufficiency import artefacts
-    from mispair.sufficiency.heads import OF_ENCODERS, TASKS
     from mispair.sufficiency.measures import UNCONDITIONAL, Setting
     from mispair.sufficiency.measures import transfer as measured
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from mispair import settings
+from mispair.sufficiency.names import VARIANTS, Flip, Variant
 
 log = logging.getLogger(__name__)
-
-Flip = Annotated[float, Field(ge=0, le=1)]
-Variant = Literal["standard", "guided", "shallow"]
 
 
 class Settings(settings.Settings):
@@ -107,8 +105,8 @@ def run(
     from mispair.sufficiency.sampling import trees_at
     from mispair.sufficiency.training import Plan, train
 
-    if variant not in made.VARIANTS:
-        raise UserError(f"--variant: there is no {variant}; there are {', '.join(made.VARIANTS)}.")
+    if variant not in VARIANTS:
+        raise UserError(f"--variant: there is no {variant}; there are {', '.join(VARIANTS)}.")
     device = artefacts.prepared(settings.device)
     skeletons, about = artefacts.read_trees(trees)
     size = skeletons.size

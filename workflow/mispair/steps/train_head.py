@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from mispair import settings
+from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Flip, Task
 
 log = logging.getLogger(__name__)
-
-Flip = Annotated[float, Field(ge=0, le=1)]
-Task = Literal["cdm", "vlm"]
-Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint", "guided"]
 
 
 class Settings(settings.Settings):
@@ -102,12 +99,12 @@ def run(
     from mispair.sufficiency.sampling import trees_at
     from mispair.sufficiency.training import Plan, train
 
-    if task not in heads.TASKS or arm not in heads.ARMS:
+    if task not in TASKS or arm not in ARMS:
         raise UserError(
-            f"--task, --arm: there is no {task} of {arm}; tasks are {', '.join(heads.TASKS)}, arms "
-            f"{', '.join(heads.ARMS)}."
+            f"--task, --arm: there is no {task} of {arm}; tasks are {', '.join(TASKS)}, arms "
+            f"{', '.join(ARMS)}."
         )
-    if (arm in heads.OF_ENCODERS) != bool(encoders):
+    if (arm in OF_ENCODERS) != bool(encoders):
         raise UserError(f"--encoders: {arm} takes {'one file' if not encoders else 'none'}.")
     device = artefacts.prepared(settings.device)
     skeletons, about = artefacts.read_trees(trees)

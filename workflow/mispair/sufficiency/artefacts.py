@@ -11,7 +11,8 @@ from torch import Tensor
 from mispair.devices import choose_device
 from mispair.files import UserError, read_tensors, write_tensors
 from mispair.sufficiency.encoders import UNTRAINED, load_weights
-from mispair.sufficiency.heads import Arm, Head, Task, start_head
+from mispair.sufficiency.heads import Head, start_head
+from mispair.sufficiency.names import Arm, Task
 from mispair.sufficiency.sizes import memory, refuse_too_large
 from mispair.sufficiency.transformer import Towers
 from mispair.sufficiency.trees import Skeletons

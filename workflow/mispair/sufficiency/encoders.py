@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +15,6 @@ from mispair.sufficiency.sampling import Trees, draw_pairs
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.transformer import Towers
 
-Variant = Literal["standard", "guided", "shallow"]
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
 UNTRAINED = "untrained"
 """The control: the weights that the standard encoders began with."""
 

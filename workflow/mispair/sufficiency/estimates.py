@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 from torch import Tensor
 
 CONFIDENCE = 0.95
@@ -35,7 +35,7 @@ def estimate(values: Tensor, block: int = 1) -> dict[str, Any]:
         return {**found, "low": float("nan"), "high": float("nan")}
     means = array[: blocks * block].reshape(blocks, block).mean(axis=1)
     error = float(means.std(ddof=1)) / blocks**0.5
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, blocks - 1)) * error
+    half = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2)) * error
     return {**found, "low": found["value"] - half, "high": found["value"] + half}
 
 

@@ -13,7 +13,6 @@ An arm says what a head is told of the other modality, and how it is trained:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,18 +22,10 @@ from mispair.sufficiency import bayes
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import in_parts, oracle_feature, seeded
 from mispair.sufficiency.guidance import for_denoiser, for_next_word, penalty
+from mispair.sufficiency.names import Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, Towers
-
-Task = Literal["cdm", "vlm"]
-"""Conditional denoising, and next-word prediction by vision and language."""
-
-Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint", "guided"]
-TASKS: tuple[Task, ...] = get_args(Task)
-ARMS: tuple[Arm, ...] = get_args(Arm)
-OF_ENCODERS = ("frozen", "shallow", "untrained")
-"""Arms whose heads read a contrastive encoder."""
 
 Head = Denoiser | NextWord
 
@@ -55,7 +46,7 @@ def told(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None
     trees : Trees
         At the flip probability of the training: what the oracle believes in.
     towers : Towers, optional
-        For arms `OF_ENCODERS`: trained, or random for ``untrained``.
+        For arms `names.OF_ENCODERS`: trained, or random for ``untrained``.
     """
     other = pairs.text if task == "cdm" else pairs.image
     if arm in ("joint", "guided"):

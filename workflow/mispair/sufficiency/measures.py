@@ -16,7 +16,8 @@ from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.contrastive import best_losses, compare
 from mispair.sufficiency.encoders import in_parts
 from mispair.sufficiency.estimates import estimate, fit_inverse
-from mispair.sufficiency.heads import TASKS, Arm, Head, Task, bayes_losses, head_losses, told
+from mispair.sufficiency.heads import Head, bayes_losses, head_losses, told
+from mispair.sufficiency.names import TASKS, Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.transformer import Towers
 from mispair.sufficiency.trees import Skeletons

@@ -1,0 +1,26 @@
+"""What trainings and tasks are called, for settings and rules too: nothing here takes time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+Flip = Annotated[float, Field(ge=0, le=1)]
+"""A flip probability p."""
+
+Variant = Literal["standard", "guided", "shallow"]
+"""Of contrastive encoders."""
+
+Task = Literal["cdm", "vlm"]
+"""Conditional denoising, and next-word prediction by vision and language."""
+
+Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint", "guided"]
+"""What a head is told of the other modality: see `mispair.sufficiency.heads`."""
+
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+TASKS: tuple[Task, ...] = get_args(Task)
+ARMS: tuple[Arm, ...] = get_args(Arm)
+
+OF_ENCODERS: tuple[Arm, ...] = ("frozen", "shallow", "untrained")
+"""Arms whose heads read a contrastive encoder."""
