@@ -38,9 +38,11 @@ STEPS = {
 }
 
 
-def _not_in_the_grid(*parts: str) -> str:
+def _hole(tables: Tables, part: str, more: str = "") -> Hole:
     """Say what to add to the configuration for a figure that has nothing to show."""
-    return f"train_two_layer.grid has no part {' or '.join(parts)}"
+    if not tables.study("stepsize"):
+        return Hole("the stepsize study was not run")
+    return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
 
 
 def _colour() -> alt.Color:
@@ -107,7 +109,7 @@ def risk(tables: Tables) -> Drawing | Hole:
     """F1: risk against steps, with the end of the oscillation and the threshold."""
     curves, runs = _sweep(tables), first_seed(_runs(tables))
     if curves.empty:
-        return Hole(_not_in_the_grid("sweep"))
+        return _hole(tables, "sweep")
     ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
     marks = ended.assign(t=ended["transition"], risk=ended["transition_risk"], layer="over")
     columns = ["panel", "stepsize", "t", "risk", "layer"]
@@ -139,7 +141,7 @@ def rate(tables: Tables) -> Drawing | Hole:
     """F2: η t L against steps."""
     curves = _sweep(tables)
     if curves.empty:
-        return Hole(_not_in_the_grid("sweep"))
+        return _hole(tables, "sweep")
     data = curves.assign(product=curves["stepsize"] * curves["t"] * curves["risk"])
     data = data.loc[data["product"] > 0, ["panel", "stepsize", "t", "product"]]
 
@@ -166,7 +168,7 @@ def margin(tables: Tables) -> Drawing | Hole:
     """F3: normalised margin against steps."""
     curves = _sweep(tables)
     if curves.empty:
-        return Hole(_not_in_the_grid("sweep"))
+        return _hole(tables, "sweep")
     data = curves[["panel", "stepsize", "t", "margin"]].dropna()
     top = data.groupby("panel")["margin"].max().abs()
 
@@ -201,7 +203,7 @@ def _against_stepsize(
 ) -> Drawing | Hole:  # fmt: skip
     runs = _runs(tables)
     if runs.empty:
-        return Hole(_not_in_the_grid("sweep"))
+        return _hole(tables, "sweep")
     runs = runs[runs["settled"] == 1]
     parts = [
         runs.assign(what=words, value=runs[column])[["panel", "stepsize", "seed", "what", "value"]]
@@ -251,7 +253,7 @@ def neurons(tables: Tables) -> Drawing | Hole:
     curves = tables.stepsize_curves
     own = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
     if own.empty:
-        return Hole(_not_in_the_grid("neurons"))
+        return _hole(tables, "neurons")
     words = {"margin": "the network", "neuron_plus": "neuron of a = +1",
              "neuron_minus": "neuron of a = −1"}  # fmt: skip
     data = own.melt(id_vars=["t", "stepsize"], value_vars=list(words), var_name="what")
@@ -303,7 +305,7 @@ def acceleration(tables: Tables) -> Drawing | Hole:
     """F8: risk after T steps by schedule of the stepsize."""
     own = tables.stepsize_acceleration
     if own.empty:
-        return Hole(_not_in_the_grid("acceleration"))
+        return _hole(tables, "acceleration")
     data = first_seed(own).assign(schedule=first_seed(own)["schedule"].map(SCHEDULES))
     data = data[["schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
     colours = dict(zip(SCHEDULES.values(), style.CLASSES, strict=False))
@@ -328,7 +330,7 @@ def sharpness(tables: Tables) -> Drawing | Hole:
     curves = tables.stepsize_curves
     own = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
     if own.empty:
-        return Hole(_not_in_the_grid("sharpness"))
+        return _hole(tables, "sharpness")
     data = own[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
     panels: list[charts.Panel] = []
     for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
@@ -371,7 +373,7 @@ def bounds(tables: Tables) -> Drawing | Hole:
     data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="of")
     data = data[data["value"] > 0]
     if data.empty:
-        return Hole(f"{_not_in_the_grid('bounds')} with separable data and a leaky activation")
+        return _hole(tables, "bounds", "with separable data and a leaky activation")
     data["what"], data["layer"] = (data["of"].map(lambda of, k=k: words[of][k]) for k in (0, 1))
     data = data.drop(columns="of")
     panels = []
@@ -402,7 +404,7 @@ def activations(tables: Tables) -> Drawing | Hole:
     curves = curves[(curves["t"] > 0) & curves["part"].isin(["activations", "widths"])]
     curves = curves[curves["risk"] > 0]
     if curves.empty:
-        return Hole(_not_in_the_grid("activations", "widths"))
+        return _hole(tables, "activations", "and no part widths")
     by_width = curves["part"] == "widths"
     label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
                      curves["activation"].str.replace("_", " "))  # fmt: skip
@@ -429,9 +431,7 @@ def accuracy(tables: Tables) -> Drawing | Hole:
     runs = tables.stepsize_runs
     own = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
     if own.empty:
-        return Hole(
-            "no data set with a test set, such as digits_parity, is in train_two_layer.grid"
-        )
+        return _hole(tables, "sweep", "on digits_parity, which has a test set")
     data = own.assign(kind=np.where(own["rises"] > 0, "risk oscillated", "risk fell throughout"))[
         ["panel", "stepsize", "seed", "kind", "accuracy"]
     ]
