@@ -530,6 +530,10 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "pairs",
             "corpus",
             "encoding",
+            "stepsize_runs",
+            "stepsize_curves",
+            "stepsize_speedups",
+            "stepsize_acceleration",
         )
     )
 
@@ -546,7 +550,9 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
 BEYOND = {
     "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
     "overlap_map", "simulation_samples", "simulation_dynamics",
-    "simulation_alignments", "simulation_bridge", "simulation_grid",
+    "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
+    "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
+    "stepsize_accuracy",
 }  # fmt: skip
 """Figures of what this small run did not do."""
 
@@ -572,7 +578,7 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
     _, html = whole
     for name in BEYOND:
         (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
-        settings = re.search("(simulate|measure_purity): {", line)
+        settings = re.search(r"(simulate|measure_purity): {|train_two_layer\.grid", line)
         assert settings or name in ("simulation_captions", "simulation_samples"), line
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import linprog, minimize
 from mispair.files import UserError
 from mispair.stepsize import cifar, cifar_files
 from mispair.stepsize.data_sets import MADE, DataSet
-from mispair.stepsize.separation import separation
+from mispair.stepsize.separation import LARGEST, separation
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,14 @@ def test_no_plane_separates_xor(name: str) -> None:
 
 def test_contradicting_points_are_not_separable() -> None:
     assert separation(DataSet(np.array([[1.0, 0], [1.0, 0]]), np.array([1.0, -1.0]))) is None
+
+
+def test_a_plane_is_not_looked_for_among_too_many_points() -> None:
+    data = MADE["two_point"](0)
+    many = DataSet(np.tile(data.points, (300_000, 1)), np.ones(600_000))
+    assert many.points.size > LARGEST
+    assert separation(many) is None
+    assert separation(data) is not None
 
 
 RECORDS = 6

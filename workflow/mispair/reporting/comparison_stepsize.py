@@ -18,6 +18,7 @@ from mispair.reporting.stepsize_runs import (
 )
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
+from mispair.stepsize.cifar_files import CIFAR
 
 CORRECTED = (
     ("GELU", "φ is printed as x/2 · erf(1 + x/√2)", "x/2 · (1 + erf(x/√2))"),
@@ -268,7 +269,11 @@ def _separable(tables: Tables) -> Table:
             continue
         why = []
         if own["separation"].isna().any():
-            why.append("no plane through the origin separates the points")
+            why.append(
+                "the points are too many to look for a plane that separates them"
+                if data_set == CIFAR
+                else "no plane through the origin separates the points"
+            )
         if str(activation) in ("softplus", "gelu", "silu", "huber_relu"):
             why.append("the slope of the activation has no positive lower bound")
         if not why:

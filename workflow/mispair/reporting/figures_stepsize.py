@@ -22,7 +22,6 @@ from mispair.reporting.stepsize_runs import (
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, listing, number
 
-NOT_RUN = "the stepsize study was not run"
 LOG = alt.Scale(type="log", nice=False)
 STEPSIZES = alt.Scale(type="log", nice=False, padding=10)
 WIDTH, HEIGHT = 380, 220
@@ -37,6 +36,13 @@ STEPS = {
     "stable_step": ("below the stable threshold", "#0060a8"),
     "settled_step": ("below the threshold of growing margins", "#0b6e4f"),
 }
+
+
+def _hole(tables: Tables, part: str, more: str = "") -> Hole:
+    """Say what to add to the configuration for a figure that has nothing to show."""
+    if not tables.study("stepsize"):
+        return Hole("the stepsize study was not run")
+    return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
 
 
 def _colour() -> alt.Color:
@@ -103,7 +109,7 @@ def risk(tables: Tables) -> Drawing | Hole:
     """F1: risk against steps, with the end of the oscillation and the threshold."""
     curves, runs = _sweep(tables), first_seed(_runs(tables))
     if curves.empty:
-        return Hole(NOT_RUN)
+        return _hole(tables, "sweep")
     ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
     marks = ended.assign(t=ended["transition"], risk=ended["transition_risk"], layer="over")
     columns = ["panel", "stepsize", "t", "risk", "layer"]
@@ -135,7 +141,7 @@ def rate(tables: Tables) -> Drawing | Hole:
     """F2: η t L against steps."""
     curves = _sweep(tables)
     if curves.empty:
-        return Hole(NOT_RUN)
+        return _hole(tables, "sweep")
     data = curves.assign(product=curves["stepsize"] * curves["t"] * curves["risk"])
     data = data.loc[data["product"] > 0, ["panel", "stepsize", "t", "product"]]
 
@@ -162,7 +168,7 @@ def margin(tables: Tables) -> Drawing | Hole:
     """F3: normalised margin against steps."""
     curves = _sweep(tables)
     if curves.empty:
-        return Hole(NOT_RUN)
+        return _hole(tables, "sweep")
     data = curves[["panel", "stepsize", "t", "margin"]].dropna()
     top = data.groupby("panel")["margin"].max().abs()
 
@@ -197,7 +203,7 @@ def _against_stepsize(
 ) -> Drawing | Hole:  # fmt: skip
     runs = _runs(tables)
     if runs.empty:
-        return Hole(NOT_RUN)
+        return _hole(tables, "sweep")
     runs = runs[runs["settled"] == 1]
     parts = [
         runs.assign(what=words, value=runs[column])[["panel", "stepsize", "seed", "what", "value"]]
@@ -247,7 +253,7 @@ def neurons(tables: Tables) -> Drawing | Hole:
     curves = tables.stepsize_curves
     own = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
     if own.empty:
-        return Hole("the part `neurons` was not run")
+        return _hole(tables, "neurons")
     words = {"margin": "the network", "neuron_plus": "neuron of a = +1",
              "neuron_minus": "neuron of a = −1"}  # fmt: skip
     data = own.melt(id_vars=["t", "stepsize"], value_vars=list(words), var_name="what")
@@ -299,7 +305,7 @@ def acceleration(tables: Tables) -> Drawing | Hole:
     """F8: risk after T steps by schedule of the stepsize."""
     own = tables.stepsize_acceleration
     if own.empty:
-        return Hole("the part `acceleration` was not run")
+        return _hole(tables, "acceleration")
     data = first_seed(own).assign(schedule=first_seed(own)["schedule"].map(SCHEDULES))
     data = data[["schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
     colours = dict(zip(SCHEDULES.values(), style.CLASSES, strict=False))
@@ -324,7 +330,7 @@ def sharpness(tables: Tables) -> Drawing | Hole:
     curves = tables.stepsize_curves
     own = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
     if own.empty:
-        return Hole("the part `sharpness` was not run")
+        return _hole(tables, "sharpness")
     data = own[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
     panels: list[charts.Panel] = []
     for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
@@ -367,7 +373,7 @@ def bounds(tables: Tables) -> Drawing | Hole:
     data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="of")
     data = data[data["value"] > 0]
     if data.empty:
-        return Hole("no separable data set was learned with a leaky activation in part `bounds`")
+        return _hole(tables, "bounds", "with separable data and a leaky activation")
     data["what"], data["layer"] = (data["of"].map(lambda of, k=k: words[of][k]) for k in (0, 1))
     data = data.drop(columns="of")
     panels = []
@@ -398,7 +404,7 @@ def activations(tables: Tables) -> Drawing | Hole:
     curves = curves[(curves["t"] > 0) & curves["part"].isin(["activations", "widths"])]
     curves = curves[curves["risk"] > 0]
     if curves.empty:
-        return Hole("the parts `activations` and `widths` were not run")
+        return _hole(tables, "activations", "and no part widths")
     by_width = curves["part"] == "widths"
     label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
                      curves["activation"].str.replace("_", " "))  # fmt: skip
@@ -425,7 +431,7 @@ def accuracy(tables: Tables) -> Drawing | Hole:
     runs = tables.stepsize_runs
     own = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
     if own.empty:
-        return Hole("no data set with a test set was learned")
+        return _hole(tables, "sweep", "on digits_parity, which has a test set")
     data = own.assign(kind=np.where(own["rises"] > 0, "risk oscillated", "risk fell throughout"))[
         ["panel", "stepsize", "seed", "kind", "accuracy"]
     ]

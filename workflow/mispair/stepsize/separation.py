@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 SUM_WEIGHT = 1e4
 """Weight of the row that holds the multipliers' sum at 1."""
+LARGEST = 1_000_000
+"""Numbers in the points of a data set up to which a plane is looked for: beyond, it takes hours."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,11 @@ def separation(data: DataSet) -> Separation | None:
 
     Its normal is the shortest convex combination of the labelled points y_i x_i (the dual
     problem), found by non-negative least squares. ``margin`` is the certificate min_i y_i <x_i, w*>
-    itself, which is at most the largest margin, so bounds that use it hold.
+    itself, which is at most the largest margin, so bounds that use it hold. Data sets of more than
+    `LARGEST` numbers are not looked at.
     """
+    if data.points.size > LARGEST:
+        return None
     signed = data.points * data.labels[:, None]
     system = np.vstack([signed.T, np.full(len(signed), SUM_WEIGHT)])
     target = np.append(np.zeros(signed.shape[1]), SUM_WEIGHT)

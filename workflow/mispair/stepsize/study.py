@@ -143,7 +143,9 @@ def measured(
     plan: Plan, stack: Stack, seeds: Sequence[int], curves: Curves, look_at: Sequence[int]
 ) -> list[Row]:
     """Return the rows of a finished stack."""
-    plane = separation(stack.data) if stack.direction is not None else None
+    margin = None
+    if stack.direction is not None:
+        margin = float((stack.data.labels * (stack.data.points @ stack.direction)).min())
     first = np.full(len(seeds), np.nan) if plan.part == "neurons" else curves.looked[0, :, 0]
     right = (
         accuracy(stack, curves.final)
@@ -154,7 +156,7 @@ def measured(
     runs = []
     for r, seed in enumerate(seeds):
         run = Run(
-            stack, r, curves, None if plane is None else plane.margin, float(first[r]),
+            stack, r, curves, margin, float(first[r]),
             float(right[r]),
         )  # fmt: skip
         about = {
