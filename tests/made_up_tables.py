@@ -200,9 +200,8 @@ def write_site(
     are files of their own. What a page only links for download (the tables, and figures as SVG,
     PDF, PNG, CSV and Vega-Lite) is not among them.
     """
-    for name in catalogue.TABLES:
-        if name.endswith(".csv"):
-            files.write_csv(folder / "tables" / name, getattr(tables, name[:-4]))
+    for name in COLUMNS:
+        files.write_csv(folder / "tables" / f"{name}.csv", getattr(tables, name))
     paths = sorted((folder / "tables").glob("*.csv"))
     if draw:
         draw_figures.run(draw_figures.Settings(), tables=paths, figures=folder / "figures")

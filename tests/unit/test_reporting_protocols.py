@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue, claims_image_text, page
+from mispair.reporting import catalogue, claims_image_text, limits
 from mispair.reporting.comparison_evaluation import evaluation, warnings
 from mispair.reporting.comparison_exported import exported
 from mispair.reporting.comparison_protocols import protocols
@@ -69,7 +69,7 @@ def test_claims_are_judged_on_the_main_protocol_and_name_it(both):
     assert "0.700 → 0.540" in found.measured
     assert "clip_benchmark #636c6970" in found.scope
     assert "its headline metric" in found.scope
-    assert page.limits(both)[1] == (
+    assert limits.limits(both)[1] == (
         "Zero-shot numbers of figures and claims are by the protocol clip_benchmark; a-custom-one "
         "in the table of protocols."
     )

@@ -65,12 +65,17 @@ class Content:
 
     @functools.cached_property
     def studies(self) -> list[catalogue.Study]:
-        """The studies with a page: those in which something was measured, or failed."""
-        failed = {study for study, _ in self.lost}
+        """The studies with a page: those in which something was measured, or failed.
+
+        The corpus is shown even if no arm gave a result.
+        """
+        other = {study for study, _ in self.lost}
+        if not self.tables.corpus.empty:
+            other.add("image_text")
         return [
             study
             for study in catalogue.STUDIES
-            if self.tables.study(study.key) or study.key in failed
+            if self.tables.study(study.key) or study.key in other
         ]
 
     @functools.cached_property
