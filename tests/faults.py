@@ -64,6 +64,8 @@ class Faults:
         How many of each meet Snakemake itself.
     save_seconds : float
         How often steps save their states.
+    at_a_state : float
+        Share of the kills of long steps that wait for a state: else most meet imports.
     """
 
     folder: Path
@@ -73,6 +75,7 @@ class Faults:
     kills: int = 20
     of_snakemake: int = 2
     save_seconds: float = 0.0
+    at_a_state: float = 0.7
     landed: list[Kill] = field(default_factory=list)
     done_again: set[int] = field(default_factory=set)
     """Processes whose work Snakemake cannot know to be done: those killed when they had nothing
@@ -167,7 +170,7 @@ class Faults:
             return False
         process = draw.choice(running)
         verb = _verb(process)
-        if verb in LONG and draw.random() < 0.7:  # not in its imports, which take the longest
+        if verb in LONG and draw.random() < self.at_a_state:
             _until(lambda: self._has(process.pid, "saved") or not _verb(process), 60)
         try:
             now = time.time()

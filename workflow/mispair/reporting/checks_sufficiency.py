@@ -238,7 +238,8 @@ CHECKS: tuple[tuple[str, Callable[[pd.DataFrame], Iterator[Single]]], ...] = (
         _anchors,
     ),
     (
-        f"On a tiny tree belief propagation agrees with sums over every configuration to {_power(EXACT)}",
+        "On a tiny tree belief propagation agrees with sums over every configuration to "
+        f"{_power(EXACT)}",
         _enumerated,
     ),
     ("No risk lies below Bayes' by more than three errors", _floor),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.simulation import span
 from mispair.simulation.data import Dictionaries, Draws, Sample
@@ -255,11 +256,7 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
     trained = [U, c] if learns_biases else [U]
     if trains_input:
         trained += [W, b] if learns_biases else [W]
-    optimiser: torch.optim.Optimizer
-    if study.decoder_optimiser == "adam":
-        optimiser = torch.optim.Adam(trained, lr=study.decoder_lr, fused=True)
-    else:
-        optimiser = torch.optim.SGD(trained, lr=study.decoder_lr)
+    adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
     scale, growth = _scale(study, n), _growth(study, n)
     for step in range(study.decoder_steps):
         images, captions = pairs(step)
@@ -268,16 +265,20 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         if not bool(torch.isfinite(error.square().sum())):
             raise Diverged(step)
         error.mul_(scale)
-        U.grad = times(hidden.T, error)
+        gradients = [times(hidden.T, error)]
         if learns_biases:
-            c.grad = error.sum(dim=0)
+            gradients.append(error.sum(dim=0))
         if trains_input:
             of_hidden = times(error, U.T).mul_(hidden != 0)
-            W.grad = torch.zeros_like(W)
-            images.accumulate(of_hidden, W, W.grad)
+            gradients.append(torch.zeros_like(W))
+            images.accumulate(of_hidden, W, gradients[-1])
             if learns_biases:
-                b.grad = of_hidden.sum(dim=0)
-        optimiser.step()
+                gradients.append(of_hidden.sum(dim=0))
+        if adam:
+            adam.step(gradients, study.decoder_lr)
+        else:
+            for values, gradient in zip(trained, gradients, strict=True):
+                values.sub_(gradient, alpha=study.decoder_lr)
         if not learns_biases:
             b.mul_(growth)
     return decoder

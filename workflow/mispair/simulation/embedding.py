@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.manifold import TSNE
 
 PERPLEXITY = 30.0
 
@@ -40,6 +39,8 @@ def tsne(features: np.ndarray, seed: int) -> np.ndarray:
     if largest == 0:
         return np.zeros((len(features), 2))
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
+    from sklearn.manifold import TSNE  # a second, which jobs without a map are spared
+
     model = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed)
     # Rescaled, because t-SNE's start divides by a spread that underflows for tiny features.
     return model.fit_transform(spread / largest).astype(np.float64)

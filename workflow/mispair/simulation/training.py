@@ -37,8 +37,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mispair.adamw import AdamW
 from mispair.arithmetic import denormals_flushed, keep_freed_memory
-from mispair.optimisers import memory_of, restore_memory
 from mispair.simulation.encoder import Diverged, Encoders, Silenced, side_by_side
 from mispair.simulation.inputs import Batch, Source, stacked
 from mispair.simulation.losses import loss_named
@@ -370,35 +370,33 @@ class _Descent:
 
 
 class _Adam:
-    """PyTorch's fused Adam on gradients that are derived by hand."""
+    """Adam with a penalty that is part of the loss."""
 
     def __init__(self, encoders: Encoders, plan: Plan) -> None:
         self.encoders, self.penalty = encoders, plan.weight_penalty
         self.learned = _learned(encoders)
-        for values in self.learned:
-            values.grad = torch.zeros_like(values)
-        self.adam = torch.optim.Adam(self.learned, lr=plan.lr, fused=True)
+        self.gradients = [torch.zeros_like(values) for values in self.learned]
+        self.adam = AdamW(self.learned, decay=0.0)
 
     def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
         """Take one step, given the gradients by both towers' pre-activations."""
-        weights, biases = self.encoders.weights, self.encoders.biases
-        for values in self.learned:
-            torch.mul(values, 2 * self.penalty, out=values.grad)
+        for values, gradient in zip(self.learned, self.gradients, strict=True):
+            torch.mul(values, 2 * self.penalty, out=gradient)
+        of_weights, *of_biases = self.gradients
         for tower, inputs in enumerate((batch.image, batch.text)):
-            if biases.grad is not None:
-                biases.grad[tower].add_(gradients[tower].sum(dim=-2))
-            assert weights.grad is not None
-            inputs.accumulate(gradients[tower], weights[tower], out=weights.grad[tower])
-        self.adam.param_groups[0]["lr"] = lr
-        self.adam.step()
+            for gradient in of_biases:
+                gradient[tower].add_(gradients[tower].sum(dim=-2))
+            inputs.accumulate(gradients[tower], self.encoders.weights[tower], out=of_weights[tower])
+        self.adam.step(self.gradients, lr)
 
     def state(self) -> dict[str, Tensor]:
         """Return the moments and the count of steps, by name."""
-        return memory_of(self.adam)
+        return {f"optimiser.{name}": values for name, values in self.adam.state().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
-        restore_memory(self.adam, state)
+        for name, values in self.state().items():
+            values.copy_(state[name])
 
 
 def _learned(encoders: Encoders) -> list[Tensor]:

@@ -16,7 +16,7 @@ The numbers are for 768, 512, 512 and a batch of 256.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from mispair import provenance
 from mispair import seeds as named_seeds
+from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.checkpoints import FileKeeper
 from mispair.towers.features import PairedFeatures
@@ -290,35 +291,6 @@ def batch_order(
     return np.ascontiguousarray(stacked.transpose(1, 0, 2)).reshape(steps, -1)
 
 
-class AdamW:
-    """AdamW of a stack of tensors, as in ``torch.optim`` (Loshchilov and Hutter 2019, algorithm 2).
-
-    It calls what ``torch.optim.AdamW(fused=True)`` calls. The first step of an optimiser of
-    ``torch.optim`` imports torch's compiler: two seconds, most of what a job of the demo computes.
-
-    Parameters
-    ----------
-    weight : (s, ...) tensor
-        Changed in place by each step.
-    decay : float
-        Weight decay.
-    """
-
-    def __init__(self, weight: Tensor, decay: float) -> None:
-        self.weight, self.decay = weight, decay
-        self.mean, self.square = torch.zeros_like(weight), torch.zeros_like(weight)
-        self.steps = torch.zeros((), device=weight.device)
-
-    def step(self, gradients: Iterable[Tensor], lr: float) -> None:
-        """Do one step with the gradient of each tensor of the stack."""
-        self.steps += 1
-        torch._fused_adamw_(
-            self.weight.unbind(), list(gradients), self.mean.unbind(), self.square.unbind(),
-            [], [self.steps] * len(self.weight), lr=lr, beta1=BETAS[0], beta2=BETAS[1],
-            weight_decay=self.decay, eps=1e-8, amsgrad=False, maximize=False,
-        )  # fmt: skip
-
-
 class _Run:
     """Weights, optimisers and losses of stacked runs; `step` does one step of all of them."""
 
@@ -334,12 +306,12 @@ class _Run:
         self.image_weight, self.text_weight = weight(initial.image), weight(initial.text)
         self.log_scale = weight(initial.logit_scale).clamp_(0, MAX_LOGIT_SCALE)
         self.optimisers = [
-            AdamW(self.image_weight, training.weight_decay),
-            AdamW(self.text_weight, training.weight_decay),
+            AdamW(weight.unbind(), training.weight_decay, BETAS)
+            for weight in (self.image_weight, self.text_weight)
         ]
         if training.logit_scale == "free":
             # A scale is no matrix: decay would pull the temperature, not the weights.
-            self.optimisers.append(AdamW(self.log_scale, 0.0))
+            self.optimisers.append(AdamW(self.log_scale.unbind(), 0.0, BETAS))
         stack, batch = len(initial.image), training.batch_size
         self.inputs = [
             images.new_empty(stack * batch, features.shape[1], dtype=self.precision)
@@ -387,9 +359,9 @@ class _Run:
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that changes from step to step, but for the losses and their number."""
         memory = {
-            f"optimiser.{number}.{name}": getattr(optimiser, name)
+            f"optimiser.{number}.{name}": values
             for number, optimiser in enumerate(self.optimisers)
-            for name in ("mean", "square", "steps")
+            for name, values in optimiser.state().items()
         }
         weights = {"image": self.image_weight, "text": self.text_weight, "scale": self.log_scale}
         return weights | memory
