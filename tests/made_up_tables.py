@@ -9,7 +9,7 @@ from typing import Any
 
 from mispair import files
 from mispair.reporting import catalogue
-from mispair.reporting.tables import Tables, tidy
+from mispair.reporting.tables import COLUMNS, Tables, tidy
 from mispair.steps import draw_figures, write_report
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"

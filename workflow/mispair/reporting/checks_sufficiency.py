@@ -238,7 +238,7 @@ CHECKS: tuple[tuple[str, Callable[[pd.DataFrame], Iterator[Single]]], ...] = (
         _anchors,
     ),
     (
-        "On a tiny tree belief propagation agrees with sums over all configurations to "
+        "On a tiny tree belief propagation agrees with sums over every configuration to "
         f"{_power(EXACT)}",
         _enumerated,
     ),

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from mispair.arithmetic import denormals_flushed
-from mispair.optimisers import memory_of, restore_memory
 from mispair.simulation.data import Draws
 from mispair.simulation.encoder import Diverged
 from mispair.simulation.inputs import Batch, Inputs

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-HIDDEN = 64
+from mispair.adamw import AdamW
+
+HIDDEN, LR = 64, 1e-2
 
 
 def information_lost(
@@ -45,13 +49,13 @@ def information_lost(
             layer.weight.mul_(layer.in_features**-0.5)
             layer.bias.zero_()
     model = nn.Sequential(hidden, nn.GELU(), output).to(inputs.device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        F.cross_entropy(model(inputs[:half]), posteriors[:half]).backward()
-        optimiser.step()
-        schedule.step()
+    weights = list(model.parameters())
+    optimiser = AdamW(weights, decay=0.0)
+    for step in range(steps):
+        loss = F.cross_entropy(model(inputs[:half]), posteriors[:half])
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            optimiser.step(gradients, LR * (1 + math.cos(math.pi * step / steps)) / 2)
     with torch.no_grad():
         fitted = model(inputs[half:]).log_softmax(dim=-1)
     return (torch.special.xlogy(posteriors[half:], posteriors[half:])

@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from mispair.adamw import AdamW
 from mispair.arithmetic import denormals_flushed, keep_freed_memory
-from mispair.optimisers import memory_of, restore_memory
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,7 @@ def train(
     """
     parameters = dict(model.named_parameters())
     device = next(iter(parameters.values())).device
-    optimiser = torch.optim.AdamW(
-        list(parameters.values()), lr=plan.lr, weight_decay=plan.weight_decay, fused=True
-    )
+    optimiser = AdamW(list(parameters.values()), plan.weight_decay)
     losses = torch.zeros(plan.steps, device=device)
     begin = 0
     if keeper is not None and (saved := keeper.load()) is not None:
@@ -94,20 +92,20 @@ def train(
         with torch.no_grad():
             for name, values in parameters.items():
                 values.copy_(saved[f"model.{name}"])
-        restore_memory(optimiser, saved)
+            for name, memory in optimiser.state().items():
+                memory.copy_(saved[f"optimiser.{name}"])
     progress(begin)
     keep_freed_memory()
     # To look at a loss is to wait for a GPU.
     check_every = 1 if device.type == "cpu" else 100
     with denormals_flushed():
         for step in range(begin, plan.steps):
-            for group in optimiser.param_groups:
-                group["lr"] = plan.lr_at(step)
-            optimiser.zero_grad(set_to_none=True)
             loss = loss_of(step)
-            loss.backward()
-            nn.utils.clip_grad_norm_(parameters.values(), plan.clip)
-            optimiser.step()
+            gradients = torch.autograd.grad(loss, list(parameters.values()))
+            norm = torch.stack([values.norm() for values in gradients]).norm()
+            shrunk = (plan.clip / (norm + 1e-6)).clamp(max=1.0)
+            with torch.no_grad():
+                optimiser.step([values * shrunk for values in gradients], plan.lr_at(step))
             losses[step] = loss.detach()
             progress(step + 1)
             last = step + 1 == plan.steps
@@ -116,7 +114,8 @@ def train(
                 _refuse_divergence(losses[: step + 1])
             if keeper is not None and due:
                 state = {f"model.{name}": values.detach() for name, values in parameters.items()}
-                state |= {**memory_of(optimiser), "losses": losses, "step": torch.tensor(step + 1)}
+                state |= {f"optimiser.{name}": value for name, value in optimiser.state().items()}
+                state |= {"losses": losses, "step": torch.tensor(step + 1)}
                 keeper.save({name: values.clone() for name, values in state.items()})
     return losses
 
