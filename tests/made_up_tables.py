@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mispair import files
-from mispair.reporting import catalogue
 from mispair.reporting.tables import COLUMNS, Tables, tidy
 from mispair.steps import draw_figures, write_report
 

@@ -9,7 +9,7 @@ import pytest
 
 from mispair.reporting import catalogue, claims_stepsize, verdicts
 from mispair.reporting.comparison_stepsize import stepsize
-from mispair.reporting.figures import render
+from mispair.reporting.figures import compose
 from mispair.reporting.rows import STEPSIZE
 from mispair.reporting.stepsize_runs import larger_steps, onset, slopes, without_monotone
 from mispair.reporting.tables import Tables, tidy
@@ -136,9 +136,8 @@ def test_lists_without_a_monotone_member_are_said(rows: list[dict[str, Any]]) ->
     (table,) = [t for t in stepsize(found) if t.caption.startswith("Lists of stepsizes without")]
     assert table.rows[0] == ("sweep", "XOR, four corners", "leaky softplus", "20", "0", "64")
     figure = next(f for f in catalogue.figures("stepsize") if f.name == "stepsize_speedup")
-    assert "no stepsize list has a monotone member" in str(
-        render(figure, found, 12, 10_000).spec["usermeta"]
-    )
+    spec, _ = compose(figure, found, 12, 10_000)
+    assert "no stepsize list has a monotone member" in str(spec["usermeta"])
 
 
 def test_data_that_no_plane_separates_are_named_with_the_reason(whole: Tables) -> None:
@@ -219,10 +218,10 @@ def test_the_rule_of_what_always_holds(held: int, failed: int, expected: str) ->
 
 def test_every_figure_is_drawn_with_few_enough_points(whole: Tables) -> None:
     for figure in catalogue.figures("stepsize"):
-        drawn = render(figure, whole, 12, 10_000)
-        about = drawn.spec["usermeta"]["mispair"]
+        spec, data = compose(figure, whole, 12, 10_000)
+        about = spec["usermeta"]["mispair"]
         assert "hole" not in about, figure.name
-        assert 1 < len(drawn.csv) < 5_000, figure.name
+        assert 1 < len(data) < 5_000, figure.name
         assert "nan" not in about["sentence"], about
         assert len(about["sentence"]) > 20
     assert len(catalogue.figures("stepsize")) == 12

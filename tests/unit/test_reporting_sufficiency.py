@@ -11,7 +11,7 @@ import pytest
 from mispair.reporting import catalogue, claims_sufficiency, published
 from mispair.reporting.checks_sufficiency import checks
 from mispair.reporting.comparison_sufficiency import sufficiency
-from mispair.reporting.figures import render
+from mispair.reporting.figures import compose
 from mispair.reporting.sufficiency_runs import worths
 from mispair.reporting.tables import Tables, tidy
 from tests.unit import sufficiency_run as run
@@ -240,18 +240,18 @@ def test_every_table_stands_in_a_section_of_the_page() -> None:
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_figures_are_drawn_or_say_why_not(figure: catalogue.Figure) -> None:
-    drawn = render(figure, tables(run.everything()), 12, 10_000)
-    about = drawn.spec["usermeta"]["mispair"]
+    spec, data = compose(figure, tables(run.everything()), 12, 10_000)
+    about = spec["usermeta"]["mispair"]
     assert "hole" not in about
-    assert len(drawn.csv) > 5
+    assert len(data) > 5
     assert any(character.isdigit() for character in about["sentence"])
-    nothing = render(figure, tables([]), 12, 10_000).spec["usermeta"]["mispair"]
-    assert nothing["hole"] == "the sufficiency study was not run"
+    nothing, _ = compose(figure, tables([]), 12, 10_000)
+    assert nothing["usermeta"]["mispair"]["hole"] == "the sufficiency study was not run"
 
 
 def test_the_sentence_of_the_published_size_counts() -> None:
     figure = next(f for f in FIGURES if f.name == "sufficiency_published")
-    drawn = render(figure, tables(run.bayes({"cdm": 0.42, "vlm": 0.0197})), 12, 10_000)
-    assert "more than the text is worth at 3 of 5 p" in drawn.spec["description"]
-    hole = render(figure, tables(run.measured()), 12, 10_000).spec["usermeta"]["mispair"]["hole"]
-    assert "published: true" in hole
+    spec, _ = compose(figure, tables(run.bayes({"cdm": 0.42, "vlm": 0.0197})), 12, 10_000)
+    assert "more than the text is worth at 3 of 5 p" in spec["description"]
+    spec, _ = compose(figure, tables(run.measured()), 12, 10_000)
+    assert "published: true" in spec["usermeta"]["mispair"]["hole"]

@@ -257,7 +257,7 @@ class _Training:
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
         found = {name: value.clone() for name, value in self.encoders.state().items()}
-        found |= {name: value.clone() for name, value in memory_of(self._optimiser).items()}
+        found |= {name: value.clone() for name, value in _memory_of(self._optimiser).items()}
         found["losses"] = torch.from_numpy(self.losses.copy())
         found["step"] = torch.tensor(self.step)
         return found
@@ -265,6 +265,27 @@ class _Training:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
         self.encoders.load(state)
-        restore_memory(self._optimiser, state)
+        _restore_memory(self._optimiser, state)
         self.losses = state["losses"].cpu().numpy().copy()
         self.step = int(state["step"])
+
+
+def _memory_of(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return what an optimiser remembers of each parameter, by name; the tensors go on changing."""
+    return {
+        f"optimiser.{number}.{name}": values
+        for number, memory in optimiser.state_dict()["state"].items()
+        for name, values in memory.items()
+        if isinstance(values, Tensor)
+    }
+
+
+def _restore_memory(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    """Give an optimiser back what `_memory_of` returned; other entries stay unread."""
+    memory: dict[int, dict[str, Tensor]] = {}
+    for key, values in state.items():
+        if key.startswith("optimiser."):
+            _, number, name = key.split(".")
+            memory.setdefault(int(number), {})[name] = values
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": memory, "param_groups": groups})
