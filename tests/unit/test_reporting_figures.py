@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,20 +20,38 @@ from PIL import Image
 from mispair.files import UserError
 from mispair.reporting import catalogue, charts, gallery
 from mispair.reporting.figures import compose, render
-from mispair.reporting.tables import COLUMNS, Tables
+from mispair.reporting.tables import COLUMNS, Tables, tidy
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import run_plan
+from tests.unit import sufficiency_run
 from tests.unit.made_up_tables import EVIL, measured
+from tests.unit.test_reporting_stepsize import PLANS, tables_of
 
 STUDIES = ("image_text", "simulation", "laclip")
 """Whose measurements `made_up_tables` has."""
 FIGURES = {figure.name: figure for study in STUDIES for figure in catalogue.figures(study)}
+OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize")
+          for figure in catalogue.figures(study)}  # fmt: skip
+"""Those of the studies that have made-up measurements of their own."""
 POINT = 72 / 25.4
 COLUMN = 85 * POINT
 """Width of a column of a page of two, half a page's, in points."""
 
 
 @cache
+def others() -> Tables:
+    rows = [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
+    whole = tables_of(rows)
+    return replace(whole, sufficiency=tidy("sufficiency", sufficiency_run.everything()))
+
+
+def made_up(name: str, **size: int) -> Tables:
+    return others() if name in OTHERS else measured(**size)
+
+
+@cache
 def composed(name: str, **size: int) -> tuple[dict[str, Any], pd.DataFrame]:
-    return compose(FIGURES[name], measured(**size), 12, 10_000)
+    return compose((FIGURES | OTHERS)[name], made_up(name, **size), 12, 10_000)
 
 
 def meta(spec: dict[str, Any]) -> dict[str, str]:
@@ -62,7 +81,7 @@ WITHOUT_AXES = ("simulation_tsne",)
 """Figures whose axes mean nothing: distances in t-SNE have no unit."""
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", FIGURES | OTHERS)
 def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
     spec, data = composed(name)
     assert "hole" not in meta(spec), meta(spec)
@@ -92,9 +111,9 @@ def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
         )
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", FIGURES | OTHERS)
 def test_a_figure_is_drawn_in_every_form_and_read_in_a_column(name):
-    drawn = render(FIGURES[name], measured(), 12, 18, 10_000)
+    drawn = render((FIGURES | OTHERS)[name], made_up(name), 12, 18, 10_000)
     with Image.open(io.BytesIO(drawn.png)) as picture:
         grey = np.asarray(picture.convert("L"))
     assert (grey < 200).mean() > 0.002

@@ -26,15 +26,15 @@ LOG = alt.Scale(type="log", nice=False)
 STEPSIZES = alt.Scale(type="log", nice=False, padding=10)
 WIDTH, HEIGHT = 380, 220
 QUANTITIES = {
-    "lowest_rise": ("lowest risk from which it rose", "#c2410c"),
-    "transition_risk": ("risk where the oscillation ends", "#9a6700"),
-    "stable_threshold": ("threshold, tight constants", "#0060a8"),
-    "stable_threshold_paper": ("threshold, printed constants", "#56b4e9"),
+    "lowest_rise": ("lowest risk before a rise", style.ORANGE),
+    "transition_risk": ("risk as oscillation ends", style.AMBER),
+    "stable_threshold": ("tight threshold", style.BLUE),
+    "stable_threshold_paper": ("printed threshold", style.SKY),
 }
 STEPS = {
-    "transition": ("oscillation over", "#c2410c"),
-    "stable_step": ("below the stable threshold", "#0060a8"),
-    "settled_step": ("below the threshold of growing margins", "#0b6e4f"),
+    "transition": ("oscillation over", style.ORANGE),
+    "stable_step": ("below the stable threshold", style.BLUE),
+    "settled_step": ("below the threshold of growing margins", style.GREEN),
 }
 
 

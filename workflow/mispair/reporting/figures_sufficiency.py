@@ -129,7 +129,7 @@ def transfer(tables: Tables) -> Drawing | Hole:
         base = (
             alt.Chart()
             .encode(
-                y=alt.Y("arm:N", title=None, sort=order),
+                y=alt.Y("arm:N", title="Predictor", sort=order),
                 color=charts.colour("arm", "Arm", style.SUFFICIENCY, order),
                 tooltip=charts.tips("arm:N:arm", "value:Q:value", "low:Q:low", "high:Q:high",
                                     "tree:Q:trees", "seed:Q:seed"),
@@ -151,7 +151,7 @@ def transfer(tables: Tables) -> Drawing | Hole:
             .transform_filter(f"datum.task == '{task}' && datum.arm == 'unconditional'")
         )
         layered = alt.layer(line, bars, points) if math.isfinite(worth) else alt.layer(bars, points)
-        panels.append(layered.properties(width=charts.WIDTH, height=24 * len(order) + 20,
+        panels.append(layered.properties(width=charts.WIDTH - 30, height=24 * len(order) + 20,
                                          title=TASKS[task]))  # fmt: skip
     means = found.groupby(["task", "arm"])["value"].mean()
     said = [
@@ -161,7 +161,7 @@ def transfer(tables: Tables) -> Drawing | Hole:
         if (task, "frozen") in means.index
     ]
     sentence = f"At p = {flip:g}, {'; '.join(said)}." if said else f"At p = {flip:g}."
-    return Drawing(charts.side_by_side(panels, 2, data, gap=110), data, sentence)
+    return Drawing(charts.side_by_side(panels, 2, data, gap=70), data, sentence)
 
 
 def shift(tables: Tables) -> Drawing | Hole:
