@@ -44,9 +44,10 @@ class Row:
         return tuple(dict.fromkeys(v.published for v in self.verdicts if v.published))
 
     @property
-    def figures(self) -> tuple[str, ...]:
-        """Names of the figures that show it."""
-        return tuple(dict.fromkeys(verdict.claim.figure for verdict in self.verdicts))
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """Names of the figures that show it, each with the first preset that it shows."""
+        shown = {verdict.claim.figure: verdict.preset for verdict in reversed(self.verdicts)}
+        return tuple(reversed(shown.items()))
 
 
 def rows(judged: Sequence[Verdict]) -> list[Row]:
