@@ -120,7 +120,7 @@ STUDIES = (
     ),
     Study(
         "sufficiency",
-        "Contrastive pre-training as approximate sufficiency",
+        "Sufficiency: what contrastive pre-training keeps",
         "A companion study, after Oko, Lin, Cai and Mei (2025). Text and image are the leaves of "
         "two random trees with one root; p says how often a symbol is flipped on its way down. "
         "Encoders are trained contrastively on matched pairs. As the trees are known, belief "
