@@ -48,7 +48,8 @@ def _hole(tables: Tables, part: str, more: str = "") -> Hole:
 def _colour() -> alt.Color:
     """Return the colour of a stepsize, the same in every panel."""
     legend = alt.Legend(title="Stepsize η", type="gradient", gradientLength=200, format="~g")
-    scale = alt.Scale(type="log", scheme=alt.SchemeParams("viridis", extent=[0.15, 1]), reverse=True)
+    shades = alt.SchemeParams("viridis", extent=[0, 0.85])
+    scale = alt.Scale(type="log", scheme=shades, reverse=True)
     return alt.Color("stepsize:Q", scale=scale, legend=legend)
 
 
