@@ -124,7 +124,7 @@ def test_a_setting_of_the_report_reruns_the_report(
 
 
 def test_another_colour_reruns_the_report(run: Checkout) -> None:
-    edit(run.folder / "workflow/mispair/reporting/style.py", '"#c2410c"', '"#c2410d"')
+    edit(run.folder / "workflow/mispair/reporting/style.py", '"#b3360a"', '"#b3360b"')
     assert {"draw_figures", "write_report"} <= (planned := run.planned()).keys()
     assert planned.keys() <= REPORT.keys() - {"gather_metrics"}
 
