@@ -3,8 +3,9 @@
 Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, a
 corpus of 100,000 pairs up to its captions, a ViT-B/32 with random weights, and towers that are
 trained. Memory and disk come from the same jobs. About half an hour on two cores. Rates of other
-devices stay as they are. A folder named on the command line keeps the runs; those that it has are
-not run again, and ``--busy`` takes processor time for wall time, if the machine was not idle.
+devices stay as they are; with ``--only`` some runs, so do those of steps that reached further. A
+folder named on the command line keeps the runs; those that it has are not run again, and
+``--busy`` takes processor time for wall time, if the machine was not idle.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ def options(home: Path, targets: list[str]) -> list[str]:
             "--cores", "2", "--configfile", str(home / "run.yaml")]  # fmt: skip
 
 
+def reaches_as_far(work: dict[str, float], other: dict[str, float]) -> bool:
+    """Tell whether jobs with this largest work were as large as the others, up to a tenth."""
+    return all(work.get(unit, 0.0) >= 0.9 * amount for unit, amount in other.items())
+
+
 def main() -> None:
     """Run what has not run, and write the rates."""
     from mispair.planning.plan import records_of
@@ -117,9 +123,16 @@ def main() -> None:
             found = records_of(options(home, targets), by_processor=asked.busy)
             print(f"{name}: {len(found)} jobs", flush=True)
             records += found
-        kept = [one for one in (read_rates() if RATES.is_file() else [])
-                if one.machine["device"] != "cpu"]  # fmt: skip
-        write_rates([Measured(this_machine("cpu"), fit(records)), *kept])
+        recorded = read_rates() if RATES.is_file() else []
+        kept = [one for one in recorded if one.machine["device"] != "cpu"]
+        steps = fit(records)
+        if asked.only:
+            before = next((one.steps for one in recorded if one not in kept), {})
+            steps = before | {
+                name: rate for name, rate in steps.items()
+                if name not in before or reaches_as_far(rate.largest, before[name].largest)
+            }  # fmt: skip
+        write_rates([Measured(this_machine("cpu"), steps), *kept])
     print(f"Written: {RATES}")
 
 

@@ -101,7 +101,7 @@ def test_a_run_is_the_same_to_the_bit_again_and_from_its_state() -> None:
     with pytest.raises(Killed):
         descend(runs, 200, look, at, memory)
     assert memory.state is not None
-    assert memory.state["next"][0] == 128
+    assert memory.state["step"] == 128
     assert same(whole, descend(runs, 200, look, at, memory))
 
 

@@ -136,10 +136,11 @@ def descend(
     at = 0
     size = networks.runs_at_a_time
     blocks = [slice(first, first + size) for first in range(0, len(rates), size)]
-    for t in range(int(state["next"][0]), steps + 1):
+    begin = int(state["step"])
+    for t in range(begin, steps + 1):
         progress(t)
-        if keeper is not None and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
-            state["next"][0] = t
+        if keeper is not None and t > begin and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
+            state["step"][...] = t
             keeper.save(state)
         while at < len(look_at) and look_at[at] < t:
             at += 1
@@ -170,7 +171,7 @@ def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[Any]]:
         "rates": stack.stepsizes.astype(np.float64).copy(),
         "diverged": np.full(runs, -1),
         "looked": np.full((looks, runs, 0), np.nan),
-        "next": np.zeros(1, dtype=np.int64),
+        "step": np.zeros((), dtype=np.int64),
     }
     return state
 

@@ -65,15 +65,16 @@ def train(
     } or {
         "risk": np.full(shape, np.nan), "margin": np.full(shape, np.nan),
         "norm": np.full(shape, np.nan), "accuracy": np.full((len(kept), shape[1]), np.nan),
-        "rates": np.array(stepsizes, dtype=np.float64), "next": np.zeros(1, dtype=np.int64),
+        "rates": np.array(stepsizes, dtype=np.float64), "step": np.zeros((), dtype=np.int64),
         "diverged": np.full(shape[1], -1),
         **{f"layer{k}": w for k, w in enumerate(_start(data, width, shape[1], seed))},
     }  # fmt: skip
     layers = [torch.from_numpy(state[f"layer{k}"]).requires_grad_() for k in range(LAYERS)]
-    for t in range(int(state["next"][0]), steps + 1):
+    begin = int(state["step"])
+    for t in range(begin, steps + 1):
         progress(t)
-        if keeper is not None and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
-            state["next"][0] = t
+        if keeper is not None and t > begin and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
+            state["step"][...] = t
             keeper.save(state)
         q = _outputs(layers, inputs) * labels
         risks = torch.nn.functional.softplus(-q).mean(dim=1)
