@@ -97,7 +97,7 @@ def test_a_run_is_the_same_to_the_bit_again_and_from_its_state() -> None:
     whole = descend(runs, 200, look, at)
     assert same(whole, descend(runs, 200, look, at))
     assert np.array_equal(whole.looked[0], runs.start[:, 0])
-    memory = Memory(patience=3)  # asked at steps 0, 64, 128
+    memory = Memory(patience=2)  # asked at steps 64, 128
     with pytest.raises(Killed):
         descend(runs, 200, look, at, memory)
     assert memory.state is not None

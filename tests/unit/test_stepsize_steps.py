@@ -217,7 +217,7 @@ def test_the_perceptron_trains_as_torchs_own_and_from_its_state() -> None:
     curve = {row["t"]: row["risk"] for row in rows if row["kind"] == "curve"
              and row["stepsize"] == 2}  # fmt: skip
     assert all(curve[t] == pytest.approx(risks[t], rel=1e-9) for t in curve)
-    memory = Memory(patience=2)  # asked at steps 0 and 64
+    memory = Memory(patience=1)  # asked at step 64
     with pytest.raises(Killed):
         multilayer.train(data, 8, [0.5, 2.0], 70, 3, 10, memory)
     assert repr(multilayer.train(data, 8, [0.5, 2.0], 70, 3, 10, memory)) == repr(rows)
