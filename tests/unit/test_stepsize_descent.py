@@ -178,6 +178,20 @@ def test_other_data_sets_have_the_speeds_that_a_prototype_had(
         assert first_below(found.risk[:, r], 0.001) == steps
 
 
+def test_three_and_eight_have_the_phases_and_speeds_that_a_prototype_had() -> None:
+    expected = {
+        # η: transition, peak, steps to a risk of .01
+        64.0: (0, None, 1210), 128.0: (4, 2.2, 587), 256.0: (5, 6.7, 398), 512.0: (6, 14.8, 93),
+        1024.0: (6, 30.9, 67),
+    }  # fmt: skip
+    found = descend(stack("digits_3v8", "leaky_softplus", 40, list(expected)), 1220)
+    for r, (transition, peak, steps) in enumerate(expected.values()):
+        own = phases(found.risk[:, r])
+        assert own.transition == transition
+        assert peak is None or own.peak == pytest.approx(peak, abs=0.05)
+        assert first_below(found.risk[:, r], 0.01) == steps
+
+
 def test_digits_have_the_phases_that_a_prototype_had_and_are_classified() -> None:
     runs = stack("digits_parity", "softplus", 40, [16, 48, 96])
     found = descend(runs, 500)
