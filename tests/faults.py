@@ -188,9 +188,15 @@ class Faults:
         # Jobs of a Snakemake that is killed go on without it.
         self.done_again |= {child.pid for child in _children(process.pid) if _verb(child)}
         process.send_signal(how)
-        assert process.wait(300) != 0
         self.landed.append(Kill(how, time.time(), process.pid, "snakemake"))
-        if how is signal.SIGKILL:
+        try:
+            assert process.wait(120) != 0
+        except subprocess.TimeoutExpired:
+            # Its handler of SIGTERM waits for a lock that its main thread may hold (9.27): a user
+            # kills it then, as here.
+            process.kill()
+            process.wait()
+        if process.returncode == -signal.SIGKILL:
             subprocess.run(
                 [sys.executable, "-m", "snakemake", "--unlock", *self.arguments],
                 cwd=self.folder, check=True, capture_output=True,
