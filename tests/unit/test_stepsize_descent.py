@@ -178,6 +178,12 @@ def test_other_data_sets_have_the_speeds_that_a_prototype_had(
         assert first_below(found.risk[:, r], 0.001) == steps
 
 
+def test_the_phase_of_narrow_networks_lasts_as_long_as_a_prototype_had_it() -> None:
+    for width, transition in {4: 1351, 100: 67, 400: 63}.items():
+        found = descend(stack("xor4", "leaky_softplus", width, [64.0]), transition + 300)
+        assert phases(found.risk[:, 0]).transition == transition
+
+
 def test_three_and_eight_have_the_phases_and_speeds_that_a_prototype_had() -> None:
     expected = {
         # η: transition, peak, steps to a risk of .01
