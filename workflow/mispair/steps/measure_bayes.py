@@ -65,12 +65,8 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
     device = artefacts.prepared(settings.device)
     dtype = artefacts.dtype_of(settings.precision)
     skeletons, about = artefacts.read_trees(trees)
-    artefacts.refuse(
-        skeletons.size.bytes_of_samples(settings.samples)
-        + skeletons.size.bytes_of_messages(min(2000, settings.samples), dtype.itemsize),
-        device,
-        f"measure_bayes: {settings.samples:,} pairs of {skeletons.size.leaves:,} leaves each",
-        "lower measure_bayes.samples, or draw_trees.depth or branching",
+    artefacts.refuse_too_many_samples(
+        "measure_bayes", skeletons.size, settings.samples, device, dtype
     )
     rows = []
     for flip in settings.flips:

@@ -82,13 +82,7 @@ def run(
     dtype = artefacts.dtype_of(settings.precision)
     skeletons, about = artefacts.read_trees(trees)
     number = max(settings.samples, settings.classified)
-    artefacts.refuse(
-        skeletons.size.bytes_of_samples(number)
-        + skeletons.size.bytes_of_messages(min(2000, number), dtype.itemsize),
-        device,
-        f"measure_sufficiency: {number:,} pairs of {skeletons.size.leaves:,} leaves each",
-        "lower measure_sufficiency.samples, or draw_trees.depth or branching",
-    )
+    artefacts.refuse_too_many_samples("measure_sufficiency", skeletons.size, number, device, dtype)
     towers = {}
     for path in encoders:
         found, which = artefacts.read_towers(path, device)

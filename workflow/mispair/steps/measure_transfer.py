@@ -63,12 +63,8 @@ def run(
     device = artefacts.prepared(settings.device)
     dtype = artefacts.dtype_of(settings.precision)
     skeletons, about = artefacts.read_trees(trees)
-    artefacts.refuse(
-        skeletons.size.bytes_of_samples(settings.samples)
-        + skeletons.size.bytes_of_messages(min(2000, settings.samples), dtype.itemsize),
-        device,
-        f"measure_transfer: {settings.samples:,} pairs of {skeletons.size.leaves:,} leaves each",
-        "lower measure_transfer.samples, or draw_trees.depth or branching",
+    artefacts.refuse_too_many_samples(
+        "measure_transfer", skeletons.size, settings.samples, device, dtype
     )
     setting = Setting(skeletons, flip, seed, device, dtype)
     read = [artefacts.read_head(path, skeletons, device) for path in heads]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from mispair.devices import choose_device
 from mispair.files import UserError, read_tensors, write_tensors
-from mispair.sufficiency.encoders import UNTRAINED, load_weights
+from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
 from mispair.sufficiency.heads import Head, start_head
 from mispair.sufficiency.names import Arm, Task
-from mispair.sufficiency.sizes import memory, refuse_too_large
+from mispair.sufficiency.sizes import Size, memory, refuse_too_large
 from mispair.sufficiency.transformer import Towers
 from mispair.sufficiency.trees import Skeletons
 
@@ -46,6 +46,24 @@ def refuse(needed: int, device: str, what: str, remedy: str) -> None:
         refuse_too_large(needed, memory(device), what, remedy)
     except ValueError as error:
         raise UserError(f"{error}.") from error
+
+
+def refuse_too_many_samples(
+    step: str, size: Size, samples: int, device: str, dtype: torch.dtype
+) -> None:
+    """Stop before a step draws so many pairs of such trees that they cannot be held.
+
+    Raises
+    ------
+    UserError
+        If they are too many for the memory of the machine, or of its GPU.
+    """
+    refuse(
+        size.bytes_of_samples(samples) + size.bytes_of_messages(min(ROWS, samples), dtype.itemsize),
+        device,
+        f"{step}: {samples:,} pairs of {size.leaves:,} leaves each",
+        f"lower {step}.samples, or draw_trees.depth or branching",
+    )
 
 
 def read_trees(path: Path) -> tuple[Skeletons, dict[str, str]]:

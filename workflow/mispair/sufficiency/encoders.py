@@ -74,7 +74,11 @@ def oracle_feature(posterior: Tensor) -> Tensor:
     return logs - logs.mean(dim=-1, keepdim=True)
 
 
-def in_parts(function: Callable[..., Tensor], *inputs: Tensor, rows: int = 2000) -> Tensor:
+ROWS = 2000
+"""Pairs that are computed at a time."""
+
+
+def in_parts(function: Callable[..., Tensor], *inputs: Tensor, rows: int = ROWS) -> Tensor:
     """Apply a function to a few samples at a time, without gradients."""
     with torch.no_grad():
         return torch.cat(
