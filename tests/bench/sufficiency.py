@@ -1,4 +1,5 @@
-"""Belief propagation against node objects, the next leaf against one pass each, and training.
+"""Belief propagation against node objects, the next leaf and the measures against what a first
+script does, and training.
 
 The naive twin is what a first script does: an object for each node, which sends its messages by
 recursion, one sample at a time. Both compute the same posteriors, which are compared.
@@ -29,6 +30,10 @@ NAIVE = 20
 AGREEMENT = 1e-4
 """Largest difference of the twins' probabilities: ours are in single precision."""
 
+PAIRED, CANDIDATES = 10_000, 256
+CLASSIFIED, PROMPTS = 5_000, (1, 2, 5, 10, 25, 50, 100, 250)
+"""What the measures are timed on: the standard setting's, but for half of its images."""
+
 STEPS = 30
 """Steps of training that are timed, unless they are slow."""
 
@@ -45,6 +50,8 @@ def measure() -> Iterator[Row]:
     skeletons = draw_skeletons(42, Size(*PUBLISHED))
     yield from _propagation(trees_at(skeletons, FLIP, FLIP))
     yield from _next_leaf(trees_at(skeletons, FLIP, FLIP))
+    yield _candidates()
+    yield _prompts()
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     if "cuda" in devices:
         yield _on_gpu(trees_at(skeletons, FLIP, FLIP, "cuda"))
@@ -62,6 +69,13 @@ def _seconds(run: Callable[[], Any], least: float = 0.5) -> float:
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - started)
     return best
+
+
+def _agree(what: str, ours: Tensor, naive: Tensor) -> float:
+    difference = float((ours - naive).abs().max())
+    if not difference <= AGREEMENT:
+        raise SystemExit(f"{what} do not agree: they differ by {difference:.1e}")
+    return difference
 
 
 # Belief propagation -------------------------------------------------------------------------------
@@ -205,14 +219,80 @@ def _next_leaf(trees: Trees) -> Iterator[Row]:
     ours = BATCH / _seconds(at_once)
     few = text[: BATCH // 10]
     naive = len(few) / _seconds(lambda: _one_by_one(trees.text, few))
-    difference = float((_one_by_one(trees.text, few) - at_once()[: len(few)]).abs().max())
-    if not difference <= AGREEMENT:
-        raise SystemExit(f"the next leaves do not agree: they differ by {difference:.1e}")
+    difference = _agree("the next leaves", at_once()[: len(few)], _one_by_one(trees.text, few))
     yield (
         f"sufficiency, every next leaf given those before, {_title()}",
         f"{ours:,.0f} texts/s, one pass for all positions",
         f"{naive:,.0f} texts/s, one pass for each, as vectorised (they differ by {difference:.0e})",
         f"{ours / naive:.0f}x",
+    )
+
+
+# Measures -----------------------------------------------------------------------------------------
+
+
+def _features(number: int) -> Tensor:
+    return 2 * torch.randn(number, PUBLISHED[-1], generator=torch.Generator().manual_seed(number))
+
+
+def _gathered(one: Tensor, other: Tensor, candidates: int) -> Tensor:
+    places = (torch.arange(len(one))[:, None] + torch.arange(candidates)) % len(one)
+    return torch.einsum("nd,nkd->nk", one, other[places])
+
+
+def _banded(one: Tensor, other: Tensor, candidates: int) -> Tensor:
+    from mispair.sufficiency.contrastive import PAIRS, with_candidates
+
+    return torch.cat(
+        [
+            with_candidates(one, other, candidates, first, first + PAIRS)
+            for first in range(0, len(one), PAIRS)
+        ]
+    )
+
+
+def _candidates() -> Row:
+    one, other = _features(PAIRED), _features(PAIRED + 1)[:-1]
+    ours, naive = (
+        _seconds(lambda run=run: run(one, other, CANDIDATES)) for run in (_banded, _gathered)
+    )
+    difference = _agree(
+        "similarities", _banded(one, other, CANDIDATES), _gathered(one, other, CANDIDATES)
+    )
+    return (
+        f"sufficiency, similarities of {PAIRED:,} pairs with {CANDIDATES} candidates, one core",
+        f"{1e3 * ours:.0f} ms, the band of a product",
+        f"{1e3 * naive:.0f} ms, candidates gathered (they differ by {difference:.0e})",
+        f"{naive / ours:.1f}x",
+    )
+
+
+def _one_by_one_prompt(images: Tensor, prompts: Tensor) -> Tensor:
+    sums = (images @ prompts.mT).unflatten(-1, (PUBLISHED[-1], -1)).logcumsumexp(dim=-1)
+    chosen = sums[..., [m - 1 for m in PROMPTS]] - torch.tensor(PROMPTS).log()
+    return chosen.log_softmax(dim=1).movedim(-1, 0)
+
+
+def _in_steps(images: Tensor, prompts: Tensor) -> Tensor:
+    from mispair.sufficiency.zero_shot import class_log_probabilities, of_features
+
+    return class_log_probabilities(
+        of_features(images, prompts), len(images), PUBLISHED[-1], PROMPTS
+    )
+
+
+def _prompts() -> Row:
+    images, prompts = _features(CLASSIFIED), _features(PUBLISHED[-1] * max(PROMPTS))
+    ours, naive = (
+        _seconds(lambda run=run: run(images, prompts)) for run in (_in_steps, _one_by_one_prompt)
+    )
+    difference = _agree("classes", _in_steps(images, prompts), _one_by_one_prompt(images, prompts))
+    return (
+        f"sufficiency, zero-shot classes of {CLASSIFIED:,} images by 1 to {max(PROMPTS)} prompts "
+        f"({len(PROMPTS)} numbers), one core",
+        f"{1e3 * ours:.0f} ms, summed from one number to the next",
+        f"{1e3 * naive:.0f} ms, summed prompt by prompt (they differ by {difference:.0e})",
+        f"{naive / ours:.1f}x",
     )
 
 

@@ -26,6 +26,23 @@ def test_one_pass_for_each_leaf_and_one_for_all_agree() -> None:
     np.testing.assert_allclose(sufficiency._one_by_one(trees.text, text), at_once, rtol=1e-9)
 
 
+def test_candidates_and_prompts_are_summed_to_the_same() -> None:
+    one, other = sufficiency._features(300), sufficiency._features(301)[:-1]
+    for candidates in (2, 7, 300):
+        np.testing.assert_allclose(
+            sufficiency._banded(one, other, candidates),
+            sufficiency._gathered(one, other, candidates),
+            atol=1e-5,
+        )
+    prompts = sufficiency._features(2500)
+    np.testing.assert_allclose(
+        sufficiency._in_steps(one, prompts),
+        sufficiency._one_by_one_prompt(one, prompts),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
 def test_operations_of_the_shallow_and_the_joint() -> None:
     config = sufficiency._config("standard")
     encoders, heads = config.train_encoders, config.train_head

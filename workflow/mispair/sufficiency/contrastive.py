@@ -6,15 +6,14 @@ the end: k = 0 is the match, all others are independent draws.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK = 4_000_000
-"""Numbers that are looked at at a time."""
+PAIRS = 256
+"""Pairs whose candidates are looked at at a time."""
 
 
 def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None) -> Tensor:
@@ -37,31 +36,47 @@ def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None)
         match = torch.arange(len(logits), device=logits.device)
         return F.cross_entropy(logits, match) + F.cross_entropy(logits.mT, match)
     first = torch.zeros(len(image), dtype=torch.long, device=image.device)
-    return sum(
-        (
-            F.cross_entropy((one[:, None] * others_of(other, candidates)).sum(dim=-1), first)
-            for one, other in ((image, text), (text, image))
-        ),
-        start=torch.zeros((), device=image.device),
+    return F.cross_entropy(with_candidates(image, text, candidates), first) + F.cross_entropy(
+        with_candidates(text, image, candidates), first
     )
 
 
-def others_of(values: Tensor, candidates: int, first: int = 0, last: int | None = None) -> Tensor:
-    """Return the candidates of the pairs from `first` to `last`: (pairs, candidates, symbols).
+def with_candidates(
+    one: Tensor, other: Tensor, candidates: int, first: int = 0, last: int | None = None
+) -> Tensor:
+    """Return the products of pairs from `first` to `last` with their candidates.
+
+    Candidates of neighbours overlap: one matrix product has those of all pairs, in a band beside
+    its diagonal.
+
+    Parameters
+    ----------
+    one, other : Tensor (pairs, symbols)
+        What each pair is asked with, and its other half.
+    candidates : int
+        Of each pair.
+    first, last : int, optional
+        Which pairs; all.
+
+    Returns
+    -------
+    Tensor (last - first, candidates)
+        The match first. It shares memory with the whole product.
 
     Raises
     ------
     ValueError
         If there are more candidates than pairs.
     """
-    number = len(values)
+    number = len(other)
     if not 2 <= candidates <= number:
         raise ValueError(
             f"{candidates} candidates are not between 2 and the {number} pairs to draw them from"
         )
-    start = torch.arange(first, number if last is None else min(last, number))
-    shift = torch.arange(candidates)
-    return values[((start[:, None] + shift) % number).to(values.device)]
+    asked = one[first:last]
+    places = torch.arange(first, first + len(asked) + candidates - 1, device=other.device) % number
+    products = asked @ other[places].mT
+    return products.as_strided((len(asked), candidates), (products.shape[1] + 1, 1))
 
 
 @dataclass(frozen=True)
@@ -110,27 +125,13 @@ def compare(
 def _direction(
     one: Tensor, other: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
 ) -> Direction:
-    rows = max(1, CHUNK // (candidates * one.shape[-1]))
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    for first in range(0, len(one), rows):
-        last = first + rows
-        model = torch.einsum(
-            "nd,nkd->nk", one[first:last], others_of(other, candidates, first, last)
-        ).log_softmax(dim=-1)
-        best = ratio_of_candidates(one_posterior, other_posterior, candidates, first, last)
-        best = best.log_softmax(dim=-1)
+    for first in range(0, len(one), PAIRS):
+        here = candidates, first, first + PAIRS
+        model = with_candidates(one, other, *here).log_softmax(dim=-1)
+        best = with_candidates(one_posterior, other_posterior, *here).log().log_softmax(dim=-1)
         found.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
     return Direction(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-
-
-def ratio_of_candidates(
-    one: Tensor, other: Tensor, candidates: int, first: int = 0, last: int | None = None
-) -> Tensor:
-    """Return the log-likelihood ratios of pairs with their candidates: (pairs, candidates)."""
-    products = torch.einsum(
-        "nd,nkd->nk", one[first:last], others_of(other, candidates, first, last)
-    )
-    return products.log() + math.log(one.shape[-1])
 
 
 def best_losses(
@@ -140,13 +141,14 @@ def best_losses(
 
     Both directions are summed.
     """
-    return tuple(
-        sum(
-            (
-                -ratio_of_candidates(one, other, candidates).log_softmax(dim=-1)[:, 0]
-                for one, other in ((left, right), (right, left))
-            ),
-            start=torch.zeros(len(left), device=left.device, dtype=left.dtype),
-        )
-        for left, right in ((image, text), (true_image, true_text))
-    )  # type: ignore[return-value]
+    return _match_losses(image, text, candidates), _match_losses(true_image, true_text, candidates)
+
+
+def _match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
+    found = []
+    for first in range(0, len(image), PAIRS):
+        here = candidates, first, first + PAIRS
+        ratios = [with_candidates(*pair, *here).log() for pair in ((image, text), (text, image))]
+        one, other = (ratio.log_softmax(dim=-1)[:, 0] for ratio in ratios)
+        found.append(-one - other)
+    return torch.cat(found)

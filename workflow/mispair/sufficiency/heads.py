@@ -148,4 +148,4 @@ def head_losses(
         return losses_of(head, Pairs(root, text, image), reading, known, sigma)
 
     reading = pairs.image if noisy is None else noisy
-    return in_parts(losses, *pairs, reading, given, rows=1000)
+    return in_parts(losses, *pairs, reading, given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.adamw import AdamW
@@ -39,27 +39,29 @@ def information_lost(
     """
     half = len(features) // 2
     inputs = (features - features[:half].mean(dim=0)) / features[:half].std(dim=0).clamp_min(1e-12)
-    inputs, posteriors = inputs.float(), posteriors.float()
-    symbols = posteriors.shape[1]
-    hidden = nn.Linear(inputs.shape[1], HIDDEN)
-    output = nn.Linear(HIDDEN, symbols)
-    with torch.no_grad():
-        for layer in (hidden, output):
-            layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator))
-            layer.weight.mul_(layer.in_features**-0.5)
-            layer.bias.zero_()
-    model = nn.Sequential(hidden, nn.GELU(), output).to(inputs.device)
-    weights = list(model.parameters())
+    # Samples last: a softmax over a few symbols is vectorised along them.
+    inputs, posteriors = inputs.float().T.contiguous(), posteriors.float().T.contiguous()
+    symbols = len(posteriors)
+    weights = []
+    for outputs, known in ((HIDDEN, len(inputs)), (symbols, HIDDEN)):
+        start = torch.randn(outputs, known, generator=generator) * known**-0.5
+        weights += [start.to(inputs.device), torch.zeros(outputs, 1, device=inputs.device)]
+    for values in weights:
+        values.requires_grad_()
     optimiser = AdamW(weights, decay=0.0)
+
+    def logs(inputs: Tensor) -> Tensor:
+        hidden, its_bias, output, bias = weights
+        return (output @ F.gelu(hidden @ inputs + its_bias) + bias).log_softmax(dim=0)
+
     for step in range(steps):
-        loss = F.cross_entropy(model(inputs[:half]), posteriors[:half])
+        loss = -(posteriors[:, :half] * logs(inputs[:, :half])).sum() / half
         gradients = torch.autograd.grad(loss, weights)
         with torch.no_grad():
             optimiser.step(gradients, LR * (1 + math.cos(math.pi * step / steps)) / 2)
+    held = posteriors[:, half:]
     with torch.no_grad():
-        fitted = model(inputs[half:]).log_softmax(dim=-1)
-    return (torch.special.xlogy(posteriors[half:], posteriors[half:])
-            - posteriors[half:] * fitted).sum(dim=-1)  # fmt: skip
+        return (torch.special.xlogy(held, held) - held * logs(inputs[:, half:])).sum(dim=0)
 
 
 def information_held(posteriors: Tensor) -> Tensor:

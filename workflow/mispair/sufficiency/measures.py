@@ -94,13 +94,16 @@ def contrastive(
     trees = setting.trees()
     pairs = setting.pairs(trees, number, "contrastive")
     best = posteriors(trees, pairs)
+    features = {
+        arm: (in_parts(own.image, pairs.image), in_parts(own.text, pairs.text))
+        for arm, own in towers.items()
+    }
     rows = []
     for k in candidates:
         losses: dict[str, Tensor] = {}
         about = {"task": "clip", "candidates": k}
-        for arm, own in towers.items():
-            features = in_parts(own.image, pairs.image), in_parts(own.text, pairs.text)
-            found = compare(*features, *best, k)
+        for arm, of_pairs in features.items():
+            found = compare(*of_pairs, *best, k)
             losses[BAYES] = sum_of(direction.bayes for direction in found.values())
             losses[arm] = sum_of(direction.model for direction in found.values())
             parts = {name: direction.divergence for name, direction in found.items()}
@@ -296,9 +299,12 @@ def _transfer(
         MISSPECIFIED: bayes_losses(task, believed, pairs, noisy, sigma),
         UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, told=False),
     }
+    known: dict[object, Tensor] = {}  # frozen and shallow heads read one feature
     for arm, (head, towers) in heads.items():
-        given = told(task, arm, believed, pairs, towers)
-        losses[arm] = head_losses(task, head, pairs, noisy, given, sigma)
+        source = arm if towers is None else towers
+        if source not in known:
+            known[source] = told(task, arm, believed, pairs, towers)
+        losses[arm] = head_losses(task, head, pairs, noisy, known[source], sigma)
     return losses
 
 

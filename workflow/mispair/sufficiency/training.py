@@ -102,10 +102,10 @@ def train(
         for step in range(begin, plan.steps):
             loss = loss_of(step)
             gradients = torch.autograd.grad(loss, list(parameters.values()))
-            norm = torch.stack([values.norm() for values in gradients]).norm()
+            norm = torch.stack(torch._foreach_norm(gradients)).norm()
             shrunk = (plan.clip / (norm + 1e-6)).clamp(max=1.0)
             with torch.no_grad():
-                optimiser.step([values * shrunk for values in gradients], plan.lr_at(step))
+                optimiser.step(torch._foreach_mul(gradients, shrunk), plan.lr_at(step))
             losses[step] = loss.detach()
             progress(step + 1)
             last = step + 1 == plan.steps

@@ -39,10 +39,11 @@ class Block(nn.Module):
         width = tokens.shape[-1]
         projected = self.queries_keys_values(self.before_attention(tokens))
         queries, keys, values = projected.split(width, dim=-1)
-        logits = queries @ keys.mT * width**-0.5
+        # Keys by queries: a softmax along columns is vectorised also where rows are short.
+        logits = keys @ queries.mT * width**-0.5
         if mask is not None:
-            logits = logits + mask
-        tokens = tokens + logits.softmax(dim=-1) @ values
+            logits = logits + mask.mT
+        tokens = tokens + logits.softmax(dim=-2).mT @ values
         return tokens + self.narrow(F.gelu(self.widen(self.before_perceptron(tokens))))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from mispair.sufficiency.sampling import Trees, draw_leaves
 
-CHUNK = 8_000_000
+CHUNK = 1_000_000
 """Similarities that are looked at at a time."""
 
 Similarity = Callable[[slice], Tensor]
@@ -60,15 +61,17 @@ def class_log_probabilities(
     -------
     Tensor (len(per_class), images, symbols)
     """
-    most = max(per_class)
-    rows = max(1, CHUNK // (symbols * most))
-    index = torch.tensor(per_class) - 1
+    numbers = sorted(set(per_class))
+    rows = max(1, CHUNK // (symbols * numbers[-1]))
+    place = torch.tensor([numbers.index(m) for m in per_class])
     found = []
     for first in range(0, images, rows):
         values = similarity(slice(first, first + rows)).unflatten(-1, (symbols, -1))
-        sums = values.logcumsumexp(dim=-1)[..., index.to(values.device)]
-        scores = sums - torch.tensor(per_class, device=values.device, dtype=values.dtype).log()
-        found.append(scores.log_softmax(dim=1).movedim(-1, 0))
+        # What each M adds to the one before, and then all up to each M.
+        parts = [values[..., a:b].logsumexp(dim=-1) for a, b in pairwise([0, *numbers])]
+        sums = torch.stack(parts).logcumsumexp(dim=0)[place.to(values.device)]
+        means = sums - values.new_tensor(per_class).log()[:, None, None]
+        found.append(means.log_softmax(dim=-1))
     return torch.cat(found, dim=1)
 
 
