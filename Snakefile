@@ -67,4 +67,4 @@ rule image_text:
 
 rule stepsize:
     input:
-        dag.stepsizes(),
+        dag.stepsize.results(),

@@ -136,21 +136,24 @@ def test_the_dag_has_a_job_for_each_part_data_set_and_activation() -> None:
     content = {"studies": ["stepsize"], "train_two_layer": {"grid": parts}}
     dag = Dag(content, "x")
     folder = "results/stepsize"
-    assert dag.stepsizes() == [
+    assert dag.stepsize.results() == [
         f"{folder}/sweep/xor4/leaky_softplus.json", f"{folder}/activations/xor4/gelu.json",
         f"{folder}/activations/xor4/silu.json",
     ]  # fmt: skip
     wildcards = SimpleNamespace(part="sweep", data_set="xor4", activation="leaky_softplus",
                                 items=lambda: [("part", "sweep"), ("data_set", "xor4"),
                                                ("activation", "leaky_softplus")])  # fmt: skip
-    assert dag.part_flags(wildcards) == "--widths 20 --stepsizes 16.0 64.0 --seeds 1 --steps 100"
-    assert dag.cifar(wildcards) == []
+    assert (
+        dag.stepsize.part_flags(wildcards)
+        == "--widths 20 --stepsizes 16.0 64.0 --seeds 1 --steps 100"
+    )
+    assert dag.stepsize.cifar(wildcards) == []
     with pytest.raises(UserError, match=r"train_two_layer\.cifar_dir"):
-        dag.cifar(SimpleNamespace(data_set="cifar2"))
+        dag.stepsize.cifar(SimpleNamespace(data_set="cifar2"))
     content |= {"train_multilayer": {"stepsizes": [0.1], "data_sets": ["digits_parity", "cifar2"]}}
-    assert f"{folder}/multilayer/digits_parity.json" in Dag(content, "x").stepsizes()
-    assert f"{folder}/multilayer/cifar2.json" not in Dag(content, "x").stepsizes()
-    assert Dag({**content, "studies": ["simulation"]}, "x").stepsizes() == []
+    assert f"{folder}/multilayer/digits_parity.json" in Dag(content, "x").stepsize.results()
+    assert f"{folder}/multilayer/cifar2.json" not in Dag(content, "x").stepsize.results()
+    assert Dag({**content, "studies": ["simulation"]}, "x").stepsize.results() == []
 
 
 def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
@@ -165,8 +168,8 @@ def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
         with Path(path).open("wb") as file:
             file.truncate(RECORD * RECORDS)  # of the right size, and no bytes on disk
     dag = Dag(content, "x")
-    assert dag.stepsizes() == ["results/stepsize/sweep/cifar2/leaky_softplus.json"]
-    assert dag.cifar(SimpleNamespace(data_set="cifar2")) == cifar_files(str(tmp_path))
+    assert dag.stepsize.results() == ["results/stepsize/sweep/cifar2/leaky_softplus.json"]
+    assert dag.stepsize.cifar(SimpleNamespace(data_set="cifar2")) == cifar_files(str(tmp_path))
 
 
 def test_the_full_grid_is_a_configuration_and_the_quick_one_the_default() -> None:

@@ -55,6 +55,7 @@ def planned(checkout: Checkout, **changes: Any) -> set[str]:
     """Return the jobs of this study that a dry run would start, as condition/C_s/trials."""
     options = configure(checkout, **changes)
     printed = checkout.snakemake("simulation", "--dry-run", "--printshellcmds", *options)
+    assert "double '/'" not in printed  # in the paths of a study that is not run
     return set(re.findall(r"--simulation results/simulation/(\S+)\.json", printed))
 
 

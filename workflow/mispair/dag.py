@@ -18,6 +18,7 @@ from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
+from mispair.dag_stepsize import Stepsize
 from mispair.dag_sufficiency import Sufficiency
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_shards
@@ -27,8 +28,6 @@ from mispair.settings import NONE, Settings, command_line
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.stamps import stamp
-from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
-from mispair.stepsize.grid import Part
 from mispair.towers.model_spec import open_clip_names
 from mispair.towers.training_size import (
     cores_of_a_process,
@@ -46,8 +45,6 @@ GROUPS_PER_PART = 8
 WRITING_SCHEMES = ("spurious", "missing", "drop")
 """Schemes of corrupt_captions that write captions anew."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
-TWO_LAYER = "results/stepsize/{part}/{data_set}/{activation}.json"
-MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
 
 
 def use_this_python() -> None:
@@ -112,11 +109,10 @@ class Dag:
         asked = (self.config.evaluation_sets, self.config.protocols)
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
         self.sufficiency = Sufficiency(self.config, self.runs("sufficiency"))
+        self.stepsize = Stepsize(self.config, self.runs("stepsize"))
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
-        if self.runs("stepsize") and self.config.train_two_layer.cifar_dir is not None:
-            refuse_other_files(self.config.train_two_layer.cifar_dir)
         if wanted:
             self.models.refuse_more_neurons_than(
                 self.config.prune_neurons.ks, *self._definition_file
@@ -449,8 +445,9 @@ class Dag:
         return [self._of_arm(arm, f"{what}.json") for arm in arms]
 
     def answers(self) -> list[str]:
-        """Return the answers of every arm."""
-        return [self._of_arm(arm, "answers.safetensors") for arm in self.arms]
+        """Return the answers of every arm, when their study runs."""
+        arms = self.arms if self.runs("image_text") else []
+        return [self._of_arm(arm, "answers.safetensors") for arm in arms]
 
     def compared(self) -> list[str]:
         """Return the differences between arms, when their study runs."""
@@ -547,59 +544,6 @@ class Dag:
         """Return the trials of a chunk."""
         return list(range(int(wildcards.first), int(wildcards.last) + 1))
 
-    # Stepsizes ------------------------------------------------------------------------------
-
-    def _has_files(self, data_set: str) -> bool:
-        return data_set != CIFAR or self.config.train_two_layer.cifar_dir is not None
-
-    @property
-    def _parts(self) -> dict[str, Part]:
-        """The parts of the stepsize study by the file of their results."""
-        return {
-            TWO_LAYER.format(part=part.part, data_set=part.data_set, activation=activation): part
-            for part in self.config.train_two_layer.grid
-            for activation in part.activations
-            if self._has_files(part.data_set)
-        }
-
-    def stepsizes(self) -> list[str]:
-        """Return the results of the stepsize study, when it runs."""
-        if not self.runs("stepsize"):
-            return []
-        settings = self.config.train_multilayer
-        deep = [
-            MULTILAYER.format(data_set=name)
-            for name in settings.data_sets
-            if settings.stepsizes and self._has_files(name)
-        ]
-        return [*self._parts, *deep]
-
-    def part_flags(self, wildcards: Any) -> str:
-        """Return what a job trains as one string of command-line flags.
-
-        Of a file that no part of the configuration is for there is nothing to say.
-        """
-        part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
-        if part is None:
-            return ""
-        words = {
-            "--widths": map(str, part.widths), "--stepsizes": map(repr, part.ladder),
-            "--seeds": [str(part.seeds)], "--steps": [str(part.steps)],
-        }  # fmt: skip
-        return " ".join(f"{flag} {' '.join(values)}" for flag, values in words.items())
-
-    def cifar(self, wildcards: Any) -> list[str]:
-        """Return the files of CIFAR-10 for the jobs that read them."""
-        if wildcards.data_set != CIFAR:
-            return []
-        folder = self.config.train_two_layer.cifar_dir
-        if folder is None:
-            raise UserError(
-                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with "
-                "CIFAR-10's binary release."
-            )
-        return cifar_files(folder)
-
     def resolved(self) -> str:
         """Return the configuration with all keys as one word of a command line."""
         return shlex.quote(self.config.model_dump_json())
@@ -611,7 +555,7 @@ class Dag:
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
             *self.checkpoints(), *self.simulations(), *self.sufficiency.results(),
-            *self.stepsizes(),
+            *self.stepsize.results(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------

@@ -6,16 +6,10 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.dag import (
-    MULTILAYER,
-    SHOWN_GROUPS,
-    SIMULATION,
-    TWO_LAYER,
-    Dag,
-    use_this_python,
-)
+from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
+from mispair.dag_stepsize import MULTILAYER, TWO_LAYER
 from mispair.dag_sufficiency import BAYES, TRAINING, TREES
 from mispair.files import UserError, refuse_full_or_read_only
 from mispair.provenance import code_version

@@ -20,7 +20,7 @@ rule gather_metrics:
         semantics=dag.measured("semantics"),
         checkpoints=dag.checkpoints(),
         origins=dag.models.origins(),
-        stepsize=dag.stepsizes(),
+        stepsize=dag.stepsize.results(),
     output:
         tables=report(
             dag.tables(),

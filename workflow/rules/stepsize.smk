@@ -3,7 +3,7 @@
 
 rule train_two_layer:
     input:
-        cifar=dag.cifar,
+        cifar=dag.stepsize.cifar,
     output:
         measurements=TWO_LAYER,
     log:
@@ -15,8 +15,8 @@ rule train_two_layer:
     params:
         *code_version("train_two_layer"),
         flags=dag.flags("train_two_layer"),
-        plan=dag.part_flags,
-        cifar=dag.stamps(dag.cifar),
+        plan=dag.stepsize.part_flags,
+        cifar=dag.stamps(dag.stepsize.cifar),
         # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
     message:
@@ -31,7 +31,7 @@ rule train_two_layer:
 
 rule train_multilayer:
     input:
-        cifar=dag.cifar,
+        cifar=dag.stepsize.cifar,
     output:
         measurements=MULTILAYER,
     log:
@@ -43,7 +43,7 @@ rule train_multilayer:
     params:
         *code_version("train_multilayer"),
         flags=dag.flags("train_multilayer"),
-        cifar=dag.stamps(dag.cifar),
+        cifar=dag.stamps(dag.stepsize.cifar),
         checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
     message:
         "Train perceptrons of four layers on {wildcards.data_set}"
