@@ -13,7 +13,7 @@ on a sum over the batch, makes it diverge within ten steps; 1e-4 does not.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mispair.adamw import AdamW
 from mispair.arithmetic import denormals_flushed
 from mispair.simulation.data import Draws
 from mispair.simulation.encoder import Diverged
@@ -222,42 +223,42 @@ class _Training:
         self.encoders, self.plan, self.step = start.clone(), plan, 0
         self.losses = np.full(plan.steps, np.nan)
         self._loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
-        self._parameters = self.encoders.parameters()
-        kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-        self._optimiser = kinds[plan.optimiser](self._parameters, lr=plan.lr, fused=True)
+        self._parameters: list[Tensor] = [*self.encoders.parameters()]
+        self._adam = AdamW(self._parameters, decay=0.0) if plan.optimiser == "adam" else None
 
     def advance(self, batch: Batch) -> None:
         """Take one step; the losses give their gradients by the features, autograd the rest."""
         image = self.encoders.image(batch.image.dense())
         text = self.encoders.text(batch.text.dense())
-        loss, image_gradient, text_gradient = self._loss(image.detach(), text.detach())
-        self._optimiser.zero_grad()
-        torch.autograd.backward([image, text], [image_gradient, text_gradient])
-        value = float(loss) + self._penalise()
-        if not np.isfinite(value):
-            raise Diverged(self.step)
-        self.losses[self.step] = value
-        self._optimiser.param_groups[0]["lr"] = self.plan.lr_at(self.step)
-        self._optimiser.step()
+        loss, *of_features = self._loss(image.detach(), text.detach())
+        gradients = torch.autograd.grad([image, text], self._parameters, of_features)
+        with torch.no_grad():
+            value = float(loss) + self._penalise(gradients)
+            if not np.isfinite(value):
+                raise Diverged(self.step)
+            self.losses[self.step] = value
+            lr = self.plan.lr_at(self.step)
+            if self._adam is not None:
+                self._adam.step(gradients, lr)
+            else:
+                torch._foreach_add_(self._parameters, gradients, alpha=-lr)
         self.step += 1
 
-    @torch.no_grad()
-    def _penalise(self) -> float:
+    def _penalise(self, gradients: Sequence[Tensor]) -> float:
         """Add the penalty's gradient and return its value."""
         penalty = self.plan.weight_penalty
         if penalty == 0:
             return 0.0
         squares = 0.0
-        for parameter in self._parameters:
-            assert parameter.grad is not None, "every parameter has part in the features"
-            parameter.grad.add_(parameter, alpha=2 * penalty)
+        for gradient, parameter in zip(gradients, self._parameters, strict=True):
+            gradient.add_(parameter, alpha=2 * penalty)
             squares += float(parameter.square().sum())
         return penalty * squares
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
         found = {name: value.clone() for name, value in self.encoders.state().items()}
-        found |= {name: value.clone() for name, value in _memory_of(self._optimiser).items()}
+        found |= {name: value.clone() for name, value in self._memory().items()}
         found["losses"] = torch.from_numpy(self.losses.copy())
         found["step"] = torch.tensor(self.step)
         return found
@@ -265,27 +266,12 @@ class _Training:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
         self.encoders.load(state)
-        _restore_memory(self._optimiser, state)
+        for name, memory in self._memory().items():
+            memory.copy_(state[name])
         self.losses = state["losses"].cpu().numpy().copy()
         self.step = int(state["step"])
 
-
-def _memory_of(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return what an optimiser remembers of each parameter, by name; the tensors go on changing."""
-    return {
-        f"optimiser.{number}.{name}": values
-        for number, memory in optimiser.state_dict()["state"].items()
-        for name, values in memory.items()
-        if isinstance(values, Tensor)
-    }
-
-
-def _restore_memory(optimiser: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """Give an optimiser back what `_memory_of` returned; other entries stay unread."""
-    memory: dict[int, dict[str, Tensor]] = {}
-    for key, values in state.items():
-        if key.startswith("optimiser."):
-            _, number, name = key.split(".")
-            memory.setdefault(int(number), {})[name] = values
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": memory, "param_groups": groups})
+    def _memory(self) -> dict[str, Tensor]:
+        """Return what the optimiser remembers, by name; the tensors go on changing."""
+        memory = {} if self._adam is None else self._adam.state()
+        return {f"optimiser.{name}": values for name, values in memory.items()}
