@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from mispair.reporting.comparison_sufficiency import sufficiency
 from mispair.reporting.figures import compose
 from mispair.reporting.sufficiency_runs import worths
 from mispair.reporting.tables import Tables, tidy
+from tests.made_up_tables import write_site
 from tests.unit import sufficiency_run as run
 
 FIGURES = catalogue.FIGURES["sufficiency"]
@@ -135,10 +138,25 @@ def test_each_claim_can_be_contradicted() -> None:
         assert found[key].outcome == "contradicts", key
     # An untrained encoder that does as well takes the meaning away.
     assert found["denoising-transfers"].limited
+    (control,) = found["denoising-transfers"].controls
+    assert "it is not the training that serves" in control.text
     worse = changed({"task": "zsc", "arm": "standard", "reference": "bayes"}, lambda v: v + 0.5)
     assert judged(worse)["zero-shot-near"].outcome == "contradicts"
     rising = changed({"task": "zsc", "arm": "standard", "metric": "risk"}, lambda v: -v)
     assert judged(rising)["prompts-help"].outcome == "contradicts"
+
+
+def test_an_untrained_encoder_that_serves_in_some_runs_limits_and_is_not_said_to_serve() -> None:
+    runs = [(0.07, 0, 42), (0.15, 1, 42), (0.026, 0, 43), (0.03, 1, 43)]  # frozen: .025
+    rows = [row for own in ((0, 42), (1, 42), (0, 43), (1, 43)) for row in run.measured(*own)]
+    for gap, seed, tree in runs:
+        gaps = {**run.GAPS, "vlm": {**run.GAPS["vlm"], "untrained": gap}}
+        rows += run.transferred(seed, tree, gaps=gaps)
+    found = judged(rows)["next-word-transfers"]
+    assert found.outcome == "supports"
+    (control,) = found.controls
+    assert control.finding == "limits"
+    assert "varies too much between these runs" in control.text
 
 
 # The ten checks -----------------------------------------------------------------------------------
@@ -236,6 +254,17 @@ def test_every_table_stands_in_a_section_of_the_page() -> None:
     assert sufficiency(tables([]), 0.95) == []
     alone = sufficiency(tables(run.bayes()), 0.95)
     assert {table.section for table in alone} == {"At the published size", "Ten checks"}
+
+
+def test_a_run_of_this_study_alone_begins_with_it(tmp_path: Path) -> None:
+    rows = run.everything()
+    write_site(tables(rows), tmp_path, draw=False)
+    front = (tmp_path / "index.html").read_text()
+    runs = {(row["tree"], row["seed"]) for row in rows if "seed" in row}
+    assert f"This run: {len(runs)} runs of the sufficiency study." in front
+    first = re.search(r'class="card">\s*<h2>(.*?)</h2>', front)
+    assert first is not None
+    assert "approximately sufficient" in first[1]
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)

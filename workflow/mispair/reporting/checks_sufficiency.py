@@ -38,8 +38,8 @@ LARGEST_EXCESS, LARGEST_SHARE = 0.12, 0.06
 LARGEST_ZERO_SHOT = 0.05
 HEAD_ERRORS = {"cdm": 0.1, "vlm": 0.005}
 LEVELS = (
-    "The levels of checks 4, 6 and 7 are those of the setting `standard` (3000 steps of encoders, "
-    "1500 of heads, at p = 0.2): shorter trainings miss them."
+    "The levels of checks 4, 6 and 7 are those of the setting `standard` (2000 steps of encoders, "
+    "1000 of heads, at p = 0.2): shorter trainings miss them."
 )
 
 

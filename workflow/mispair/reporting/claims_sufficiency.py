@@ -243,13 +243,18 @@ def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Co
     if gain.empty:
         return Control(name, "not measured", "No head on an untrained feature was trained.")
     value, own = over_runs(gain, confidence), over_runs(alone, confidence)
-    gone = value.known and value.high >= 0
+    limited = value.known and value.high >= 0
+    meaning = ""
+    if limited and value.value < 0:
+        meaning = ": that varies too much between these runs to be sure of"
+    elif limited:
+        meaning = ": it is not the training that serves"
     return Control(
         name,
-        "limits" if gone else "does not limit",
-        f"Trained − untrained {verdicts.interval_text(value, confidence, 4)}"
-        f"{': it is not the training that serves' if gone else ''}; the untrained encoder's head "
-        f"differs from the best predictor by {verdicts.interval_text(own, confidence, 4)}.",
+        "limits" if limited else "does not limit",
+        f"Trained − untrained {verdicts.interval_text(value, confidence, 4)}{meaning}; the "
+        "untrained encoder's head differs from the best predictor by "
+        f"{verdicts.interval_text(own, confidence, 4)}.",
     )
 
 

@@ -17,6 +17,7 @@ from mispair.reporting import (
 )
 from mispair.reporting.content import Content
 from mispair.reporting.limits import limits
+from mispair.reporting.sufficiency_runs import RUN, trained
 from mispair.reporting.words import count, listing
 
 
@@ -24,6 +25,7 @@ def parts(content: Content) -> dict[str, Any]:
     """Return what the template of the page is given."""
     tables, failed = content.tables, content.failed
     answers = [verdicts.answer(question, content.judged) for question in verdicts.QUESTIONS]
+    answers.sort(key=lambda answer: not answer.measured)  # the rest keep the paper's order
     return {
         "failed": failed and {
             "heading": failures.heading(failed),
@@ -63,4 +65,10 @@ def _summary(content: Content) -> str:
     if tables.study("simulation"):
         runs = tables.simulation[["condition", "spurious_probability", "trial"]].drop_duplicates()
         found.append(count(len(runs), "run of the simulation", "runs of the simulation"))
+    for key, runs in (
+        ("sufficiency", trained(tables.sufficiency)[RUN].drop_duplicates()),
+        ("stepsize", tables.stepsize_runs),
+    ):
+        if tables.study(key):
+            found.append(count(len(runs), f"run of the {key} study", f"runs of the {key} study"))
     return f"This run: {listing(found)}." if found else "Nothing was measured in this run."

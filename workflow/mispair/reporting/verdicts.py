@@ -471,6 +471,11 @@ class Answer:
     limits: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def measured(self) -> bool:
+        """Whether anything was measured on the question."""
+        return any(verdict.outcome != UNMEASURED for verdict in self.verdicts)
+
 
 def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
     """Sum up the verdicts on a question's claims by the rule `ANSWERS`."""
