@@ -178,7 +178,7 @@ class Faults:
             process.wait(60)
         except psutil.NoSuchProcess:
             pass
-        if not verb or self._has(process.pid, "returned", "0"):
+        if not verb or self._has(process.pid, "returned", "0") or self._cleared(process.pid):
             self.done_again.add(process.pid)
             return False  # it was done before, or had nothing left but to exit
         self.landed.append(Kill(how, now, process.pid, verb))
@@ -201,6 +201,11 @@ class Faults:
                 [sys.executable, "-m", "snakemake", "--unlock", *self.arguments],
                 cwd=self.folder, check=True, capture_output=True,
             )  # fmt: skip
+
+    def _cleared(self, process: int) -> bool:
+        """Tell whether a process had removed its state: as the last thing, all else is written."""
+        saved = [e.details[0] for e in self.events() if e.process == process and e.kind == "saved"]
+        return bool(saved) and not (self.folder / saved[-1]).exists()
 
     def _has(self, process: int, kind: str, *details: str) -> bool:
         return any(

@@ -25,7 +25,8 @@ PROGRAMS = (*COMMANDS, "slurmctld", "slurmd", "munged")
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 # config_overrides: the node has as many cores and as much memory as we say, so that requests of
-# a real cluster fit. linuxproc and task/none: no control groups, which containers do not give.
+# a real cluster fit. MinJobAge: tests ask for jobs that ended early in a run, however slow it is.
+# linuxproc and task/none: no control groups, which containers do not give.
 CONFIGURATION = """
 ClusterName=mispair
 SlurmctldHost={host}
@@ -49,7 +50,7 @@ MpiDefault=none
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
-MinJobAge=600
+MinJobAge=7200
 KillWait=30
 OverTimeLimit=0
 SlurmdParameters=config_overrides

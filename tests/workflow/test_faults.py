@@ -55,9 +55,10 @@ def test_forty_kills_change_no_byte_and_nothing_is_done_twice(
         if event.kind == "returned" and event.details == ("0",):
             jobs[began[event.process]] += 1
     twice = {command for command, times in jobs.items() if times > 1}
-    assert twice <= {began[process] for process in faults.done_again if process in began}
+    unknown = {began[process] for process in faults.done_again if process in began}
+    assert twice <= unknown
     saved_by = {(e.process, e.details[0]) for e in faults.events() if e.kind == "saved"}
-    again = {path for process, path in saved_by if began[process] in twice}
+    again = {path for process, path in saved_by if began[process] in unknown}
     for path, done in faults.progress().items():
         assert path in again or done == sorted(set(done)), path
     assert len(faults.progress()) > 30
