@@ -1,11 +1,12 @@
 """``make rates``: measure what each step costs, and write it where ``mispair plan`` looks.
 
-Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, a
-corpus of 100,000 pairs up to its captions, a ViT-B/32 with random weights, and towers that are
-trained. Memory and disk come from the same jobs. About half an hour on two cores. Rates of other
-devices stay as they are; with ``--only`` some runs, so do those of steps that reached further. A
-folder named on the command line keeps the runs; those that it has are not run again, and
-``--busy`` takes processor time for wall time, if the machine was not idle.
+Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, the
+sufficiency study at its standard setting, a corpus of 100,000 pairs up to its captions, a ViT-B/32
+with random weights, and towers that are trained. Memory and disk come from the same jobs. About
+three quarters of an hour on two cores. Rates of other devices stay as they are; with ``--only``
+some runs, so do those of steps that reached further. A folder named on the command line keeps the
+runs; those that it has are not run again, and ``--busy`` takes processor time for wall time, if the
+machine was not idle.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ TRAINED = "results/towers/trained/open_clip_config.json"
 
 def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     """Return each run's settings, and its targets."""
-    smoke = REPOSITORY / "workflow" / "configs" / "smoke.yaml"
     import yaml
+
+    def shipped(name: str) -> dict[str, Any]:
+        path = REPOSITORY / "workflow" / "configs" / f"{name}.yaml"
+        return dict(yaml.safe_load(path.read_text()))
 
     large = {
         "corpus": "large",
@@ -60,7 +64,8 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     }  # fmt: skip
     return {
         "demo": ({}, []),
-        "smoke": (yaml.safe_load(smoke.read_text()), []),
+        "smoke": (shipped("smoke"), []),
+        "sufficiency": (shipped("sufficiency-standard"), []),
         "ViT-B-32": (vit, []),
         "large": (large, [f"results/pairs/large/pairing/{name}.parquet"
                           for name in ("random~0.3", "similar~0.3")]),

@@ -293,13 +293,11 @@ def _train_encoders(s: Any, job: Any, sizes: Sizes) -> Work:
 
 def _measure_sufficiency(s: Any, job: Any, sizes: Sizes) -> Work:
     size, encoders = _trees(job), len(job.encoders) + 1
-    compared = encoders * s.samples * sum(s.candidates) * size.symbols
-    classified = (1 + len(s.test_flips)) * encoders * s.classified * max(s.per_class) * size.symbols
+    shifted = len(s.test_flips) if s.shifted_from in (None, job.flip) else 0
+    prompts = size.symbols * max(s.per_class)
+    encoded = 2 * s.samples * (2 + shifted) + (s.classified + prompts) * (1 + shifted)
     return Work(
-        {
-            **_passes(s.samples * (2 + len(s.test_flips)), size, 2),
-            "million similarities": 1e-6 * (compared + classified * size.symbols),
-        },
+        {"million leaves": 1e-6 * encoders * encoded * size.leaves},
         {"MB": size.bytes_of_samples(s.samples) / 1e6},
     )
 
