@@ -203,9 +203,12 @@ class Faults:
             )  # fmt: skip
 
     def _cleared(self, process: int) -> bool:
-        """Tell whether a process had removed its state: as the last thing, all else is written."""
-        saved = [e.details[0] for e in self.events() if e.process == process and e.kind == "saved"]
-        return bool(saved) and not (self.folder / saved[-1]).exists()
+        """Tell whether a process had removed a state, with all that it was asked for written."""
+        own = [event for event in self.events() if event.process == process]
+        states = [event.details[0] for event in own if event.kind == "saved"]
+        return any(event.kind == "cleared" and not event.details for event in own) and not all(
+            (self.folder / path).exists() for path in states
+        )
 
     def _has(self, process: int, kind: str, *details: str) -> bool:
         return any(

@@ -37,6 +37,15 @@ if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
                 tell("saved", self.path, progress(state))
         time.sleep(0.02)  # a moment in which a kill meets a state
 
+    def removing(self):
+        """A job removes its states: it says which of the files it was asked for are not there."""
+        words = sys.orig_argv[3:]
+        kept = words[words.index("--checkpoint") + 1] if "--checkpoint" in words else None
+        files = [word for word in words if word.startswith("results/") and word != kept]
+        tell("cleared", *(path for path in files if not os.path.exists(path)))
+        remove(self)
+
     run, cli.main = cli.main, main
     save, checkpoints.ArrayKeeper.save = checkpoints.ArrayKeeper.save, saving
+    remove, checkpoints.Checkpoints.remove = checkpoints.Checkpoints.remove, removing
     checkpoints.SAVE_SECONDS = float(os.environ["SPY_SAVE_SECONDS"])

@@ -47,6 +47,11 @@ def test_forty_kills_change_no_byte_and_nothing_is_done_twice(
     failed = len(re.findall("^Error in rule", faults.printed_by_now(), re.MULTILINE))
     assert failed >= 36 - 4
 
+    # No job removes its states before all that it was asked for is written.
+    cleared = [event for event in faults.events() if event.kind == "cleared"]
+    assert cleared
+    assert [event for event in cleared if event.details] == []
+
     # A state never falls back: what was encoded or trained once is not done again. Only a job
     # that Snakemake cannot know to be done is run again.
     jobs = Counter()
