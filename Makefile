@@ -63,7 +63,7 @@ bench: venv ## Measure run times, and print them as a table
 scale: venv ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
 	$(BIN)/python tests/bench/scale.py
 
-rates: venv ## Measure what `mispair plan` reckons with: on an idle machine (45 minutes)
+rates: venv ## Measure what `mispair plan` reckons with: on an idle machine (25 minutes)
 	$(BIN)/python tests/bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models

@@ -1,12 +1,12 @@
 """``make rates``: measure what each step costs, and write it where ``mispair plan`` looks.
 
 Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, the
-sufficiency study at its standard setting, a corpus of 100,000 pairs up to its captions, a ViT-B/32
-with random weights, and towers that are trained. Memory and disk come from the same jobs. About
-three quarters of an hour on two cores. Rates of other devices stay as they are; with ``--only``
-some runs, so do those of steps that reached further. A folder named on the command line keeps the
-runs; those that it has are not run again, and ``--busy`` takes processor time for wall time, if the
-machine was not idle.
+sufficiency study at its standard setting, the whole stepsize study, a corpus of 100,000 pairs up to
+its captions, a ViT-B/32 with random weights, and towers that are trained. Memory and disk come from
+the same jobs. About 25 minutes on two cores. Rates of other devices stay as they are; with
+``--only`` some runs, so do those of steps that reached further. A folder named on the command line
+keeps the runs; those that it has are not run again, and ``--busy`` takes processor time for wall
+time, if the machine was not idle.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     return {
         "demo": ({}, []),
         "smoke": (shipped("smoke"), []),
-        "sufficiency": (shipped("sufficiency-standard"), []),
+        "sufficiency": (shipped("sufficiency-standard"), ["sufficiency"]),
+        "stepsize": (shipped("stepsize"), ["stepsize"]),
         "ViT-B-32": (vit, []),
         "large": (large, [f"results/pairs/large/pairing/{name}.parquet"
                           for name in ("random~0.3", "similar~0.3")]),

@@ -350,8 +350,8 @@ def _row(
         )
         for variant in steps
     }  # fmt: skip
-    hours = sum(runs[variant] * encoders.steps * time_ for variant, time_ in steps.items())
-    hours += trees * seeds * len(of_heads.flips) * of_heads.steps * sum(heads.values())
+    seconds = sum(runs[variant] * encoders.steps * time_ for variant, time_ in steps.items())
+    seconds += trees * seeds * len(of_heads.flips) * of_heads.steps * sum(heads.values())
     where = "this core" if device == "cpu" else torch.cuda.get_device_name()
     trained = trees * seeds * len(of_heads.flips) * len(heads)
     return (
@@ -360,7 +360,7 @@ def _row(
         f"{1 / heads['cdm', 'frozen']:.1f} of a denoising head",
         f"all {sum(runs.values())} trainings of encoders and {trained} of heads one after another, "
         "projected by operations",
-        f"{hours / 3600:,.1f} h",
+        f"{seconds / 60:,.0f} minutes" if seconds < 3600 else f"{seconds / 3600:,.0f} h",
     )
 
 
