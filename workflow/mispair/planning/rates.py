@@ -169,7 +169,7 @@ def line_through(measured: Sequence[tuple[Quantities, float]]) -> Quantities:
     }
 
 
-def calibrate(repetitions: int = 10) -> float:
+def calibrate(repetitions: int = 30) -> float:
     """Return the seconds that this machine takes for a fixed piece of work: how fast a core is.
 
     Processor time, and the least of several: another program on the same core costs nothing.
