@@ -102,6 +102,8 @@ def recorded(**job: object) -> None:
                 with replacing_folder(Path(str(path))) as whole:
                     (whole / "inside").mkdir()
                     (whole / "inside/a.txt").write_text("x")
+            elif key == "checkpoint":
+                Path(str(path)).mkdir(parents=True)
             elif isinstance(path, Path):
                 files.write_text(path, "x")
 
@@ -124,6 +126,14 @@ def test_what_is_for_people_or_differs_from_run_to_run_is_no_result(folder: Path
     recorded(features=Path("results/a.parquet"), record=Path("logs/a.json"))
     assert [path.name for path in folder.rglob(f"*{origins.ENDING}")] == ["a.run.json"]
     assert list(origins.read(Path("results/a.run.json"))["outputs"]) == ["results/a.parquet"]
+
+
+def test_states_that_another_copy_of_the_job_makes_are_no_result(folder: Path) -> None:
+    result = Path("results/cs~0.4/trials~0-0.json")
+    recorded(checkpoint=result.with_suffix(".checkpoint"), simulation=result)
+    (record,) = folder.rglob(f"*{origins.ENDING}")
+    assert record.name == "trials~0-0.run.json"
+    assert list(origins.read(record)["outputs"]) == [str(result)]
 
 
 def test_files_of_the_package_are_named_from_it(folder: Path) -> None:

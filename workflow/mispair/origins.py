@@ -31,6 +31,9 @@ OWN = "mispair:"
 NO_RESULTS = ("logs", "reports")
 CHANGE_NO_RESULT = ("workers",)
 """Parameters of jobs that follow the number of cores."""
+STATES = "checkpoint"
+"""Parameter of the folder of a job's states: no result, even if another copy of the job, which
+waits for it, makes it anew once this one has removed it."""
 BUDGET = 64_000_000
 """Bytes that a job reads to digest files as a whole; of the rest, samples: a tenth of a second."""
 
@@ -59,7 +62,9 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     yield
     try:
         written = [path for path, state in before.items() if _state(path) not in (None, state)]
-        results = [path for path in written if path.parts[0] not in NO_RESULTS]
+        results = [
+            path for path in written if path.parts[0] not in NO_RESULTS and path != job.get(STATES)
+        ]
         if results:
             inputs = [path for path, state in before.items() if state and path not in written]
             about = _describe(step, settings, job, code, inputs, results)
