@@ -159,6 +159,7 @@ from mispair.files import replacing
 from mispair.pairs.folders import replacing_folder
 with replacing(Path("file")) as one, replacing_folder(Path("folder")) as other:
     one.write_text("half")
+    (one.parent / ".tmpAbC").write_text("a library's own, as safetensors has it")
     (other / "inner").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -31,10 +31,11 @@ class UserError(Exception):
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; rename it to `path` once it is whole and on disk.
+    """Yield a temporary name; rename it to `path` once it is whole and on disk.
 
-    A job that is killed half-way leaves at most the temporary file, never a part of `path`; the
-    next that writes `path` on this machine removes it.
+    It lies in a folder of its own beside `path`, where libraries may have temporary files, too
+    (safetensors has). A job that is killed half-way leaves at most that folder, never a part of
+    `path`; the next that writes `path` on this machine removes it.
 
     Raises
     ------
@@ -44,7 +45,9 @@ def replacing(path: Path) -> Iterator[Path]:
     path = Path(path)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_name(path)
+        folder = temporary_name(path)
+        folder.mkdir()
+        temporary = folder / path.name
         try:
             yield temporary
             synced(temporary)
@@ -53,7 +56,7 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.replace(path)
             synced(path.parent)
         finally:
-            temporary.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
