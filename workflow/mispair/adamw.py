@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -42,10 +42,15 @@ class AdamW:
             weight_decay=self.decay, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
 
-    def state(self) -> dict[str, Tensor]:
-        """Return what it remembers, by name: to go back to a state, copy its values into these."""
+    def state(self, name: str = "optimiser") -> dict[str, Tensor]:
+        """Return what it remembers, by names that begin with `name`; each step changes it."""
         return {
-            "steps": self.steps,
-            **{f"mean.{number}": values for number, values in enumerate(self.means)},
-            **{f"square.{number}": values for number, values in enumerate(self.squares)},
+            f"{name}.steps": self.steps,
+            **{f"{name}.mean.{number}": values for number, values in enumerate(self.means)},
+            **{f"{name}.square.{number}": values for number, values in enumerate(self.squares)},
         }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go back to a state, which may hold more."""
+        for name, values in self.state().items():
+            values.copy_(state[name])

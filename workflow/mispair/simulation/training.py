@@ -404,12 +404,11 @@ class _Adam:
 
     def state(self) -> dict[str, Tensor]:
         """Return the moments and the count of steps, by name."""
-        return {f"optimiser.{name}": values for name, values in self.adam.state().items()}
+        return self.adam.state()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
-        for name, values in self.state().items():
-            values.copy_(state[name])
+        self.adam.restore(state)
 
 
 def _learned(encoders: Encoders) -> list[Tensor]:

@@ -257,8 +257,8 @@ class _Training:
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
-        found = {name: value.clone() for name, value in self.encoders.state().items()}
-        found |= {name: value.clone() for name, value in self._memory().items()}
+        moments = {} if self._adam is None else self._adam.state()
+        found = {name: value.clone() for name, value in (self.encoders.state() | moments).items()}
         found["losses"] = torch.from_numpy(self.losses.copy())
         found["step"] = torch.tensor(self.step)
         return found
@@ -266,12 +266,7 @@ class _Training:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""
         self.encoders.load(state)
-        for name, memory in self._memory().items():
-            memory.copy_(state[name])
+        if self._adam is not None:
+            self._adam.restore(state)
         self.losses = state["losses"].cpu().numpy().copy()
         self.step = int(state["step"])
-
-    def _memory(self) -> dict[str, Tensor]:
-        """Return what the optimiser remembers, by name; the tensors go on changing."""
-        memory = {} if self._adam is None else self._adam.state()
-        return {f"optimiser.{name}": values for name, values in memory.items()}

@@ -92,8 +92,7 @@ def train(
         with torch.no_grad():
             for name, values in parameters.items():
                 values.copy_(saved[f"model.{name}"])
-            for name, memory in optimiser.state().items():
-                memory.copy_(saved[f"optimiser.{name}"])
+        optimiser.restore(saved)
     progress(begin)
     keep_freed_memory()
     # To look at a loss is to wait for a GPU.
@@ -114,7 +113,7 @@ def train(
                 _refuse_divergence(losses[: step + 1])
             if keeper is not None and due:
                 state = {f"model.{name}": values.detach() for name, values in parameters.items()}
-                state |= {f"optimiser.{name}": value for name, value in optimiser.state().items()}
+                state |= optimiser.state()
                 state |= {"losses": losses, "step": torch.tensor(step + 1)}
                 keeper.save({name: values.clone() for name, values in state.items()})
     return losses

@@ -364,9 +364,9 @@ class _Run:
     def _tensors(self) -> dict[str, Tensor]:
         """Return all that changes from step to step, but for the losses and their number."""
         memory = {
-            f"optimiser.{number}.{name}": values
+            name: values
             for number, optimiser in enumerate(self.optimisers)
-            for name, values in optimiser.state().items()
+            for name, values in optimiser.state(f"optimiser.{number}").items()
         }
         weights = {"image": self.image_weight, "text": self.text_weight, "scale": self.log_scale}
         return weights | memory
