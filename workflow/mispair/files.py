@@ -43,18 +43,31 @@ def replacing(path: Path) -> Iterator[Path]:
         If the disk is full, or the folder is missing or cannot be written.
     """
     path = Path(path)
+    with folder_beside(path) as folder:
+        temporary = folder / path.name
+        yield temporary
+        synced(temporary)
+        # safetensors makes files that only their owner can read; a lab shares its results.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        synced(path.parent)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, which is removed at the end.
+
+    Raises
+    ------
+    UserError
+        If the disk is full, or the folder around `path` cannot be written.
+    """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = temporary_name(path)
-        folder.mkdir()
-        temporary = folder / path.name
         try:
-            yield temporary
-            synced(temporary)
-            # safetensors makes files that only their owner can read; a lab shares its results.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-            synced(path.parent)
+            folder.mkdir()
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

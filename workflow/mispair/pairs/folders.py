@@ -27,18 +27,12 @@ def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise files.UserError(f"{path}: is a file where a folder is to be written. Move it away.")
-    with files.explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = files.temporary_name(path)
-        try:
-            temporary.mkdir()
-            yield temporary
-            for written in [*sorted(temporary.rglob("*")), temporary] if durable else []:
-                files.synced(written)
-            _take_the_place(temporary, path)
-            files.synced(path.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with files.folder_beside(path) as temporary:
+        yield temporary
+        for written in [*sorted(temporary.rglob("*")), temporary] if durable else []:
+            files.synced(written)
+        _take_the_place(temporary, path)
+        files.synced(path.parent)
 
 
 def _take_the_place(new: Path, path: Path) -> None:
