@@ -38,7 +38,7 @@ def bytes_below(*folders: Path) -> int:
 
 def test_a_fresh_checkout_is_planned_within_a_factor_of_two(finished: Checkout, empty: Checkout):
     plans = [planned(empty.folder, "--cores", "2", "--configfile", SMOKE) for _ in range(3)]
-    # How fast a core is, is measured in a second, in which other tests can make it slower only.
+    # How fast a core is, is measured in a moment, in which other tests can make it slower only.
     plan = min(plans, key=lambda plan: plan["totals"]["core_hours"])
     assert {rule["rule"]: rule["jobs"] for rule in plan["rules"]} == empty.planned()
     assert {tuple(rule["sources"]) for rule in plan["rules"]} == {("reference",)}

@@ -191,7 +191,7 @@ def this_machine(device: str) -> dict[str, Any]:
         "device": device,
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "calibration_seconds": float(f"{calibrate(50):.3g}"),
+        "calibration_seconds": float(f"{calibrate():.3g}"),
     }
 
 
