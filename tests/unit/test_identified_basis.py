@@ -1,0 +1,177 @@
+"""Search for a basis on synthetic sources whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kurtosis
+
+from mispair.evaluation import identified_basis as basis
+from mispair.evaluation.purity import random_rotation
+from mispair.seeds import generator
+
+SOURCES, WIDTH, SIZE = 16, 20, 4000
+
+
+def _mixture(sources: np.ndarray, noise: float = 0.01) -> np.ndarray:
+    """Return sources in random directions of a wider space, with a mean and a little noise."""
+    draw = generator("mixture")
+    mixing = draw.standard_normal((sources.shape[1], WIDTH))
+    return sources @ mixing + 3 + noise * draw.standard_normal((len(sources), WIDTH))
+
+
+def _sparse() -> np.ndarray:
+    return (generator("sparse").random((SIZE, SOURCES)) < 0.1).astype(float)
+
+
+def _gaussian() -> np.ndarray:
+    return generator("gaussian").standard_normal((SIZE, SOURCES))
+
+
+def _identify(sources: np.ndarray, embeddings: np.ndarray) -> dict[str, basis.Identified]:
+    split = basis.halves(len(embeddings), generator("halves"))
+    return basis.identify(
+        embeddings, split, SOURCES, [*basis.SEARCHES], generator("search"), sources, rotations=50
+    )
+
+
+@pytest.mark.parametrize("method", [*basis.SEARCHES])
+def test_sparse_sources_are_recovered_one_to_one(method: str) -> None:
+    sources = _sparse()
+    embeddings = _mixture(sources)
+    result = _identify(sources, embeddings)[method]
+    assert result.converged
+    assert result.agreement > 0.98 > 0.7 > result.agreement_null.max()
+    assert result.recovery.min() > 0.95
+    assert result.recovery_null.shape == (50, SOURCES)
+    assert result.recovery_null.mean(axis=1).max() < 0.7
+    correlations = np.abs(basis.correlations(result.bases[0], embeddings, sources))
+    assert sorted(correlations.argmax(axis=0)) == [*range(SOURCES)]
+    # The embedding's own coordinates are mixtures of the sources.
+    assert basis.recovery(basis.correlations(np.eye(WIDTH), embeddings, sources)).mean() < 0.75
+
+
+@pytest.mark.parametrize("method", [*basis.SEARCHES])
+def test_nothing_is_identified_among_gaussian_sources(method: str) -> None:
+    sources = _gaussian()
+    result = _identify(sources, _mixture(sources))[method]
+    # Every rotation of a Gaussian looks alike: searches agree no more than random rotations do.
+    low, high = result.agreement_null.min(), result.agreement_null.max()
+    assert low - 0.02 <= result.agreement <= high + 0.02
+    means = result.recovery_null.mean(axis=1)
+    assert means.min() - 0.02 <= result.recovery.mean() <= means.max() + 0.02
+
+
+def test_the_result_is_a_function_of_the_seed_and_needs_no_truth() -> None:
+    sources = _sparse()
+    embeddings = _mixture(sources)
+    first, again = _identify(sources, embeddings), _identify(sources, embeddings)
+    split = basis.halves(SIZE, generator("halves"))
+    blind = basis.identify(
+        embeddings, split, SOURCES, ["varimax"], generator("search"), rotations=50
+    )["varimax"]
+    for method, result in first.items():
+        np.testing.assert_array_equal(result.bases, again[method].bases)
+    np.testing.assert_array_equal(blind.bases, first["varimax"].bases)
+    assert blind.agreement == first["varimax"].agreement
+    assert blind.recovery.shape == (0,)
+    assert blind.recovery_null.shape == (50, 0)
+
+
+def test_whitened_components_have_the_identity_as_covariance() -> None:
+    embeddings = _mixture(_sparse())
+    whitened = basis.whitened_directions(embeddings, 5)
+    scores = (embeddings - embeddings.mean(axis=0)) @ whitened
+    np.testing.assert_allclose(scores.T @ scores / SIZE, np.eye(5), atol=1e-9)
+    # They span the directions of largest variance.
+    singular = np.linalg.svd(embeddings - embeddings.mean(axis=0), compute_uv=False)[:5]
+    np.testing.assert_allclose(1 / np.linalg.norm(whitened, axis=0) ** 2, singular**2 / SIZE)
+
+
+@pytest.mark.parametrize("components", [0, WIDTH + 1])
+def test_numbers_of_components_that_are_impossible(components: int) -> None:
+    with pytest.raises(ValueError, match=f"{components} principal components"):
+        basis.whitened_directions(_mixture(_sparse()), components)
+
+
+def test_an_embedding_without_enough_directions() -> None:
+    with pytest.raises(ValueError, match="vary in fewer than 17 directions"):
+        basis.whitened_directions(_mixture(_sparse(), noise=0), SOURCES + 1)
+
+
+def _planar_varimax(scores: np.ndarray) -> np.ndarray:
+    """Return Kaiser's varimax: the best angle of one pair of components after the other."""
+    rotated = scores.copy()
+    for _ in range(50):
+        for i in range(rotated.shape[1]):
+            for j in range(i):
+                x, y = rotated[:, i], rotated[:, j]
+                u, v = x**2 - y**2, 2 * x * y
+                over = 2 * (u @ v - u.sum() * v.sum() / len(x))
+                under = u @ u - v @ v - (u.sum() ** 2 - v.sum() ** 2) / len(x)
+                angle = np.arctan2(over, under) / 4
+                c, s = np.cos(angle), np.sin(angle)
+                rotated[:, i], rotated[:, j] = c * x + s * y, c * y - s * x
+    return rotated
+
+
+def test_varimax_is_that_of_kaiser() -> None:
+    embeddings = _mixture(_sparse())[:500]
+    whitened = basis.whitened_directions(embeddings, 4)
+    scores = (embeddings - embeddings.mean(axis=0)) @ whitened
+    result = basis.varimax(scores, np.eye(4), tolerance=1e-12)
+    np.testing.assert_allclose(result.matrix.T @ result.matrix, np.eye(4), atol=1e-12)
+    reference = np.sort(np.var(_planar_varimax(scores) ** 2, axis=0))
+    np.testing.assert_allclose(
+        np.sort(np.var((scores @ result.matrix) ** 2, axis=0)), reference, rtol=1e-4
+    )
+
+
+def test_a_search_that_is_cut_short_does_not_converge() -> None:
+    embeddings = _mixture(_sparse())
+    scores = (embeddings - embeddings.mean(axis=0)) @ basis.whitened_directions(embeddings, SOURCES)
+    start = random_rotation(SOURCES, generator("start"))
+    for search in basis.SEARCHES.values():
+        cut = search(scores, start, most=1)  # type: ignore[call-arg]
+        assert not cut.converged
+        assert cut.iterations == 1
+        assert search(scores, start).converged
+    rotated = scores @ basis.varimax(scores, start).matrix
+    assert kurtosis(rotated).sum() > kurtosis(scores).sum()
+
+
+def test_the_ceiling_is_the_multiple_correlation() -> None:
+    from sklearn.linear_model import LinearRegression
+
+    draw = generator("ceiling")
+    sources = np.column_stack([_sparse(), np.zeros(SIZE)])
+    embeddings = _mixture(sources[:, :-1]) + draw.standard_normal((SIZE, WIDTH))
+    first, second = basis.halves(SIZE, draw)
+    ceiling = basis.linear_ceiling(
+        embeddings[first], sources[first], (embeddings[second], sources[second])
+    )
+    fit = LinearRegression().fit(embeddings[first], sources[first]).predict(embeddings[second])
+    expected = [np.corrcoef(fit[:, j], sources[second, j])[0, 1] for j in range(SOURCES)]
+    np.testing.assert_allclose(ceiling, [*expected, 0], atol=1e-9)
+
+
+def test_correlations_are_those_of_numpy_and_zero_where_nothing_varies() -> None:
+    draw = generator("correlations")
+    embeddings, features = draw.standard_normal((50, 3)) + 7, draw.standard_normal((50, 2))
+    features[:, 1] = 1.0
+    directions = draw.standard_normal((3, 4))
+    expected = np.corrcoef(embeddings @ directions, features[:, 0], rowvar=False)[:4, 4]
+    measured = basis.correlations(directions, embeddings, features)
+    np.testing.assert_allclose(measured[:, 0], expected)
+    np.testing.assert_array_equal(measured[:, 1], 0)
+
+
+def test_agreement_matches_components_whatever_their_order_sign_and_length() -> None:
+    draw = generator("agreement")
+    directions = draw.standard_normal((6, 4))
+    within = basis.covariance(draw.standard_normal((100, 6)))
+    other = directions[:, [2, 0, 3, 1]] * [1, -2, 3, -4]
+    assert basis.agreement(directions, other, within) == pytest.approx(1)
+    same = np.repeat(directions[:, :1], 4, axis=1)
+    # One to one: three of the four have a partner that is not the best.
+    assert basis.agreement(directions, same, within) < 0.9
