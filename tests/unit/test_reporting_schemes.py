@@ -142,21 +142,21 @@ def test_the_published_curve_of_the_main_scheme_is_the_random_one():
         ({"random": 0.08, "similar": 0.05}, "supports"),
         ({"random": 0.05, "similar": 0.08}, "contradicts"),
         ({"random": 0.05, "similar": -0.01}, "contradicts"),
-        ({"random": 0.05, "similar": 0.05}, "undecided"),
+        ({"random": 0.05, "similar": 0.05}, "cannot tell"),
         ({"random": 0.05}, "not measured"),
         ({"similar": 0.05, "drop": 0.01}, "not measured"),
     ],
 )
 def test_similar_captions_are_judged_against_random_ones(slopes, expected):
     rows = arms(slopes, next(iter(slopes)))
-    if expected == "undecided":  # noise that a seed does not carry from scheme to scheme
+    if expected == "cannot tell":  # noise that a seed does not carry from scheme to scheme
         for row in rows:
             row["value"] += 1e-3 * (-1) ** row["seed"] * (row["scheme"] == "similar")
     assert judged(tables(purity=rows)).outcome == expected
 
 
 def test_one_seed_decides_nothing_on_schemes():
-    assert judged(tables(purity=arms(SLOPES, "random", seeds=1))).outcome == "undecided"
+    assert judged(tables(purity=arms(SLOPES, "random", seeds=1))).outcome == "cannot tell"
 
 
 def test_the_verdict_on_schemes_shows_its_numbers(both):

@@ -366,7 +366,7 @@ def test_the_grid_judges_every_cell_and_names_what_was_lost(whole):
     gains = of(tables, name, "accuracy", "filtered", 0.3) - of(tables, name, "accuracy", "raw", 0.3)
     low = stats.t.interval(0.95, 2, gains.mean(), stats.sem(gains))[0]
     assert cell.gains["accuracy"].low == pytest.approx(low)
-    assert cell.outcomes["accuracy"] == ("supports" if low > 0 else "undecided")
+    assert cell.outcomes["accuracy"] == ("supports" if low > 0 else "cannot tell")
     lost = cells["0.02", "partner", "practical"]
     assert lost.outcomes["accuracy"] == "not measured"
     assert lost.failed == "filtered silenced in 3 of 3 and raw silenced in 3 of 3"
@@ -449,7 +449,7 @@ def theory(rows: list[dict[str, Any]]) -> Any:
 @pytest.mark.parametrize(
     ("kept", "added", "expected"),
     [(0.99, 0.01, "supports"), (0.95, 0.01, "contradicts"), (0.99, 0.05, "contradicts"),
-     (0.98, 0.01, "undecided")],
+     (0.98, 0.01, "cannot tell")],
 )  # fmt: skip
 def test_generated_captions_are_held_to_one_over_d(kept, added, expected):
     rows = [

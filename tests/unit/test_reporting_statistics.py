@@ -4,15 +4,85 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+from mispair.reporting.multiplicity import benjamini_hochberg, holm
 from mispair.reporting.statistics import (
+    contrast,
+    contrasts,
+    effect_of_mean,
     mean_interval,
     prediction_interval,
     stratified_interval,
     trend,
+    trial_means,
 )
+
+
+def test_an_effect_is_that_of_the_t_test():
+    values = [0.3, 0.1, 0.4, 0.25, 0.2]
+    effect = effect_of_mean(values, 0.95, "trial")
+    tested = stats.ttest_1samp(values, 0.0)
+    outer, inner = tested.confidence_interval(0.95), tested.confidence_interval(0.90)
+    assert (effect.value, effect.p) == pytest.approx((np.mean(values), tested.pvalue))
+    assert (effect.low, effect.high) == pytest.approx((outer.low, outer.high))
+    assert (effect.inner_low, effect.inner_high) == pytest.approx((inner.low, inner.high))
+    assert (effect.n, effect.unit) == (5, "trial")
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [0.5, math.nan], [50.0, 50.0], [0.1 * 3, 0.3]])
+def test_replicates_that_show_no_spread_give_no_interval(values):
+    effect = effect_of_mean(values, 0.95, "trial")
+    assert not effect.known
+    assert math.isnan(effect.p)
+
+
+def test_a_resolution_is_the_least_spread_of_equal_counts():
+    effect = effect_of_mean([50.0, 50.0], 0.95, "trial", resolution=1.0)
+    half = stats.t.ppf(0.975, 1) * math.sqrt(1 / 12) / math.sqrt(2)
+    assert effect.high - 50 == pytest.approx(half)
+    spread = effect_of_mean([40.0, 50.0, 60.0], 0.95, "trial", resolution=1.0)
+    assert spread == effect_of_mean([40.0, 50.0, 60.0], 0.95, "trial")
+
+
+def test_a_trial_counts_once():
+    index = pd.MultiIndex.from_product(
+        [[0.1, 0.3], [0, 1, 2]], names=["spurious_probability", "trial"]
+    )
+    values = pd.Series([1.0, 2.0, 3.0, 3.0, 6.0, math.nan], index=index)
+    assert trial_means(values) == [2.0, 4.0]  # trial 2 was not measured at 0.3
+    assert trial_means(values[:0]) == []
+
+
+def test_contrasts_are_paired_by_seed():
+    rows = [
+        {"rate": rate, "seed": seed, "value": 0.1 * seed + slope * rate}
+        for seed, slope in enumerate((1.0, 2.0, 3.0))
+        for rate in (0.0, 0.5, 1.0)
+    ]
+    series = pd.DataFrame(rows)
+    by_rate = contrasts(series, 0.95)
+    assert {rate: effect.value for rate, effect in by_rate.items()} == pytest.approx(
+        {0.5: 1.0, 1.0: 2.0}
+    )
+    assert contrast(series, 0.95) == effect_of_mean([1.0, 2.0, 3.0], 0.95, "seed")
+    assert math.isnan(contrast(series[series["rate"] == 0], 0.95).value)
+
+
+def test_holm_steps_down_and_keeps_the_order():
+    # By hand: 4 · 0.01, then 3 · 0.02, then 2 · 0.025 < 0.06, then 0.5.
+    assert holm([0.02, 0.01, 0.5, 0.025]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_the_false_discovery_rate_steps_up():
+    # By hand: 4/1 · 0.01, 4/2 · 0.03 and 4/3 · 0.03 = 0.04, so both 0.04; then 0.5.
+    found = benjamini_hochberg([0.03, 0.01, 0.5, 0.03])
+    assert found == pytest.approx([0.04, 0.04, 0.5, 0.04])
+    assert benjamini_hochberg([]) == []
 
 
 def test_an_interval_of_one_stratum_is_the_t_interval():

@@ -192,7 +192,7 @@ def test_slopes_of_made_up_risks() -> None:
 
 @pytest.mark.parametrize(
     ("slopes", "expected"),
-    [((-2.1, -1.0), "supports"), ((-1.5, -1.0), "undecided"), ((-0.9, -1.0), "contradicts"),
+    [((-2.1, -1.0), "supports"), ((-1.5, -1.0), "cannot tell"), ((-0.9, -1.0), "contradicts"),
      ((float("nan"), -1.0), "not measured")],
 )  # fmt: skip
 def test_the_rule_of_slopes(slopes: tuple[float, float], expected: str) -> None:
@@ -201,7 +201,7 @@ def test_the_rule_of_slopes(slopes: tuple[float, float], expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("yes", "no", "expected"),
-    [(2, 1, "supports"), (1, 2, "contradicts"), (3, 2, "undecided"), (1, 0, "undecided"),
+    [(2, 1, "supports"), (1, 2, "contradicts"), (3, 2, "cannot tell"), (1, 0, "cannot tell"),
      (0, 0, "not measured")],
 )  # fmt: skip
 def test_the_rule_of_two_thirds(yes: int, no: int, expected: str) -> None:
@@ -210,7 +210,7 @@ def test_the_rule_of_two_thirds(yes: int, no: int, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("held", "failed", "expected"),
-    [(2, 0, "supports"), (1, 0, "undecided"), (99, 1, "contradicts"), (0, 0, "not measured")],
+    [(2, 0, "supports"), (1, 0, "cannot tell"), (99, 1, "contradicts"), (0, 0, "not measured")],
 )
 def test_the_rule_of_what_always_holds(held: int, failed: int, expected: str) -> None:
     assert verdicts.decide_always(held, failed)[0] == expected

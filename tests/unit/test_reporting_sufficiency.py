@@ -122,7 +122,7 @@ def test_claims_on_a_run_that_does_as_claimed() -> None:
 def test_one_run_decides_nothing_and_none_is_not_measured() -> None:
     found = judged([*run.measured(), *run.transferred()])
     outcomes = {verdict.outcome for key, verdict in found.items() if "published" not in key}
-    assert outcomes == {"undecided"}
+    assert outcomes == {"cannot tell"}
     assert {verdict.outcome for verdict in judged([]).values()} == {"not measured"}
     assert judged(run.bayes())["sufficient"].outcome == "not measured"
 

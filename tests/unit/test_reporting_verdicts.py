@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mispair.reporting import (
     claims_checkpoints,
@@ -14,9 +16,10 @@ from mispair.reporting import (
     claims_simulation,
     claims_stepsize,
     claims_sufficiency,
+    multiplicity,
     verdicts,
 )
-from mispair.reporting.statistics import Interval, Trend
+from mispair.reporting.statistics import Effect, Interval, Trend
 from mispair.reporting.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.5, 0.8)
@@ -88,9 +91,10 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
     ("rho", "rise", "fall", "blocks", "expected"),
     [
         (1.0, 0.01, 1.0, 3, "supports"),
+        (1.0, 0.03, 1.0, 3, "cannot tell"),  # two-sided, 0.06
         (-1.0, 1.0, 0.01, 3, "contradicts"),
-        (0.3, 0.2, 0.8, 3, "undecided"),
-        (1.0, 0.01, 1.0, 1, "undecided"),
+        (0.3, 0.2, 0.8, 3, "cannot tell"),
+        (1.0, 0.01, 1.0, 1, "cannot tell"),
         (math.nan, math.nan, math.nan, 0, "not measured"),
     ],
 )
@@ -100,10 +104,66 @@ def test_the_rule_of_trends(rho, rise, fall, blocks, expected):
     assert verdicts.decide_trend(Trend(rho, rise, fall, 9, blocks), -1, 0.05)[0] == opposite
 
 
+def effect(value: float, error: float, n: int = 5, confidence: float = 0.95) -> Effect:
+    """Return the effect of a normal estimate with this standard error."""
+    outer, inner = (stats.norm.ppf(1 - tail) * error for tail in (0.025, 0.05))
+    p = 2 * stats.norm.sf(abs(value) / error) if error else math.nan
+    return Effect(value, value - outer, value + outer, value - inner, value + inner, p, n, "seed")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "sign", "expected"),
+    [
+        (0.5, 0.1, 1, "supports"),
+        (-0.5, 0.1, 1, "contradicts"),
+        (-0.5, 0.1, -1, "supports"),
+        (0.0, 0.01, 1, "no such effect"),
+        (0.02, 0.001, 1, "no such effect"),  # significant, and smaller than what matters
+        (0.12, 0.04, 1, "supports"),
+        (0.09, 0.04, 1, "cannot tell"),  # significant, perhaps too small
+        (0.0, 0.2, 1, "cannot tell"),
+        (0.3, 0.2, 1, "cannot tell"),
+        (math.nan, 0.1, 1, "not measured"),
+        (0.3, math.nan, 1, "cannot tell"),
+    ],
+)
+def test_the_rule_of_effects(value, error, sign, expected):
+    assert verdicts.decide_effect(effect(value, error), sign, 0.1, 0.05)[0] == expected
+
+
+def test_an_effect_needs_a_smallest_one_above_zero():
+    for smallest in (0.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="smallest effect of interest"):
+            verdicts.decide_effect(effect(0.5, 0.1), 1, smallest, 0.05)
+
+
+def test_claims_are_corrected_for_their_number():
+    def verdict(p: float, primary: bool, outcome: verdicts.Outcome = "supports"):
+        claim = verdicts.Claim("x", "image_text", "", "", "trend", "", primary)
+        return verdicts.Verdict(claim, outcome, "", effect=replace(effect(1, 0.1), p=p))
+
+    bare = replace(verdict(0.5, False), effect=None)
+    every = [
+        verdict(0.02, True),
+        verdict(0.03, True),
+        verdict(0.04, False),
+        verdict(0.04, False, "contradicts"),
+        bare,
+        verdict(0.9, True, "cannot tell"),
+    ]
+    found = multiplicity.adjusted(every, 0.05)
+    # Holm: 3 · 0.02, then max(0.06, 2 · 0.03), then 0.9. The false-discovery rate: 2/2 · 0.04.
+    assert [v.adjusted_p for v in found if v.effect] == pytest.approx([0.06, 0.06, 0.04, 0.04, 0.9])
+    assert [v.outcome for v in found] == [
+        "cannot tell", "cannot tell", "supports", "contradicts", "supports", "cannot tell",
+    ]  # fmt: skip
+    assert math.isnan(found[4].adjusted_p)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0.1, 0.3, "supports"), (-0.3, -0.1, "contradicts"), (-0.1, 0.3, "undecided"),
-     (math.nan, math.nan, "undecided")],
+    [(0.1, 0.3, "supports"), (-0.3, -0.1, "contradicts"), (-0.1, 0.3, "cannot tell"),
+     (math.nan, math.nan, "cannot tell")],
 )  # fmt: skip
 def test_the_rule_of_differences(low, high, expected):
     assert verdicts.decide_difference(Interval(0.1, low, high, 4))[0] == expected
@@ -111,8 +171,8 @@ def test_the_rule_of_differences(low, high, expected):
 
 @pytest.mark.parametrize(
     ("high", "low", "expected"),
-    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.7, 0.6, "undecided"),
-     (0.6, 0.6, "undecided"), (0.7, 0.69, "contradicts"), (math.nan, 0.5, "not measured")],
+    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.7, 0.6, "cannot tell"),
+     (0.6, 0.6, "cannot tell"), (0.7, 0.69, "contradicts"), (math.nan, 0.5, "not measured")],
 )  # fmt: skip
 def test_the_rule_of_orders(high, low, expected):
     assert verdicts.decide_order(high, low, Interval(0.6, 0.55, 0.65, 10))[0] == expected
@@ -120,7 +180,7 @@ def test_the_rule_of_orders(high, low, expected):
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(48.0, 50.0, "supports"), (40.0, 44.0, "contradicts"), (45.0, 49.0, "undecided")],
+    [(48.0, 50.0, "supports"), (40.0, 44.0, "contradicts"), (45.0, 49.0, "cannot tell")],
 )
 def test_the_rule_of_levels(low, high, expected):
     assert verdicts.decide_level(Interval(47, low, high, 5), 47.5)[0] == expected
@@ -133,7 +193,7 @@ def test_overlap_against_shuffling_is_judged_in_both_directions(slope, expected)
 
 def test_one_seed_decides_nothing():
     verdict = judged(tables(purity=purity("pretrained", 0.03, seeds=1)))["overlap-rises"]
-    assert verdict.outcome == "undecided"
+    assert verdict.outcome == "cannot tell"
 
 
 def test_controls_limit_a_supported_claim_where_they_should():
@@ -164,7 +224,7 @@ def test_a_set_that_goes_the_other_way_leaves_the_claim_undecided():
     falling = tables(zeroshot=zeroshot({"a": -0.2, "b": -0.1}))
     assert judged(falling)["accuracy-falls"].outcome == "supports"
     mixed = judged(tables(zeroshot=zeroshot({"a": -0.2, "b": 0.1})))["accuracy-falls"]
-    assert mixed.outcome == "undecided"
+    assert mixed.outcome == "cannot tell"
     assert "b" in mixed.reason
     assert [part.outcome for part in mixed.parts] == ["supports", "contradicts"]
     rising = judged(tables(zeroshot=zeroshot({"a": 0.2, "b": -0.1})))["accuracy-falls"]
@@ -183,7 +243,7 @@ def test_accuracy_that_falls_without_overlap_limits_the_claim():
 
 @pytest.mark.parametrize(
     ("high", "low", "expected"),
-    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.602, 0.598, "undecided")],
+    [(0.7, 0.5, "supports"), (0.5, 0.7, "contradicts"), (0.602, 0.598, "cannot tell")],
 )
 def test_pruning_is_judged_against_the_spread_of_draws(high, low, expected):
     found = judged(tables(pruning=pruning(high, low)))
@@ -218,7 +278,7 @@ def test_a_stronger_ranking_by_variance_limits_the_claim():
 
 @pytest.mark.parametrize(
     ("gain", "expected"),
-    [(0.05, "supports"), (-0.05, "contradicts"), (0.0, "undecided")],
+    [(0.05, "supports"), (-0.05, "contradicts"), (0.0, "cannot tell")],
 )
 def test_filtering_is_judged_by_paired_differences(gain, expected):
     rows = simulation(lambda c, t: gain + 0.001 * (-1) ** (t + round(10 * c)))
@@ -228,8 +288,8 @@ def test_filtering_is_judged_by_paired_differences(gain, expected):
 def test_one_trial_decides_nothing():
     rows = simulation(lambda c, t: 0.05, trials=1)
     found = judged(tables(simulation=rows))
-    assert found["filtered-accuracy"].outcome == "undecided"
-    assert found["gap-widens"].outcome == "undecided"
+    assert found["filtered-accuracy"].outcome == "cannot tell"
+    assert found["gap-widens"].outcome == "cannot tell"
 
 
 @pytest.mark.parametrize(("slope", "expected"), [(1, "supports"), (-1, "contradicts")])
@@ -276,8 +336,10 @@ def test_answers_follow_their_rule():
     assert short("supports", "supports", limited=True) == "Yes, with limits"
     assert short("supports", "not measured") == "Yes"
     assert short("supports", "contradicts") == "In part"
-    assert short("undecided", "contradicts") == "No"
-    assert short("undecided", "undecided") == "Undecided"
+    assert short("cannot tell", "contradicts") == "No"
+    assert short("cannot tell", "cannot tell") == "Cannot tell"
+    assert short("no such effect", "cannot tell") == "Cannot tell"
+    assert short("no such effect", "no such effect") == "No such effect"
     assert short("not measured", "not measured") == "Not measured"
 
 

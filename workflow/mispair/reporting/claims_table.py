@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mispair.reporting.comparison import Table
 from mispair.reporting.verdicts import Verdict
+from mispair.reporting.words import p_value, significant
 
 
 def claims(judged: Sequence[Verdict]) -> list[Table]:
@@ -14,8 +16,22 @@ def claims(judged: Sequence[Verdict]) -> list[Table]:
         (
             verdict.claim.text, verdict.claim.paper, verdict.preset or "–", verdict.measured or "–",
             verdict.published or "–", verdict.outcome, verdict.sample or "–", verdict.test or "–",
+            *_effect(verdict),
         )
         for verdict in judged
     )  # fmt: skip
-    heads = ("claim", "paper", "preset", "measured", "published", "verdict", "runs", "test")
+    heads = ("claim", "paper", "preset", "measured", "published", "verdict", "runs", "test",
+             "effect", "smallest effect of interest", "corrected p")  # fmt: skip
     return [Table("Claims of the paper and what was measured", heads, rows)] if rows else []
+
+
+def _effect(verdict: Verdict) -> tuple[str, str, str]:
+    effect = verdict.effect
+    if effect is None:
+        return "–", "–", "–"
+    text = significant(effect.value, sign=True)
+    if effect.known:
+        limits = [significant(limit, sign=True) for limit in (effect.low, effect.high)]
+        text += f" ({' to '.join(limits)})"
+    corrected = p_value(verdict.adjusted_p) if math.isfinite(verdict.adjusted_p) else "–"
+    return text, significant(verdict.smallest), corrected

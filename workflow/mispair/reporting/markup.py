@@ -11,7 +11,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from mispair.reporting.figures import VEGA_LITE
-from mispair.reporting.words import count
+from mispair.reporting.words import count, p_value, significant
 
 SYMBOLS = {
     "C_m": Markup("<i>C</i><sub>m</sub>"),
@@ -57,6 +57,8 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     found.filters["symbols"] = symbols
+    found.filters["number"] = significant
+    found.filters["p_value"] = p_value
     found.globals["count"] = count
     return found
 

@@ -18,6 +18,7 @@ from mispair.reporting import (
     landing,
     markup,
     model_tables,
+    multiplicity,
     records,
     set_tables,
     study_page,
@@ -181,6 +182,8 @@ def _methods(content: Content) -> Page:
     parts = {
         "rules": [(name, text) for name, text in verdicts.RULES.items() if name in used],
         "answer_rule": verdicts.ANSWERS,
+        "effect_rule": verdicts.EFFECTS,
+        "correction_rule": multiplicity.RULE,
         "definition": DEFINITION,
         "limits": limits(content.tables),
     }

@@ -1,4 +1,4 @@
-"""The tests behind the verdicts: trends over a sweep, paired differences, places among draws."""
+"""The tests behind the verdicts: effects with intervals, trends over a sweep, draws at random."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from mispair import seeds
@@ -32,6 +33,42 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """The number that a claim is about, with its uncertainty over independent replicates.
+
+    Attributes
+    ----------
+    value : float
+        The estimate, in the unit of the measure.
+    low, high : float
+        Two-sided interval at the confidence of the report, 1 − α; NaN where the replicates
+        cannot give one.
+    inner_low, inner_high : float
+        Interval at 1 − 2 α, for the two one-sided tests of equivalence at α.
+    p : float
+        Two-sided p value against zero.
+    n : int
+        Number of independent replicates.
+    unit : str
+        What a replicate is: "trial", "seed", "neuron", "image and seed", "model".
+    """
+
+    value: float
+    low: float
+    high: float
+    inner_low: float
+    inner_high: float
+    p: float
+    n: int
+    unit: str
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True)
 class Trend:
     """A monotone trend: mean rank correlation within blocks, and one permutation p each way."""
 
@@ -40,6 +77,110 @@ class Trend:
     p_fall: float
     n: int
     blocks: int
+
+    @property
+    def p(self) -> float:
+        """The two-sided p value: twice the smaller of the two, at most 1."""
+        return min(1.0, 2 * min(self.p_rise, self.p_fall))
+
+
+def unknown_effect(value: float, n: int, unit: str) -> Effect:
+    """Return an effect without an interval: its replicates cannot give one."""
+    return Effect(value, math.nan, math.nan, math.nan, math.nan, math.nan, n, unit)
+
+
+def effect_of_mean(
+    values: Sequence[float], confidence: float, unit: str, resolution: float = 0.0
+) -> Effect:
+    """Return the mean of independent replicates, with t intervals and the t test against zero.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One number for each replicate; missing ones are left out.
+    confidence : float
+        1 − α: probability that the interval holds the mean.
+    unit : str
+        What a replicate is, such as "trial".
+    resolution : float
+        The smallest difference that a value can show, such as 1 of a count. The standard deviation
+        is taken to be at least that of rounding to it, ``resolution / sqrt(12)``.
+
+    Returns
+    -------
+    Effect
+        Without an interval if there are fewer than two replicates, or if all are equal and no
+        resolution is given: equal replicates do not measure their spread.
+
+    Examples
+    --------
+    >>> effect_of_mean([1.0, 3.0], 0.95, "trial")
+    Effect(value=2.0, low=-10.7..., high=14.7..., inner_low=-4.3..., ..., n=2, unit='trial')
+    """
+    kept = np.asarray(values, dtype=float)
+    kept = kept[np.isfinite(kept)]
+    count = len(kept)
+    if count == 0:
+        return unknown_effect(math.nan, 0, unit)
+    mean = float(kept.mean())
+    if count < 2:
+        return unknown_effect(mean, count, unit)
+    deviation = max(float(kept.std(ddof=1)), resolution / math.sqrt(12))
+    if deviation <= 1e-12 * float(np.abs(kept).max()):  # equal up to rounding
+        return unknown_effect(mean, count, unit)
+    error = deviation / math.sqrt(count)
+    alpha = 1 - confidence
+    outer, inner = (float(stats.t.ppf(1 - tail, count - 1)) * error for tail in (alpha / 2, alpha))
+    p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
+    return Effect(mean, mean - outer, mean + outer, mean - inner, mean + inner, p, count, unit)
+
+
+def trial_means(values: pd.Series) -> list[float]:
+    """Return the mean over C_s of each trial, so that a trial counts once.
+
+    A trial has the same dictionaries, starting weights and draws at every C_s, so its values are
+    not independent. Only trials that were measured at the most values of C_s count: a mean over
+    fewer of them would mix an effect of C_s into the spread of trials.
+
+    Parameters
+    ----------
+    values : Series
+        Indexed by levels ``spurious_probability`` and ``trial``; missing values are left out.
+    """
+    grouped = values.dropna().groupby("trial")
+    if not len(grouped):
+        return []
+    sizes = grouped.size()
+    means = grouped.mean()[sizes == sizes.max()]
+    return [float(mean) for mean in means]
+
+
+def contrasts(series: pd.DataFrame, confidence: float, unit: str = "seed") -> dict[float, Effect]:
+    """Return, for each rate above the lowest, the value there − at the lowest, paired by seed.
+
+    Parameters
+    ----------
+    series : DataFrame
+        Columns ``rate``, ``seed`` and ``value``, one row each.
+    confidence : float
+        1 − α.
+    unit : str
+        What a seed is a replicate of.
+    """
+    wide = series.dropna(subset=["rate", "value"]).pivot_table(
+        index="seed", columns="rate", values="value"
+    )
+    lowest, *others = wide.columns if len(wide.columns) else (math.nan,)
+    return {
+        float(rate): effect_of_mean((wide[rate] - wide[lowest]).tolist(), confidence, unit)
+        for rate in others
+    }
+
+
+def contrast(series: pd.DataFrame, confidence: float, unit: str = "seed") -> Effect:
+    """Return the value at the largest rate − at the lowest, paired by seed: see `contrasts`."""
+    by_rate = contrasts(series, confidence, unit)
+    return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, unit)
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:

@@ -26,6 +26,7 @@ from mispair.reporting import (
     corpus,
     encoding,
     figures_semantics,
+    multiplicity,
     pairings,
     presets_image_text,
 )
@@ -95,10 +96,11 @@ PARTS: dict[str, Parts] = {
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims of all studies."""
-    return [
+    """Return the verdicts on the claims of all studies, corrected for their number."""
+    judged = [
         verdict
         for parts in PARTS.values()
         for judge in parts.judges
         for verdict in judge(tables, confidence)
     ]
+    return multiplicity.adjusted(judged, 1 - confidence)

@@ -13,16 +13,20 @@ from typing import Literal
 
 import pandas as pd
 
-from mispair.reporting.statistics import Interval, Trend
-from mispair.reporting.words import interval, number, p_value
+from mispair.reporting.statistics import Effect, Interval, Trend
+from mispair.reporting.words import count, interval, number, p_value
 
-Outcome = Literal["supports", "contradicts", "undecided", "not measured"]
+Outcome = Literal["supports", "contradicts", "no such effect", "cannot tell", "not measured"]
 Limit = Literal["limits", "does not limit", "not measured"]
 
 SUPPORTS: Outcome = "supports"
 CONTRADICTS: Outcome = "contradicts"
-UNDECIDED: Outcome = "undecided"
+ABSENT: Outcome = "no such effect"
+UNDECIDED: Outcome = "cannot tell"
 UNMEASURED: Outcome = "not measured"
+
+OUTCOMES: tuple[Outcome, ...] = (SUPPORTS, CONTRADICTS, ABSENT, UNDECIDED, UNMEASURED)
+"""All outcomes, in the order in which they are counted and shown."""
 
 LEAST_RUNS = 2
 """Fewer seeds or trials decide nothing."""
@@ -30,72 +34,87 @@ LEAST_RUNS = 2
 RULES = {
     "trend": "Spearman's rank correlation with the swept probability within each seed or trial, "
     "averaged over them, against permutations of the values within each. Supports if it has the "
-    "claimed sign and at most a share α of the permutations go as far; contradicts if the same "
-    "holds for the other sign; undecided otherwise, and always with fewer than two seeds or "
+    "claimed sign and its two-sided p value is at most α; contradicts if the same "
+    "holds for the other sign; cannot tell otherwise, and always with fewer than two seeds or "
     "three probabilities.",
     "sets": "The trend rule on the mean of all evaluation sets. Where it supports but a single "
-    "set goes significantly the other way, the claim is undecided: the sets disagree. The "
+    "set goes significantly the other way, the claim is “cannot tell”: the sets disagree. The "
     "single tests are not corrected for their number.",
     "difference": "The difference filtered − raw, paired by trial, averaged over all C_s > 0, with "
     "a t interval from the spread within each C_s. Supports if the whole interval lies on the "
-    "claimed side of zero, contradicts if it lies on the other, undecided otherwise, and always "
+    "claimed side of zero, contradicts if it lies on the other, cannot tell otherwise, and always "
     "with fewer than two trials.",
     "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
     "full width. Supports if high-purity lies above the prediction interval of the random draws "
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
-    "undecided otherwise.",
+    "cannot tell otherwise.",
     "less": "Two parts: the trend rule on the scheme whose effect is claimed to be smaller, and "
     "the rule of differences on smaller − larger at the same seed and C_m > 0, claimed below zero. "
-    "Supports if both are supported, contradicts if one is contradicted, undecided otherwise.",
+    "Supports if both are supported, contradicts if one is contradicted, cannot tell otherwise.",
     "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
-    "contradicts if the whole interval lies on the other side of it, undecided otherwise, and "
+    "contradicts if the whole interval lies on the other side of it, cannot tell otherwise, and "
     "always with fewer than two trials.",
     "oracle": "The difference between raw captions and right ones (the raw arm of the same trial "
     "at C_s = 0), averaged over all C_s > 0, by the rule of differences.",
     "order 1/d": "The paper’s 1 − Θ(1/d) and Θ(1/d) do not say which constant is meant; the rule "
     "takes 1. Two levels, 1 − 1/d at least and 1/d at most, each by the rule of levels on the mean "
-    "over all C_s > 0. Supports if both are kept, contradicts if one is not, undecided otherwise.",
+    "over all C_s > 0. Supports if both are kept, contradicts if one is not, cannot tell "
+    "otherwise.",
     "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
     "the interval of its difference. Supports if it supports on at least two thirds of them, "
-    "contradicts if it contradicts on at least two thirds, undecided otherwise.",
+    "contradicts if it contradicts on at least two thirds, cannot tell otherwise.",
     "difference of runs": "The difference of two risks on the same samples, averaged over runs "
     "(trees and seeds), with a t interval. Supports if the whole interval lies on the claimed side "
-    "of zero, contradicts if it lies on the other, undecided otherwise, and always with one run.",
+    "of zero, contradicts if it lies on the other, cannot tell otherwise, and always with one run.",
     "worth": "At each p at which there is a published risk: what the published model loses against "
     "our Bayes risk, beside what the other modality is worth (Bayes without it minus Bayes with "
     "it). Supports if the model loses less, by the interval of the worth, at all p, contradicts if "
-    "at fewer than half, undecided otherwise.",
+    "at fewer than half, cannot tell otherwise.",
     "points": "Published points of figure 1 at which at least three trials were run, against the "
     "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
-    "silhouette. Supports if all points are, contradicts if fewer than half are, undecided "
-    "otherwise.",
+    "silhouette. Supports if all points are, contradicts if fewer than half are, cannot "
+    "tell otherwise.",
     "always": "The theory says it of every run under its conditions, so runs are counted. Supports "
-    "if it is kept in all checks of at least two runs, contradicts if one breaks it, undecided "
-    "otherwise; runs that never meet the conditions are named and decide nothing.",
+    "if it is kept in all checks of at least two runs, contradicts if one breaks it, cannot "
+    "tell otherwise; runs that never meet the conditions are named and decide nothing.",
     "settles": "Every run whose risk rises at least once, diverged ones among them. A run settles "
     "if its last rise lies within the first 99 % of its steps. Supports if at least two thirds "
-    "settle, contradicts if at least two thirds do not, undecided otherwise.",
+    "settle, contradicts if at least two thirds do not, cannot tell otherwise.",
     "sooner": "Every run of the sweep with a stepsize above the largest monotone one of its list, "
     "at the lowest level of risk that this one gets to. Supports if at least two thirds get there "
-    "in fewer steps, contradicts if at least two thirds do not (or never get there), undecided "
-    "otherwise. Lists without a monotone member are named and decide nothing.",
+    "in fewer steps, contradicts if at least two thirds do not (or never get there), cannot "
+    "tell otherwise. Lists without a monotone member are named and decide nothing.",
     "slopes": "Slopes of log risk on log T from T = 1,000 on, over at least three T. Supports if "
     "both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
-    "proportion to T is not below that of the fixed one, undecided otherwise.",
+    "proportion to T is not below that of the fixed one, cannot tell otherwise.",
     "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
     "tenths of the steps against the least before. Supports if it keeps at least half of it in "
-    "all of at least two runs, contradicts if one does not, undecided otherwise.",
+    "all of at least two runs, contradicts if one does not, cannot tell otherwise.",
     "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
     "stepsize, paired by split: the rule of differences.",
 }
 """The rules in words, as the report prints them."""
 
+EFFECTS = (
+    "A claim on an effect names the smallest effect of interest: a third of the published effect, "
+    "or the number that its text gives where nothing was published. No such effect: two one-sided "
+    "tests at α place the effect between minus and plus this number. Supports: the two-sided p "
+    "value is at most α, the effect has the claimed sign, and its estimate is at least this "
+    "number. Contradicts: the same with the other sign. Cannot tell otherwise, and always without "
+    "two replicates whose values differ."
+)
+"""The rule of `decide_effect` in words, as the report prints it."""
+
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, where, by which rule it is judged, and which figure shows it."""
+    """What the paper says, where, by which rule it is judged, and which figure shows it.
+
+    A ``primary`` claim belongs to the few that the report is about: its p value is corrected with
+    those of the other primary claims alone.
+    """
 
     key: str
     study: str
@@ -103,6 +122,7 @@ class Claim:
     paper: str
     rule: str
     figure: str
+    primary: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +165,12 @@ class Verdict:
         The preset of the simulation that it was judged on, if there is one.
     gap : str
         Measured − published, of the number that the claim is about; empty without such a number.
+    effect : Effect or None
+        The number that the claim is about, with its interval and p value.
+    smallest : float
+        The smallest effect of interest, in the unit of the effect; NaN without one.
+    adjusted_p : float
+        The p value of the effect, corrected for the number of claims; NaN before correction.
     """
 
     claim: Claim
@@ -159,6 +185,9 @@ class Verdict:
     parts: tuple[Part, ...] = field(default=())
     preset: str = ""
     gap: str = ""
+    effect: Effect | None = None
+    smallest: float = math.nan
+    adjusted_p: float = math.nan
 
     @property
     def anchor(self) -> str:
@@ -171,13 +200,52 @@ class Verdict:
         return tuple(control.name for control in self.controls if control.finding == "limits")
 
 
+def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> tuple[Outcome, str]:
+    """Judge a claimed effect by its p value, its sign and the smallest effect of interest.
+
+    No such effect, if two one-sided tests at α place it between −smallest and +smallest. Else it
+    supports (claimed sign) or contradicts (other sign), if p ≤ α and its estimate is at least the
+    smallest effect of interest. Else nothing can be told.
+
+    Parameters
+    ----------
+    effect : Effect
+        What was measured, with intervals at 1 − α and 1 − 2 α.
+    sign : int
+        +1 for a claimed effect above zero, −1 for one below.
+    smallest : float
+        Smallest effect of interest, above zero, in the unit of the effect.
+    alpha : float
+        Level of the two-sided test and of each one-sided test.
+    """
+    if not smallest > 0:
+        raise ValueError(f"the smallest effect of interest must be above 0, not {smallest}")
+    if not math.isfinite(effect.value):
+        return UNMEASURED, "it was not measured"
+    if not effect.known:
+        if effect.n < LEAST_RUNS:
+            return UNDECIDED, f"{count(effect.n, effect.unit)} cannot show its own spread"
+        return UNDECIDED, f"{count(effect.n, effect.unit)} with equal values show no spread"
+    bound = f"{smallest:.3g}"
+    if -smallest < effect.inner_low and effect.inner_high < smallest:
+        return ABSENT, f"the effect is smaller than {bound}, the smallest effect of interest"
+    significant = effect.p <= alpha
+    if significant and abs(effect.value) >= smallest:
+        if sign * effect.value > 0:
+            return SUPPORTS, f"the effect is as claimed, and at least {bound}"
+        return CONTRADICTS, f"the effect is opposite to the claim, and at least {bound}"
+    if significant:
+        return UNDECIDED, f"there is an effect, but it may be smaller than {bound}"
+    return UNDECIDED, "an effect of either sign, and none, agree with the measurement"
+
+
 def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
     """Judge a claimed trend; `sign` is +1 for a claimed rise and −1 for a fall."""
     if not math.isfinite(found.rho):
         return UNMEASURED, "fewer than three probabilities were measured"
     if found.blocks < LEAST_RUNS:
         return UNDECIDED, "one seed or trial alone decides nothing"
-    rises, falls = found.p_rise <= alpha, found.p_fall <= alpha
+    rises, falls = 2 * found.p_rise <= alpha, 2 * found.p_fall <= alpha
     agree, oppose = (rises, falls) if sign > 0 else (falls, rises)
     words = ("rises", "falls") if sign > 0 else ("falls", "rises")
     if agree:
@@ -350,20 +418,19 @@ def decide_slopes(proportional: float, fixed: float) -> tuple[Outcome, str]:
 
 
 def trend_text(found: Trend) -> str:
-    """Print a trend's statistic with the p value of its own direction."""
+    """Print a trend's statistic with its two-sided p value."""
     if not math.isfinite(found.rho):
         return "no test"
-    p = found.p_rise if found.rho >= 0 else found.p_fall
-    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(p)} (permutation)"
+    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(found.p)} (permutation, two-sided)"
 
 
 def trend_words(found: Trend, alpha: float) -> str:
     """Say in words whether a value rises or falls, with the statistic behind it."""
     if not math.isfinite(found.rho):
         return "no test: fewer than three probabilities"
-    if found.p_rise <= alpha:
+    if 2 * found.p_rise <= alpha:
         word = "rises"
-    elif found.p_fall <= alpha:
+    elif 2 * found.p_fall <= alpha:
         word = "falls"
     else:
         word = "no trend stands out from chance"
@@ -378,6 +445,15 @@ def interval_text(found: Interval, confidence: float, digits: int = 3) -> str:
         return f"{number(found.value, digits, sign=True)}, no interval (one run)"
     limits = interval(found.low, found.high, digits, sign=True)
     return f"{number(found.value, digits, sign=True)} ({100 * confidence:g} % interval {limits})"
+
+
+def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:
+    """Print an effect with its interval and p value."""
+    value = number(effect.value, digits, sign=True)
+    if not effect.known:
+        return f"{value}, no interval ({count(effect.n, effect.unit)})"
+    limits = interval(effect.low, effect.high, digits, sign=True)
+    return f"{value} ({100 * confidence:g} % interval {limits}, {p_value(effect.p)})"
 
 
 @dataclass(frozen=True)
@@ -457,7 +533,8 @@ QUESTIONS = (
 ANSWERS = (
     "“Yes” if every measured claim under the question is supported and no control limits one; "
     "“Yes, with limits” if a control limits one; “In part” if some are supported and others "
-    "are not; “No” if some are contradicted and none supported; “Undecided” otherwise."
+    "are not; “No” if some are contradicted and none supported; “No such effect” if that is the "
+    "outcome of every measured claim; “Cannot tell” otherwise."
 )
 
 
@@ -481,8 +558,7 @@ def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
     """Sum up the verdicts on a question's claims by the rule `ANSWERS`."""
     own = [verdict for verdict in verdicts if verdict.claim.key in question.claims]
     outcomes = pd.Series([verdict.outcome for verdict in own], dtype="str")
-    tally = {name: int((outcomes == name).sum()) for name in
-             (SUPPORTS, CONTRADICTS, UNDECIDED, UNMEASURED)}  # fmt: skip
+    tally = {name: int((outcomes == name).sum()) for name in OUTCOMES}
     measured = len(own) - tally[UNMEASURED]
     limits = dict.fromkeys(
         name for verdict in own if verdict.outcome == SUPPORTS for name in verdict.limited
@@ -495,7 +571,9 @@ def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
         short = "In part"
     elif tally[CONTRADICTS]:
         short = "No"
+    elif tally[ABSENT] == measured:
+        short = "No such effect"
     else:
-        short = "Undecided"
+        short = "Cannot tell"
     present = tuple((name, amount) for name, amount in tally.items() if amount)
     return Answer(question.text, short, present, tuple(limits), tuple(own))

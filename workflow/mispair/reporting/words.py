@@ -23,6 +23,20 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def significant(value: float | None, digits: int = 3, sign: bool = False) -> str:
+    """Format a number of any unit with so many significant digits, and at most five places.
+
+    Examples
+    --------
+    >>> significant(0.00123), significant(12.345, sign=True), significant(0.0)
+    ('0.00123', '+12.3', '0.000')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    leading = math.floor(math.log10(abs(value))) if value else 0
+    return number(value, min(5, max(0, digits - leading - (leading >= 0))), sign)
+
+
 def interval(low: float, high: float, digits: int = 3, sign: bool = False) -> str:
     """Format an interval, or say that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
