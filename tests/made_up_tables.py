@@ -40,8 +40,26 @@ def _purity(arm: Row, seed: int) -> list[Row]:
         rows += [
             {**here, "metric": "mean_abs_cosine", "value": level, "n": 64 * 63 / 2},
             {**here, "metric": "random_reference", "value": 0.07},
-            {**here, "metric": "effective_rank", "value": 50 - 10 * (arm["rate"] or 0)},
-            {**here, "metric": "mean_abs_cosine_rotated", "rotation": 0, "value": level},
+            {**here, "metric": "participation_ratio", "value": 50 - 10 * (arm["rate"] or 0)},
+            {**here, "metric": "shape_ratio", "value": 1.0 + 1e-3 * seed},
+            {
+                **here,
+                "metric": "shape_ratio_rotated",
+                "value": 1.0,
+                "low": 0.99,
+                "high": 1.01,
+                "below": 0.5,
+                "rotations": 100,
+            },
+            {
+                **here,
+                "metric": "mean_abs_cosine_rotated",
+                "value": level,
+                "low": level - 1e-3,
+                "high": level + 1e-3,
+                "below": 0.5,
+                "rotations": 100,
+            },
         ]
         rows += [
             {**here, "metric": "cosine_histogram", "bin_low": round(-1 + 0.02 * k, 2),

@@ -36,9 +36,15 @@ def purity(rates: int, seeds: int) -> list[dict[str, Any]]:
             values = {
                 "mean_abs_cosine": level,
                 "random_reference": 0.04,
-                "effective_rank": 60 - 10 * width,
-                "mean_abs_cosine_rotated": level,
+                "participation_ratio": 60 - 10 * width,
+                "shape_ratio": 1 + 0.01 * rng.normal(),
             }
+            limits = {"below": 0.5, "rotations": 100, **here}
+            rows += [
+                {"metric": f"{name}_rotated", "value": middle, "low": 0.99 * middle,
+                 "high": 1.01 * middle, **limits}
+                for name, middle in (("mean_abs_cosine", level), ("shape_ratio", 1.0))
+            ]  # fmt: skip
             rows += [{"metric": name, "value": value, **here} for name, value in values.items()]
             rows += [
                 {"metric": "cosine_histogram", "value": share, "bin_low": low, "bin_high": high,

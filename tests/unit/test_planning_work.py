@@ -119,7 +119,10 @@ def test_work_goes_from_job_to_job(tmp_path):
     products = 3 * 2 * 512 * (768 + 512 + 2 * 25)
     assert tuned.seconds["GFLOP"] == pytest.approx(50 * 3 * 2 * products * 1e-9)
     purity = work("measure-purity --projection t.safetensors --purity p.json --rotations 3")
-    assert purity.seconds == {"million cosines": pytest.approx(2 * 2 * 4 * 512**2 / 1e6)}
+    assert purity.seconds == {
+        "million cosines": pytest.approx(2 * 2 * 512**2 / 1e6),
+        "rotated GFLOP": pytest.approx(3 * 5 * 4 * 512**3 / 1e9),
+    }
     simulated = work(
         "simulate --condition as-run --spurious-probabilities 0.1 0.3 --trials 0 1 2 --arms raw"
         " filtered --checkpoint c --simulation s.json --epochs 1 --retrain-epochs 2"

@@ -51,8 +51,8 @@ def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, 
             rows += [
                 {"metric": "mean_abs_cosine", **here, "value": level},
                 {"metric": "random_reference", **here, "value": 0.07},
-                {"metric": "effective_rank", **here, "value": 50 - 10 * (rate or 0)},
-                {"metric": "mean_abs_cosine_rotated", **here, "rotation": 0, "value": level},
+                {"metric": "participation_ratio", **here, "value": 50 - 10 * (rate or 0)},
+                {"metric": "mean_abs_cosine_rotated", **here, "value": level},
                 {
                     "metric": "cosine_histogram",
                     **here,

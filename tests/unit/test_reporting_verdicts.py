@@ -200,19 +200,21 @@ def test_controls_limit_a_supported_claim_where_they_should():
     rows = purity("pretrained", 0.03)
     rows += purity("reinitialised", 0.0003)
     rows += purity("pretrained", 0.03, "mean_abs_cosine_rotated")
-    rows += purity("pretrained", -20.0, "effective_rank")
+    rows += purity("pretrained", -20.0, "participation_ratio")
     rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
               "value": 0.06}]  # fmt: skip
     limits = judged(tables(purity=rows))["overlap-rises"].limited
     assert limits == (
-        "Re-initialised projections", "Rotated basis", "Effective rank", "Untouched model",
+        "Re-initialised projections", "Rotated basis", "Participation ratio", "Untouched model",
     )  # fmt: skip
 
 
 def test_controls_that_agree_do_not_limit():
     rows = purity("pretrained", 0.03) + purity("reinitialised", 0.03)
     rows += purity("pretrained", 0.001, "mean_abs_cosine_rotated")
-    rows += purity("pretrained", 5.0, "effective_rank") + purity("pretrained", 0.05, tower="image")
+    rows += purity("pretrained", 5.0, "participation_ratio") + purity(
+        "pretrained", 0.05, tower="image"
+    )
     rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
               "value": 0.08}]  # fmt: skip
     verdict = judged(tables(purity=rows))["overlap-rises"]

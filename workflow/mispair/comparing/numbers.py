@@ -15,7 +15,7 @@ from mispair.reporting.words import count, number
 
 CONFIDENCE = 0.95
 
-REPEATED = ("seed", "trial", "rotation", "draw", "shuffle")
+REPEATED = ("seed", "trial", "draw", "shuffle")
 """What a number is averaged over."""
 
 NOT_COMPARED = ("purity_map", "simulation_points", "stepsize_curves", "encoding", "provenance")

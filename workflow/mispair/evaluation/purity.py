@@ -2,14 +2,14 @@
 
 A neuron is a column of a final projection. Its impurity is the mean absolute cosine with all
 other neurons: low is pure. Similarities of embeddings do not change when both projections are
-multiplied by one orthogonal matrix, so neurons are not identified by what a model computes; the
-same measures in randomly rotated bases show what belongs to the basis and what to the spectrum.
+multiplied by one orthogonal matrix, so similarities do not identify neurons. The mean absolute
+cosine does change, but little: `mispair.evaluation.overlap_spectrum` separates what belongs to the
+spectrum from what belongs to the basis.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,24 +79,6 @@ def random_overlap(dimensions: int) -> float:
     """
     halves = math.lgamma(dimensions / 2) - math.lgamma((dimensions + 1) / 2)
     return math.exp(halves) / math.sqrt(math.pi)
-
-
-def effective_rank(projection: np.ndarray) -> float:
-    """Return the effective rank of a projection with its columns at length one.
-
-    The exponential of the entropy of the squared singular values, normalised to sum to one: a
-    number between 1 (all neurons parallel) and min(d, e) (a flat spectrum). Squares, as
-    they are the shares of variance; columns at length one, as purity sees only directions.
-
-    Parameters
-    ----------
-    projection : (d, e) array
-        Columns are neurons.
-    """
-    energy = np.linalg.svd(unit_columns(projection), compute_uv=False) ** 2
-    share = energy / energy.sum()
-    share = share[share > 0]
-    return float(np.exp(-(share * np.log(share)).sum()))
 
 
 def cosine_histogram(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
@@ -170,15 +152,13 @@ def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
     return q * np.sign(np.diag(r))
 
 
-def measures(projection: np.ndarray, rotations: Sequence[np.ndarray], bins: int) -> list[Row]:
-    """Return all purity measures of one projection as rows.
+def measures(projection: np.ndarray, bins: int) -> list[Row]:
+    """Return the purity measures of one projection in its own basis as rows.
 
     Parameters
     ----------
     projection : (d, e) array
         Columns are neurons.
-    rotations : sequence of (e, e) arrays
-        Orthogonal matrices, in whose bases the control is measured.
     bins : int
         Bins of the histogram of cosines.
 
@@ -186,9 +166,8 @@ def measures(projection: np.ndarray, rotations: Sequence[np.ndarray], bins: int)
     -------
     list of dict
         ``metric``, ``value`` and ``n``, the number of pairs of neurons: ``mean_abs_cosine``,
-        ``random_reference``, ``effective_rank``; ``mean_abs_cosine_rotated`` and
-        ``effective_rank_rotated`` with ``rotation``; ``cosine_histogram`` with ``bin_low`` and
-        ``bin_high``; ``neuron_purity`` (its mean absolute cosine) with ``neuron``.
+        ``random_reference``; ``cosine_histogram`` with ``bin_low`` and ``bin_high``;
+        ``neuron_purity`` (its mean absolute cosine) with ``neuron``.
     """
     overlap = neuron_overlap(projection)
     dimensions, neurons = projection.shape
@@ -196,24 +175,7 @@ def measures(projection: np.ndarray, rotations: Sequence[np.ndarray], bins: int)
     rows: list[Row] = [
         {"metric": "mean_abs_cosine", "value": overlap.mean(), "n": pairs},
         {"metric": "random_reference", "value": random_overlap(dimensions)},
-        {"metric": "effective_rank", "value": effective_rank(projection), "n": neurons},
     ]
-    for number, rotation in enumerate(rotations):
-        rotated, which = projection @ rotation, {"rotation": number}
-        rows += [
-            {
-                "metric": "mean_abs_cosine_rotated",
-                "value": neuron_overlap(rotated).mean(),
-                "n": pairs,
-                **which,
-            },
-            {
-                "metric": "effective_rank_rotated",
-                "value": effective_rank(rotated),
-                "n": neurons,
-                **which,
-            },
-        ]
     shares, edges = cosine_histogram(projection, bins)
     rows += [
         {

@@ -212,9 +212,10 @@ def _compare_arms(s: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def _measure_purity(s: Any, job: Any, sizes: Sizes) -> Work:
-    neurons = sizes.projection(job.projection).neurons
-    bases = sizes.rows(job.projection) * (1 + s.rotations)
-    return Work({"million cosines": 2e-6 * bases * neurons**2})
+    neurons, projections = sizes.projection(job.projection).neurons, 2 * sizes.rows(job.projection)
+    # A rotation is drawn once, and multiplies each projection's Gram matrix from both sides.
+    rotated = 4e-9 * s.rotations * (projections + 1) * neurons**3
+    return Work({"million cosines": 1e-6 * projections * neurons**2, "rotated GFLOP": rotated})
 
 
 def _measure_semantics(s: Any, job: Any, sizes: Sizes) -> Work:

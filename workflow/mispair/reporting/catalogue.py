@@ -184,10 +184,13 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "figure 2(d)",
         ),
         Figure(
-            "effective_rank_by_shuffling",
-            "Effective rank of the projections against shuffling",
-            "The number of directions that the neurons share out among themselves: a control for "
-            "the overlap, since few directions force neurons to overlap.",
+            "participation_by_shuffling",
+            "Participation ratio of the projections against shuffling",
+            "The number of directions that the neurons share. The mean squared cosine of two "
+            "neurons is a function of this number alone, and mean |cos| is close to √(2/π) times "
+            "the root of it. Right: the published mean |cos| as the participation ratio of 512 "
+            "neurons that it implies.",
+            "figure 2(d)",
         ),
         Figure(
             "cosine_histogram",
@@ -262,6 +265,15 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "same. Then: neurons ranked by how much their activation varies, and by the length of "
             "their column, instead of by purity.",
             section="Pruning",
+        ),
+        Figure(
+            "shape_ratio",
+            "What is left of |cos| without the spectrum: the shape ratio",
+            "Mean |cos| over √(2/π) times the root mean square cosine, which the spectrum "
+            "determines. Points: every seed of the model’s own basis. Bars: 95 % of randomly "
+            "rotated bases of the same projection. A point inside its bar is not purer than a "
+            "random basis.",
+            section="Purity, said precisely",
         ),
         Figure(
             "semantic_purity",

@@ -141,27 +141,25 @@ def _rotated(tables: Tables, series: pd.DataFrame, alpha: float) -> Control:
     if not math.isfinite(there):
         return Control(name, "not measured", "No rotated basis was measured.")
     same = there * own > 0 and abs(there) >= LARGE * abs(own)
-    text = (
-        f"In randomly rotated bases, where the model computes the same, it goes "
-        f"{ends_text(other, 4)}"
-    )
+    text = f"In randomly rotated bases, with the same similarities, it goes {ends_text(other, 4)}"
     text += (
-        ": as much as in the model's own basis, so the measure says nothing about single neurons."
+        ": nearly as much as in the model’s own basis. This follows from the spectrum, which "
+        "rotations keep, so the measure shows nothing of single neurons."
         if same
-        else ": less than in the model's own basis, so the neurons themselves play a part."
+        else ": less than in the model’s own basis, so the effect depends on the basis."
     )
     return Control(name, "limits" if same else "does not limit", text)
 
 
-def _effective_rank(tables: Tables, series: pd.DataFrame, alpha: float) -> Control:
-    name = "Effective rank"
-    other = purity_series(tables, "pretrained", "text", "effective_rank")
+def _participation_ratio(tables: Tables, series: pd.DataFrame, alpha: float) -> Control:
+    name = "Participation ratio"
+    other = purity_series(tables, "pretrained", "text", "participation_ratio")
     if not math.isfinite(change(other)):
-        return Control(name, "not measured", "The effective rank was not measured.")
+        return Control(name, "not measured", "The participation ratio was not measured.")
     falls = verdicts.decide_trend(run_trend(other), -1, alpha)[0] == verdicts.SUPPORTS
-    text = f"The effective rank of the text projection goes {ends_text(other, 1)}"
+    text = f"The text projection’s participation ratio goes {ends_text(other, 1)} directions"
     text += (
-        ": the spectrum collapses, and fewer directions make neurons overlap."
+        ": the spectrum collapses. The mean squared cosine is a function of this number alone."
         if falls
         else ": the spectrum does not collapse."
     )
@@ -188,7 +186,7 @@ def _untouched(tables: Tables, series: pd.DataFrame, alpha: float) -> Control:
 
 _OVERLAP_CONTROLS: tuple[Callable[[Tables, pd.DataFrame, float], Control], ...] = (
     _reinitialised, *(_training(start, name) for start, name in TRAINING.items()),
-    _rotated, _effective_rank, _untouched, _image_tower,
+    _rotated, _participation_ratio, _untouched, _image_tower,
 )  # fmt: skip
 
 

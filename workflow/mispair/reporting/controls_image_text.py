@@ -43,7 +43,7 @@ MEANS = {
 
 MEASURES = (
     ("text", "mean_abs_cosine", 4), ("image", "mean_abs_cosine", 4),
-    ("text", "effective_rank", 1), ("image", "effective_rank", 1),
+    ("text", "participation_ratio", 1), ("image", "participation_ratio", 1),
 )  # fmt: skip
 
 EFFECTS = {"overlap": ("overlap of text neurons", 4), "accuracy": ("accuracy", 3)}
@@ -81,7 +81,7 @@ def _effect(tables: Tables, start: str, effect: str) -> pd.DataFrame:
 
 
 def controls(tables: Tables, alpha: float) -> Table | None:
-    """Return the change with C_m of overlap, effective rank and accuracy in every control."""
+    """Return the change with C_m of overlap, participation ratio and accuracy in every control."""
     tables = tables.of_scheme().of_protocol()
     own = {effect: change(_effect(tables, "pretrained", effect)) for effect in EFFECTS}
     if not any(math.isfinite(value) for value in own.values()):
@@ -92,9 +92,9 @@ def controls(tables: Tables, alpha: float) -> Table | None:
     swept = f" from C_m {low:g} to {high:g}" if math.isfinite(low) else ""
     return Table(
         f"Change{swept} in every control arm",
-        ("arm", "text |cos|", "image |cos|", "effective rank, text", "effective rank, image",
-         "accuracy", "text |cos|: trend", "accuracy: trend", "text |cos|: the control …",
-         "accuracy: the control …"),
+        ("arm", "text |cos|", "image |cos|", "participation ratio, text",
+         "participation ratio, image", "accuracy", "text |cos|: trend", "accuracy: trend",
+         "text |cos|: the control …", "accuracy: the control …"),
         tuple(rows),
         f"{' '.join(sentences(tables, alpha))} {RULE} Accuracy: {said(tables)}; mean of sets.",
         section=SECTION,
@@ -118,14 +118,14 @@ def _row(tables: Tables, start: str, own: dict[str, float], alpha: float) -> tup
 
 
 def _rotated(tables: Tables, own: float) -> tuple[str, ...]:
-    moved = {
-        tower: change(purity_series(tables, "pretrained", tower, "mean_abs_cosine_rotated"))
-        for tower in ("text", "image")
-    }
+    moved = [
+        (change(purity_series(tables, "pretrained", tower, f"{metric}_rotated")), digits)
+        for tower, metric, digits in MEASURES
+    ]
     return (
         "from pre-trained, in randomly rotated bases",
-        *(or_dash(value, 4, sign=True) for value in moved.values()),
-        "the same", "the same", "the same", "–", "–", carried(own, moved["text"]), "–",
+        *(or_dash(value, digits, sign=True) for value, digits in moved),
+        "the same", "–", "–", carried(own, moved[0][0]), "–",
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ SCORES = {
         "acc1", "acc5", "mean_per_class_recall", "silhouette", "image_recall@1", "image_recall@5",
         "text_recall@1", "text_recall@5", "probe_acc1",
     ),
-    "purity": ("mean_abs_cosine", "effective_rank"),
+    "purity": ("mean_abs_cosine", "participation_ratio"),
 }  # fmt: skip
 """Metrics of an arm and seed that stand at the end of its training, by table."""
 

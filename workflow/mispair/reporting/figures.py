@@ -28,6 +28,7 @@ from mispair.reporting import (
     figures_schemes,
     figures_semantics,
     figures_simulation,
+    figures_spectrum,
     figures_stepsize,
     figures_sufficiency,
     figures_theory,
@@ -42,7 +43,7 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "purity_by_shuffling": figures_image_text.overlap,
-    "effective_rank_by_shuffling": figures_image_text.effective_rank,
+    "participation_by_shuffling": figures_spectrum.participation_ratio,
     "cosine_histogram": figures_neurons.histogram,
     "cosine_ladder": figures_neurons.ladder,
     "overlap_map": figures_neurons.heat_map,
@@ -52,6 +53,7 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "pruning_by_set": functools.partial(figures_pruning.by_set, metric="acc1"),
     "pruning_silhouette_by_set": functools.partial(figures_pruning.by_set, metric="silhouette"),
     "pruning_renormalised": figures_pruning.renormalised,
+    "shape_ratio": figures_spectrum.shape_ratio,
     "semantic_purity": figures_semantics.semantic_purity,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,

@@ -16,7 +16,7 @@ NOT_RUN = "the image-text study was not run"
 TOWERS = ("text", "image")
 
 
-def _purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
+def purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
     """Return one row for each arm, tower, seed and metric; rotations are averaged."""
     table = tables.purity
     own = table[table["metric"].isin(metrics) & table["value"].notna()]
@@ -24,7 +24,7 @@ def _purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
     return mean_by(own, keys)
 
 
-def _rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def level_rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the untouched model's values, which are drawn as level lines."""
     own = rows[rows["start"] == "untouched"]
     return mean_by(own, keys).assign(layer="untouched")
@@ -32,7 +32,7 @@ def _rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def overlap(tables: Tables) -> Drawing | Hole:
     """Mean |cos| against C_m by tower, with its controls; the published curve apart."""
-    rows = _purity_rows(tables, ["mean_abs_cosine", "mean_abs_cosine_rotated", "random_reference"])
+    rows = purity_rows(tables, ["mean_abs_cosine", "mean_abs_cosine_rotated", "random_reference"])
     own = rows[rows["metric"] == "mean_abs_cosine"]
     tuned = own[own["rate"].notna()]
     if tuned.empty:
@@ -47,7 +47,7 @@ def overlap(tables: Tables) -> Drawing | Hole:
         tuned[[*keys, "seed", "value"]],
         keys,
         mean_by(rotated, keys).assign(layer="rotated"),
-        _rules(own, ["tower"]),
+        level_rules(own, ["tower"]),
         random.assign(layer="random"),
         curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
     )
@@ -138,40 +138,7 @@ def _overlap_sentence(tables: Tables) -> str:
     )
 
 
-def effective_rank(tables: Tables) -> Drawing | Hole:
-    """Effective rank against C_m by tower and start."""
-    rows = _purity_rows(tables, ["effective_rank"])
-    tuned = rows[rows["rate"].notna()]
-    if tuned.empty:
-        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
-    keys = ["tower", "start", "rate"]
-    data = charts.layers(tuned[[*keys, "seed", "value"]], keys, _rules(rows, ["tower"]))
-    data, left_out = charts.within(data, "rate")
-    data = charts.first_on_top(data, "start", style.STARTS)
-    series = {
-        tower: purity_series(tables, "pretrained", tower, "effective_rank") for tower in TOWERS
-    }
-    words = [
-        f"{tower} {number(change(own), 1, sign=True)}"
-        for tower, own in series.items()
-        if not own.dropna().empty
-    ]
-    sentence = (
-        f"From the lowest to the highest C_m, the effective rank of the projections fine-tuned "
-        f"from the pre-trained ones changes {listing(words)}."
-        if words
-        else "No arm from the pre-trained projections was measured."
-    )
-    panels = [
-        _series_panel(data, "tower", tower, place, "Effective rank (directions)",
-                      f"{tower.capitalize()} projection")
-        for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
-    ]  # fmt: skip
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data, sentence + left_out, "start")
-
-
-def _series_panel(
+def series_panel(
     data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None,
     title: str | alt.TitleParams,
     width: int = charts.WIDTH, height: int = charts.HEIGHT,
@@ -232,7 +199,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     data = charts.layers(
         tuned[[*keys, "seed", "value"]],
         keys,
-        _rules(rows, ["evaluation_set"]),
+        level_rules(rows, ["evaluation_set"]),
         chance.assign(layer="chance"),
     )
     data, left_out = charts.within(data, "rate")
@@ -241,7 +208,7 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
     panels = [
-        _series_panel(data, "evaluation_set", name, place, title,
+        series_panel(data, "evaluation_set", name, place, title,
                       set_title(tables, metric, name), width, 190)
         for place, name in enumerate(names)
     ]  # fmt: skip

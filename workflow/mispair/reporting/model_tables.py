@@ -83,7 +83,7 @@ def _recorded(tables: Tables) -> dict[str, str]:
 def _arms(tables: Tables) -> Table:
     """Return purity, mean accuracy and mean silhouette of every arm."""
     purity, zeroshot = tables.purity, of_protocol(tables.zeroshot)
-    purity = purity[purity["metric"].isin(["mean_abs_cosine", "effective_rank"])]
+    purity = purity[purity["metric"].isin(["mean_abs_cosine", "participation_ratio"])]
     zeroshot = zeroshot[zeroshot["metric"].isin(["acc1", "silhouette"])]
     of_purity, of_zeroshot = arm_words.by_arm(purity), arm_words.by_arm(zeroshot)
     rows = []
@@ -95,7 +95,7 @@ def _arms(tables: Tables) -> Table:
             for tower in ("text", "image")
         ]
         rank = mean_and_spread(
-            _metric(pure[pure["tower"] == "text"], "effective_rank"), 1, counted=False
+            _metric(pure[pure["tower"] == "text"], "participation_ratio"), 1, counted=False
         )
         means = [_of_sets(scored, metric) for metric in ("acc1", "silhouette")]
         seeds = len({*pure["seed"].dropna(), *scored["seed"].dropna()})
@@ -103,7 +103,7 @@ def _arms(tables: Tables) -> Table:
     return Table(
         "Every arm: mean ± 1 standard deviation over seeds",
         (*arm_words.HEADS, "seeds", "mean |cos|, text", "mean |cos|, image",
-         "effective rank, text", "accuracy, mean of sets", "silhouette, mean of sets"),
+         "participation ratio, text", "accuracy, mean of sets", "silhouette, mean of sets"),
         tuple(rows),
         f"Accuracy: {said(tables)}." if len(zeroshot) else "",
     )  # fmt: skip

@@ -8,6 +8,9 @@ from importlib.resources import files
 
 import pandas as pd
 
+NEURONS = 512
+"""Width of the embedding of the published CC3M model: neurons of each projection."""
+
 
 @cache
 def _text(name: str) -> str:

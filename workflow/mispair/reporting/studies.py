@@ -26,6 +26,7 @@ from mispair.reporting import (
     corpus,
     encoding,
     figures_semantics,
+    figures_spectrum,
     multiplicity,
     pairings,
     presets_image_text,
@@ -66,6 +67,7 @@ def _image_text(
         *comparison.image_text(tables),
         *comparison_shuffling.shuffling(tables, alpha),
         *comparison_evaluation.evaluation(tables),
+        *figures_spectrum.spectrum(tables),
         *figures_semantics.semantics(tables),
         *corpus.corpus(tables),
     ]

@@ -25,8 +25,8 @@ STEPSIZE_RUN = ("part", "data_set", "activation", "width", "stepsize", "seed")
 """What tells a run of the stepsize study from all others."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "rotation", "neuron",
-               "bin_low", "bin_high", "value", "n", "low", "high"),
+    "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "neuron", "bin_low",
+               "bin_high", "value", "n", "low", "high", "below", "rotations"),
     "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
                    "n"),
     "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
@@ -89,7 +89,7 @@ PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
 CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
 """What stands in place of a protocol where no class is named in words."""
 
-VALUES = ("value", "n", "low", "high", "chance", "p", "overlap")
+VALUES = ("value", "n", "low", "high", "below", "rotations", "chance", "p", "overlap")
 """Columns that rows are not sorted by."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}

@@ -14,7 +14,9 @@ log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    rotations: int = Field(3, ge=0, description="Randomly rotated bases measured as a control.")
+    rotations: int = Field(
+        100, ge=0, description="Randomly rotated bases: the null of mean |cos| and its shape ratio."
+    )
     bins: int = Field(100, ge=2, description="Bins of the histogram of cosines, from -1 to 1.")
     map_bins: int = Field(
         40, ge=0, le=40,
@@ -25,11 +27,12 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, projection: Path, purity: Path) -> None:
-    """Write purity, effective rank, histogram and controls of every seed's projections.
+    """Write purity, spectrum, histogram and null of every seed's projections.
 
     The heat map is of the first seed alone.
     """
     from mispair import files, metrics, seeds
+    from mispair.evaluation.overlap_spectrum import spectral_rows
     from mispair.evaluation.purity import map_rows, measures, random_rotation
 
     tensors, origin = files.read_tensors(projection)
@@ -43,7 +46,7 @@ def run(settings: Settings, *, projection: Path, purity: Path) -> None:
     for tower in ("image", "text"):
         for seed, matrix in zip(names, tensors[f"{tower}_projection"], strict=True):
             try:
-                found = measures(matrix, rotations, settings.bins)
+                found = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
                 if settings.map_bins and seed == names[0]:
                     found += map_rows(matrix, settings.map_bins)
             except ValueError as error:

@@ -1,0 +1,218 @@
+"""Figures and table of the spectral identity: overlap as directions, and what the basis adds."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.evaluation.overlap_spectrum import GAUSSIAN, IDENTITY, directions_of_overlap
+from mispair.reporting import arm_words, charts, published, style
+from mispair.reporting.charts import Drawing, Hole
+from mispair.reporting.comparison import Table, mean_and_spread, or_dash
+from mispair.reporting.figures_image_text import (
+    NOT_RUN,
+    TOWERS,
+    level_rules,
+    purity_rows,
+    series_panel,
+)
+from mispair.reporting.figures_semantics import SECTION
+from mispair.reporting.series import change, purity_series
+from mispair.reporting.tables import Tables
+from mispair.reporting.words import count, interval, listing, number
+
+NULL = "95 % of randomly rotated bases"
+OWN = "the model’s own basis"
+SHOWN = ("untouched", "pretrained")
+"""Starts whose every C_m the table prints."""
+
+
+def published_directions() -> pd.Series:
+    """Return the participation ratio that each published mean |cos| implies, by C_m."""
+    curve = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
+    return curve.map(lambda overlap: directions_of_overlap(overlap, published.NEURONS))
+
+
+def participation_ratio(tables: Tables) -> Drawing | Hole:
+    """Participation ratio against C_m by tower and start; the published one apart."""
+    rows = purity_rows(tables, ["participation_ratio"])
+    tuned = rows[rows["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
+    keys = ["tower", "start", "rate"]
+    theirs = published_directions().rename_axis("rate").rename("value").reset_index()
+    data = charts.layers(
+        tuned[[*keys, "seed", "value"]],
+        keys,
+        level_rules(rows, ["tower"]),
+        theirs.assign(layer="published", tower="published", start="pretrained"),
+    )
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
+    changes = {
+        tower: change(purity_series(tables, "pretrained", tower, "participation_ratio"))
+        for tower in TOWERS
+    }
+    moved = [
+        f"{tower} {number(value, 1, sign=True)}"
+        for tower, value in changes.items()
+        if math.isfinite(value)
+    ]
+    sentence = (
+        "From the lowest to the highest C_m, the participation ratio of projections fine-tuned "
+        f"from the pre-trained ones changes {listing(moved)}."
+        if moved
+        else "No arm from the pre-trained projections was measured."
+    )
+    towers = [tower for tower in TOWERS if tower in set(tuned["tower"])]
+    panels = [
+        series_panel(data, "tower", tower, number_, "Participation ratio (directions)",
+                     f"{tower.capitalize()} projection", 300, 260)
+        for number_, tower in enumerate(towers)
+    ]  # fmt: skip
+    chart = charts.side_by_side([*panels, _published_panel(theirs)], 3, data)
+    return Drawing(chart, data, sentence + left_out, "start")
+
+
+def _published_panel(theirs: pd.DataFrame) -> charts.Panel:
+    base = charts.only(alt.Chart(), "published").encode(
+        x=charts.x_axis("rate", style.CM_SHORT, sorted(theirs["rate"])),
+        y=charts.y_axis("Participation ratio (directions)"),
+        tooltip=charts.tips("rate:Q:C_m", "value:Q:implied participation ratio"),
+    )
+    return alt.layer(
+        base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
+        base.mark_point(shape="diamond", color=style.PUBLISHED),
+    ).properties(width=180, height=260, title=f"Published, of {published.NEURONS}")
+
+
+def _shapes(tables: Tables) -> pd.DataFrame:
+    """Return own and rotated shape ratios of the untouched and the pre-trained arms."""
+    table = tables.purity
+    table = table[table["start"].isin(SHOWN) & table["value"].notna()]
+    arm = table["rate"].map(lambda rate: "untouched" if pd.isna(rate) else f"{rate:g}")
+    table = table.assign(arm=arm)
+    own = table[table["metric"] == "shape_ratio"]
+    null = table[(table["metric"] == "shape_ratio_rotated") & table["low"].notna()]
+    limits = null.groupby(["tower", "arm"])[["value", "low", "high"]].mean().reset_index()
+    columns = ["tower", "arm", "seed", "value", "low", "high", "layer"]
+    parts = [limits.assign(layer=NULL), own.drop(columns=["low", "high"]).assign(layer=OWN)]
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
+
+
+def shape_ratio(tables: Tables) -> Drawing | Hole:
+    """Shape ratio of the own basis of each arm against that of rotated bases."""
+    data = _shapes(tables)
+    if data[data["layer"] == OWN].empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
+    rates = sorted({arm for arm in data["arm"] if arm != "untouched"}, key=float)
+    kept = {"untouched", *charts.evenly(rates, 12)} if rates else {"untouched"}
+    data = data[data["arm"].isin(kept)].reset_index(drop=True)
+    order = ["untouched", *(rate for rate in rates if rate in kept)]
+    towers = [tower for tower in TOWERS if tower in set(data["tower"])]
+    panels = [_shape_panel(tower, data, order) for tower in towers]
+    return Drawing(charts.side_by_side(panels, 2, data), data, _shape_sentence(tables), "layer")
+
+
+def _shape_panel(tower: str, data: pd.DataFrame, order: list[str]) -> charts.Panel:
+    colours = {OWN: style.TOWERS[tower], NULL: style.GREY}
+    base = alt.Chart().encode(
+        x=alt.X("arm:N", title=f"Untouched, then {style.CM}", sort=order,
+                axis=alt.Axis(labelAngle=0)),
+        color=charts.colour("layer", "Of", colours, list(colours)),
+    )  # fmt: skip
+    tips = charts.tips("arm:N:C_m", "value:Q:shape ratio", "low:Q:from", "high:Q:to", "layer:N:of")
+    points = alt.Chart(name=f"{charts.VIEW}shape_{tower}").mark_circle(size=45)
+    parts = [
+        points.encode(
+            x=base.encoding.x, color=base.encoding.color, tooltip=tips, opacity=charts.fade(0.9),
+            y=charts.y_axis("Mean |cos| over √(2/π) times its root mean square"),
+        )
+    ]  # fmt: skip
+    if charts.limited(data, tower=tower):
+        bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
+        parts.insert(0, bars.encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.5), tooltip=tips))
+    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
+    ).resolve_scale(color="independent")
+
+
+def _shape_sentence(tables: Tables) -> str:
+    own = tables.purity.loc[tables.purity["metric"] == "shape_ratio", "value"].dropna()
+    text = (
+        f"In {count(len(own), 'projection')} (arms, seeds and towers) the shape ratio is between "
+        f"{number(own.min())} and {number(own.max())}."
+    )
+    below = tables.purity.loc[tables.purity["metric"] == "shape_ratio_rotated", "below"].dropna()
+    if len(below):
+        outside = int(((below <= 0.025) | (below >= 0.975)).sum())
+        text += (
+            f" {outside} of {len(below)} lie outside the central 95 % of rotated bases; "
+            f"{number(0.05 * len(below), 0)} would by chance."
+        )
+    return text
+
+
+def spectrum(tables: Tables) -> list[Table]:
+    """Return each arm's overlap as a number of directions, with its place among rotated bases."""
+    tables = tables.of_scheme()
+    purity = tables.purity[tables.purity["start"].isin(SHOWN)]
+    purity = purity[purity["neuron"].isna()]
+    theirs = published_directions()
+    overlaps = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
+    of_arm = arm_words.by_arm(purity)
+    rows = []
+    for arm in arm_words.arms(purity):
+        for tower in TOWERS:
+            table = of_arm[arm_words.key(arm)]
+            table = table[table["tower"] == tower].set_index("metric")
+            if "participation_ratio" not in table.index:
+                continue
+            compared = tower == "text" and arm["start"] == "pretrained"
+            rate = arm["rate"] if compared else math.nan
+            rows.append((
+                "untouched" if pd.isna(arm["rate"]) else f"{arm['rate']:g}", tower,
+                _mean(table, "mean_abs_cosine", 4), _mean(table, "participation_ratio", 1),
+                _mean(table, "shape_ratio", 3), _null(table, "shape_ratio", 3),
+                _null(table, "mean_abs_cosine", 4),
+                or_dash(GAUSSIAN * _value(table, "rms_cosine_spectrum"), 4),
+                or_dash(overlaps.get(rate, math.nan), 4), or_dash(theirs.get(rate, math.nan), 0),
+            ))  # fmt: skip
+    if not rows:
+        return []
+    return [
+        Table(
+            "Overlap as a number of directions, and the part of the basis in it",
+            ("C_m", "projection", "mean |cos|", "participation ratio", "shape ratio",
+             "shape ratio in rotated bases", "mean |cos| in rotated bases",
+             "the same, predicted from the spectrum", "published mean |cos|",
+             f"published, as directions of {published.NEURONS}"),
+            tuple(rows),
+            f"{IDENTITY} In rotated bases: central 95 % of the rotations, mean over seeds. The "
+            "prediction is √(2/π) times the root mean square cosine that the eigenvalues of the "
+            "columns before the rotation lead to. Rotation changes lengths of columns, so cosines "
+            "are nearly but not exactly those of the own basis. The published numbers are turned "
+            f"into directions at a shape ratio of 1. {_shape_sentence(tables)}",
+            section=SECTION,
+        )
+    ]  # fmt: skip
+
+
+def _mean(table: pd.DataFrame, metric: str, digits: int) -> str:
+    return mean_and_spread(_of(table, metric, "value"), digits, counted=False)
+
+
+def _value(table: pd.DataFrame, metric: str) -> float:
+    return float(_of(table, metric, "value").mean())
+
+
+def _null(table: pd.DataFrame, metric: str, digits: int) -> str:
+    low, high = (_of(table, f"{metric}_rotated", limit).mean() for limit in ("low", "high"))
+    return interval(low, high, digits) if math.isfinite(low) else "–"
+
+
+def _of(table: pd.DataFrame, metric: str, column: str) -> pd.Series:
+    return table.loc[table.index == metric, column].dropna()
