@@ -23,8 +23,9 @@ from mispair.reporting.series import change, purity_series
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, interval, listing, number
 
-NULL = "95 % of randomly rotated bases"
-OWN = "the model’s own basis"
+NULL = "95 % of rotated bases"
+OWN = "own basis"
+COLOURS = {OWN: style.BLUE, NULL: style.GREY}
 SHOWN = ("untouched", "pretrained")
 """Starts whose every C_m the table prints."""
 
@@ -97,8 +98,9 @@ def _shapes(tables: Tables) -> pd.DataFrame:
     own = table[table["metric"] == "shape_ratio"]
     null = table[(table["metric"] == "shape_ratio_rotated") & table["low"].notna()]
     limits = null.groupby(["tower", "arm"])[["value", "low", "high"]].mean().reset_index()
-    columns = ["tower", "arm", "seed", "value", "low", "high", "layer"]
-    parts = [limits.assign(layer=NULL), own.drop(columns=["low", "high"]).assign(layer=OWN)]
+    limits = limits.rename(columns={"low": "null_low", "high": "null_high"})
+    columns = ["tower", "arm", "seed", "value", "null_low", "null_high", "layer"]
+    parts = [limits.assign(layer=NULL), own.assign(layer=OWN)]
     return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 
@@ -117,27 +119,29 @@ def shape_ratio(tables: Tables) -> Drawing | Hole:
 
 
 def _shape_panel(tower: str, data: pd.DataFrame, order: list[str]) -> charts.Panel:
-    colours = {OWN: style.TOWERS[tower], NULL: style.GREY}
     base = alt.Chart().encode(
-        x=alt.X("arm:N", title=f"Untouched, then {style.CM}", sort=order,
+        x=alt.X("arm:N", title=style.CM, sort=order,
                 axis=alt.Axis(labelAngle=0)),
-        color=charts.colour("layer", "Of", colours, list(colours)),
+        color=charts.colour("layer", "Of", COLOURS, list(COLOURS)),
     )  # fmt: skip
-    tips = charts.tips("arm:N:C_m", "value:Q:shape ratio", "low:Q:from", "high:Q:to", "layer:N:of")
+    tips = charts.tips("arm:N:C_m", "value:Q:shape ratio", "null_low:Q:from", "null_high:Q:to",
+                       "layer:N:of")  # fmt: skip
     points = alt.Chart(name=f"{charts.VIEW}shape_{tower}").mark_circle(size=45)
     parts = [
         points.encode(
             x=base.encoding.x, color=base.encoding.color, tooltip=tips, opacity=charts.fade(0.9),
-            y=charts.y_axis("Mean |cos| over √(2/π) times its root mean square"),
+            y=charts.y_axis("Shape ratio"),
         )
     ]  # fmt: skip
-    if charts.limited(data, tower=tower):
-        bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
-        parts.insert(0, bars.encode(y="low:Q", y2="high:Q", opacity=charts.fade(0.5), tooltip=tips))
+    if data.loc[data["tower"] == tower, "null_low"].notna().any():
+        bars = base.transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=3)
+        parts.insert(
+            0, bars.encode(y="null_low:Q", y2="null_high:Q", opacity=charts.fade(0.5), tooltip=tips)
+        )
     layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
     return layered.properties(
         width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
-    ).resolve_scale(color="independent")
+    )
 
 
 def _shape_sentence(tables: Tables) -> str:
