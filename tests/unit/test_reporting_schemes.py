@@ -16,7 +16,7 @@ from mispair.reporting import (
     records,
 )
 from mispair.reporting.figures import EVERY_SCHEME, render
-from mispair.reporting.pairings import pairings
+from mispair.reporting.pairings import effective, pairings
 from mispair.reporting.rows import arm, origins, swaps
 from mispair.reporting.tables import Tables, tidy
 
@@ -216,6 +216,23 @@ def test_pairings_show_every_share_and_their_notes():
          f"similarity of tfidf; words changed share 0.1250; {evil}"),
     )  # fmt: skip
     assert pairings(tables()) is None
+
+
+def test_effective_rates_have_a_table_of_their_own():
+    about = {
+        "scheme": "similar", "nominal": "0.3", "swapped_share": "0.3", "text_changed_share": "0.25",
+        "wrong_feature_share": "0.1036", "false_caption_share": "0.2053",
+        "unnamed_feature_share": "0.11", "replaced_true_share": "0.297",
+        "replaced_same_features_share": "nan", "replaced_right_feature_share": "0.646",
+        "distinct_captions": "11622", "most_used_caption": "26",
+    }  # fmt: skip
+    found = tables(pairs=swaps(about, 20_000))
+    (row,) = effective(found).rows
+    assert row == ("similar", "0.3", "0.104", "0.205", "0.110", "0.297", "–", "0.646", "11,622",
+                   "26")  # fmt: skip
+    (plain,) = pairings(found).rows
+    assert plain[-1] == "–"  # shares of the other table are not repeated as notes
+    assert effective(tables()) is None
 
 
 def test_a_missing_arm_is_named_with_its_scheme(both):

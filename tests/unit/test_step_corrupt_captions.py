@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from mispair import cli, files
 from mispair.pairs.caption_similarity import tfidf_similarities
+from mispair.pairs.effective_rate import EffectiveRate
 from mispair.pairs.index import caption_id
 from mispair.pairs.key_draws import streams, uniforms
 from mispair.pairs.scene_captions import read_caption
@@ -21,7 +23,7 @@ from mispair.pairs.scene_features import spurious_partners
 from mispair.steps import make_scenes
 from mispair.steps.corrupt_captions import Settings
 
-SCHEMES = ("random", "similar", "spurious", "missing", "drop")
+SCHEMES = ("random", "similar", "similar-swap", "spurious", "missing", "drop")
 ADJECTIVES = ("old", "red", "tall", "quiet", "broken", "golden", "tiny")
 NOUNS = ("house", "river", "dog", "market", "violin", "bridge", "child", "harbour", "forest")
 
@@ -195,6 +197,8 @@ def test_at_rate_zero_nothing_changes_and_nothing_else_is_needed(prose, scheme):
         "similarity_of": "tfidf",
         "similarity_pairs": "0",
         "similarity_captions": "0",
+        "distinct_captions": "300",
+        "most_used_caption": "1",
         "note": "",
         "seed": "0",
         "pairs_fingerprint": "0123",
@@ -285,6 +289,66 @@ def test_similar_leaves_captions_without_neighbours_and_says_so(prose):
     assert (metadata["swapped_share"], metadata["neighbour_similarity"]) == ("0.0", "nan")
 
 
+def test_similar_swap_uses_each_caption_as_often_as_before(scenes):
+    pairing, metadata = scenes.run("similar-swap", 0.6)
+    assert sorted(pairing["caption"]) == sorted(scenes.own)
+    assert metadata["distinct_captions"] == str(scenes.own.nunique())
+    assert metadata["most_used_caption"] == str(scenes.own.value_counts().iloc[0])
+    assert metadata["swapped_share"] == metadata["text_changed_share"] == "0.6"
+    drawn, others = scenes.run("similar", 0.6)
+    assert int(others["distinct_captions"]) == drawn["caption"].nunique() < scenes.own.nunique()
+    assert int(others["most_used_caption"]) == drawn["caption"].value_counts().iloc[0]
+
+
+def test_similar_swap_exchanges_no_equal_captions_and_says_what_it_could_not(tmp_path):
+    corpus = Corpus(tmp_path, ["a red dog"] * 12 + ["a blue dog", "a red house"])
+    pairing, metadata = corpus.run("similar-swap", 1)
+    assert pairing["swapped"].sum() == pairing["text_changed"].sum() == 4
+    assert sorted(pairing["caption"]) == sorted(corpus.own)
+    assert metadata["note"].startswith("10 pairs fewer than wanted")
+
+
+def test_similar_swap_is_refused_where_it_takes_days(prose, capsys, monkeypatch):
+    monkeypatch.setattr("mispair.pairs.corruption_schemes.MOST_SWAPPED", 299)
+    assert "at most 299" in _refusal(prose, capsys, "similar-swap", 0.1)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_effective_rates_are_those_of_a_loop_over_pairs(scenes, scheme):
+    pairing, metadata = scenes.run(scheme, 0.5)
+    pictures = pd.concat([pd.read_parquet(path) for path in scenes.truth]).set_index("key")
+    wrong, unnamed, replaced = [], [], []
+    for key, text in pairing["caption"].items():
+        picture, named = set(pictures.loc[key, "image_features"]), set(read_caption(text))
+        wrong.append(len(named - picture) / max(len(named), 1))
+        unnamed.append(len(picture - named) / len(picture))
+        if text != scenes.own[key]:
+            same = named == set(read_caption(scenes.own[key]))
+            replaced.append((wrong[-1] == 0, same, 1 - wrong[-1]))
+    expected = [np.mean(wrong), np.mean(np.array(wrong) > 0), np.mean(unnamed)]
+    expected += np.mean(replaced, axis=0).tolist()
+    names = [field.name for field in fields(EffectiveRate)]
+    assert [float(metadata[name]) for name in names] == pytest.approx(expected, abs=1e-12)
+    rate = float(metadata["wrong_feature_share"])
+    base = float(scenes.run(scheme, 0)[1]["wrong_feature_share"])
+    assert 0 < base < 0.3  # a share of the captions of this corpus is wrong from the start
+    assert (rate > base) == (scheme not in ("missing", "drop"))
+
+
+def test_random_captions_are_more_wrong_than_similar_ones(scenes):
+    texts = sorted(scenes.own.unique())
+    scenes.neighbours = {text: [t for t in texts if t != text][:10] for text in texts}
+    found = {scheme: scenes.run(scheme, 0.5)[1] for scheme in ("random", "similar-swap")}
+    for name in ("wrong_feature_share", "false_caption_share"):
+        assert float(found["similar-swap"][name]) < float(found["random"][name])
+
+
+def test_without_features_of_the_pictures_no_rate_is_effective(scenes):
+    names = {field.name for field in fields(EffectiveRate)}
+    assert not names & set(scenes.run("random", 0.5, truth=[])[1])
+    assert not names & set(scenes.run("random", 0.5, truth=scenes.truth[:1])[1])
+
+
 @pytest.mark.parametrize("scheme", ["spurious", "missing"])
 def test_features_are_changed_at_the_rate_and_no_caption_is_swapped(scenes, scheme):
     pairing, metadata = scenes.run(scheme, 0.4, seed=3)
@@ -371,7 +435,7 @@ def test_mean_similarity_is_that_of_the_changed_texts(scenes, scheme):
     assert metadata["similarity_pairs"] == str(changed.sum())
     assert metadata["similarity_captions"] == str(len(background))
     # Rewording leaves more of a caption than a swap does.
-    if scheme != "similar":
+    if not scheme.startswith("similar"):
         assert (float(metadata["mean_similarity"]) > 0.25) == (scheme != "random")
 
 
@@ -401,7 +465,8 @@ def test_the_order_of_files_changes_no_byte_and_the_seed_does(scenes, scheme):
 def test_pairs_changed_at_a_small_rate_are_changed_at_a_large_one(scenes, scheme):
     small, _ = scenes.run(scheme, 0.2)
     large, _ = scenes.run(scheme, 0.6)
-    column = "swapped" if scheme in ("random", "similar") else "text_changed"
+    swaps = scheme in ("random", "similar", "similar-swap")
+    column = "swapped" if swaps else "text_changed"
     assert (large[column] | ~small[column]).all()
     assert large[column].sum() > small[column].sum() > 0
 

@@ -418,8 +418,8 @@ class Dag:
         return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
 
     def truth(self, wildcards: Any) -> list[str]:
-        """Return what is known of the pictures, for schemes that name features of them."""
-        named = _corrupts(wildcards, "spurious", "missing")
+        """Return what is known of the pictures: schemes name features, and are measured by them."""
+        named = self._is_generated or _corrupts(wildcards, "spurious", "missing")
         return self._beside(self._shards, ".parquet") if named else []
 
     def written(self, kind: str) -> Callable[[Any], list[str]]:

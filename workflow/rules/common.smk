@@ -45,7 +45,7 @@ onstart:
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.
 wildcard_constraints:
-    arm="[A-Za-z-]+(_[a-z]+~[0-9.e-]+)?",
+    arm="[A-Za-z-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
@@ -61,7 +61,7 @@ wildcard_constraints:
     part="[a-z]+",
     activation="[a-z_]+",
     data_set="[a-z0-9_]+",
-    scheme="[a-z]+",
+    scheme="[a-z-]+",
     seed="[0-9]+",
     size="[0-9]+x[0-9]+x[0-9]+",
     protocol="[A-Za-z0-9._-]+",
@@ -69,7 +69,7 @@ wildcard_constraints:
     start="pretrained|reinitialised|without-decay|free-logit-scale",
     strategy="[a-z-]+",
     task="cdm|vlm",
-    texts="captions-[0-9]+|[a-z]+~[0-9.e-]+",
+    texts="captions-[0-9]+|[a-z-]+~[0-9.e-]+",
     towers="[^/]+",
     tree="[0-9]+",
     variant="standard|guided|shallow",

@@ -184,6 +184,35 @@ def _isin(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return wanted[places] == numbers if len(wanted) else np.zeros(len(numbers), bool)
 
 
+def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
+    """Read the features that each picture has, by key, from tables beside the shards.
+
+    Returns
+    -------
+    dict of str to list of str
+        Empty if there is no table, or one has no ``image_features``.
+
+    Raises
+    ------
+    UserError
+        If a table cannot be read.
+    """
+    pictured: dict[str, list[str]] = {}
+    for path in sorted(truth):
+        try:
+            with pq.ParquetFile(path) as opened:
+                if not {"key", "image_features"} <= set(opened.schema_arrow.names):
+                    return {}
+                table = opened.read(columns=["key", "image_features"])
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(
+                f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
+            ) from error
+        keys, features = table["key"].to_pylist(), table["image_features"].to_pylist()
+        pictured.update((key, names or []) for key, names in zip(keys, features, strict=True))
+    return pictured
+
+
 def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
     """Read the features that each pair's caption names, by key, from tables beside the shards.
 

@@ -20,9 +20,17 @@ from mispair.pairs.caption_similarity import (
     sample,
     tfidf_similarities,
 )
-from mispair.pairs.caption_texts import CaptionedPairs, read_named_features, read_texts
+from mispair.pairs.caption_texts import (
+    CaptionedPairs,
+    read_named_features,
+    read_pictured_features,
+    read_texts,
+)
 from mispair.pairs.corruption import choose_pairs, draw_neighbours, shuffle_captions
+from mispair.pairs.effective_rate import codes, effective_rate, named_codes, variety
 from mispair.pairs.key_draws import streams
+from mispair.pairs.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
+from mispair.pairs.mutual_swaps import mutual_tfidf, swap_similar
 from mispair.pairs.rewording import reword_corpus
 from mispair.pairs.scene_features import spurious_partners
 from mispair.pairs.wording import Reworded, leave_out_features, leave_out_words, replace_features
@@ -41,7 +49,7 @@ class Sources:
     similar : sequence of Path
         The table of most similar captions, if there is one.
     truth : sequence of Path
-        Tables of the features that captions of generated scenes name.
+        Tables of the features that generated pictures have and their captions name.
     """
 
     index: Mapping[str, Path]
@@ -86,7 +94,7 @@ def corrupt(
     ----------
     pairs : CaptionedPairs
         The corpus.
-    scheme : {"random", "similar", "spurious", "missing", "drop"}
+    scheme : {"random", "similar", "similar-swap", "spurious", "missing", "drop"}
         How to corrupt captions.
     rate : float
         How much, in [0, 1]; at 0 nothing changes and nothing is read.
@@ -166,6 +174,36 @@ def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) ->
     return Corrupted(given, swapped, shares, f"{note if alone else ''} {rounding}".strip())
 
 
+def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
+    own = pairs.caption_ids
+    if len(own) > MOST_SWAPPED:
+        raise UserError(
+            f"corrupt_captions: the scheme similar-swap compares all pairs with each other, which "
+            f"takes days for {len(own):,}; it is for at most {MOST_SWAPPED:,}. Use the scheme "
+            "similar instead."
+        )
+    texts = read_texts(sources.index.values(), own)
+    vectors = mutual_tfidf([texts[number] for number in own.tolist()])
+
+    def equal(pair: int) -> np.ndarray:
+        mine = (pairs.alternatives == own[pair]).any(axis=1)
+        return np.asarray(mine | np.isin(own, pairs.alternatives[pair]))
+
+    done = swap_similar(vectors, rate, seeds.generator(seed, STEP, "similar-swap"), equal)
+    swapped = done.source != np.arange(len(own))
+    mean = float(done.similarity.mean()) if len(done.similarity) else float("nan")
+    short = int(2 * round(rate * len(own) / 2) - swapped.sum())
+    note = (
+        f"{short:,} pairs fewer than wanted are swapped, because all that are left have the same "
+        "caption."
+    )
+    rounding = _rounding(int(swapped.sum()), len(own), rate)
+    return Corrupted(
+        own[done.source], swapped, {"neighbour_similarity": repr(mean)},
+        note if short else rounding,
+    )  # fmt: skip
+
+
 def _batches(similar: Path) -> Iterator[pa.RecordBatch]:
     columns = ["caption_id", "neighbour_ids", "similarities"]
     fault = f"{similar}: cannot be read as a table of similar captions; delete it and run again"
@@ -222,6 +260,7 @@ def _reworded(
 _SCHEMES: dict[str, Callable[[CaptionedPairs, float, int, Sources], Corrupted]] = {
     "random": _random,
     "similar": _similar,
+    "similar-swap": _similar_swap,
     **{scheme: partial(_reworded, scheme) for scheme in _EDITS},
 }
 
@@ -263,3 +302,29 @@ def mean_similarity(
         "similarity_pairs": str(len(changed)),
         "similarity_captions": str(len(background)),
     }
+
+
+def effective_shares(
+    pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], truth: Sequence[Path]
+) -> dict[str, str]:
+    """Measure how wrong the captions are that a scheme gave, and how many different ones are left.
+
+    Returns
+    -------
+    dict of str to str
+        Metadata: the counts of `effective_rate.Variety`, and the shares of
+        `effective_rate.EffectiveRate` where `truth` has the features of every picture.
+    """
+    metadata = variety(done.given).metadata()
+    pictured = read_pictured_features(truth)
+    keys = list(pairs.keys(np.arange(len(done.given)))) if pictured else []
+    if not keys or not all(key in pictured for key in keys):
+        return metadata
+    written = dict(zip(done.written_ids.tolist(), done.written.to_pylist(), strict=True))
+    used = np.union1d(pairs.caption_ids, done.given)
+    texts = written | read_texts(index.values(), used[~np.isin(used, done.written_ids)])
+    named = named_codes([texts[number] for number in used.tolist()])
+    before, after = (named[np.searchsorted(used, ids)] for ids in (pairs.caption_ids, done.given))
+    pictures = codes([pictured[key] for key in keys])
+    rate = effective_rate(pictures, before, after, done.given != pairs.caption_ids)
+    return metadata | rate.metadata()

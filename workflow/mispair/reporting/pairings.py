@@ -1,16 +1,21 @@
-"""What the page says of every pairing: how many captions were swapped, and what that changed."""
+"""Tables of every pairing: how many captions were swapped, and how wrong the new ones are."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import pandas as pd
 
+from mispair.pairs.effective_rate import EffectiveRate, Variety
 from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import number
 
 PRINTED = ("swapped_share", "text_changed_share", "identical_text_swaps", "mean_similarity")
+
+SHARES = tuple(field.name for field in fields(EffectiveRate))
+COUNTS = tuple(field.name for field in fields(Variety))
 
 
 def pairings(tables: Tables) -> Table | None:
@@ -38,9 +43,9 @@ def pairings(tables: Tables) -> Table | None:
          "share with another text", "swaps of identical texts",
          "mean similarity of old and new captions", "notes"),
         tuple(rows),
-        "The nominal share is one of pairs for random and similar, of named features for spurious "
-        "and missing, and of content words for drop; these three rewrite captions and swap none. "
-        "A swap of identical texts changes nothing.",
+        "The nominal share is one of pairs for random, similar and similar-swap, of named "
+        "features for spurious and missing, and of content words for drop; these three rewrite "
+        "captions and swap none. A swap of identical texts changes nothing.",
         section="Schemes of corruption",
     )  # fmt: skip
 
@@ -54,7 +59,37 @@ def _notes(tables: Tables, scheme: str, rate: float, found: pd.Series) -> str:
     parts += [
         f"{str(name).replace('_', ' ')} {number(value, 4)}"
         for name, value in found.dropna().items()
-        if name not in PRINTED
+        if name not in (*PRINTED, *SHARES, *COUNTS)
     ]
     parts += own.loc[own["key"] == "note", "text"].tolist()
     return "; ".join(parts)
+
+
+def effective(tables: Tables) -> Table | None:
+    """Return how wrong the captions of every pairing are, and how many different ones there are."""
+    pairs = tables.pairs[tables.pairs["rate"].notna() & tables.pairs["metric"].isin(
+        [*SHARES, *COUNTS])]  # fmt: skip
+    if pairs.empty:
+        return None
+    rows = []
+    for scheme in tables.schemes:
+        for rate, measured in pairs[pairs["scheme"] == scheme].groupby("rate"):
+            values = measured.set_index("metric")["value"]
+            rows.append((
+                scheme, f"{float(str(rate)):g}",
+                *(or_dash(float(values.get(name, math.nan)), 3) for name in SHARES),
+                *(f"{values[name]:,.0f}" if name in values else "–" for name in COUNTS),
+            ))  # fmt: skip
+    return Table(
+        "How wrong the captions are",
+        ("scheme", "nominal share", "effective rate by features", "effective rate by captions",
+         "features of the picture that are not named", "replaced: entirely true",
+         "replaced: same features", "replaced: named features that are right",
+         "distinct captions", "pairs with the most used caption"),
+        tuple(rows),
+        "Shares are known where the features of the pictures are. Effective rate by features: the "
+        "share of the features that a caption names and its picture does not have, mean over all "
+        "pairs. Effective rate by captions: the share of pairs whose caption names at least one "
+        "such feature. Replaced: of the captions that are not the pair's own text.",
+        section="Schemes of corruption",
+    )  # fmt: skip

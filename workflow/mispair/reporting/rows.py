@@ -204,17 +204,18 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, s
             yield f"{prefix}{key}", "" if value is None else str(value)
 
 
+COUNTED = ("identical_text_swaps", "distinct_captions", "most_used_caption")
+"""What a pairing's metadata counts, besides shares and similarities."""
+
+
 def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
     """Return what a pairing's metadata says of its corruption.
 
-    Every share and similarity is a row, whatever the scheme calls it; so is the number of swaps
-    that left the text as it was.
+    Every share and similarity is a row, whatever the scheme calls it; so is each of `COUNTED`.
     """
     about = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
     names = [
-        name
-        for name in metadata
-        if name.endswith(("_share", "_similarity")) or name == "identical_text_swaps"
+        name for name in metadata if name.endswith(("_share", "_similarity")) or name in COUNTED
     ]
     return [
         {"metric": name, "value": _number(metadata[name]), **about}

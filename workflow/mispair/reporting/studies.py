@@ -59,6 +59,7 @@ def _image_text(
         presets_image_text.presets(tables),
         comparison_protocols.protocols(tables, alpha),
         pairings.pairings(tables),
+        pairings.effective(tables),
         encoding.encoding(tables),
     )
     return [

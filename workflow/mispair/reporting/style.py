@@ -75,6 +75,7 @@ STRATEGIES = {
 SCHEMES = {
     "random": ORANGE,
     "similar": BLUE,
+    "similar-swap": SKY,
     "spurious": VIOLET,
     "missing": AMBER,
     "drop": GREEN,

@@ -12,7 +12,7 @@ from mispair import settings
 
 log = logging.getLogger(__name__)
 
-Scheme = Literal["random", "similar", "spurious", "missing", "drop"]
+Scheme = Literal["random", "similar", "similar-swap", "spurious", "missing", "drop"]
 
 
 class Settings(settings.Settings):
@@ -21,7 +21,12 @@ class Settings(settings.Settings):
         min_length=1,
         description=(
             "How captions are corrupted: random swaps those of a random subset among themselves; "
-            "similar gives each of that subset one of the ten most similar other captions; "
+            "similar gives each of that subset one of the ten most similar other captions of "
+            "find_similar_captions, so that some captions are used often and others by no pair; "
+            "similar-swap exchanges captions between similar pairs until the share is swapped, as "
+            "the paper's public code does (TF-IDF of words and pairs of words, at most 5,000 "
+            "terms in at least two captions and at most 95 % of them), so that each caption is "
+            "used as often as before, for at most 200,000 pairs; "
             "spurious replaces a feature that a caption names by another one of its kind and "
             "missing leaves it out (both need a corpus with ground-truth features); drop leaves "
             "out content words."
@@ -31,9 +36,10 @@ class Settings(settings.Settings):
         [0.0, 0.1, 0.3, 0.5, 0.8],
         min_length=1,
         description=(
-            "Rates of corruption, 0 to 1. For random and similar the shuffle probability C_m: the "
-            "share of pairs that get another caption. For spurious and missing the probability "
-            "C_s of each named feature; for drop that of each content word."
+            "Rates of corruption, 0 to 1. For random, similar and similar-swap the shuffle "
+            "probability C_m: the share of pairs that get another caption. For spurious "
+            "and missing the probability C_s of each named feature; for drop that of each content "
+            "word."
         ),
     )
     seed: int = Field(0, ge=0, description="Seed of all draws; same seed, same pairs and texts.")
@@ -60,7 +66,7 @@ def run(
     scheme : str
         Scheme of this job.
     rate : float
-        Rate of this job; at 0 nothing changes and no text is read.
+        Rate of this job; at 0 nothing changes.
     corpus : Path
         The kept pairs, sorted by key.
     index : list of Path
@@ -68,7 +74,8 @@ def run(
     similar : list of Path
         For the scheme similar, the most similar captions of each; else none.
     truth : list of Path
-        For spurious and missing, the tables beside the shards; else none.
+        The tables beside the shards, with the features of pictures and captions: needed for
+        spurious and missing; with them, every scheme's effective rate is measured.
     pairing : Path
         Written: ``key``, ``group``, ``row``, ``caption_id``, ``swapped``, ``text_changed``, sorted
         by key.
@@ -80,7 +87,12 @@ def run(
     from mispair import files
     from mispair.pairs.caption_texts import read_captioned_pairs
     from mispair.pairs.corruption import pairing_shares
-    from mispair.pairs.corruption_schemes import Sources, corrupt, mean_similarity
+    from mispair.pairs.corruption_schemes import (
+        Sources,
+        corrupt,
+        effective_shares,
+        mean_similarity,
+    )
     from mispair.pairs.identities import hexadecimal
 
     pairs = read_captioned_pairs(corpus, settings.seed)
@@ -94,6 +106,7 @@ def run(
         "text_changed_share": repr(float(shares.text_changed)),
         "identical_text_swaps": str(shares.identical_text_swaps),
         **mean_similarity(pairs, done, sources.index, settings.seed),
+        **effective_shares(pairs, done, sources.index, truth),
         **done.shares,
         "note": done.note,
         "seed": str(settings.seed),

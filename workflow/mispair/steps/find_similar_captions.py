@@ -18,7 +18,8 @@ class Settings(settings.Settings):
         "tfidf",
         description="Cosine of what: tfidf of the captions' words, with document frequencies from "
         "the distinct captions of the corpus and without English stop words (captions that share "
-        "no word are not similar), or features of the model's own text tower.",
+        "no word are not similar; the paper's public code adds pairs of words and keeps 5,000 "
+        "terms at most), or features of the model's own text tower.",
     )
     neighbours: int = Field(
         10, ge=1, le=100, description="Most similar other captions that are kept of each."
