@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mispair import settings
+from mispair.reporting import presets_image_text
 from mispair.steps.finetune_projection import Settings
 from mispair.towers.finetuning_presets import (
     NOT_STATED,
@@ -132,3 +133,12 @@ def test_all_faults_are_named_at_once():
         refuse(Training(epochs=1, final_lr=1.0), 5)
     refuse(Training(epochs=2, final_lr=1e-3), 256)
     refuse(Training(), None)
+
+
+def test_the_page_lists_every_choice_that_the_text_leaves_open() -> None:
+    table = presets_image_text.unstated()
+    rows = (*presets_image_text.PARTS, *STATED)
+    assert [run for _, run in table.rows] == [run for _, text, run in rows if text == NOT_STATED]
+    assert {"learning rate", "weight decay", "prompts", "seeds"} <= {what for what, _ in table.rows}
+    assert not any("_" in what for what, _ in table.rows)
+    assert set(presets_image_text.PLAIN) <= {key for key, _, _ in STATED}

@@ -87,8 +87,7 @@ def test_what_the_text_is_worth_stands_beside_what_published_denoisers_lose() ->
     assert found[0.2].below("guided")
     assert found[0.2].unconditional == pytest.approx(33.041 + 0.42)
     verdicts = judged(rows)
-    assert verdicts["published-denoising"].outcome == "contradicts"
-    assert "at 2 of 5 p" in verdicts["published-denoising"].reason
+    assert "published-denoising" not in verdicts  # a described comparison, and no claim
     assert verdicts["published-next-word"].outcome == "supports"
     (table,) = [
         table for table in sufficiency(tables(rows), 0.95)
@@ -99,8 +98,7 @@ def test_what_the_text_is_worth_stands_beside_what_published_denoisers_lose() ->
     assert row["guided, published"] == "+0.056"
     assert row["published Bayes"] == "33.041"
     more = judged(run.bayes({"cdm": 0.9, "vlm": 0.001}))
-    assert more["published-denoising"].outcome == "supports"
-    assert more["published-next-word"].outcome == "contradicts"
+    assert more["published-next-word"].outcome == "cannot tell"  # it may underfit
 
 
 # Claims -------------------------------------------------------------------------------------------
@@ -111,8 +109,7 @@ def test_claims_on_a_run_that_does_as_claimed() -> None:
     assert {key: verdict.outcome for key, verdict in found.items()} == {
         "sufficient": "supports", "zero-shot-near": "supports", "prompts-help": "supports",
         "denoising-transfers": "supports", "next-word-transfers": "supports",
-        "guided-closer": "supports", "published-denoising": "contradicts",
-        "published-next-word": "supports",
+        "guided-closer": "supports", "published-next-word": "supports",
     }  # fmt: skip
     assert "2 pairs of trees × 2 seeds" in found["sufficient"].sample
     assert "a random map is nearly one to one" in found["sufficient"].controls[0].text

@@ -265,7 +265,9 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
     other = "text" if task == "cdm" else "image"
     said = (
         "The text is worth so little at this size that the risks of most published models do not "
-        "show that they use it; the smaller trees above are where the claim can be tested."
+        "show that they use it. This does not speak against the features: a head that underfits "
+        "loses as much with a perfect one. The smaller trees above are where the claim can be "
+        "tested."
         if task == "cdm"
         else "The same for the next word, where the image's worth is well above what models lose."
     )

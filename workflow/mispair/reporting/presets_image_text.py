@@ -10,7 +10,7 @@ from mispair.reporting.comparison import Table
 from mispair.reporting.protocols import said
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, listing
-from mispair.towers.finetuning_presets import STATED
+from mispair.towers.finetuning_presets import NOT_STATED, STATED
 
 SECTION = "What carries the effect"
 
@@ -38,6 +38,17 @@ PARTS: tuple[tuple[str, str, str], ...] = (
 """Rows of what, as written and as run, beyond the fine-tuning itself."""
 
 
+PLAIN = {
+    "batch_size": "pairs in a batch",
+    "lr": "learning rate",
+    "final_lr": "learning rate at the end",
+    "weight_decay": "weight decay",
+    "warmup_epochs": "epochs of warm-up",
+    "warmup_lr": "learning rate at the start of the warm-up",
+}
+"""Settings of the fine-tuning in plain words, where their names are not."""
+
+
 def presets(tables: Tables) -> Table | None:
     """Return the differences of text and code, with what this run did where it is recorded."""
     if not tables.study("image_text"):
@@ -63,7 +74,8 @@ def presets(tables: Tables) -> Table | None:
     if tables.schemes:
         here["shuffling"] = listing(tables.schemes)
     if (tables.purity["rate"] == 0).any():
-        here["C_m = 0"] = "fine-tuned as any other rate, beside the untouched model"
+        for what in ("C_m = 0, accuracy", "C_m = 0, |cos|"):
+            here[what] = "fine-tuned as any other rate; the untouched model is measured too"
     here |= _pruning(tables.pruning)
     rows = [(what, written, run, here.get(what, "–")) for what, written, run in (*PARTS, *STATED)]
     preset = here.get("preset")
@@ -75,6 +87,25 @@ def presets(tables: Tables) -> Table | None:
         ("what", "as written", "as run", "this run"),
         tuple(rows),
         f"{used} Where a preset has no value of its own the other’s is taken.",
+        section=SECTION,
+        folded=True,
+    )
+
+
+def unstated() -> Table:
+    """Return what the paper's text leaves open on the fine-tuning, and what stands for it."""
+    rows = tuple(
+        (PLAIN.get(what, what.replace("_", " ")), run)
+        for what, written, run in (*PARTS, *STATED)
+        if written == NOT_STATED
+    )
+    return Table(
+        "What the paper’s text does not state on this study",
+        ("choice", "the public code’s, which both presets take"),
+        rows,
+        f"{count(len(rows), 'choice')} that the text leaves open. A reader of the text alone "
+        "cannot repeat the experiment, so results under the preset as-written are results under "
+        "these choices, too.",
         section=SECTION,
         folded=True,
     )

@@ -57,6 +57,7 @@ def _image_text(
     single = (
         controls_image_text.controls(tables, alpha),
         presets_image_text.presets(tables),
+        presets_image_text.unstated() if tables.study("image_text") else None,
         comparison_protocols.protocols(tables, alpha),
         pairings.pairings(tables),
         pairings.effective(tables),

@@ -71,7 +71,9 @@ STATED: tuple[tuple[str, str, str], ...] = (
      "both last projections, all else frozen"),
     ("pairs", "CC3M, captions shuffled with probability C_m",
      "CC3M; the variant by similarity: 100,000 pairs of it"),
-    ("C_m = 0", "a column of table 4", "the pre-trained model, not fine-tuned"),
+    ("C_m = 0, accuracy", "a column of table 4", "a pre-trained LaCLIP file, not fine-tuned"),
+    ("C_m = 0, |cos|", "a point of figure 2(d)",
+     "a file called finetune_result_CLIP; whether it was fine-tuned is not published"),
     *(
         (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), str(value))
         for key, value in asdict(AS_RUN).items()
