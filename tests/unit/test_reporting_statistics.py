@@ -15,7 +15,6 @@ from mispair.reporting.statistics import (
     effect_of_mean,
     mean_interval,
     prediction_interval,
-    stratified_interval,
     trend,
     trial_means,
 )
@@ -85,34 +84,16 @@ def test_the_false_discovery_rate_steps_up():
     assert benjamini_hochberg([]) == []
 
 
-def test_an_interval_of_one_stratum_is_the_t_interval():
+def test_an_interval_is_the_t_interval():
     values = [1.0, 2.5, 3.0, 4.5]
     found = mean_interval(values, 0.9)
     expected = stats.t.interval(0.9, 3, np.mean(values), stats.sem(values))
     assert (found.low, found.high) == pytest.approx(expected)
 
 
-def test_a_difference_between_strata_is_no_noise():
-    found = stratified_interval([[0.0, 0.2], [10.0, 10.2]])
-    assert found.value == pytest.approx(5.1)
-    # s = 0.1 * sqrt(2), two degrees of freedom, standard error s * sqrt(1/2 + 1/2) / 2.
-    half = stats.t.ppf(0.975, 2) * 0.1 * math.sqrt(2) / 2
-    assert found.high - found.value == pytest.approx(half)
-
-
-def test_strata_count_alike_whatever_their_size():
-    assert stratified_interval([[0.0] * 9, [1.0, 1.0]]).value == pytest.approx(0.5)
-
-
-def test_one_value_in_each_stratum_gives_no_interval():
-    found = stratified_interval([[1.0], [3.0]])
-    assert found.value == 2.0
-    assert not found.known
-
-
-def test_missing_values_are_left_out():
-    assert stratified_interval([[1.0, math.nan, 3.0], []]).n == 2
-    assert stratified_interval([[math.nan]]).n == 0
+def test_an_interval_leaves_out_what_is_missing():
+    assert mean_interval([1.0, math.nan, 3.0]).n == 2
+    assert mean_interval([math.nan]).n == 0
 
 
 def test_a_prediction_interval_is_wider_than_that_of_the_mean():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.reporting import style
-from mispair.reporting.simulation_runs import PAIR, PRESETS, by_probability, of_preset, runs
+from mispair.reporting.simulation_runs import PAIR, PRESETS, by_trial, of_preset, runs
 from mispair.reporting.tables import Tables, records
 
 FAR_END = "all of them"
@@ -52,7 +52,7 @@ def changes(tables: Tables, confidence: float = 0.95) -> pd.DataFrame:
                 values = change[name].dropna()
                 if values.empty:
                     continue
-                found = by_probability(values, confidence)
+                found = by_trial(values, confidence)
                 rows.append([switch, name, metric, found.value, found.low, found.high, found.n])
     return pd.DataFrame(rows, columns=COLUMNS)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.reporting import verdicts
-from mispair.reporting.simulation_runs import PAIR, by_probability, listed, spurious
+from mispair.reporting.simulation_runs import PAIR, by_trial, listed, spurious
 from mispair.reporting.verdicts import Claim, Verdict
 from mispair.reporting.words import count, number
 
@@ -49,7 +49,7 @@ def _judged(
 ) -> Verdict:  # fmt: skip
     both = wide.reindex(columns=list(PAIR)).dropna()
     gains = spurious(both["filtered"] - both["raw"])
-    found = by_probability(gains, confidence)
+    found = by_trial(gains, confidence)
     outcome, reason = verdicts.decide_difference(found, sign)
     if outcome == verdicts.UNMEASURED:
         return Verdict(claim, outcome, "no trial has these values of both arms at C_s above 0")

@@ -10,7 +10,7 @@ from mispair.reporting import published, verdicts
 from mispair.reporting.claims_image_text import NOTICEABLE
 from mispair.reporting.gaps import gap_of_mean
 from mispair.reporting.series import ends, purity_series, run_trend, why_missing
-from mispair.reporting.statistics import Interval, stratified_interval
+from mispair.reporting.statistics import Interval, mean_interval, trial_means
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Verdict
 from mispair.reporting.words import count, number
@@ -46,7 +46,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             scope="text projection, fine-tuned from the pre-trained one",
             measured=f"similar {_ends(similar)}, random {_ends(random)}",
             published=_published(),
-            sample=f"{count(gap.n, 'pair')} of runs, paired by seed and C_m, one model, "
+            sample=f"{count(gap.n, 'seed')}, paired by seed and C_m, one model, "
             "one draw of swaps a scheme",
             test=f"similar − random {verdicts.interval_text(gap, confidence, 4)}; "
             f"similar alone: {verdicts.trend_text(found)}",
@@ -63,11 +63,11 @@ def overlap(tables: Tables, scheme: str) -> pd.DataFrame:
 
 
 def difference(first: pd.DataFrame, second: pd.DataFrame, confidence: float) -> Interval:
-    """Return the mean of first − second at rates above 0, paired by rate and seed."""
+    """Return the mean of first − second over rates above 0 within each seed, then over seeds."""
     both = first.merge(second, on=["rate", "seed"])
     gaps = (both["value_x"] - both["value_y"])[both["rate"] > 0]
-    return stratified_interval([group.tolist() for _, group in gaps.groupby(both["rate"])],
-                               confidence)  # fmt: skip
+    gaps.index = pd.MultiIndex.from_frame(both.loc[gaps.index, ["rate", "seed"]])
+    return mean_interval(trial_means(gaps, "seed"), confidence)
 
 
 def _by_rate(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:

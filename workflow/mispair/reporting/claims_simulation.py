@@ -18,7 +18,7 @@ from mispair.reporting.gaps import gap, gap_of_change, gap_of_mean
 from mispair.reporting.reproduction import FEATURES, comparable, points
 from mispair.reporting.simulation_runs import (
     PAIR,
-    by_probability,
+    by_trial,
     differences,
     listed,
     of_preset,
@@ -26,7 +26,7 @@ from mispair.reporting.simulation_runs import (
     runs,
     spurious,
 )
-from mispair.reporting.statistics import stratified_interval, trend
+from mispair.reporting.statistics import mean_interval, trend
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Verdict
 from mispair.reporting.words import count, number
@@ -120,7 +120,7 @@ def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
 def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Control) -> Verdict:
     claim, digits = _claim(metric), NAMES[metric][2]
     gains = spurious(differences(table, metric))
-    found = by_probability(gains, confidence)
+    found = by_trial(gains, confidence)
     outcome, reason = verdicts.decide_difference(found)
     if outcome == verdicts.UNMEASURED:
         return Verdict(claim, outcome, reason)
@@ -241,7 +241,7 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
         return Verdict(ALL, verdicts.UNMEASURED, f"no C_s between 0 and {UP_TO:g} was measured")
     probability = own["spurious_probability"].max()
     here = own.loc[own["spurious_probability"] == probability, "value"]
-    found = stratified_interval([here.tolist()], confidence)
+    found = mean_interval(here.tolist(), confidence)
     outcome, reason = verdicts.decide_level(found, NEARLY_ALL * features)
     theirs = _published("purified_features", [probability], "filtered")
     return Verdict(

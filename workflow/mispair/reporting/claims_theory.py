@@ -6,7 +6,7 @@ import pandas as pd
 
 from mispair.reporting import controls_simulation, verdicts
 from mispair.reporting.simulation_runs import (
-    by_probability,
+    by_trial,
     caption_runs,
     differences,
     listed,
@@ -92,7 +92,7 @@ def _compared(
 ) -> Verdict:  # fmt: skip
     arm, other = arms
     values = spurious(differences(table, metric, arm, other))
-    found = by_probability(values, confidence)
+    found = by_trial(values, confidence)
     outcome, reason = verdicts.decide_difference(found, sign)
     if outcome == verdicts.UNMEASURED:
         missing = "no trial has a run at C_s = 0" if other == "oracle" else reason
@@ -123,7 +123,7 @@ def _captions(table: pd.DataFrame, confidence: float) -> Verdict:
     if wrong.empty:
         reason = "whole captions are redrawn here: no feature is spuriously correlated with another"
         return Verdict(CAPTIONS, verdicts.UNMEASURED, reason)
-    kept, added = by_probability(true, confidence), by_probability(wrong, confidence)
+    kept, added = by_trial(true, confidence), by_trial(wrong, confidence)
     level = 1 / float(features)
     outcome, reason = verdicts.decide_both(
         verdicts.decide_level(kept, 1 - level), verdicts.decide_level(added, level, -1)
@@ -150,7 +150,7 @@ def _captions(table: pd.DataFrame, confidence: float) -> Verdict:
 def _succeeds(table: pd.DataFrame, confidence: float) -> Verdict:
     wide = runs(table, "accuracy")
     values = spurious(wide["filtered"].dropna())
-    found = by_probability(values, confidence)
+    found = by_trial(values, confidence)
     outcome, reason = verdicts.decide_level(found, SUCCEEDS)
     if outcome == verdicts.UNMEASURED:
         return Verdict(SUCCEED, outcome, "no filtered run at C_s above 0 was measured")
@@ -186,7 +186,7 @@ def _loss(table: pd.DataFrame, confidence: float) -> Verdict:
     if own.empty:
         return Verdict(OPTIMAL, verdicts.UNMEASURED, "no loss of longer training was measured")
     values = own.groupby(["spurious_probability", "trial"])["value"].mean()
-    found = by_probability(values, confidence)
+    found = by_trial(values, confidence)
     outcome, reason = verdicts.decide_level(found, NEAR_OPTIMAL, -1)
     return Verdict(
         OPTIMAL,
@@ -212,7 +212,7 @@ def _alignments(table: pd.DataFrame, confidence: float) -> Verdict:
     if values.empty:
         reason = "no alignments were followed: Eq. 34 speaks of SGD on the spectral loss"
         return Verdict(FOLLOW, verdicts.UNMEASURED, reason)
-    found = by_probability(values, confidence)
+    found = by_trial(values, confidence)
     outcome, reason = verdicts.decide_level(found, CLOSE, -1)
     step = table.loc[table["metric"] == "alignment_error", "step"].max()
     return Verdict(

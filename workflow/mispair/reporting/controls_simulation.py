@@ -10,7 +10,7 @@ from mispair.reporting.grid import cells
 from mispair.reporting.simulation_runs import (
     PAIR,
     best,
-    by_probability,
+    by_trial,
     caption_runs,
     differences,
     listed,
@@ -206,7 +206,7 @@ def generated_against_raw(table: pd.DataFrame, confidence: float) -> Control:
     values = spurious((wide["generated"] - wide["raw"]).dropna())
     if values.empty:
         return Control(name, "not measured", "Raw and generated captions were not both measured.")
-    found = by_probability(values, confidence)
+    found = by_trial(values, confidence)
     text = (
         "The probability of a wrong feature changes by "
         f"{interval_text(found, confidence)} from raw to generated captions."

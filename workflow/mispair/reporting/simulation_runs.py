@@ -7,7 +7,14 @@ import math
 import pandas as pd
 
 from mispair.reporting import style
-from mispair.reporting.statistics import Interval, stratified_interval
+from mispair.reporting.statistics import (
+    Effect,
+    Interval,
+    contrast,
+    effect_of_mean,
+    mean_interval,
+    trial_means,
+)
 
 PRESETS = ("as-written", "as-run")
 """The presets in the order in which they stand beside each other: text, then code."""
@@ -78,10 +85,24 @@ def spurious(values: pd.Series) -> pd.Series:
     return values[values.index.get_level_values("spurious_probability") > 0]
 
 
-def by_probability(values: pd.Series, confidence: float) -> Interval:
-    """Return the mean over C_s with the interval of the spread within each C_s."""
-    groups = [group.tolist() for _, group in values.groupby("spurious_probability")]
-    return stratified_interval(groups, confidence)
+def by_trial(values: pd.Series, confidence: float) -> Interval:
+    """Return the mean over trials of each trial's mean over C_s, with its t interval.
+
+    A trial has the same data at every C_s, so it counts once: see `trial_means`.
+    """
+    return mean_interval(trial_means(values), confidence)
+
+
+def effect_by_trial(values: pd.Series, confidence: float) -> Effect:
+    """Return the effect over trials of each trial's mean over C_s."""
+    return effect_of_mean(trial_means(values), confidence, "trial")
+
+
+def contrast_by_trial(values: pd.Series, confidence: float) -> Effect:
+    """Return the value at the largest C_s − at the smallest, paired by trial."""
+    series = values.rename("value").reset_index()
+    series = series.rename(columns={"spurious_probability": "rate", "trial": "seed"})
+    return contrast(series, confidence, "trial")
 
 
 def best(values: pd.Series) -> float:

@@ -135,7 +135,7 @@ def effect_of_mean(
     return Effect(mean, mean - outer, mean + outer, mean - inner, mean + inner, p, count, unit)
 
 
-def trial_means(values: pd.Series) -> list[float]:
+def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:
     """Return the mean over C_s of each trial, so that a trial counts once.
 
     A trial has the same dictionaries, starting weights and draws at every C_s, so its values are
@@ -146,8 +146,10 @@ def trial_means(values: pd.Series) -> list[float]:
     ----------
     values : Series
         Indexed by levels ``spurious_probability`` and ``trial``; missing values are left out.
+    replicate : str
+        Name of the level of replicates, such as "seed" where the other level is ``rate``.
     """
-    grouped = values.dropna().groupby("trial")
+    grouped = values.dropna().groupby(level=replicate)
     if not len(grouped):
         return []
     sizes = grouped.size()
@@ -184,47 +186,15 @@ def contrast(series: pd.DataFrame, confidence: float, unit: str = "seed") -> Eff
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Return the mean of independent values with its t interval."""
-    return stratified_interval([values], confidence)
-
-
-def stratified_interval(strata: Sequence[Sequence[float]], confidence: float = 0.95) -> Interval:
-    """Return the unweighted mean of the strata's means, with the t interval of fixed strata.
-
-    The spread is pooled within strata, with ``sum(n_g - 1)`` degrees of freedom: a difference
-    between strata (an effect that grows with C_s) is no noise. Missing values are left out.
-
-    Parameters
-    ----------
-    strata : sequence of sequences of float
-        Independent values of each stratum.
-    confidence : float
-        Probability that the interval holds the mean.
-
-    Returns
-    -------
-    Interval
-        ``n`` counts the values.
+    """Return the mean of independent values with its t interval: see `effect_of_mean`.
 
     Examples
     --------
-    >>> stratified_interval([[1.0, 3.0]])
+    >>> mean_interval([1.0, 3.0])
     Interval(value=2.0, low=-10.7..., high=14.7..., n=2)
     """
-    groups = [np.asarray(group, dtype=float) for group in strata]
-    groups = [group[np.isfinite(group)] for group in groups]
-    groups = [group for group in groups if len(group)]
-    count = sum(len(group) for group in groups)
-    if not groups:
-        return Interval(math.nan, math.nan, math.nan, 0)
-    mean = float(np.mean([group.mean() for group in groups]))
-    freedom = count - len(groups)
-    if freedom < 1:
-        return Interval(mean, math.nan, math.nan, count)
-    variance = sum(((group - group.mean()) ** 2).sum() for group in groups) / freedom
-    error = math.sqrt(variance * sum(1 / len(group) for group in groups)) / len(groups)
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
-    return Interval(mean, mean - half, mean + half, count)
+    effect = effect_of_mean(values, confidence, "value")
+    return Interval(effect.value, effect.low, effect.high, effect.n)
 
 
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
