@@ -47,7 +47,11 @@ STEPSIZE_PARTS: dict[str, tuple[str, ...]] = {
 }
 """Sections of the stepsize study that print a part of it."""
 
-CONDITIONS = {"bridge": "From one preset to the other", "grid": "Sensitivity"}
+CONDITIONS = {
+    "bridge": "From one preset to the other",
+    "grid": "Sensitivity",
+    "scaling": "Sensitivity",
+}
 """Sections that alone print conditions of such a kind; a preset stands in every section."""
 
 SUFFICIENCY: dict[str, tuple[str, ...]] = {

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from mispair.files import UserError
 from mispair.simulation.presets import PRESETS
+from mispair.simulation.scaling import scaled
 from mispair.simulation.study import Study
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ LENGTHS = (
 
 NOISES = ("image_noise", "text_noise", "high_quality_noise", "test_image_noise", "prompt_noise")
 
-Kind = Literal["base", "preset", "bridge", "grid"]
+Kind = Literal["base", "preset", "bridge", "grid", "scaling"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ class Condition:
         Safe as a file name.
     study : Study
         Complete: nothing is left to a preset.
-    kind : {"base", "preset", "bridge", "grid"}
-        What it is run for: the configuration itself, the other preset, the bridge, the grid.
+    kind : {"base", "preset", "bridge", "grid", "scaling"}
+        What it is run for: the configuration itself, the other preset, the bridge, the grid, or
+        the sweep over the number of features d.
     switch : str, optional
         The switch that a condition of the bridge throws.
     """
@@ -126,6 +128,13 @@ def conditions(settings: Settings) -> dict[str, Condition]:
                 "bias_schedule": bias_schedule,
             }
             add(f"grid~{noise:g}~{misalignment}~{bias_schedule}", "grid", changes)
+    for d in settings.scaling_dimensions if settings.scaling_trials else ():
+        try:
+            changes = scaled(base, d)
+        except ValueError as error:
+            problems.setdefault(f"simulate.{error}", []).append(f"scaling~{d}")
+        else:
+            add(f"scaling~{d}", "scaling", changes)
     refuse(problems)
     return {condition.name: condition for condition in found}
 

@@ -18,6 +18,8 @@ ARMS = (
     "filtered-2", "filtered-3",
 )  # fmt: skip
 """What an arm is trained on, in the order in which a job names them; the oracle is raw at 0."""
+LONGER = "longer"
+"""No arm of its own: raw and filtered are trained on after their end, for theorem 4.1."""
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 """Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
 
@@ -60,6 +62,11 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
     for key in ("arms_trials", "bridge_trials"):
         if (number := getattr(settings, key)) > settings.trials:
             problems[f"simulate.{key}: {number} are more than the {settings.trials} trials"] = []
+    if settings.scaling_longer_trials > settings.scaling_trials > 0:
+        problems[
+            f"simulate.scaling_longer_trials: {settings.scaling_longer_trials} are more than the "
+            f"{settings.scaling_trials} scaling_trials"
+        ] = []
     for condition in conditions.values():
         wanted: dict[float, dict[int, set[str]]] = {}
         for request in _requests(settings, condition):
@@ -89,10 +96,14 @@ def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
     s, kind = settings, condition.kind
     if kind == "base" or (kind == "preset" and s.compare_presets):
         yield _Request("spurious_probabilities", s.spurious_probabilities, s.trials, FIGURE_1)
-    if kind != "grid":
-        yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
-    else:
+    if kind == "grid":
         yield _Request("grid_probability", [s.grid_probability], s.grid_trials, FIGURE_1)
+    elif kind == "scaling":
+        at = [s.scaling_probability]
+        yield _Request("scaling_probability", at, s.scaling_trials, FIGURE_1)
+        yield _Request("scaling_probability", at, s.scaling_longer_trials, (*FIGURE_1, LONGER))
+    else:
+        yield _Request("bridge_probabilities", s.bridge_probabilities, s.bridge_trials, FIGURE_1)
     if kind == "base":
         with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
         yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)
@@ -109,5 +120,5 @@ def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tup
     cuts = groupby(sorted(trials), lambda trial: (trial // size, trials[trial]))
     for (_, wanted), chunk in cuts:
         first, *others = chunk
-        arms = tuple(arm for arm in ARMS if arm in wanted)
+        arms = tuple(arm for arm in (*ARMS, LONGER) if arm in wanted)
         yield range(first, first + 1 + len(others)), arms

@@ -26,6 +26,9 @@ from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, bef
 
 log = logging.getLogger(__name__)
 
+LONGER = "longer"
+"""Asks, among the arms, for raw and filtered trainings to go on after their end."""
+
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 """Arms that S4 trains, besides those of further rounds."""
 
@@ -43,7 +46,7 @@ def is_arm(name: str) -> bool:
     """Tell whether something is the name of an arm."""
     number = name.removeprefix(ROUND)
     further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
-    return further or name in ("raw", "high-quality-only", *RETRAINED)
+    return further or name in ("raw", "high-quality-only", LONGER, *RETRAINED)
 
 
 def run_trials(
@@ -68,8 +71,9 @@ def run_trials(
     arms : sequence of str
         On what to train: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
-        the first two, the run is detailed: it also estimates how far losses are from their optimum,
+        the first two, the run is detailed: it also trains on, to see how much lower losses get,
         and gives the alignments of single neurons and, of trial 0, an embedding of the test images.
+        ``longer`` is no arm: it asks for the first of these only.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
@@ -116,7 +120,7 @@ class _Runner:
 
     def __init__(self, trials: Sequence[Trial], arms: Sequence[str], keepers: Keepers) -> None:
         self.trials, self.arms, self.keepers = trials, arms, keepers
-        self.detailed = bool(set(arms) - {"raw", "filtered"})
+        self.detailed = bool(set(arms) - {"raw", "filtered", LONGER})
 
     def run(self) -> None:
         trainings = [(trial, trial.pretraining()) for trial in self.trials]
@@ -218,9 +222,10 @@ class _Runner:
                  "tower": tower}
                 for tower in ("image", "text")
             ]  # fmt: skip
-        if self.detailed and arm in ("raw", "filtered"):
-            rows += self._loss_gap(trial, arm, training, trained)
-            if trial.draws.trial == 0:
+        if arm in ("raw", "filtered"):
+            if self.detailed or LONGER in self.arms:
+                rows += self._loss_gap(trial, arm, training, trained)
+            if self.detailed and trial.draws.trial == 0:
                 rows += examiner.embedding(encoders)
         return rows
 

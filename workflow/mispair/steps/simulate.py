@@ -92,6 +92,22 @@ class Settings(Study):
     grid_bias_schedules: list[BiasSchedule] = settings.sweep(
         list(get_args(BiasSchedule)), min_length=1, description="Bias schedules of the grid."
     )
+    scaling_trials: int = settings.sweep(
+        0,
+        ge=0,
+        description="Trials of the sweep over the number of features d, at each d. Other settings "
+        "follow d by the rules of mispair.simulation.scaling, from the constants of this section.",
+    )
+    scaling_dimensions: list[Annotated[int, Field(ge=2)]] = settings.sweep(
+        [20, 30, 50, 80, 120], min_length=2, description="d of the sweep over d."
+    )
+    scaling_probability: Probability = settings.sweep(0.4, description="C_s of the sweep over d.")
+    scaling_longer_trials: int = settings.sweep(
+        0,
+        ge=0,
+        description="First trials of the sweep over d in which S1 and S4 go on for optimum_steps, "
+        "to see how low the loss gets.",
+    )
 
 
 def run(
