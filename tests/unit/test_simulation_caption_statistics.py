@@ -56,9 +56,10 @@ def test_scale_is_the_length_of_true_features() -> None:
 def test_perfect_and_empty_captions() -> None:
     codes = signed(torch.Generator().manual_seed(7))
     perfect = caption_statistics(codes, codes, groups(2))
-    assert perfect == {"caption_true": 1, "caption_spurious": 0, "caption_spurious_any": 0}
+    wrong = {"caption_spurious": 0, "caption_spurious_any": 0, "caption_wrong": 0}
+    assert perfect == {"caption_true": 1, **wrong}
     empty = caption_statistics(codes, torch.zeros_like(codes), groups(2))
-    assert empty == {"caption_true": 0, "caption_spurious": 0, "caption_spurious_any": 0}
+    assert empty == {"caption_true": 0, **wrong}
     assert caption_statistics(codes, -codes, groups(2))["caption_true"] == 0
 
 
@@ -71,6 +72,8 @@ def test_a_hand_made_caption() -> None:
     # 0 has 1 of {1, 2, 3}; 4 and 5 each have 6 of {6, 7}, and each other does not count.
     assert found["caption_spurious"] == pytest.approx((1 + 1 + 1) / (3 + 2 + 2))
     assert found["caption_spurious_any"] == 1
+    # The image has 3 of 8 features; of the other 5 the caption has features 1 and 6.
+    assert found["caption_wrong"] == pytest.approx(2 / 5)
 
 
 @pytest.mark.parametrize("kind", ["groups", "one-way"])
@@ -94,6 +97,7 @@ def test_random_codes_equal_a_loop(kind: str) -> None:
             "caption_true": sum(kept) / len(kept),
             "caption_spurious": sum(cases) / len(cases),
             "caption_spurious_any": sum(some) / len(some),
+            "caption_wrong": float((text[image == 0] != 0).double().mean()),
         }
     )
 
@@ -118,9 +122,20 @@ def test_replacement_with_probability_c_shows_c(size: int) -> None:
 
 def test_shares_of_nothing_are_undefined() -> None:
     nothing = torch.zeros(3, D)
-    assert all(map(math.isnan, caption_statistics(nothing, nothing, groups(2)).values()))
+    found = caption_statistics(nothing, nothing, groups(2))
+    assert found.pop("caption_wrong") == 0
+    assert all(map(math.isnan, found.values()))
     full = torch.ones(3, D)
     found = caption_statistics(full, full, groups(2))
     assert found["caption_true"] == 1
     assert math.isnan(found["caption_spurious"])
     assert math.isnan(found["caption_spurious_any"])
+    assert math.isnan(found["caption_wrong"])
+
+
+def test_without_correlated_features_only_features_at_large_are_counted() -> None:
+    generator = torch.Generator().manual_seed(11)
+    found = caption_statistics(signed(generator), signed(generator), torch.zeros(D, D).bool())
+    assert math.isnan(found["caption_spurious"])
+    assert math.isnan(found["caption_spurious_any"])
+    assert found["caption_wrong"] == pytest.approx(0.3, abs=0.03)  # the density of the codes

@@ -56,6 +56,17 @@ def test_sets_are_probabilities_of_other_features(model: str) -> None:
     assert torch.equal(partners, elsewhere) == (model == "caption")
 
 
+@pytest.mark.parametrize("model", ["caption", *PER_FEATURE])
+def test_features_are_correlated_if_captions_have_them_more_often_than_by_chance(
+    model: str,
+) -> None:
+    study = study_of(model, latent_values="signed")  # chance alone gives no correlation
+    spurious = draw_spurious_sets(draws(), study)
+    moment = cross_moment(study, 0.4, spurious)
+    assert torch.equal(spurious.correlated, (moment > 0) & ~torch.eye(12).bool())
+    assert bool(spurious.correlated.any()) == (model != "caption")
+
+
 def test_unequal_chances_are_uniform_on_the_simplex() -> None:
     d, k = 600, 4
     partners = draw_spurious_sets(
@@ -151,7 +162,7 @@ def test_collisions() -> None:
 
     def text(code: list[float], first: list[float]) -> list[float]:
         numbers = torch.tensor([[first], [[0.5] * 4]])
-        spurious = SpuriousSets(partners)
+        spurious = SpuriousSets(partners, partners > 0)
         found = misalign(torch.tensor([code]), numbers, spurious, 0.3, study_of("groups", d=4))
         return found[0].tolist()
 

@@ -86,7 +86,8 @@ def test_spurious_sets_count_in_both_directions_and_not_on_the_diagonal() -> Non
 def test_without_spurious_pairs_the_share_covered_is_undefined() -> None:
     found = of_codes([[1, 1, 0, 0, 0, 0]], [[1, 1, 0, 0, 0, 0]], torch.zeros(D, D).bool())
     assert np.isnan(found.pairs_covered)
-    assert found.means()["mixed_neurons"] == 0
+    assert not found.mixed.any()
+    assert np.isnan(found.means()["mixed_neurons"])
 
 
 def test_a_neuron_pair_of_zeros_explains_nothing() -> None:

@@ -78,6 +78,19 @@ def test_a_trial_learns_and_gives_the_same_numbers_twice(study: Study) -> None:
     assert run_trials(study, [0.2], [1])[0.2, 1] != arms
 
 
+SPURIOUS = {"caption_spurious", "caption_spurious_any", "mixed_neurons", "mixed_pairs_covered"}
+
+
+@pytest.mark.parametrize(("study", "measured"), [(AS_RUN, False), (AS_WRITTEN, True)],
+                         ids=["as-run", "as-written"])  # fmt: skip
+def test_spurious_pairs_are_measured_where_there_are_any(study: Study, measured: bool) -> None:
+    """The public code redraws whole captions: nothing is correlated, and theorem 4.2 is silent."""
+    arms = run_trials(study, [0.3], [0])[0.3, 0]
+    names = {row["metric"] for rows in arms.values() for row in rows}
+    assert names & SPURIOUS == (SPURIOUS if measured else set())
+    assert {"caption_true", "caption_wrong", "alpha_share", "residual_share"} <= names
+
+
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_every_arm_is_measured(study: Study) -> None:
     study = study.model_copy(update={"optimum_steps": 60})

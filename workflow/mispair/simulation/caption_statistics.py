@@ -54,6 +54,8 @@ def caption_statistics(
 ) -> dict[str, float]:
     """Estimate the two probabilities of Eq. 13 from the codes of images and their captions.
 
+    The second is for spuriously correlated features; ``caption_wrong`` needs none.
+
     Parameters
     ----------
     image_codes, text_codes : Tensor (n, d)
@@ -76,6 +78,9 @@ def caption_statistics(
         ``caption_spurious_any``
             of active image features j with at least one such j', those for which the caption has
             any of them: about C_s in raw captions whatever K is.
+        ``caption_wrong``
+            of features that the image does not have, those that the caption has: C_s times the
+            density of the codes if whole captions are redrawn.
     """
     sets = spurious.bool().to(image_codes.device) & ~torch.eye(
         len(spurious), dtype=torch.bool, device=image_codes.device
@@ -92,6 +97,7 @@ def caption_statistics(
         "caption_true": _share(kept.sum(), active.sum()),
         "caption_spurious": _share((chances * added).sum(), chances.sum()),
         "caption_spurious_any": _share(happened.sum(), possible.sum()),
+        "caption_wrong": _share(added.sum(), (~active).sum()),
     }
 
 

@@ -161,7 +161,11 @@ class Examiner:
             ]  # fmt: skip
         image, text = encoders.weights
         mixed = mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
-        return rows + [{"metric": key, "value": value} for key, value in mixed.means().items()]
+        return rows + [
+            {"metric": key, "value": value}
+            for key, value in mixed.means().items()
+            if not np.isnan(value)
+        ]
 
     def embedding(self, encoders: AnyEncoders) -> list[Row]:
         """Lay out the test images' features in the plane (figure 5)."""

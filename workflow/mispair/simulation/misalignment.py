@@ -38,9 +38,15 @@ class SpuriousSets:
     partners : Tensor (d, d)
         P[j, j']: probability that feature j becomes j', given that it goes wrong. Rows sum to one,
         the diagonal is zero.
+    correlated : Tensor (d, d) of bool
+        Whether j' is spuriously correlated with j: more likely in captions of images with j than
+        in others. Nothing is if whole captions are redrawn: E[z_x z_y^T] is then a multiple of the
+        identity plus a constant (`cross_moment`), and theorems 4.2 to 4.5 have no pair (j, j') to
+        speak about.
     """
 
     partners: Tensor
+    correlated: Tensor
 
     def choose(self, uniform: Tensor) -> Tensor:
         """Turn uniform numbers (n, d) into the features (n, d) that a wrong one becomes."""
@@ -68,7 +74,8 @@ def draw_spurious_sets(draws: Draws, study: Study) -> SpuriousSets:
         group = torch.empty_like(order)
         group[order] = torch.arange(d, device=draws.device) // size
         chances = (group[:, None] == group).double().fill_diagonal_(0.0)
-    return SpuriousSets((chances / chances.sum(dim=1, keepdim=True)).to(draws.dtype))
+    correlated = chances > 0 if study.misalignment != "caption" else torch.zeros_like(chances) > 0
+    return SpuriousSets((chances / chances.sum(dim=1, keepdim=True)).to(draws.dtype), correlated)
 
 
 def misalign(

@@ -45,6 +45,7 @@ class Mixing:
         Whether the second |α| is at least `AT_LEAST` of the first and the two features are
         spuriously correlated. A random neuron pair nearly always has the first property, so that
         untrained encoders show the share of spurious pairs among all pairs of features here.
+        False for every neuron pair if there are no spurious pairs; the mean is then NaN.
     pairs_covered : float
         Share of spuriously correlated pairs {j, j'} that some neuron pair mixes; the last sentence
         of Theorem 4.2 says 1. NaN if there are no such pairs.
@@ -59,6 +60,11 @@ class Mixing:
     mixed: np.ndarray
     pairs_covered: float
 
+    @property
+    def share_mixed(self) -> float:
+        """Share of neuron pairs that mix a spurious pair; NaN if there are no spurious pairs."""
+        return float(self.mixed.mean()) if np.isfinite(self.pairs_covered) else float("nan")
+
     def means(self) -> dict[str, float]:
         """Return the means over neuron pairs, and the share of spurious pairs, by metric."""
         return {
@@ -66,7 +72,7 @@ class Mixing:
             "second_alpha_share": float(self.second_alpha_share.mean()),
             "residual_share": float(self.residual_share.mean()),
             "residual_share_pure": float(self.residual_share_pure.mean()),
-            "mixed_neurons": float(self.mixed.mean()),
+            "mixed_neurons": self.share_mixed,
             "mixed_pairs_covered": self.pairs_covered,
         }
 

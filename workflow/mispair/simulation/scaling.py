@@ -10,15 +10,15 @@ settings                                   times     source
 =========================================  ========  =============================================
 d1, m                                      r         d1 = poly(d), m = d^1.01 (theorem 4.1), with
                                                      the exponents rounded to 1
-latent_density, test_density               1 / r     C_z / d (assumption 3.1d); |z'|_0 = Θ(1) (Eq. 8)
+latent_density, test_density               1 / r     C_z / d (assumption 3.1d), Θ(1) / d (Eq. 8)
 noises, as variance per coordinate         1 / r     1 / d (section 5.1), the bound of lemma C.4
 start_std                                  1 / r     variance Θ(1 / (d1 poly(d))) (theorem 4.1)
 high_quality_pairs                         r²        Θ(d²) (section 3.2)
-low_quality_pairs                          r² l      poly(d), of higher order than d² (section 3.2);
+low_quality_pairs                          r² l      poly(d), of higher order than d² (section 3.2),
                                                      so every d makes as many passes over the pairs
 batch_size                                 r         Ω(d) (theorem 4.1)
 temperature                                1         2 p_z B, which gives alignments of length 1
-lr of the loss summed over a batch         1 / r     η = O(1) for the mean over a batch (theorem 4.1)
+lr of the loss summed over a batch         1 / r     η = O(1) for a batch's mean (theorem 4.1)
 epochs of S1 and S4, phase2_steps          r l       Θ(d log d / η), as phases I and II take
                                                      (appendices D and E)
 decoder_lr of the sum over S_h             1 / r     the step in each feature is the same at every d

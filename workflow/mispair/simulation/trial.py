@@ -6,6 +6,7 @@ same weights whatever it is trained on, and so does S4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -123,7 +124,7 @@ class Trial:
         self.dictionaries = draw(self.draws, self.study.d1, self.study.d)
         self.spurious = draw_spurious_sets(self.draws, self.study)
         self.examiner = Examiner(
-            self.study, self.draws, self.dictionaries, self.spurious.partners > 0
+            self.study, self.draws, self.dictionaries, self.spurious.correlated
         )
 
     @cached_property
@@ -265,10 +266,11 @@ class Trial:
             shown = {"raw": codes.text, "filtered": filtered}
             rows += sample_captions(codes.image, shown, found.replaced)
         for source, texts in sources.items():
-            statistics = caption_statistics(codes.image, texts, self.spurious.partners > 0)
+            statistics = caption_statistics(codes.image, texts, self.spurious.correlated)
             rows += [
                 {"metric": key, "value": value, "source": source}
                 for key, value in statistics.items()
+                if not math.isnan(value)
             ]
         return Captions(found.hidden, decoder, found.replaced, enough, rows)
 
@@ -323,7 +325,7 @@ class Trial:
         if study.misalignment in PAIRED_UP:
             partners = self.spurious.partners.argmax(dim=1).cpu().numpy()
             predicted["eq35"] = partial(alignments_as_printed, image, text, expected, partners, eta)
-        correlated = (self.spurious.partners > 0).cpu().numpy()
+        correlated = self.spurious.correlated.cpu().numpy()
         return trajectory_errors(watched, predicted, correlated)
 
 
