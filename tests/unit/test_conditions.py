@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections import Counter
@@ -14,7 +15,8 @@ from mispair.files import UserError
 from mispair.provenance import code_version
 from mispair.settings import command_line
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
-from mispair.simulation.presets import AS_RUN, AS_WRITTEN
+from mispair.simulation.literal import CHANGES, STATEMENTS
+from mispair.simulation.presets import AS_RUN, AS_WRITTEN, UNSTATED
 from mispair.simulation.study import Study
 from mispair.steps import simulate
 from mispair.steps.simulate import Settings
@@ -94,6 +96,62 @@ def test_the_grid() -> None:
         assert changed(base, condition) <= noises | {
             "noise_unit", "misalignment", "encoder", "unit_rows", "bias_schedule",
         }  # fmt: skip
+
+
+SWEEP: dict[str, object] = {
+    "preset": "as-written", "d": 20, "d1": 400, "m": 32, "batch_size": 80, "latent_density": 0.1,
+    "test_density": 0.2, "high_quality_pairs": 200, "low_quality_pairs": 1600, "temperature": 16,
+    "lr": 0.025, "epochs": 10, "image_noise": 0.015, "scaling_trials": 2,
+}  # fmt: skip
+
+
+def test_settings_follow_the_number_of_features() -> None:
+    found = conditions(Settings(**SWEEP, scaling_dimensions=[20, 40]))
+    assert list(found) == ["as-written", "scaling~20", "scaling~40"]
+    assert {condition.kind for condition in found.values()} == {"base", "scaling"}
+    base, same, twice = (condition.study for condition in found.values())
+    assert same == base
+    assert (twice.d, twice.d1, twice.m, twice.batch_size) == (40, 800, 64, 160)
+    assert (twice.latent_density, twice.test_density) == (0.05, 0.1)
+    assert twice.high_quality_pairs == 800
+    # What the rules keep the same at every d: active features, the share of a batch that shows a
+    # feature, the step in a feature, how often a pair is met, and the length of alignments.
+    for keep in (
+        lambda s: s.latent_density * s.d,
+        lambda s: s.batch_size * s.latent_density,
+        lambda s: s.lr * s.batch_size * s.latent_density * s.epochs / math.log(s.d),
+        lambda s: s.decoder_lr * s.high_quality_pairs * s.latent_density,
+        lambda s: s.epochs * s.steps_per_epoch * s.batch_size / s.low_quality_pairs,
+        lambda s: s.temperature / (2 * s.latent_density * s.batch_size),
+        lambda s: s.std("image_noise") ** 2 * s.d,
+        lambda s: s.start_std**2 * s.d1 * s.d,
+    ):
+        assert keep(twice) == pytest.approx(keep(base), rel=0.06)  # epochs are whole numbers
+
+
+def test_a_sweep_over_d_needs_settings_with_rules() -> None:
+    with pytest.raises(UserError, match=r"scaling_dimensions: .* optimiser: sgd, and it is adam"):
+        conditions(Settings(**{**SWEEP, "optimiser": "adam"}))
+
+
+def test_statements_of_the_text_are_switches_of_its_preset() -> None:
+    found = conditions(Settings(preset="as-written", literal_trials=1))
+    base = found.pop("as-written")
+    assert {one.switch for one in found.values()} == set(STATEMENTS) == set(CHANGES)
+    assert {one.kind for one in found.values()} == {"literal"}
+    steps = {"epochs", "retrain_epochs", "retrain_epochs_filtered_only", "decoder_steps"}
+    keys = {name.removeprefix("literal~"): changed(base, one) for name, one in found.items()}
+    assert keys == {
+        "bias": {"bias_schedule"}, "bias-lr": {"bias_schedule", "bias_growth"},
+        "decoder": {"decoder"}, "codes": {"latent_values"}, "steps": steps,
+        "all": steps | {"bias_schedule", "decoder", "latent_values"},
+    }  # fmt: skip
+    # Each differs from a choice that the page lists as not settled by the text.
+    assert set.union(*keys.values()) <= {*UNSTATED, "bias_growth", "retrain_epochs_filtered_only"}
+    study = found["literal~steps"].study
+    assert study.epochs * study.steps_per_epoch == pytest.approx(50**2 * math.log(50), rel=0.01)
+    with pytest.raises(UserError, match="literal_trials"):
+        conditions(Settings(preset="as-run", literal_trials=1))
 
 
 def test_names_are_safe_and_settings_come_back_from_the_command_line() -> None:

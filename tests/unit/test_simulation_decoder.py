@@ -56,6 +56,8 @@ def loss_of(decoder: Decoder, parameters: list[Tensor], x: Tensor, y: Tensor, ho
     W, b, U, c = parameters
     if decoder.kind == "relu":
         made = (x @ W.T + b).clamp(min=0) @ U + c
+    elif decoder.kind == "plain-relu":
+        made = (x @ W.T).clamp(min=0) @ U
     else:
         a = x @ W.T
         made = (a.sign() * (a.abs() - b).clamp(min=0)) @ U
@@ -83,7 +85,7 @@ def twin(start: Decoder, x: Tensor, y_of: Any, study: Study, growth: float = 1.0
     return [parameter.detach() for parameter in parameters]
 
 
-@pytest.mark.parametrize("kind", ["relu", "symmetric-relu"])
+@pytest.mark.parametrize("kind", ["relu", "plain-relu", "symmetric-relu"])
 @pytest.mark.parametrize("trains", ["both", "output"])
 @pytest.mark.parametrize(("optimiser", "reduction"), RATES)
 @pytest.mark.parametrize("pairs", [30, 90])  # fewer and more than d1

@@ -55,6 +55,31 @@ def test_arms_are_run_in_the_first_trials_and_cut_a_job_where_they_end() -> None
     ]
 
 
+def test_sizes_are_run_on_both_arms_and_some_go_on_after_their_end() -> None:
+    found = run(
+        preset="as-written", trials=1, spurious_probabilities=[0.3], scaling_trials=4,
+        scaling_dimensions=[50, 100], scaling_probability=0.4, scaling_longer_trials=2,
+        trials_per_job=2,
+    )  # fmt: skip
+    assert found == [
+        Job("as-written", (0.3,), range(0, 1), TWO),
+        *(
+            job
+            for d in (50, 100)
+            for job in (
+                Job(f"scaling~{d}", (0.4,), range(0, 2), (*TWO, "longer")),
+                Job(f"scaling~{d}", (0.4,), range(2, 4), TWO),
+            )
+        ),
+    ]
+
+
+def test_statements_of_the_text_bring_the_repaired_preset_with_them() -> None:
+    found = run(preset="as-written", trials=2, spurious_probabilities=[0.1], literal_trials=1)
+    assert Job("as-written", (0.3,), range(0, 1), TWO) in found
+    assert Job("literal~bias", (0.3,), range(0, 1), TWO) in found
+
+
 def test_arms_bring_the_oracle_with_them() -> None:
     found = run(trials=2, spurious_probabilities=[0.3], arms_trials=1)
     assert found[-1] == Job("as-run", (0.0,), range(0, 1), ("raw", "high-quality-only"))

@@ -102,7 +102,9 @@ def plain_thresholds(plan: Plan, weights: Tensor, step: int, memory: dict) -> Te
     start_norms = memory.setdefault("start", both)
     anew = plan.bias_scale * (math.log(plan.d) / plan.d * both).sqrt()
     b = memory.setdefault("b", torch.zeros_like(both))
-    eta = plan.lr_at(step) * (B if plan.loss_reduction == "sum" else 1)
+    eta = plan.lr_at(step) * (
+        B if (plan.loss_reduction, plan.bias_growth) == ("sum", "mean") else 1
+    )
     if plan.bias_schedule == "zero" or "third" in memory:
         return b
     if "second" not in memory:
@@ -183,6 +185,7 @@ THEORY = {"bias_schedule": "theory", "bias_scale": 0.3, "phase2_growth": 0.25}
 TRAJECTORIES = {
     "as written, practical": WRITTEN,
     "as written, theory": WRITTEN.model_copy(update=THEORY),
+    "as written, theory by lr": WRITTEN.model_copy(update={**THEORY, "bias_growth": "lr"}),
     "as written, zero": WRITTEN.model_copy(update={"bias_schedule": "zero"}),
     "theory, mean": WRITTEN.model_copy(update={**THEORY, "loss_reduction": "mean", "lr": 0.6}),
     "linear": WRITTEN.model_copy(update={"encoder": "linear"}),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from mispair.files import UserError
+from mispair.simulation import literal
 from mispair.simulation.presets import PRESETS
 from mispair.simulation.scaling import scaled
 from mispair.simulation.study import Study
@@ -52,7 +53,7 @@ LENGTHS = (
 
 NOISES = ("image_noise", "text_noise", "high_quality_noise", "test_image_noise", "prompt_noise")
 
-Kind = Literal["base", "preset", "bridge", "grid", "scaling"]
+Kind = Literal["base", "preset", "bridge", "grid", "scaling", "literal"]
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Condition:
         Safe as a file name.
     study : Study
         Complete: nothing is left to a preset.
-    kind : {"base", "preset", "bridge", "grid", "scaling"}
-        What it is run for: the configuration itself, the other preset, the bridge, the grid, or
-        the sweep over the number of features d.
+    kind : {"base", "preset", "bridge", "grid", "scaling", "literal"}
+        What it is run for: the configuration itself, the other preset, the bridge, the grid, the
+        sweep over the number of features d, or what the text states in place of a repair.
     switch : str, optional
-        The switch that a condition of the bridge throws.
+        The switch that a condition of the bridge or of the text throws.
     """
 
     name: str
@@ -128,6 +129,12 @@ def conditions(settings: Settings) -> dict[str, Condition]:
                 "bias_schedule": bias_schedule,
             }
             add(f"grid~{noise:g}~{misalignment}~{bias_schedule}", "grid", changes)
+    if settings.literal_trials and base.preset != "as-written":
+        problems["simulate.literal_trials: the text's statements replace choices of preset: "
+                 f"as-written, and this one is {base.preset}"] = []  # fmt: skip
+    elif settings.literal_trials:
+        for switch, changes_of in literal.CHANGES.items():
+            add(f"literal~{switch}", "literal", changes_of(base), switch)
     for d in settings.scaling_dimensions if settings.scaling_trials else ():
         try:
             changes = scaled(base, d)

@@ -20,7 +20,7 @@ from mispair.simulation.inputs import Coded, Inputs
 from mispair.simulation.schedules import Phases
 from mispair.simulation.study import Study
 
-Kind = Literal["relu", "symmetric-relu"]
+Kind = Literal["relu", "plain-relu", "symmetric-relu"]
 Pairs = Callable[[int], tuple[Inputs, Tensor]]
 
 
@@ -31,16 +31,17 @@ class Decoder:
     Attributes
     ----------
     kind : str
-        ``relu``: s(a) = ReLU(a + b) with learned biases; ``symmetric-relu``: Eq. 6 with
-        s(a) = ReLU(a - b) - ReLU(-a - b) and thresholds b >= 0 that are not learned.
+        ``relu``: s(a) = ReLU(a + b) with learned biases; ``plain-relu``: s(a) = ReLU(a), as Eq. 6
+        is printed; ``symmetric-relu``: s(a) = ReLU(a - b) - ReLU(-a - b) with thresholds b >= 0
+        that are not learned, as appendix G presupposes.
     input_weights : Tensor (m, d1)
         W.
     input_bias : Tensor (m,)
-        b.
+        b; zero in a plain decoder.
     output_rows : Tensor (m, d1)
         U transposed (V in Eq. 6): what each hidden neuron adds to the caption.
     output_bias : Tensor (d1,)
-        c; zero in a symmetric decoder.
+        c; zero but in a relu decoder.
     """
 
     kind: Kind
@@ -60,7 +61,7 @@ class Decoder:
 
 def activated(values: Tensor, bias: Tensor, kind: Kind) -> Tensor:
     """Apply s: values W x (n, m) become activations (n, m); ``bias`` (m,) is b."""
-    if kind == "relu":
+    if kind != "symmetric-relu":
         return (values + bias).relu()
     return (values - bias).relu() - (-values - bias).relu()
 
@@ -77,7 +78,7 @@ def start_decoder(
 ) -> Decoder:
     """Take the decoder's weights from the encoders, or draw them (Xavier) if there are none.
 
-    Its first layer becomes W̄ and its second V̄. Biases of a relu decoder are zero; thresholds of a
+    Its first layer becomes W̄ and its second V̄. Biases of a ReLU are zero; thresholds of a
     symmetric one are as in `start_thresholds`.
 
     Parameters
@@ -201,11 +202,12 @@ def _growth(study: Study, n: int) -> float:
     """Return the factor on the thresholds after each step (Eq. 116): 1 + eta/d.
 
     Its eta is the step size for the mean of |y - ŷ|² / 2 over the pairs, of which the loss that is
-    descended is a multiple.
+    descended is a multiple; with bias growth ``lr``, that for the sum.
     """
     if not _follows_theory(study):
         return 1.0
-    return 1 + study.decoder_lr * _scale(study, n) * n / study.d
+    pairs = n if study.bias_growth == "mean" else 1
+    return 1 + study.decoder_lr * _scale(study, n) * pairs / study.d
 
 
 def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:

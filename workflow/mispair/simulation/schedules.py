@@ -98,7 +98,8 @@ class Schedule:
         encoders : Encoders
             Their biases are written.
         eta : float
-            The step size η of a loss that is a mean over the batch.
+            η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E sets
+            1 + η/d against the growth of alignments by 1 + η C_z/(2d), whose η is that one.
         """
         if self.name in ("zero", "none"):
             return

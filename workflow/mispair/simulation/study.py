@@ -151,6 +151,12 @@ class Study(settings.Settings):
         description="The theory's phase II ends when every |w_i|^2 has grown this many times d "
         "(Eq. 81).",
     )
+    bias_growth: Literal["mean", "lr"] = Field(
+        _AS_RUN["bias_growth"],
+        description="η of Eq. 80 by which the theory's thresholds grow. mean: the step size for a "
+        "batch's mean, as in appendix E, which sets 1 + η/d against the growth of alignments. "
+        "lr: the step size itself, also where the loss is a sum over a batch.",
+    )
     loss: Literal["infonce", "spectral"] = Field(
         _AS_RUN["loss"],
         description="infonce over the features of both modalities, or spectral (Eq. 1).",
@@ -182,10 +188,11 @@ class Study(settings.Settings):
     )
 
     # Captioning and filtering (S2, S3) ------------------------------------------------------
-    decoder: Literal["relu", "symmetric-relu"] = Field(
+    decoder: Literal["relu", "plain-relu", "symmetric-relu"] = Field(
         _AS_RUN["decoder"],
         description="Hidden layer of the caption decoder: relu with learned biases (and a bias of "
-        "the output), or symmetric-relu with the thresholds that S1 ended with (Eq. 6).",
+        "the output), plain-relu without biases (Eq. 6 as printed), or symmetric-relu with the "
+        "thresholds that S1 ended with (appendix G).",
     )
     decoder_start: Literal["encoders", "encoders-if-purified", "random"] = Field(
         _AS_RUN["decoder_start"],

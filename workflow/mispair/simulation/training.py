@@ -55,7 +55,7 @@ class Plan:
     epochs, steps_per_epoch : int
         Their product is the number of steps.
     optimiser, lr, lr_decay, lr_decay_every, unit_rows, loss, loss_reduction, temperature,
-    weight_penalty, bias_schedule, bias_scale, phase2_steps, phase2_growth, d
+    weight_penalty, bias_schedule, bias_scale, phase2_steps, phase2_growth, bias_growth, d
         The study's settings of these names; the bias schedule ``none`` leaves thresholds as they
         are.
     """
@@ -75,6 +75,7 @@ class Plan:
     bias_scale: float
     phase2_steps: int
     phase2_growth: float
+    bias_growth: Literal["mean", "lr"]
     d: int
 
     @property
@@ -309,9 +310,8 @@ class _Training:
         encoders, plan, step = self.encoders, self.plan, self.step
         sound = encoders.rescale() if plan.unit_rows else None
         lr = plan.lr_at(step)
-        self.schedule.advance(
-            step, encoders, lr * len(batch.image) if plan.loss_reduction == "sum" else lr
-        )
+        by_mean = plan.loss_reduction == "sum" and plan.bias_growth == "mean"
+        self.schedule.advance(step, encoders, lr * len(batch.image) if by_mean else lr)
         if watch is not None:
             watch(step, encoders)
 
