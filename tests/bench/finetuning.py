@@ -83,10 +83,10 @@ def _demo() -> Iterator[Row]:
     for rate in defaults.corrupt_captions.rates:
         keys = np.array([f"{number:06d}" for number in range(len(encoded))])
         orders[rate] = shuffle_captions(keys, rate, seeds.generator("bench", "captions"))
-        data = PairedFeatures(image_features, text_features, orders[rate])
-        initial = projection.starting_point("pretrained", model, streams)
+        data = PairedFeatures(image_features, text_features, orders[rate][None])
+        initial = projection.starting_point(model, streams)
         started = time.perf_counter()
-        _, losses[rate] = projection.finetune(data, initial, training, streams)
+        _, losses[rate], *_ = projection.finetune(data, initial, training, streams)
         training_seconds += time.perf_counter() - started
         steps += losses[rate].size
     cached = encoding + training_seconds
@@ -144,7 +144,8 @@ def _online(
     steps: int,
 ) -> tuple[float, np.ndarray]:
     """Train one seed for some steps through the towers; return seconds and losses."""
-    from mispair.towers.projection import BETAS, batch_order, learning_rates
+    from mispair.towers.batches import batch_order
+    from mispair.towers.projection import BETAS, learning_rates
 
     per_epoch = len(encoded) // training.batch_size
     assert steps == per_epoch * training.epochs
@@ -218,9 +219,9 @@ def sweep(
     seconds = 0.0
     for rate in sizes.rates:
         order = shuffle_captions(keys, rate, seeds.generator("bench", "captions"))
-        paired = replace(features, text_rows=order)
+        paired = replace(features, text_rows=order[None])
         started = time.perf_counter()
-        _, losses = projection.finetune(paired, start, training, range(sizes.seeds))
+        _, losses, *_ = projection.finetune(paired, start, training, range(sizes.seeds))
         seconds += time.perf_counter() - started
         assert np.isfinite(losses).all()
     steps, batch = sizes.steps(training), training.batch_size
@@ -312,7 +313,7 @@ def _made_up(sizes: Sizes, dtype: torch.dtype) -> tuple[PairedFeatures, Projecti
 
     scale = np.full(sizes.seeds, math.log(1 / 0.07), np.float32)
     return (
-        PairedFeatures(features(sizes.image), features(sizes.text), np.arange(sizes.pairs)),
+        PairedFeatures(features(sizes.image), features(sizes.text), np.arange(sizes.pairs)[None]),
         Projections(weights(sizes.image), weights(sizes.text), scale),
     )
 
@@ -380,7 +381,7 @@ def on_a_gpu(sizes: Sizes, preset: str, training: Training, device: str = "cuda"
     features, start = _made_up(sizes, torch.float16)
     epoch = replace(training, epochs=1, warmup_epochs=0)
     few = 4 * training.batch_size
-    warm = replace(features, text_rows=features.text_rows[:few])
+    warm = replace(features, text_rows=features.text_rows[:, :few])
     projection.finetune(warm, start, epoch, range(sizes.seeds), device)  # what is loaded once
     started = time.perf_counter()
     projection.finetune(features, start, epoch, range(sizes.seeds), device)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mispair.towers import projection
+from mispair.towers.batches import batch_order
 from mispair.towers.finetuning_presets import Training
 from tests.bench import finetuning
 from tests.unit.test_simulation_run import DEVICES
@@ -35,7 +36,7 @@ def test_the_sweep_is_counted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         assert features.image_features.shape == (200, 24)
         assert len(start.image) == len(seeds) == 2
         assert training == TRAINING
-    swapped = [np.mean(features.text_rows != np.arange(200)) for features, *_ in calls]
+    swapped = [np.mean(features.text_rows[0] != np.arange(200)) for features, *_ in calls]
     assert swapped == [0.0, 0.5]
     assert "for 24 steps" in whole[1]  # 3 batches, 2 epochs, 2 rates, 2 seeds
     assert whole[2].startswith("96 h")  # 24 steps of 64 pairs of 225 s
@@ -52,11 +53,11 @@ def test_a_pair_through_the_towers_takes_time() -> None:
 def test_steps_by_autograd_train_as_those_by_hand() -> None:
     features, start = finetuning._made_up(SIZES, torch.float32)
     assert finetuning._autograd_seconds(features, start, TRAINING) > 0
-    order = projection.batch_order(200, 1, 200, [0], 0)[0]
+    order = batch_order(200, 1, 200, [0], 0)[0]
     x, y = (torch.as_tensor(a[order]) for a in (features.image_features, features.text_features))
     image, text = (torch.as_tensor(a[0]) for a in (start.image, start.text))
     expected = finetuning._infonce(x @ image, y @ text, np.exp(start.logit_scale[0]))
-    _, losses = projection.finetune(features, start, replace(TRAINING, batch_size=200), [0, 1])
+    _, losses, *_ = projection.finetune(features, start, replace(TRAINING, batch_size=200), [0, 1])
     assert losses[0, 0] == pytest.approx(expected.item(), rel=1e-5)
 
 

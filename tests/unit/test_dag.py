@@ -24,8 +24,16 @@ def test_arms_of_the_embedded_configuration() -> None:
     assert "pretrained_similar~0" not in arms  # the same as random~0
     # Controls of training are run on the first scheme only.
     assert "without-decay_random~0.8" in arms
-    assert "free-logit-scale_similar~0.8" not in arms
-    assert len(arms) == 1 + 2 * 9 + 2 * 5
+    assert "reinitialised_similar~0.8" not in arms
+    assert len(arms) == 1 + 9 + 9 * 5
+    # The control that solves for the scale is run at every rate, the others at the chosen ones.
+    tuning = {"control_rates": [0.0, 0.8]}
+    chosen = Dag({"finetune_projection": tuning}, "config.yaml").arms
+    assert len(chosen) == 1 + 9 + 5 + 8 * 2
+    assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
+    assert "scale-10_random~0.3" not in chosen
+    with pytest.raises(UserError, match=r"control_rates: 0.2, 0.4 is not among corrupt_captions"):
+        Dag({"finetune_projection": {"control_rates": [0.4, 0.2, 0.8]}}, "config.yaml")
 
 
 def test_files_of_the_simulation() -> None:

@@ -160,18 +160,18 @@ def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
 
     draw = np.random.default_rng(0)
     features = PairedFeatures(
-        draw.standard_normal((64, 6)), draw.standard_normal((64, 5)), np.arange(64)
+        draw.standard_normal((64, 6)), draw.standard_normal((64, 5)), np.arange(64)[None]
     )
     stack = (draw.standard_normal((1, width, 4)) for width in (6, 5))
-    initial = towers.starting_point("pretrained", towers.Projections(*stack, np.ones(1)), [3, 4])
+    initial = towers.starting_point(towers.Projections(*stack, np.ones(1)), [3, 4])
     training = Training(epochs=3, batch_size=16, warmup_epochs=1)
     keeper: Any = Keeper()
     told: list[int] = []
     with pytest.raises(KilledError):
         towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
-    _, loss = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
+    _, loss, *_ = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
     assert told == [*range(10), *range(5, 13)]  # progress goes on, too
-    _, whole = towers.finetune(features, initial, training, [3, 4])
+    _, whole, *_ = towers.finetune(features, initial, training, [3, 4])
     runs = curves.fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables.of({}), 1000)
     for run, expected in zip(runs, whole, strict=True):
         (curve,) = run.curves

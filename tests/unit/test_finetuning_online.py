@@ -106,14 +106,14 @@ def test_cached_training_equals_online_training_by_open_clip(
     features = PairedFeatures(
         encode_images(towers, (decode_image(image) for image in images), 16),
         encode_texts(towers, captions, 16),
-        order,
+        order[None],
     )
     start = projection.Projections(
         towers.image_projection.detach().numpy()[None].copy(),
         towers.text_projection.detach().numpy()[None].copy(),
         np.array([towers.logit_scale], np.float32),
     )
-    tuned, losses = projection.finetune(features, start, training, [SEED])
+    tuned, losses, *_ = projection.finetune(features, start, training, [SEED])
 
     image, text, scale, expected = _train(
         folder, images, [captions[row] for row in order], training

@@ -104,7 +104,7 @@ def test_work_goes_from_job_to_job(tmp_path):
     )
     assert sizes.rows("c.parquet") == 80
     work(
-        "corrupt-captions --scheme random --rate 0.5 --corpus c.parquet --index i.parquet"
+        "corrupt-captions --scheme random --rate 0.5 --draws 1 --corpus c.parquet --index i.parquet"
         " --similar --truth --pairing q.parquet --captions n.parquet"
     )
     (tmp_path / "c.json").write_text('{"model_cfg": {"embed_dim": 512}}')

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from mispair.towers import projection as towers
+from mispair.towers.batches import batch_order
 from mispair.towers.features import PairedFeatures
+from mispair.towers.losses import infonce
 
 QUICK = {"epochs": 4, "batch_size": 32, "lr": 5e-3}
 
@@ -16,7 +18,7 @@ def _features(n=300, d_image=24, d_text=16, captions=200, seed=0, dtype=np.float
     rows = draw.integers(0, captions, n)
     image = common[rows] @ draw.standard_normal((8, d_image)) + draw.standard_normal((n, d_image))
     text = common @ draw.standard_normal((8, d_text)) + draw.standard_normal((captions, d_text))
-    return PairedFeatures(image.astype(dtype), text.astype(dtype), rows)
+    return PairedFeatures(image.astype(dtype), text.astype(dtype), rows[None])
 
 
 def _model(d_image=24, d_text=16, e=12, seed=1, scale=2.0, dtype=np.float64):
@@ -41,19 +43,21 @@ def _twin(features, model, training, seed, crops=None):
         image.weight.copy_(torch.tensor(model.image[0].T))
         text.weight.copy_(torch.tensor(model.text[0].T))
     groups = [{"params": [image.weight, text.weight], "weight_decay": training.weight_decay}]
+    peaks = [training.lr]
     if training.logit_scale == "free":
         groups.append({"params": [scale], "weight_decay": 0.0})
+        peaks.append(training.logit_scale_lr)
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
     batch = training.batch_size
     steps = len(features.image_features) // batch
     losses, step = [], 0
     for epoch in range(training.epochs):
-        order = towers.batch_order(len(features.image_features), steps, batch, [seed], epoch)
+        order = batch_order(len(features.image_features), steps, batch, [seed], epoch)
         for chosen in order:
-            for group in optimiser.param_groups:
-                group["lr"] = _learning_rate(training, step, steps)
+            for group, peak in zip(optimiser.param_groups, peaks, strict=True):
+                group["lr"] = _learning_rate(training, step, steps) * peak / training.lr
             x = torch.tensor(crops[epoch % len(crops)][chosen])
-            y = torch.tensor(features.text_features[features.text_rows[chosen]])
+            y = torch.tensor(features.text_features[features.text_rows[0, chosen]])
             f = torch.nn.functional.normalize(image(x), dim=-1)
             h = torch.nn.functional.normalize(text(y), dim=-1)
             if training.loss == "infonce":
@@ -104,14 +108,15 @@ def test_every_seed_of_a_stack_equals_the_plain_twin(options):
     features, model = _features(n), _model()
     training = towers.Training(**{**QUICK, **options})
     seeds = [11, 5]
-    initial = towers.starting_point("pretrained", model, seeds)
-    tuned, loss = towers.finetune(features, initial, training, seeds)
+    initial = towers.starting_point(model, seeds)
+    tuned, loss, scales, *_ = towers.finetune(features, initial, training, seeds)
     for number, seed in enumerate(seeds):
         image, text, scale, losses = _twin(features, model, training, seed)
         np.testing.assert_allclose(tuned.image[number], image, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(tuned.text[number], text, rtol=1e-7, atol=1e-9)
         assert tuned.logit_scale[number] == pytest.approx(scale, rel=1e-9)
         np.testing.assert_allclose(loss[number], losses, rtol=1e-9)
+        assert scales[number, -1] == tuned.logit_scale[number]
         for before, after in ((model.image[0], image), (model.text[0], text)):
             assert np.linalg.norm(after - before) > 0.1 * np.linalg.norm(before)
     assert np.abs(tuned.image[0] - tuned.image[1]).max() > 1e-3
@@ -122,14 +127,14 @@ def test_every_seed_of_a_stack_equals_the_plain_twin(options):
 
 
 @pytest.mark.parametrize("loss", ["infonce", "spectral"])
-@pytest.mark.parametrize("start", ["pretrained", "reinitialised"])
-def test_a_seed_alone_equals_the_seed_in_a_stack(start, loss):
+@pytest.mark.parametrize("random_norm", [None, 1.0])
+def test_a_seed_alone_equals_the_seed_in_a_stack(random_norm, loss):
     features, model = _features(dtype=np.float32), _model(dtype=np.float32)
     training = towers.Training(**QUICK, loss=loss)
 
     def tune(seeds):
-        initial = towers.starting_point(start, model, seeds)
-        return towers.finetune(features, initial, training, seeds)
+        initial = towers.starting_point(model, seeds, random_norm)
+        return towers.finetune(features, initial, training, seeds)[:2]
 
     stacked, losses = tune([3, 8, 1])
     assert losses.dtype == stacked.image.dtype == np.float32
@@ -148,8 +153,8 @@ def test_epochs_see_the_crops_of_an_image_in_turn(crops):
     stored = np.stack(seen, axis=1).reshape(300 * crops, 24)
     features = PairedFeatures(stored, plain.text_features, plain.text_rows, crops)
     training = towers.Training(**{**QUICK, "epochs": 2 * crops + 1})
-    initial = towers.starting_point("pretrained", model, [11, 5])
-    tuned, loss = towers.finetune(features, initial, training, [11, 5])
+    initial = towers.starting_point(model, [11, 5])
+    tuned, loss, *_ = towers.finetune(features, initial, training, [11, 5])
     for number, seed in enumerate([11, 5]):
         image, text, _, losses = _twin(plain, model, training, seed, seen)
         np.testing.assert_allclose(tuned.image[number], image, rtol=1e-7, atol=1e-9)
@@ -173,10 +178,12 @@ def test_epochs_see_the_crops_of_an_image_in_turn(crops):
 def test_half_precision_trains_as_its_widened_values_do():
     plain, model = _features(dtype=np.float16), _model(dtype=np.float32)
     wide = [array.astype(np.float32) for array in (plain.image_features, plain.text_features)]
-    initial = towers.starting_point("pretrained", model, [0, 1])
+    initial = towers.starting_point(model, [0, 1])
     training = towers.Training(**QUICK)
-    half, loss = towers.finetune(plain, initial, training, [0, 1])
-    full, other = towers.finetune(PairedFeatures(*wide, plain.text_rows), initial, training, [0, 1])
+    half, loss, *_ = towers.finetune(plain, initial, training, [0, 1])
+    full, other, *_ = towers.finetune(
+        PairedFeatures(*wide, plain.text_rows), initial, training, [0, 1]
+    )
     assert half.image.dtype == loss.dtype == np.float32
     np.testing.assert_array_equal(half.image, full.image)
     np.testing.assert_array_equal(half.text, full.text)
@@ -185,9 +192,9 @@ def test_half_precision_trains_as_its_widened_values_do():
 
 def test_training_lowers_the_loss_and_runs_again_alike():
     features, model = _features(dtype=np.float32), _model(dtype=np.float32)
-    initial = towers.starting_point("reinitialised", model, [0])
-    first, loss = towers.finetune(features, initial, towers.Training(**QUICK), [0])
-    again, _ = towers.finetune(features, initial, towers.Training(**QUICK), [0])
+    initial = towers.starting_point(model, [0], random_norm=1.0)
+    first, loss, *_ = towers.finetune(features, initial, towers.Training(**QUICK), [0])
+    again, *_ = towers.finetune(features, initial, towers.Training(**QUICK), [0])
     np.testing.assert_array_equal(first.image, again.image)
     assert loss[0, -9:].mean() < 0.8 * loss[0, :9].mean()
 
@@ -198,7 +205,7 @@ def test_infonce_survives_the_largest_scale():
     exact = torch.nn.functional.cross_entropy
     target = torch.arange(2)
     logits = 100 * cosines[0].double()
-    loss, gradient, _ = towers.infonce(cosines.clone(), torch.full((1, 1, 1), 100.0))
+    loss, gradient, _ = infonce(cosines.clone(), torch.full((1, 1, 1), 100.0))
     expected = (exact(logits, target) + exact(logits.T, target)) / 2
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
     assert torch.isfinite(gradient).all()
@@ -208,12 +215,14 @@ def test_logit_scale_is_clamped():
     features, model = _features(), _model(scale=4.6)
     training = towers.Training(**{**QUICK, "lr": 0.05}, logit_scale="free")
     # Pairs that can be told apart push the scale up and up.
-    easy = PairedFeatures(features.text_features[:96], features.text_features[:96], np.arange(96))
+    easy = PairedFeatures(
+        features.text_features[:96], features.text_features[:96], np.arange(96)[None]
+    )
     model = towers.Projections(model.text, model.text, model.logit_scale)
-    tuned, _ = towers.finetune(easy, model, training, [0])
+    tuned, *_ = towers.finetune(easy, model, training, [0])
     assert tuned.logit_scale[0] <= towers.MAX_LOGIT_SCALE
     with_larger = towers.Projections(model.image, model.text, np.full(1, 9.0))
-    tuned, _ = towers.finetune(easy, with_larger, towers.Training(**QUICK), [0])
+    tuned, *_ = towers.finetune(easy, with_larger, towers.Training(**QUICK), [0])
     assert tuned.logit_scale[0] == towers.MAX_LOGIT_SCALE
 
 
@@ -230,23 +239,25 @@ def test_learning_rates_rise_and_fall_as_set():
 
 
 def test_batches_hold_every_pair_once_and_differ_by_seed_and_epoch():
-    order = towers.batch_order(100, 6, 16, [4, 9], 0).reshape(6, 2, 16)
+    order = batch_order(100, 6, 16, [4, 9], 0).reshape(6, 2, 16)
     for number in range(2):
         assert len(np.unique(order[:, number])) == 96
     assert (order[:, 0] != order[:, 1]).any()
-    assert (towers.batch_order(100, 6, 16, [4], 1) != order[:, 0]).any()
-    np.testing.assert_array_equal(towers.batch_order(100, 6, 16, [4], 0), order[:, 0])
+    assert (batch_order(100, 6, 16, [4], 1) != order[:, 0]).any()
+    np.testing.assert_array_equal(batch_order(100, 6, 16, [4], 0), order[:, 0])
 
 
 def test_new_projections_have_the_scale_of_open_clip():
     model = _model(400, 100, 300)
-    new = towers.starting_point("reinitialised", model, [0, 1])
+    new = towers.starting_point(model, [0, 1], random_norm=1.0)
     assert new.image.std() == pytest.approx(400**-0.5, rel=0.01)
     assert new.text.std() == pytest.approx(100**-0.5, rel=0.01)
     assert abs(np.corrcoef(new.image[0].ravel(), new.image[1].ravel())[0, 1]) < 0.02
     np.testing.assert_array_equal(new.logit_scale, [2.0, 2.0])
-    with pytest.raises(ValueError, match="start 'without-decay'"):
-        towers.starting_point("without-decay", model, [0])
+    # The same numbers at another norm, and a scale of their own.
+    small = towers.starting_point(model, [0, 1], random_norm=0.1, logit_scale=20.0)
+    np.testing.assert_allclose(small.image, 0.1 * new.image, rtol=1e-12)
+    np.testing.assert_allclose(small.logit_scale, np.log(20.0))
 
 
 def test_what_is_not_finite_stops_with_the_step():
@@ -281,8 +292,8 @@ def test_too_few_pairs_or_no_training_after_the_warm_up():
 def test_cuda_trains_as_the_cpu_does():
     features, model = _features(), _model()
     training = towers.Training(**QUICK, logit_scale="free")
-    initial = towers.starting_point("pretrained", model, [0, 1])
-    here, loss = towers.finetune(features, initial, training, [0, 1])
-    there, other = towers.finetune(features, initial, training, [0, 1], "cuda")
+    initial = towers.starting_point(model, [0, 1])
+    here, loss, *_ = towers.finetune(features, initial, training, [0, 1])
+    there, other, *_ = towers.finetune(features, initial, training, [0, 1], "cuda")
     np.testing.assert_allclose(there.image, here.image, atol=1e-8)
     np.testing.assert_allclose(other, loss, atol=1e-8)

@@ -1,5 +1,6 @@
 """The step corrupt_captions: every scheme from tables to tables, whatever the order of anything."""
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from mispair.pairs.index import caption_id
 from mispair.pairs.key_draws import streams, uniforms
 from mispair.pairs.scene_captions import read_caption
 from mispair.pairs.scene_features import spurious_partners
+from mispair.pairs.swap_draws import column, seed_of
 from mispair.steps import make_scenes
 from mispair.steps.corrupt_captions import Settings
 
@@ -107,7 +109,7 @@ class Corpus:
             self.similar,
         )
 
-    def arguments(self, scheme, rate, seed=0, name="pairing", reverse=False, **other):
+    def arguments(self, scheme, rate, seed=0, name="pairing", reverse=False, draws=1, **other):
         inputs = {"index": self.index, "similar": [self.similar], "truth": self.truth, **other}
         lists = [
             part
@@ -117,6 +119,7 @@ class Corpus:
         out = ["--pairing", self.folder / f"{name}.parquet"]
         out += ["--captions", self.folder / f"{name}.captions.parquet"]
         job = ["--scheme", scheme, "--rate", rate, "--corpus", self.corpus, "--seed", seed]
+        job += ["--draws", draws]
         return [str(part) for part in ("corrupt-captions", *job, *out, *lists)]
 
     def run(self, scheme, rate, name="pairing", **other):
@@ -129,7 +132,9 @@ class Corpus:
         assert written["caption_id"].tolist() == sorted(set(written["caption_id"]))
         assert [caption_id(text) for text in written["caption"]] == written["caption_id"].tolist()
         texts |= dict(zip(written["caption_id"], written["caption"], strict=True))
-        assert set(written["caption_id"]) <= set(pairing["caption_id"])
+        draws = range(int(metadata["draws"]))
+        given = {name for draw in draws for name in pairing[column("caption_id", draw)]}
+        assert set(written["caption_id"]) <= given
         assert pairing["key"].tolist() == self.rows["key"].to_pylist()
         assert pairing["group"].tolist() == self.rows["group"].to_pylist()
         assert pairing["row"].tolist() == self.rows["row"].to_pylist()
@@ -147,6 +152,33 @@ _TEXTS = pa.list_(pa.string())
 @pytest.fixture
 def prose(tmp_path):
     return Corpus(tmp_path, _prose(300))
+
+
+@pytest.mark.parametrize("scheme", ["random", "similar", "drop"])
+def test_draws_are_independent_and_each_is_that_of_its_own_seed(scheme, prose):
+    pairing, metadata = prose.run(scheme, 0.4, draws=3)
+    alone, about = prose.run(scheme, 0.4, name="alone")
+    assert (metadata["draws"], about["draws"]) == ("3", "1")
+    for name in ("caption_id", "swapped", "text_changed"):
+        # Draw 0 is the pairing of a single draw.
+        np.testing.assert_array_equal(pairing[name], alone[name])
+    shares = json.loads(metadata["text_changed_share_by_draw"])
+    for draw in (1, 2):
+        single, _ = prose.run(scheme, 0.4, name="single", seed=seed_of(0, draw))
+        np.testing.assert_array_equal(pairing[column("caption_id", draw)], single["caption_id"])
+        changed = pairing[column("text_changed", draw)]
+        assert changed.mean() == pytest.approx(shares[draw])
+        # Independent choices of 40 % have 16 % of the pairs in common.
+        if scheme != "drop":
+            both = (pairing["swapped"] & pairing[column("swapped", draw)]).mean()
+            assert both == pytest.approx(0.16, abs=0.07)
+
+
+def test_draws_at_rate_0_are_all_the_clean_pairs(prose):
+    pairing, metadata = prose.run("random", 0.0, draws=2)
+    assert pairing["caption_id_1"].tolist() == pairing["caption_id"].tolist()
+    assert not pairing["swapped_1"].any()
+    assert json.loads(metadata["swapped_share_by_draw"]) == [0.0, 0.0]
 
 
 @pytest.fixture(scope="module")

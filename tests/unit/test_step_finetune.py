@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from mispair import cli, files
-from mispair.arms import STARTS
+from mispair.arms import FIXED_SCALES, STARTS
 from mispair.provenance import PACKAGE
+from mispair.steps.finetune_projection import Settings, _subset
 from mispair.towers import projection as towers
 from tests.unit.test_projection import _features, _model
 
@@ -48,6 +49,10 @@ def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
         }
     )
     pairing["swapped"] = pairing["text_changed"] = np.arange(n) < 3
+    for draw in (1, 2):  # other pairs get the captions that are none's own
+        shift = 5 * draw
+        pairing[f"caption_id_{draw}"] = np.roll(pairing["caption_id"], shift)
+        pairing[f"swapped_{draw}"] = pairing[f"text_changed_{draw}"] = np.arange(n) < 3 * draw
     pairs_metadata = {"scheme": "drop", "nominal": "0.025", "pairs_fingerprint": "p"}
     files.write_parquet(folder / "pairing", pairing, pairs_metadata)
     files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
@@ -147,33 +152,64 @@ def test_step_trains_on_half_precision_as_on_its_widened_values(tmp_path):
 
 def test_each_control_differs_from_the_arm_that_it_controls_in_one_thing(tmp_path):
     _write(tmp_path)
-    found, trained = {}, {}
+    arrays, trained, seed = {}, {}, ["--seeds", 1]
     for start in STARTS:
-        assert _run(tmp_path, tmp_path / start, "--seeds", 1, start=start) == 0
-        found[start], metadata = files.read_tensors(tmp_path / start)
+        assert _run(tmp_path, tmp_path / start, *seed, start=start) == 0
+        arrays[start], metadata = files.read_tensors(tmp_path / start)
         trained[start] = json.loads(metadata["training"])
         assert metadata["start"] == start
-    assert trained["reinitialised"] == trained["pretrained"]
-    assert trained["without-decay"] == {**trained["pretrained"], "weight_decay": 0.0}
-    assert trained["free-logit-scale"] == {**trained["pretrained"], "logit_scale": "free"}
+    plain = trained["pretrained"]
+    assert trained["reinitialised"] == trained["reinitialised-small"] == plain
+    assert trained["without-decay"] == {**plain, "weight_decay": 0.0}
+    assert trained["scale-converged"] == {**plain, "logit_scale": "solved"}
+    assert all(trained[start] == plain for start in FIXED_SCALES)
 
     # Same pairs in the same batches: from the same projections, the first loss is the same.
-    first = {start: arrays["loss"][0, 0] for start, arrays in found.items()}
-    assert first["without-decay"] == first["free-logit-scale"] == first["pretrained"]
+    first = {start: values["loss"][0, 0] for start, values in arrays.items()}
+    assert first["without-decay"] == first["pretrained"]
     assert abs(first["reinitialised"] - first["pretrained"]) > 1e-3
-    scales = {start: arrays["logit_scale"].item() for start, arrays in found.items()}
-    assert scales.pop("free-logit-scale") != 2.0
-    assert set(scales.values()) == {2.0}
-    norms = {start: np.linalg.norm(arrays["image_projection"]) for start, arrays in found.items()}
+    # Embeddings are normalised: the norm of a random start changes nothing of the first loss.
+    assert first["reinitialised-small"] == pytest.approx(first["reinitialised"], rel=1e-5)
+    assert len({round(float(first[start]), 4) for start in FIXED_SCALES}) == len(FIXED_SCALES)
+    scales = {start: np.exp(values["logit_scale"].item()) for start, values in arrays.items()}
+    for start, scale in FIXED_SCALES.items():
+        assert scales.pop(start) == pytest.approx(scale, rel=1e-5)
+    assert abs(np.log(scales.pop("scale-converged")) - 2.0) > 0.1
+    assert np.log([*scales.values()]) == pytest.approx(2.0)
+    norms = {start: np.linalg.norm(values["image_projection"]) for start, values in arrays.items()}
     assert norms["without-decay"] > norms["pretrained"]
 
-    # Where training frees the scale, the control is the other way round.
-    options = ["--seeds", 1, "--logit-scale", "free"]
-    assert _run(tmp_path, tmp_path / "free", *options) == 0
-    assert _run(tmp_path, tmp_path / "frozen", *options, start="free-logit-scale") == 0
-    for one, other in (("free", "free-logit-scale"), ("frozen", "pretrained")):
-        one, other = (files.read_tensors(tmp_path / name)[0] for name in (one, other))
-        np.testing.assert_array_equal(one["text_projection"], other["text_projection"])
+
+def test_each_seed_has_its_own_draw_of_swaps_and_its_own_pairs(tmp_path):
+    _write(tmp_path)
+    options = ["--pairs", 60]
+    assert _run(tmp_path, tmp_path / "three", *options) == 0
+    three, metadata = files.read_tensors(tmp_path / "three")
+    shares = json.loads(metadata["pairs_swapped_share_by_seed"])
+    assert float(metadata["pairs_swapped_share"]) == pytest.approx(np.mean(shares))
+    # Without draw 1's swaps, seed 1 differs; the seeds that use other draws do not.
+    table, about = files.read_parquet(tmp_path / "pairing")
+    table["caption_id_1"] = table["caption_id"]
+    files.write_parquet(tmp_path / "pairing", table, about)
+    assert _run(tmp_path, tmp_path / "other", *options) == 0
+    other, _ = files.read_tensors(tmp_path / "other")
+    same = [
+        np.allclose(three["text_projection"][seed], other["text_projection"][seed], atol=1e-6)
+        for seed in range(3)
+    ]
+    assert same == [True, False, True]
+    # The subsets of pairs differ: of three with half the pairs each, no two are the same.
+    settings = Settings(pairs=60, batch_size=16)
+    subsets = [_subset(settings, 120, draw) for draw in range(3)]
+    assert [len(np.unique(subset)) for subset in subsets] == [60, 60, 60]
+    assert len({tuple(subset) for subset in subsets}) == 3
+    assert 10 < len(np.intersect1d(subsets[0], subsets[1])) < 50
+
+
+def test_a_pairing_with_fewer_draws_than_seeds_is_refused(tmp_path, capsys):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "out", "--seeds", 4) == 2
+    assert "has fewer draws of swaps than 4 seeds need" in capsys.readouterr().err
 
 
 def test_step_takes_from_its_preset_what_is_not_set(tmp_path, capsys):
@@ -210,7 +246,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_job_that_is_ended_thrice_gives_the_bytes_of_one_that_is_not(tmp_path):
     _write(tmp_path)
-    options = ["--logit-scale", "free", "--epochs", 40]
+    options = ["--logit-scale", "solved", "--epochs", 40]
     assert _run(tmp_path, tmp_path / "whole", *options) == 0
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     command = [sys.executable, "-c", TELLING, *_command(tmp_path, tmp_path / "out", *options)]
@@ -270,14 +306,15 @@ def taken(monkeypatch):
     return numbers
 
 
+@pytest.mark.parametrize("start", ["pretrained", "scale-converged"])
 @pytest.mark.parametrize("number", [6, 7, 8])  # an epoch has 7 steps
-def test_a_job_that_was_killed_goes_on_at_the_step(number, tmp_path, kill, taken):
+def test_a_job_that_was_killed_goes_on_at_the_step(number, start, tmp_path, kill, taken):
     _write(tmp_path)
-    kill(number, tmp_path, tmp_path / "out")
+    kill(number, tmp_path, tmp_path / "out", start=start)
     taken.clear()
-    assert _run(tmp_path, tmp_path / "out") == 0
+    assert _run(tmp_path, tmp_path / "out", start=start) == 0
     assert taken == list(range(number, 21))
-    assert _run(tmp_path, tmp_path / "whole") == 0
+    assert _run(tmp_path, tmp_path / "whole", start=start) == 0
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from mispair import config as configuration
 from mispair import run_record
-from mispair.arms import CONTROLS_OF_TRAINING, UNTOUCHED
+from mispair.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
 from mispair.dag_stepsize import Stepsize
@@ -114,11 +114,21 @@ class Dag:
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
+            self._refuse_rates_of_no_pairing()
             self.models.refuse_more_neurons_than(
                 self.config.prune_neurons.ks, *self._definition_file
             )
             if self._trains_towers:
                 self._refuse_to_train_on_too_little()
+
+    def _refuse_rates_of_no_pairing(self) -> None:
+        chosen = self.config.finetune_projection.control_rates or []
+        rates = self.config.corrupt_captions.rates
+        if unknown := sorted(set(chosen) - set(rates)):
+            raise UserError(
+                f"finetune_projection.control_rates: {', '.join(f'{rate:g}' for rate in unknown)} "
+                f"is not among corrupt_captions.rates ({', '.join(f'{rate:g}' for rate in rates)})."
+            )
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -318,12 +328,27 @@ class Dag:
     def arms(self) -> list[str]:
         """The untouched projections, and every start fine-tuned at every rate."""
         first = self.config.corrupt_captions.schemes[0]
+        tuning = self.config.finetune_projection
+        of_first = {f"{first}~{rate:g}": rate for rate in self.config.corrupt_captions.rates}
+
+        def trains(start: str, corruption: str) -> bool:
+            if start not in CONTROLS_OF_TRAINING:
+                return True
+            chosen = None if start == CONVERGED else tuning.control_rates
+            rate = of_first.get(corruption)
+            return rate is not None and (chosen is None or rate in chosen)
+
         return [UNTOUCHED] + [
             f"{start}_{corruption}"
-            for start in self.config.finetune_projection.starts
+            for start in tuning.starts
             for corruption in self.corruptions
-            if start not in CONTROLS_OF_TRAINING or corruption.startswith(f"{first}~")
+            if trains(start, corruption)
         ]
+
+    @property
+    def draws(self) -> int:
+        """Draws of swaps in a pairing: one for each seed of the fine-tuning."""
+        return int(self.config.finetune_projection.seeds)
 
     @property
     def corruptions(self) -> list[str]:

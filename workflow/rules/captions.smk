@@ -46,10 +46,11 @@ rule corrupt_captions:
     params:
         *code_version("corrupt_captions"),
         flags=dag.flags("corrupt_captions"),
+        draws=dag.draws,
     message:
         "Corrupt captions of {wildcards.corpus}: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
         "python -m mispair corrupt-captions --scheme {wildcards.scheme} --rate {wildcards.rate}"
-        " --corpus {input.corpus} --index {input.index:q} --similar {input.similar:q}"
-        " --truth {input.truth:q} --pairing {output.pairing} --captions {output.captions}"
+        " --draws {params.draws} --corpus {input.corpus} --index {input.index:q}"
+        " --similar {input.similar:q} --truth {input.truth:q} --pairing {output.pairing} --captions {output.captions}"
         " {params.flags} > {log} 2>&1"

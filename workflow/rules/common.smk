@@ -6,6 +6,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
+from mispair.arms import STARTS
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
@@ -45,7 +46,7 @@ onstart:
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.
 wildcard_constraints:
-    arm="[A-Za-z-]+(_[a-z-]+~[0-9.e-]+)?",
+    arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
@@ -66,7 +67,7 @@ wildcard_constraints:
     size="[0-9]+x[0-9]+x[0-9]+",
     protocol="[A-Za-z0-9._-]+",
     split="test|train",
-    start="pretrained|reinitialised|without-decay|free-logit-scale",
+    start="|".join(STARTS),
     strategy="[a-z-]+",
     task="cdm|vlm",
     texts="captions-[0-9]+|[a-z-]+~[0-9.e-]+",

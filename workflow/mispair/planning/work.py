@@ -83,11 +83,11 @@ def _gather_index(s: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def _corrupt_captions(s: Any, job: Any, sizes: Sizes) -> Work:
-    pairs = {"pairs": sizes.rows(job.corpus)}
+    drawn = {"pairs": sizes.rows(job.corpus) * job.draws}
     writes = job.scheme in ("spurious", "missing", "drop") and job.rate > 0
-    sizes.planned[str(job.pairing)] = int(pairs["pairs"])
-    sizes.planned[str(job.captions)] = int(pairs["pairs"]) * writes
-    return Work(pairs, pairs, pairs)
+    sizes.planned[str(job.pairing)] = sizes.rows(job.corpus)
+    sizes.planned[str(job.captions)] = drawn["pairs"] * writes
+    return Work(drawn, drawn, drawn)
 
 
 def _find_similar_captions(s: Any, job: Any, sizes: Sizes) -> Work:
@@ -173,19 +173,23 @@ def _projections(towers: Towers, seeds: int) -> float:
 
 
 def _finetune_projection(s: Any, job: Any, sizes: Sizes) -> Work:
-    from mispair.towers.finetuning_presets import resolve
+    from mispair.towers.finetuning_presets import FIRST_NEWTON_STEPS, MEASURED_PAIRS, arm, resolve
 
-    training, towers = resolve(s), sizes.projection(job.untouched)
+    training, towers = arm(job.start, resolve(s)).training, sizes.projection(job.untouched)
     all_pairs = sizes.rows(job.pairing)
     pairs = min(all_pairs, s.pairs or all_pairs)
     sizes.set_projection(job.projection, towers, s.seeds)
-    samples = pairs * training.epochs * s.seeds
+    solves = training.epochs + FIRST_NEWTON_STEPS if training.logit_scale == "solved" else 0
+    measured = min(pairs, MEASURED_PAIRS) * (1 + solves) * s.seeds
+    # A third of a step, without the gradients.
+    samples = pairs * training.epochs * s.seeds + measured / 3
     widths = towers.image_width + towers.text_width
     # Forward and twice backward: both projections, and each with all others of its batch.
     products = 6 * towers.neurons * (widths + 2 * training.batch_size)
     return Work(
         {"rows read": sizes.total(job.feature_rows), "GFLOP": 1e-9 * samples * products},
-        {"MB of features": 4e-6 * pairs * widths},
+        # Each seed has its own pairs.
+        {"MB of features": 4e-6 * min(all_pairs, s.seeds * pairs) * widths},
         {"MB of projections": _projections(towers, s.seeds)},
     )
 

@@ -50,6 +50,7 @@ def run(
     *,
     scheme: str,
     rate: float,
+    draws: int,
     corpus: Path,
     index: list[Path],
     similar: list[Path],
@@ -67,6 +68,8 @@ def run(
         Scheme of this job.
     rate : float
         Rate of this job; at 0 nothing changes.
+    draws : int
+        Independent draws of what is corrupted: one for each seed of the fine-tuning.
     corpus : Path
         The kept pairs, sorted by key.
     index : list of Path
@@ -77,11 +80,14 @@ def run(
         The tables beside the shards, with the features of pictures and captions: needed for
         spurious and missing; with them, every scheme's effective rate is measured.
     pairing : Path
-        Written: ``key``, ``group``, ``row``, ``caption_id``, ``swapped``, ``text_changed``, sorted
-        by key.
+        Written: ``key``, ``group``, ``row``, and for draw 0 ``caption_id``, ``swapped``,
+        ``text_changed``, sorted by key; for draw k these three with ``_k`` at the end.
     captions : Path
-        Written: ``caption_id``, ``caption`` of texts that no pair had before, sorted.
+        Written: ``caption_id``, ``caption`` of texts that no pair had before, of all draws, sorted.
     """
+    import json
+
+    import numpy as np
     import pyarrow as pa
 
     from mispair import files
@@ -94,28 +100,44 @@ def run(
         mean_similarity,
     )
     from mispair.pairs.identities import hexadecimal
+    from mispair.pairs.swap_draws import DRAWN, column, seed_of
 
     pairs = read_captioned_pairs(corpus, settings.seed)
     sources = Sources({path.stem: path for path in index}, similar, truth)
-    done = corrupt(pairs, scheme, rate, settings.seed, sources)
-    shares, changed = pairing_shares(pairs.caption_ids, done.given, done.swapped, rate)
-    metadata = {
-        "scheme": scheme,
-        "nominal": repr(float(shares.nominal)),
-        "swapped_share": repr(float(shares.swapped)),
-        "text_changed_share": repr(float(shares.text_changed)),
-        "identical_text_swaps": str(shares.identical_text_swaps),
-        **mean_similarity(pairs, done, sources.index, settings.seed),
-        **effective_shares(pairs, done, sources.index, truth),
-        **done.shares,
-        "note": done.note,
+    table, metadata = pairs.table, {"scheme": scheme}
+    written: list[tuple[np.ndarray, pa.LargeStringArray]] = []
+    by_draw: list[tuple[float, float]] = []
+    for draw in range(draws):
+        seed = seed_of(settings.seed, draw)
+        done = corrupt(pairs, scheme, rate, seed, sources)
+        shares, changed = pairing_shares(pairs.caption_ids, done.given, done.swapped, rate)
+        by_draw.append((float(shares.swapped), float(shares.text_changed)))
+        if draw == 0:
+            metadata |= {
+                "nominal": repr(float(shares.nominal)),
+                "swapped_share": repr(float(shares.swapped)),
+                "text_changed_share": repr(float(shares.text_changed)),
+                "identical_text_swaps": str(shares.identical_text_swaps),
+                **mean_similarity(pairs, done, sources.index, settings.seed),
+                **effective_shares(pairs, done, sources.index, truth),
+                **done.shares,
+                "note": done.note,
+            }
+        columns = (hexadecimal(done.given), pa.array(done.swapped), pa.array(changed))
+        for name, values in zip(DRAWN, columns, strict=True):
+            table = table.append_column(column(name, draw), values)
+        written.append((done.written_ids, done.written))
+    swapped, texts = zip(*by_draw, strict=True)
+    metadata |= {
+        "draws": str(draws),
+        "swapped_share_by_draw": json.dumps(swapped),
+        "text_changed_share_by_draw": json.dumps(texts),
         "seed": str(settings.seed),
         "pairs_fingerprint": pairs.fingerprint,
     }
-    written = {"caption_id": hexadecimal(done.written_ids), "caption": done.written}
-    files.write_parquet(captions, pa.table(written).to_pandas(), metadata)
-    table = pairs.table.append_column("caption_id", hexadecimal(done.given))
-    table = table.append_column("swapped", pa.array(done.swapped))
-    table = table.append_column("text_changed", pa.array(changed))
+    ids, first = np.unique(np.concatenate([ids for ids, _ in written]), return_index=True)
+    captions_written = pa.concat_arrays([values for _, values in written]).take(pa.array(first))
+    content = {"caption_id": hexadecimal(ids), "caption": captions_written}
+    files.write_parquet(captions, pa.table(content).to_pandas(), metadata)
     files.write_parquet(pairing, table.to_pandas(), metadata)
     log.info("%s %g: %s", scheme, rate, ", ".join(f"{k} {v}" for k, v in metadata.items() if v))

@@ -15,6 +15,8 @@ from mispair.arms import STARTS, Start
 from mispair.towers.finetuning_presets import FineTuning, arm, refuse, resolve
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mispair.towers.features import Part
 
 log = logging.getLogger(__name__)
@@ -25,15 +27,25 @@ class Settings(FineTuning):
         list(STARTS),
         min_length=1,
         description="Arms, each at every rate: pretrained starts from the model's projections; the "
-        "controls differ from it in one thing: reinitialised starts from random projections, "
-        "without-decay has no weight decay, free-logit-scale trains the logit scale (with "
-        "logit_scale: free it is the other way round, and keeps it frozen).",
+        "controls differ from it in one thing: scale-converged sets the logit scale to its "
+        "optimum, scale-5 to scale-70 set it to that value and freeze it, reinitialised and "
+        "reinitialised-small start from random projections of norm x 1 and x 0.1, without-decay "
+        "has no weight decay. Controls are trained on the first scheme only.",
     )
-    seeds: int = Field(3, ge=1, description="Independent runs, which differ in batch order.")
+    control_rates: list[float] | None = settings.sweep(
+        None,
+        description="Rates at which controls other than scale-converged are trained; null takes "
+        "all. The report compares the lowest and the largest rate.",
+    )
+    seeds: int = Field(
+        3, ge=1,
+        description="Independent runs: each has its own draw of swaps, its own subset of pairs and "
+        "its own order of batches.",
+    )  # fmt: skip
     pairs: int | None = Field(
-        10_000, ge=2, description="Pairs trained on: a seeded subset of all; none takes all."
+        10_000, ge=2, description="Pairs trained on: a subset of all for each seed; none takes all."
     )
-    seed: int = Field(0, ge=0, description="Seed of the subset, the batch orders and new weights.")
+    seed: int = Field(0, ge=0, description="Seed of the subsets, the batch orders and new weights.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute: auto takes a GPU where there is one."
     )
@@ -57,26 +69,35 @@ def run(
 ) -> None:
     """Write the fine-tuned projections of one arm, with the loss of every step.
 
-    A job that is killed goes on from the last state in the folder beside the result, called as the
-    result with ``.parts``; it is removed at the end.
+    The file also has, for each seed, the log of the logit scale after each epoch, whether it
+    converged, and the mean cosine gap of the pairs. A job that is killed continues from the last
+    state in the folder next to the result, named as the result with ``.parts``; that folder is
+    removed at the end.
     """
     from functools import partial
+
+    import numpy as np
 
     from mispair import files, provenance, seeds
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.pairs.swap_draws import column
     from mispair.progress import Progress
     from mispair.towers import projection as towers
     from mispair.towers.features import gather, read_part
+    from mispair.towers.temperature import converged
 
     table, origin = files.read_parquet(pairing)
-    if settings.pairs is not None and settings.pairs < len(table):
-        draw = seeds.generator(settings.seed, "finetune-projection", "pairs")
-        table = table.iloc[sorted(draw.permutation(len(table))[: settings.pairs])]
     tensors, model = files.read_tensors(untouched)
     names = list(range(settings.seeds))
     streams = [seeds.integer(settings.seed, "finetune-projection", name) for name in names]
-    about_arm = f"{start}, {origin['scheme']}, C_m {rate:g}"
+    described = f"{start}, {origin['scheme']}, C_m {rate:g}"
+    if column("caption_id", names[-1]) not in table:
+        raise files.UserError(
+            f"finetune_projection ({described}): {pairing} has fewer draws of swaps than "
+            f"{len(names)} seeds need. Delete it and run again."
+        )
+    chosen = [_subset(settings, len(table), name) for name in names]
     tables = {path.stem: path for path in feature_rows}
     if unpaired := tables.keys() ^ {path.stem for path in features}:
         raise files.UserError(
@@ -91,37 +112,69 @@ def run(
         return part
 
     try:
-        first, training = arm(start, resolve(settings))
-        refuse(training, len(table))
-        data = gather({path.stem: partial(load, path) for path in features}, table)
+        trained = arm(start, resolve(settings))
+        training = trained.training
+        refuse(training, len(chosen[0]))
+        data = gather({path.stem: partial(load, path) for path in features}, table, chosen)
         stack = towers.Projections.from_tensors(tensors)
-        initial = towers.starting_point(first, stack, streams)
+        initial = towers.starting_point(stack, streams, trained.random_norm, trained.fixed_scale)
         device = choose_device(settings.device)
         content = towers.fingerprint(data, initial, training, streams)
         job = [content, device, *provenance.code_version("finetune_projection")]
     except ValueError as error:
-        raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
+        raise files.UserError(f"finetune_projection ({described}): {error}.") from error
     with checkpoints(
         projection.with_name(f"{projection.name}.parts"), provenance.fingerprint(job)
     ) as parts:
         try:
-            steps = training.epochs * (len(table) // training.batch_size)
-            with Progress(f"fine-tuning {about_arm}", steps, "steps") as progress:
-                tuned, loss = towers.finetune(
+            steps = training.epochs * (data.pairs // training.batch_size)
+            with Progress(f"fine-tuning {described}", steps, "steps") as progress:
+                tuned = towers.finetune(
                     data, initial, training, streams, device, parts.keeper("training"),
                     progress.reach,
                 )  # fmt: skip
         except (ValueError, FloatingPointError) as error:
-            raise files.UserError(f"finetune_projection ({about_arm}): {error}.") from error
-        about = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
+            raise files.UserError(f"finetune_projection ({described}): {error}.") from error
+        shares = {
+            f"pairs_{name}_share": [
+                float(table[column(name, draw)].iloc[rows].mean())
+                for draw, rows in enumerate(chosen)
+            ]
+            for name in ("swapped", "text_changed")
+        }
+        names_of_arm = {"start": start, "rate": repr(rate), "seeds": json.dumps(names)}
         used = {
             "preset": settings.preset,
             "training": json.dumps(asdict(training)),
-            "pairs": str(len(table)),
+            "pairs": str(data.pairs),
             "crops": str(data.crops),
-            "pairs_swapped_share": repr(float(table["swapped"].mean())),
-            "pairs_text_changed_share": repr(float(table["text_changed"].mean())),
+            # The mean over seeds; each has its own pairs and swaps.
+            **{name: repr(float(np.mean(values))) for name, values in shares.items()},
+            **{f"{name}_by_seed": json.dumps(values) for name, values in shares.items()},
         }
-        arrays = {**tuned.tensors(), "loss": loss}
-        files.write_tensors(projection, arrays, {**model, **origin, **about, **used})
-    log.info("%s: loss of the first step %s, of the last %s", about_arm, loss[:, 0], loss[:, -1])
+        arrays = {
+            **tuned.projections.tensors(),
+            "loss": tuned.loss,
+            "logit_scale_by_epoch": tuned.log_scales,
+            "logit_scale_drift": tuned.drift,
+            "logit_scale_newton_step": tuned.newton_step,
+            "cosine_gap": tuned.gap,
+        }
+        files.write_tensors(projection, arrays, {**model, **origin, **names_of_arm, **used})
+    log.info(
+        "%s: loss of the first step %s, of the last %s; logit scale %s, converged %s",
+        described, tuned.loss[:, 0], tuned.loss[:, -1],
+        np.exp(tuned.projections.logit_scale), converged(tuned.drift, tuned.newton_step),
+    )  # fmt: skip
+
+
+def _subset(settings: Settings, pairs: int, draw: int) -> np.ndarray:
+    """Return the positions of the pairs that a seed is trained on, ascending."""
+    import numpy as np
+
+    from mispair import seeds
+
+    if settings.pairs is None or settings.pairs >= pairs:
+        return np.arange(pairs)
+    generator = seeds.generator(settings.seed, "finetune-projection", "pairs", draw)
+    return np.sort(generator.permutation(pairs)[: settings.pairs])

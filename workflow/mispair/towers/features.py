@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mispair import files
+from mispair.pairs.swap_draws import column
 
 BLOCK = 1024
 """Rows copied at a time, so that a copy needs no second part's memory."""
@@ -49,27 +50,36 @@ class Part:
 
 @dataclass(frozen=True)
 class PairedFeatures:
-    """Features of a pairing, each distinct caption held once.
+    """Features of one or more draws of n pairs, each distinct image and caption held once.
 
     Attributes
     ----------
-    image_features : (n * crops, d_image) array
-        Pre-projection features of the images, in the order of the pairing, the crops of an image
-        side by side. As precise as the parts: in half precision they take half the memory, and
-        who computes with them widens what it needs.
+    image_features : (m * crops, d_image) array
+        Pre-projection features of the images that a draw uses, in the order of the pairing, the
+        crops of an image side by side. They keep the precision of the parts.
     text_features : (c, d_text) array
-        Pre-projection features of the captions that the pairing uses, in the order of their
-        first use.
-    text_rows : (n,) int64 array
-        Row of `text_features` with which each image is paired.
+        Pre-projection features of the captions that a draw uses, in the order of their first use.
+    text_rows : (draws, n) int64 array
+        Row of `text_features` of each pair.
     crops : int
         Crops of each image.
+    image_rows : (draws, n) int64 array, optional
+        Number of the image of each pair; None where pair i has image i in every draw.
+    keeps_caption : (draws, n) bool array, optional
+        Whether the pair has its image's own text; None where every pair has.
     """
 
     image_features: np.ndarray
     text_features: np.ndarray
     text_rows: np.ndarray
     crops: int = 1
+    image_rows: np.ndarray | None = None
+    keeps_caption: np.ndarray | None = None
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a draw."""
+        return int(self.text_rows.shape[1])
 
 
 def read_part(features: Path, rows: Path) -> Part:
@@ -82,7 +92,11 @@ def read_part(features: Path, rows: Path) -> Part:
     return Part(features.name, table, images, texts, metadata)
 
 
-def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> PairedFeatures:
+def gather(
+    parts: Mapping[str, Callable[[], Part]],
+    pairing: pd.DataFrame,
+    draws: Sequence[np.ndarray] | None = None,
+) -> PairedFeatures:
     """Assemble the features of a pairing from the parts in which they are cached.
 
     Parts are loaded one at a time in the order of their names, and only what the pairing uses is
@@ -94,7 +108,11 @@ def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> Pa
     parts : mapping of str to callable
         Loads the part of each group of shards, and those of texts.
     pairing : DataFrame
-        ``key``, the ``group`` and ``row`` of its image, and the ``caption_id`` it is paired with.
+        ``key``, the ``group`` and ``row`` of its image, and for each draw ``caption_id`` and
+        ``text_changed``, in the columns that `mispair.pairs.swap_draws.column` names.
+    draws : sequence of (n,) int arrays, optional
+        Positions of the pairs of each draw in the pairing, ascending, as many in each; None takes
+        one draw, of all pairs.
 
     Raises
     ------
@@ -105,12 +123,22 @@ def gather(parts: Mapping[str, Callable[[], Part]], pairing: pd.DataFrame) -> Pa
     """
     if pairing.empty:
         raise ValueError("the pairing holds no pair")
-    codes, captions = pd.factorize(pairing["caption_id"])
-    collector = _Collector(pairing, pd.Index(captions))
+    chosen = [np.arange(len(pairing))] if draws is None else list(draws)
+    ids = [pairing[column("caption_id", draw)].iloc[rows] for draw, rows in enumerate(chosen)]
+    codes, captions = pd.factorize(ids[0] if len(ids) == 1 else pd.concat(ids))
+    del ids
+    used = np.unique(np.concatenate(chosen))
+    same = all(len(rows) == len(used) for rows in chosen)
+    collector = _Collector(pairing.iloc[used], pd.Index(captions))
     for name in sorted(parts):
         # No variable holds the part, or it would still be there while the next one is loaded.
         collector.take(name, parts[name]())
-    return collector.finished(codes.astype(np.int64))
+    images, texts, crops = collector.finished()
+    image_rows = None if same else np.stack([np.searchsorted(used, rows) for rows in chosen])
+    text_rows = codes.astype(np.int64).reshape(len(chosen), -1)
+    changed = [pairing[column("text_changed", draw)] for draw in range(len(chosen))]
+    keeps = [~values.to_numpy(bool)[rows] for values, rows in zip(changed, chosen, strict=True)]
+    return PairedFeatures(images, texts, text_rows, crops, image_rows, np.stack(keeps))
 
 
 class _Collector:
@@ -201,8 +229,8 @@ class _Collector:
         )
         self.found_text[places] = True
 
-    def finished(self, text_rows: np.ndarray) -> PairedFeatures:
-        """Return the features, all of which must have been found."""
+    def finished(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the features of images and texts, all of which must be there, and the crops."""
         for kind, names, found in (
             ("image", self.keys, self.found_image),
             ("text", self.captions, self.found_text),
@@ -213,9 +241,7 @@ class _Collector:
                     f" ({int((~found).sum())} of {len(found)} are missing)"
                 )
         images, crops, width = self.image.shape
-        return PairedFeatures(
-            self.image.reshape(images * crops, width), self.text, text_rows, crops
-        )
+        return self.image.reshape(images * crops, width), self.text, crops
 
 
 def _copy(

@@ -5,6 +5,9 @@ trainer of LaCLIP). ``as-written`` is what the paper says, section 5.2 and appen
 little: `STATED` sets the two beside each other. Where the text is silent, ``as-written`` takes the
 value of ``as-run``.
 
+The authors' trainer takes 256 pairs in each process and gathers the embeddings of all, and their
+README starts four processes: a batch has 1,024 pairs, and the schedule the steps that follow.
+
 The large batches are ours. For k times the batch, learning rate and weight decay are multiplied by
 sqrt(k): the square-root scaling for Adam (Malladi et al. 2022), with which an epoch of fewer steps
 decays the weights as much as before, as their product is k times as large.
@@ -18,9 +21,16 @@ from typing import Literal
 from pydantic import Field
 
 from mispair import settings
-from mispair.arms import STARTS
+from mispair.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS
 
 Preset = Literal["as-run", "as-written", "large-batch", "large-batch-32k"]
+
+
+FIRST_NEWTON_STEPS = 6
+"""Newton steps of a solved log scale before the first epoch; after each epoch it is one."""
+
+MEASURED_PAIRS = 2**16
+"""Pairs of each seed, at most, over which the cosine gap and the scale's slopes are means."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +40,14 @@ class Training:
     loss: Literal["infonce", "spectral"] = "infonce"
     spectral_temperature: float = 1.0
     epochs: int = 10
-    batch_size: int = 256
+    batch_size: int = 1024
     lr: float = 1e-3
     final_lr: float = 1e-5
     warmup_epochs: int = 1
     warmup_lr: float = 1e-6
     weight_decay: float = 0.5
-    logit_scale: Literal["frozen", "free"] = "frozen"
+    logit_scale: Literal["frozen", "free", "solved"] = "frozen"
+    logit_scale_lr: float = 0.05
 
 
 AS_RUN = Training()
@@ -64,6 +75,8 @@ _WRITTEN_OF_KEYS = {
     "logit_scale": "frozen: only the last projections are trained (section 5.2)",
 }
 
+_RUN_OF_KEYS = {"batch_size": "1024: 256 in each of four processes, whose embeddings are gathered"}
+
 STATED: tuple[tuple[str, str, str], ...] = (
     ("model", "CLIP pre-trained on CC3M, both towers 768 wide, embeddings 512",
      "LaCLIP's ViT-B/16 for CC3M, image tower 768 wide, text tower 512, embeddings 512"),
@@ -75,9 +88,9 @@ STATED: tuple[tuple[str, str, str], ...] = (
     ("C_m = 0, |cos|", "a point of figure 2(d)",
      "a file called finetune_result_CLIP; whether it was fine-tuned is not published"),
     *(
-        (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), str(value))
+        (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), _RUN_OF_KEYS.get(key, str(value)))
         for key, value in asdict(AS_RUN).items()
-        if key != "spectral_temperature"  # infonce has none
+        if key not in ("spectral_temperature", "logit_scale_lr")  # neither is used
     ),
     ("optimiser", NOT_STATED, "AdamW, betas 0.9 and 0.98, decay on matrices only"),
     ("augmentation", NOT_STATED, "random crops of 0.5 to 1 of the area (encode_features.crops)"),
@@ -139,10 +152,21 @@ class FineTuning(settings.Settings):
     weight_decay: float | None = Field(
         None, ge=0, description=_or_preset("weight_decay", "AdamW's decay, on matrices only.")
     )
-    logit_scale: Literal["frozen", "free"] | None = Field(
+    logit_scale: Literal["frozen", "free", "solved"] | None = Field(
         None,
         description=_or_preset(
-            "logit_scale", "Whether the factor on the cosines stays as it is, or is trained."
+            "logit_scale",
+            "The factor on the cosines: frozen stays as it is, free is trained by gradients, "
+            "solved is set to the minimum of the loss before the first epoch and after each one.",
+        ),
+    )
+    logit_scale_lr: float | None = Field(
+        None,
+        gt=0,
+        description=_or_preset(
+            "logit_scale_lr",
+            "Learning rate of the log of a free logit scale, at the peak of the same schedule. At "
+            "the rate of the projections a scalar does not reach its optimum.",
         ),
     )
 
@@ -154,7 +178,7 @@ def resolve(chosen: FineTuning) -> Training:
     --------
     >>> training = resolve(FineTuning(preset="large-batch", epochs=3))
     >>> training.epochs, training.batch_size, training.lr
-    (3, 4096, 0.004)
+    (3, 4096, 0.002)
     """
     values = {field.name: getattr(chosen, field.name) for field in fields(Training)}
     return replace(
@@ -162,26 +186,53 @@ def resolve(chosen: FineTuning) -> Training:
     )
 
 
-def arm(start: str, training: Training) -> tuple[Literal["pretrained", "reinitialised"], Training]:
-    """Return which projections an arm starts from, and how it is trained.
+@dataclass(frozen=True)
+class TrainedArm:
+    """How an arm starts and how it is trained.
 
-    Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` starts from
-    random projections; ``without-decay`` has no weight decay; ``free-logit-scale`` trains the logit
-    scale or, where training frees it anyway, keeps it frozen: it is always the other way round.
+    Attributes
+    ----------
+    training : Training
+        Complete.
+    random_norm : float or None
+        None starts from the model's projections; otherwise the norm of random ones, as
+        `mispair.towers.projection.starting_point` takes it.
+    fixed_scale : float or None
+        Logit scale at the start (the factor, not its log), or None for the model's.
+    """
+
+    training: Training
+    random_norm: float | None = None
+    fixed_scale: float | None = None
+
+
+def arm(start: str, training: Training) -> TrainedArm:
+    """Return which projections and logit scale an arm starts from, and how it is trained.
+
+    Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` and
+    ``reinitialised-small`` start from random projections; ``scale-converged`` solves for the logit
+    scale; ``scale-5`` to ``scale-70`` freeze it at that value; ``without-decay`` has no weight
+    decay.
 
     Raises
     ------
     ValueError
-        If there is no such arm.
+        If there is no such arm, or the loss has no logit scale and the arm is about that.
     """
-    match start:
-        case "pretrained" | "reinitialised":
-            return start, training
-        case "without-decay":
-            return "pretrained", replace(training, weight_decay=0.0)
-        case "free-logit-scale":
-            frees = training.logit_scale == "frozen"
-            return "pretrained", replace(training, logit_scale="free" if frees else "frozen")
+    about_scale = start == CONVERGED or start in FIXED_SCALES
+    if training.loss == "spectral" and about_scale:
+        raise ValueError(f"start {start!r} sets the logit scale, which the spectral loss has not")
+    if start == PRETRAINED:
+        return TrainedArm(training)
+    if start == CONVERGED:
+        return TrainedArm(replace(training, logit_scale="solved"))
+    if start == "without-decay":
+        return TrainedArm(replace(training, weight_decay=0.0))
+    if start in FIXED_SCALES:
+        frozen = replace(training, logit_scale="frozen")
+        return TrainedArm(frozen, fixed_scale=FIXED_SCALES[start])
+    if start in RANDOM_STARTS:
+        return TrainedArm(training, random_norm=RANDOM_STARTS[start])
     raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +29,11 @@ from mispair import seeds as named_seeds
 from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.checkpoints import FileKeeper
+from mispair.towers.batches import PairRows, batch_order
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning_presets import Training, refuse
+from mispair.towers.finetuning_presets import FIRST_NEWTON_STEPS, Training, refuse
+from mispair.towers.losses import infonce, spectral
+from mispair.towers.temperature import MAX_STEP, Slopes, measure
 
 MAX_LOGIT_SCALE = 4.6052
 """Upper clamp of the log of the scale, log(100), as CLIP's trainers have it."""
@@ -73,32 +77,68 @@ class Projections:
         }
 
 
-def starting_point(start: str, model: Projections, seeds: Sequence[int]) -> Projections:
-    """Return where each seed starts from.
+class Tuned(NamedTuple):
+    """What a fine-tuning of s seeds returns.
+
+    Attributes
+    ----------
+    projections : Projections
+        After the last step.
+    loss : (s, steps) array
+        Loss of each batch, before its step.
+    log_scales : (s, epochs) array
+        Log of the factor on the cosines, after each epoch.
+    drift : (s,) array
+        Absolute change of the log scale over the last epoch.
+    gap : (s,) array
+        Cosine gap after the last step, as `mispair.towers.temperature.Slopes` has it.
+    newton_step : (s,) array
+        Newton's step from the last log scale to the minimum of InfoNCE, likewise.
+    """
+
+    projections: Projections
+    loss: np.ndarray
+    log_scales: np.ndarray
+    drift: np.ndarray
+    gap: np.ndarray
+    newton_step: np.ndarray
+
+
+def starting_point(
+    model: Projections,
+    seeds: Sequence[int],
+    random_norm: float | None = None,
+    logit_scale: float | None = None,
+) -> Projections:
+    """Return the projections that each seed starts from.
 
     Parameters
     ----------
-    start : {"pretrained", "reinitialised"}
-        The projections of the model, the same for each seed; or new ones of the same shapes, drawn
-        for each seed. New entries are normal with standard deviation ``d ** -0.5`` for d inputs,
-        as open_clip initialises its projections; the logit scale stays the model's.
     model : Projections
         Those of the model, a stack of one.
     seeds : sequence of int
         One for each run.
+    random_norm : float, optional
+        None starts every seed from the projections of the model. Otherwise new ones of the same
+        shapes are drawn for each seed. Their entries are normal with standard deviation
+        ``random_norm * d ** -0.5`` for d inputs; at 1 as open_clip initialises its projections.
+        Embeddings are normalised, so the norm changes no output at the start. It decides how much
+        of the random start AdamW leaves in the weights.
+    logit_scale : float, optional
+        Factor on the cosines at the start (not its log); None takes the model's.
     """
 
     def stack(array: np.ndarray, tower: str) -> np.ndarray:
-        if start == "pretrained":
+        if random_norm is None:
             return np.repeat(array[:1], len(seeds), axis=0)
         _, d, e = array.shape
         draws = [named_seeds.generator(seed, "projection", tower) for seed in seeds]
-        new = [draw.standard_normal((d, e)) * d**-0.5 for draw in draws]
+        new = [draw.standard_normal((d, e)) * (random_norm * d**-0.5) for draw in draws]
         return np.stack(new).astype(array.dtype)
 
-    if start not in ("pretrained", "reinitialised"):
-        raise ValueError(f"start {start!r} is neither pretrained nor reinitialised")
     scale = np.repeat(model.logit_scale[:1], len(seeds))
+    if logit_scale is not None:
+        scale = np.full_like(scale, np.log(logit_scale))
     return Projections(stack(model.image, "image"), stack(model.text, "text"), scale)
 
 
@@ -119,80 +159,6 @@ def learning_rates(training: Training, steps_per_epoch: int) -> np.ndarray:
     )
 
 
-def infonce(cosines: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """Return the symmetric InfoNCE loss and its gradients.
-
-    The mean of the cross-entropies of images over texts and of texts over images, with logits
-    ``scale * cosines`` and pairs on the diagonal.
-
-    Parameters
-    ----------
-    cosines : (s, b, b) tensor
-        Inner products of the embeddings of image i and text j. Overwritten.
-    scale : (s, 1, 1) tensor
-        Factor on the cosines (not its log).
-
-    Returns
-    -------
-    loss : (s,) tensor
-        Mean over the batch.
-    gradient : (s, b, b) tensor
-        Derivative of the loss with respect to the cosines.
-    scale_gradient : (s,) tensor
-        Derivative of the loss with respect to the log of the scale.
-    """
-    batch = cosines.shape[1]
-    logits = cosines.mul_(scale)
-    by_image, by_text = torch.softmax(logits, 2), torch.softmax(logits, 1)
-    # log sum exp = largest logit - log of the largest probability: no second exponential, and
-    # none that can underflow, as the probability of the pair itself would.
-    entropies = logits.amax(2) - by_image.amax(2).log_() + logits.amax(1) - by_text.amax(1).log_()
-    loss = entropies.mean(1).mul_(0.5) - logits.diagonal(dim1=1, dim2=2).mean(1)
-    gradient = by_image.add_(by_text)
-    gradient.diagonal(dim1=1, dim2=2).sub_(2)
-    gradient.mul_(1 / (2 * batch))
-    scale_gradient = torch.mul(gradient, logits, out=by_text).sum((1, 2))
-    return loss, gradient.mul_(scale), scale_gradient
-
-
-def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
-    r"""Return the spectral contrastive loss, divided by the batch size, and its gradients.
-
-    .. math::
-        L = \sum_p \Big[-\langle f(x_p), h(y_p)\rangle
-            + \sum_{n \neq p} \frac{\langle f(x_n), h(y_p)\rangle^2
-            + \langle f(x_p), h(y_n)\rangle^2}{2\tau}\Big]
-
-    This is Eq. 1 of the paper with the batch as S. Here f and h are the towers' embeddings,
-    which are normalised as in the zero-shot use of the model; the logit scale has no part.
-
-    Parameters
-    ----------
-    cosines : (s, b, b) tensor
-        Inner products of the embeddings of image i and text j. Overwritten.
-    temperature : float
-        The temperature tau > 0.
-
-    Returns
-    -------
-    loss : (s,) tensor
-        Mean over the batch.
-    gradient : (s, b, b) tensor
-        Derivative of the loss with respect to the cosines.
-    scale_gradient : (s,) tensor
-        Zeros.
-    """
-    batch = cosines.shape[1]
-    diagonal = cosines.diagonal(dim1=1, dim2=2)
-    attraction = diagonal.sum(1)
-    diagonal.zero_()
-    # Each ordered couple occurs twice in the double sum: once as (n, p), once as (p, n).
-    repulsion = (cosines * cosines).sum((1, 2)) / temperature
-    gradient = cosines.mul_(2 / (temperature * batch))
-    diagonal.fill_(-1 / batch)
-    return (repulsion - attraction) / batch, gradient, torch.zeros_like(attraction)
-
-
 def finetune(
     features: PairedFeatures,
     initial: Projections,
@@ -201,10 +167,10 @@ def finetune(
     device: str = "cpu",
     keeper: FileKeeper | None = None,
     progress: Callable[[int], None] = lambda step: None,
-) -> tuple[Projections, np.ndarray]:
+) -> Tuned:
     """Fine-tune both projections, one independent run for each seed.
 
-    A seed fixes the order of the pairs in each epoch and nothing else, so runs of different arms
+    A seed fixes the order of its pairs in each epoch and nothing else, so runs of different arms
     with one seed see the same images in the same batches, and a seed's run is the same alone
     and in a stack. The last, smaller batch of an epoch is dropped. Of images with several crops,
     epoch e sees crop e modulo their number.
@@ -230,10 +196,8 @@ def finetune(
 
     Returns
     -------
-    projections : Projections
-        After the last step.
-    loss : (s, steps) array
-        Loss of each batch, before its step.
+    Tuned
+        The projections after the last step, and the losses and scales on the way there.
 
     Raises
     ------
@@ -242,24 +206,33 @@ def finetune(
     FloatingPointError
         If a loss or a weight is not finite, with the number of the step.
     """
-    pairs = len(features.text_rows)
-    refuse(training, pairs)
-    per_epoch = pairs // training.batch_size
+    refuse(training, features.pairs)
+    per_epoch = features.pairs // training.batch_size
     images = torch.as_tensor(features.image_features, device=device)
     texts = torch.as_tensor(features.text_features, device=device)
-    rows = torch.as_tensor(features.text_rows, device=device)
+    rows = PairRows(features, len(seeds), device)
     rates = learning_rates(training, per_epoch)
-    run = _Run(images, texts, initial, training, len(rates))
+    run = _Run(images, texts, initial, training, per_epoch)
+
+    def slopes() -> Slopes:
+        """Measure the loss as a function of the scale, each time on the same batches."""
+        weights = (run.image_weight, run.text_weight)
+        return measure(
+            (images, texts), weights, run.log_scale, features, training.batch_size, seeds
+        )
+
     if keeper is not None and (state := keeper.load()) is not None:
         run.restore(state)
     progress(run.taken)
     while run.taken < len(rates):
         epoch, done = divmod(run.taken, per_epoch)
-        order = batch_order(pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
-        crop = epoch % features.crops
+        if not done and training.logit_scale == "solved":
+            # At the start of the next epoch, so that a state from before is solved the same way.
+            for _ in range(1 if epoch else FIRST_NEWTON_STEPS):
+                run.set_scale(slopes().newton_step)
+        order = batch_order(features.pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
         for batch in torch.as_tensor(order, device=device):
-            captions = rows.index_select(0, batch)
-            run.step(batch * features.crops + crop, captions, float(rates[run.taken]))
+            run.step(*rows.of_batch(batch, epoch), float(rates[run.taken]))
             progress(run.taken)
             if keeper is not None and keeper.due():
                 run.refuse_what_is_not_finite()
@@ -268,7 +241,19 @@ def finetune(
     result = run.projections()
     if not (np.isfinite(result.image).all() and np.isfinite(result.text).all()):
         raise FloatingPointError(f"a weight is not finite after step {run.taken - 1} (the last)")
-    return result, run.losses.T.contiguous().cpu().numpy()
+    if training.logit_scale == "solved":
+        run.set_scale(slopes().newton_step)
+    last = slopes()
+    scales = run.scales.T.cpu().numpy()
+    before = initial.logit_scale if training.epochs == 1 else scales[:, -2]
+    return Tuned(
+        run.projections(),
+        run.losses.T.contiguous().cpu().numpy(),
+        np.ascontiguousarray(scales),
+        np.abs(scales[:, -1] - before).astype(np.float64),
+        last.gap.cpu().numpy(),
+        last.newton_step.cpu().numpy(),
+    )
 
 
 def fingerprint(
@@ -276,6 +261,7 @@ def fingerprint(
 ) -> str:
     """Return 16 hexadecimal digits that change with anything that a training depends on."""
     arrays = [features.image_features, features.text_features, features.text_rows]
+    arrays += [] if features.image_rows is None else [features.image_rows]
     arrays += [initial.image, initial.text, initial.logit_scale]
     parts = [str(training), str(list(seeds)), str(features.crops)]
     for array in arrays:
@@ -284,24 +270,13 @@ def fingerprint(
     return provenance.fingerprint(parts)
 
 
-def batch_order(
-    pairs: int, steps: int, batch_size: int, seeds: Sequence[int], epoch: int
-) -> np.ndarray:
-    """Return the pairs of every batch of an epoch, ``(steps, s * batch_size)``, seed by seed."""
-    orders = [
-        named_seeds.generator(seed, "batch-order", epoch).permutation(pairs)[: steps * batch_size]
-        for seed in seeds
-    ]
-    stacked = np.stack(orders).reshape(len(seeds), steps, batch_size)
-    return np.ascontiguousarray(stacked.transpose(1, 0, 2)).reshape(steps, -1)
-
-
 class _Run:
     """Weights, optimisers and losses of stacked runs; `step` does one step of all of them."""
 
     def __init__(
-        self, images: Tensor, texts: Tensor, initial: Projections, training: Training, steps: int
-    ) -> None:
+        self, images: Tensor, texts: Tensor, initial: Projections, training: Training,
+        per_epoch: int,
+    ) -> None:  # fmt: skip
         self.images, self.texts, self.training = images, texts, training
         self.precision = torch.promote_types(images.dtype, torch.float32)
 
@@ -310,24 +285,28 @@ class _Run:
 
         self.image_weight, self.text_weight = weight(initial.image), weight(initial.text)
         self.log_scale = weight(initial.logit_scale).clamp_(0, MAX_LOGIT_SCALE)
+        # Each with its learning rate as a multiple of that of the projections.
         self.optimisers = [
-            AdamW(weight.unbind(), training.weight_decay, BETAS)
+            (AdamW(weight.unbind(), training.weight_decay, BETAS), 1.0)
             for weight in (self.image_weight, self.text_weight)
         ]
         if training.logit_scale == "free":
             # A scale is no matrix: decay would pull the temperature, not the weights.
-            self.optimisers.append(AdamW(self.log_scale.unbind(), 0.0, BETAS))
+            optimiser = AdamW(self.log_scale.unbind(), 0.0, BETAS)
+            self.optimisers.append((optimiser, training.logit_scale_lr / training.lr))
         stack, batch = len(initial.image), training.batch_size
         self.inputs = [
             images.new_empty(stack * batch, features.shape[1], dtype=self.precision)
             for features in (images, texts)
         ]
-        self.losses = images.new_zeros(steps, stack, dtype=self.precision)
+        self.per_epoch, epochs = per_epoch, training.epochs
+        self.losses = images.new_zeros(epochs * per_epoch, stack, dtype=self.precision)
+        self.scales = images.new_zeros(epochs, stack, dtype=self.precision)
         self.taken = self.checked = 0
 
     @torch.no_grad()
     def step(self, images: Tensor, captions: Tensor, lr: float) -> None:
-        """Do one step on rows ``(s * b,)`` of images and captions, and note the losses."""
+        """Do one step on rows ``(s * b,)`` of images and captions; note the loss and scale."""
         x, u, u_norm = self._embed(0, self.images, images, self.image_weight)
         y, v, v_norm = self._embed(1, self.texts, captions, self.text_weight)
         cosines = _product(u, v.transpose(1, 2))
@@ -344,11 +323,19 @@ class _Run:
             scale_gradient,
         )
         # A frozen scale has a gradient and no optimiser.
-        for optimiser, weight_gradient in zip(self.optimisers, gradients, strict=False):
-            optimiser.step(weight_gradient, lr)
+        for (optimiser, factor), gradient in zip(self.optimisers, gradients, strict=False):
+            optimiser.step(gradient, factor * lr)
         self.log_scale.clamp_(0, MAX_LOGIT_SCALE)
         self.losses[self.taken] = loss
+        self.scales[self.taken // self.per_epoch] = self.log_scale
         self.taken += 1
+
+    def set_scale(self, step: Tensor) -> None:
+        """Move the log scale between epochs, by at most `MAX_STEP`; a step of NaN is none."""
+        step = step.nan_to_num_(0.0).clamp_(-MAX_STEP, MAX_STEP)
+        self.log_scale.add_(step.to(self.precision)).clamp_(0, MAX_LOGIT_SCALE)
+        if self.taken:
+            self.scales[self.taken // self.per_epoch - 1] = self.log_scale
 
     def refuse_what_is_not_finite(self) -> None:
         """Look at the losses since the last look; a GPU is waited for, so not after every step."""
@@ -365,11 +352,11 @@ class _Run:
         """Return all that changes from step to step, but for the losses and their number."""
         memory = {
             name: values
-            for number, optimiser in enumerate(self.optimisers)
+            for number, (optimiser, _) in enumerate(self.optimisers)
             for name, values in optimiser.state(f"optimiser.{number}").items()
         }
-        weights = {"image": self.image_weight, "text": self.text_weight, "scale": self.log_scale}
-        return weights | memory
+        weights = {"image": self.image_weight, "text": self.text_weight}
+        return weights | {"scale": self.log_scale, "scales": self.scales} | memory
 
     def state(self) -> dict[str, Tensor]:
         """Return what `restore` needs to go on after the last step."""

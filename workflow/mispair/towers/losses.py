@@ -1,0 +1,111 @@
+"""Contrastive losses on cosines, with their gradients written out by hand; seeds are stacked."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def infonce(cosines: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+    """Return the symmetric InfoNCE loss and its gradients.
+
+    The mean of the cross-entropies of images over texts and of texts over images, with logits
+    ``scale * cosines`` and pairs on the diagonal.
+
+    Parameters
+    ----------
+    cosines : (s, b, b) tensor
+        Inner products of the embeddings of image i and text j. Overwritten.
+    scale : (s, 1, 1) tensor
+        Factor on the cosines (not its log).
+
+    Returns
+    -------
+    loss : (s,) tensor
+        Mean over the batch.
+    gradient : (s, b, b) tensor
+        Derivative of the loss with respect to the cosines.
+    scale_gradient : (s,) tensor
+        Derivative of the loss with respect to the log of the scale.
+    """
+    batch = cosines.shape[1]
+    logits = cosines.mul_(scale)
+    by_image, by_text = torch.softmax(logits, 2), torch.softmax(logits, 1)
+    # log sum exp = largest logit - log of the largest probability: no second exponential, and
+    # none that can underflow, as the probability of the pair itself would.
+    entropies = logits.amax(2) - by_image.amax(2).log_() + logits.amax(1) - by_text.amax(1).log_()
+    loss = entropies.mean(1).mul_(0.5) - logits.diagonal(dim1=1, dim2=2).mean(1)
+    gradient = by_image.add_(by_text)
+    gradient.diagonal(dim1=1, dim2=2).sub_(2)
+    gradient.mul_(1 / (2 * batch))
+    scale_gradient = torch.mul(gradient, logits, out=by_text).sum((1, 2))
+    return loss, gradient.mul_(scale), scale_gradient
+
+
+def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
+    r"""Return the spectral contrastive loss, divided by the batch size, and its gradients.
+
+    .. math::
+        L = \sum_p \Big[-\langle f(x_p), h(y_p)\rangle
+            + \sum_{n \neq p} \frac{\langle f(x_n), h(y_p)\rangle^2
+            + \langle f(x_p), h(y_n)\rangle^2}{2\tau}\Big]
+
+    This is Eq. 1 of the paper with the batch as S. Here f and h are the towers' embeddings,
+    which are normalised as in the zero-shot use of the model; the logit scale has no part.
+
+    Parameters
+    ----------
+    cosines : (s, b, b) tensor
+        Inner products of the embeddings of image i and text j. Overwritten.
+    temperature : float
+        The temperature tau > 0.
+
+    Returns
+    -------
+    loss : (s,) tensor
+        Mean over the batch.
+    gradient : (s, b, b) tensor
+        Derivative of the loss with respect to the cosines.
+    scale_gradient : (s,) tensor
+        Zeros.
+    """
+    batch = cosines.shape[1]
+    diagonal = cosines.diagonal(dim1=1, dim2=2)
+    attraction = diagonal.sum(1)
+    diagonal.zero_()
+    # Each ordered couple occurs twice in the double sum: once as (n, p), once as (p, n).
+    repulsion = (cosines * cosines).sum((1, 2)) / temperature
+    gradient = cosines.mul_(2 / (temperature * batch))
+    diagonal.fill_(-1 / batch)
+    return (repulsion - attraction) / batch, gradient, torch.zeros_like(attraction)
+
+
+def scale_slopes(cosines: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return the first and second derivative of the symmetric InfoNCE loss by the log scale.
+
+    With logits :math:`s c_{ij}` and the softmax :math:`p` over a row, a row contributes
+    :math:`s (E_p[c] - c_{ii})` and that plus :math:`s^2 \mathrm{Var}_p(c)`; columns alike.
+
+    Parameters
+    ----------
+    cosines : (s, b, b) tensor
+        Of image i and caption j; pairs on the diagonal.
+    log_scale : (s,) tensor
+        Log of the factor on the cosines.
+
+    Returns
+    -------
+    first, second : (s,) tensors
+        Means over rows and columns.
+    """
+    scale = log_scale.exp()[:, None]
+    pairs = cosines.diagonal(dim1=1, dim2=2)
+    first = second = torch.zeros_like(log_scale)
+    for side in (1, 2):
+        share = torch.softmax(cosines * scale[:, None], side)
+        mean = (share * cosines).sum(side)
+        variance = share.mul_(cosines.square()).sum(side) - mean.square()
+        slope = scale * (mean - pairs)
+        first = first + slope.mean(1) / 2
+        second = second + (slope + scale.square() * variance).mean(1) / 2
+    return first, second
