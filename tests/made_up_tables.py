@@ -13,7 +13,7 @@ from mispair.steps import draw_figures, write_report
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
 SCHEMES = ("random", "similar", "spurious", "missing", "drop")
-STARTS = ("pretrained", "reinitialised", "without-decay", "free-logit-scale")
+STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = ("clip_benchmark", "single-prompt")
 STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
 CLASSES = (EVIL, "7", "null", *(f"class {number}" for number in range(7)))

@@ -16,7 +16,7 @@ from mispair.reporting.rows import origins
 from mispair.reporting.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
-CONTROLS = ("reinitialised", "without-decay", "free-logit-scale")
+CONTROLS = ("scale-converged", "reinitialised", "without-decay")
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
@@ -59,13 +59,13 @@ def test_the_report_says_which_controls_carry_the_effects():
     table = controls(arms(overlap, falls), 0.05)
     assert table is not None
     assert table.remark.startswith(
-        "The rise of the overlap of text neurons (+0.0800) does not need the frozen logit scale; "
-        "it rests in part on weight decay; it rests on the pre-trained start. "
-        "The fall of the accuracy (−0.160) does not need the pre-trained start and weight decay; "
-        "it turns round without the frozen logit scale."
+        "The rise of the overlap of text neurons (+0.0800) does not need weight decay; "
+        "it rests in part on the pre-trained start; it rests on the frozen logit scale. "
+        "The fall of the accuracy (−0.160) does not need the frozen logit scale and the "
+        "pre-trained start; it turns round without weight decay."
     )
     by_arm = {row[0]: row for row in table.rows}
-    start = by_arm["from re-initialised"]
+    start = by_arm["logit scale solved for"]
     assert (start[1], start[5], start[8], start[9]) == ("+0.0008", "−0.160", "removes", "keeps")
     rotated = by_arm["from pre-trained, in randomly rotated bases"]
     assert (rotated[1], rotated[8]) == ("+0.0800", "keeps")
@@ -82,7 +82,7 @@ def test_an_effect_that_is_not_there_has_no_carrier():
     flat = arms({"pretrained": 0.1}, {"pretrained": -0.2})
     missing = controls(flat, 0.05)
     assert missing is not None
-    assert "was not tested for the pre-trained start, weight decay" in missing.remark
+    assert "was not tested for the frozen logit scale, the pre-trained start" in missing.remark
     assert controls(tables(), 0.05) is None
 
 
@@ -153,7 +153,8 @@ def test_text_and_code_stand_beside_what_this_run_used():
     table = presets(found)
     assert table is not None
     rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["batch_size"][1:] == ("256", "256")
+    assert rows["batch_size"][1].startswith("1024: 256 in each of four processes")
+    assert rows["batch_size"][2] == "256"
     assert rows["lr"][2] == "0.001"
     assert rows["weight_decay"][2] == "–"
     assert "N²" in rows["neurons"][1]

@@ -36,7 +36,7 @@ from tests.unit import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
-STARTS = ("pretrained", "reinitialised", "without-decay", "free-logit-scale")
+STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
 PROTOCOLS = {"clip_benchmark": "a1b2c3d4" * 2, "single-prompt": "b2c3d4e5" * 2}
 SETS = ("shapes", EVIL)
 SCHEMES = ("random", "similar")

@@ -232,6 +232,9 @@ def test_at_rate_zero_nothing_changes_and_nothing_else_is_needed(prose, scheme):
         "distinct_captions": "300",
         "most_used_caption": "1",
         "note": "",
+        "draws": "1",
+        "swapped_share_by_draw": "[0.0]",
+        "text_changed_share_by_draw": "[0.0]",
         "seed": "0",
         "pairs_fingerprint": "0123",
     }

@@ -37,8 +37,9 @@ def corrupt(folder: Path, indexes: list[Path], pairing: Path) -> int:
                     captions=[folder / "captions-0.parquet"], excluded=folder / "excluded.parquet",
                     statistics=folder / "statistics.json")  # fmt: skip
     return gathered or step(
-        "corrupt-captions", scheme="random", rate=0.5, draws=1, corpus=corpus, index=indexes, similar=[],
-        truth=[], pairing=pairing, captions=pairing.with_name(f"{pairing.name}.captions"),
+        "corrupt-captions", scheme="random", rate=0.5, draws=1, corpus=corpus, index=indexes,
+        similar=[], truth=[], pairing=pairing,
+        captions=pairing.with_name(f"{pairing.name}.captions"),
     )  # fmt: skip
 
 

@@ -136,10 +136,10 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     edit(run.folder / SMOKE, "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
     assert run.planned() == {
         "corrupt_captions": 2,
-        "finetune_projection": 5,  # the control without weight decay is of one scheme
-        "measure_purity": 5,
+        "finetune_projection": 6,  # controls are of one scheme
+        "measure_purity": 6,
         "measure_semantics": 1,
-        "evaluate_zeroshot": 5,
+        "evaluate_zeroshot": 6,
         "fit_linear_probe": 2,
         "compare_arms": 1,
         **REPORT,
@@ -149,25 +149,27 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
         "pretrained projections on random captions, rate 0.9",
         "pretrained projections on similar captions, rate 0.9",
         "reinitialised projections on random captions, rate 0.9",
-        "reinitialised projections on similar captions, rate 0.9",
+        "scale-10 projections on random captions, rate 0.9",
+        "scale-converged projections on random captions, rate 0.9",
         "without-decay projections on random captions, rate 0.9",
     ]
 
 
 def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
-    edit(run.folder / SMOKE, "without-decay]", "without-decay, free-logit-scale]")
+    edit(run.folder / SMOKE, "without-decay]", "without-decay, reinitialised-small]")
     assert run.planned() == {
         "finetune_projection": 2, "measure_purity": 2, "evaluate_zeroshot": 2, "compare_arms": 1,
         **REPORT,
     }  # fmt: skip
-    assert messages(run, "Fine-tune free-logit-scale projections on random captions,") == [
+    assert messages(run, "Fine-tune reinitialised-small projections on random captions,") == [
         "rate 0",
         "rate 0.5",
     ]
 
 
 TUNED = {
-    "finetune_projection": 8, "measure_purity": 8, "measure_semantics": 2, "evaluate_zeroshot": 8,
+    "finetune_projection": 11, "measure_purity": 11, "measure_semantics": 2,
+    "evaluate_zeroshot": 11,
     "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
 }  # fmt: skip
 """All that descends from fine-tuning, and nothing beside it."""

@@ -19,7 +19,7 @@ def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
     if not tables:
         return []
     found = pd.concat([table[KEYS] for table in tables]).dropna(subset=["start"]).drop_duplicates()
-    starts = ["untouched", *style.FINE_TUNED]
+    starts = ["untouched", *style.FINE_TUNED, *style.SCALES]
     schemes = main_first(found["scheme"].dropna())
 
     def place(arm: Mapping[str, Any]) -> tuple[int, str, int, float]:

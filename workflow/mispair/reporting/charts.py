@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -160,9 +161,18 @@ def palette(colours: Mapping[str, str], present: list[str]) -> alt.Scale:
     return alt.Scale(domain=names, range=[colours[name] for name in names])
 
 
-def colour(field: str, title: str, colours: Mapping[str, str], present: list[str]) -> alt.Color:
-    """Return a colour channel with a legend."""
+def colour(
+    field: str,
+    title: str,
+    colours: Mapping[str, str],
+    present: list[str],
+    words: Mapping[str, str] | None = None,
+) -> alt.Color:
+    """Return a colour channel with a legend, whose labels are `words` of the values."""
     legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
+    if words is not None:
+        legend.labelExpr = f"{json.dumps(dict(words))}[datum.label] || datum.label"
+        legend.labelLimit = 260
     return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
 
 

@@ -27,7 +27,7 @@ from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Part, Verdict
 from mispair.reporting.words import count, number
 
-TRAINING = {"without-decay": "Without weight decay", "free-logit-scale": "Free logit scale"}
+TRAINING = {"without-decay": "Without weight decay", "scale-converged": "Logit scale solved for"}
 """Controls that fine-tune the pre-trained projections in another way."""
 
 NOTICEABLE = 0.1

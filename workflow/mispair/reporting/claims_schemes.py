@@ -47,7 +47,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             measured=f"similar {_ends(similar)}, random {_ends(random)}",
             published=_published(),
             sample=f"{count(gap.n, 'seed')}, paired by seed and C_m, one model, "
-            "one draw of swaps a scheme",
+            "a draw of swaps for each seed",
             test=f"similar − random {verdicts.interval_text(gap, confidence, 4)}; "
             f"similar alone: {verdicts.trend_text(found)}",
             controls=(_changed_texts(tables),),

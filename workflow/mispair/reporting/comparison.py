@@ -137,7 +137,7 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
     return Table(
         f"{title} on every evaluation set: mean ± 1 standard deviation over seeds"
         + (f" ({said(tables, metric)})" if metric != "silhouette" else ""),
-        ("evaluation set", "fine-tuned from", "chance", "untouched",
+        ("evaluation set", "arm", "chance", "untouched",
          *(f"C_m {rate:g}" for rate in rates)),
         tuple(rows),
         folded=True,

@@ -69,7 +69,7 @@ def _table4(tables: Tables) -> Table:
                     ))  # fmt: skip
     return Table(
         "Every C_m, scheme and evaluation set beside table 4 (CC3M)",
-        ("evaluation set", "fine-tuned from", "scheme", "C_m", "accuracy (acc1)", "published",
+        ("evaluation set", "arm", "scheme", "C_m", "accuracy (acc1)", "published",
          "silhouette", "published", "published data set"),
         tuple(rows),
         "Mean ± 1 standard deviation over n seeds. Table 4 is of random shuffling from pre-trained "
@@ -101,7 +101,7 @@ def _differences(tables: Tables) -> Table:
                      f"{float(rate):g}", *cells, f"{own['n'].max():,.0f}"))  # fmt: skip
     return Table(
         "Differences in accuracy (acc1) between arms, paired by image",
-        ("evaluation set", "fine-tuned from", "scheme", "C_m", "− C_m 0 of the same start",
+        ("evaluation set", "arm", "scheme", "C_m", "− C_m 0 of the same start",
          "− untouched model", "images"),
         tuple(rows),
         "With 95 % intervals and p of a bootstrap over images, which stay paired: what other "
@@ -148,7 +148,7 @@ def _trends(tables: Tables, alpha: float) -> Table:
                     ))  # fmt: skip
     return Table(
         "Trends with C_m, in words",
-        ("measure", "fine-tuned from", "scheme", "from the lowest to the highest C_m", "trend",
+        ("measure", "arm", "scheme", "from the lowest to the highest C_m", "trend",
          "seeds"),
         tuple(rows),
         f"Rises or falls at α = {alpha:g}, by Spearman's rank correlation within seeds against "

@@ -28,9 +28,9 @@ SECTION = "What carries the effect"
 Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
 
 TESTED = {
+    "scale-converged": "the frozen logit scale",
     "reinitialised": "the pre-trained start",
     "without-decay": "weight decay",
-    "free-logit-scale": "the frozen logit scale",
 }
 """What each control takes away."""
 
@@ -86,7 +86,7 @@ def controls(tables: Tables, alpha: float) -> Table | None:
     own = {effect: change(_effect(tables, "pretrained", effect)) for effect in EFFECTS}
     if not any(math.isfinite(value) for value in own.values()):
         return None
-    rows = [_row(tables, start, own, alpha) for start in style.FINE_TUNED]
+    rows = [_row(tables, start, own, alpha) for start in (*style.FINE_TUNED, *style.SCALES)]
     rows += [_rotated(tables, own["overlap"]), _fine_tuning_alone(tables)]
     low, high, *_ = ends(_effect(tables, "pretrained", "overlap"))
     swept = f" from C_m {low:g} to {high:g}" if math.isfinite(low) else ""

@@ -20,6 +20,7 @@ def purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
     """Return one row for each arm, tower, seed and metric; rotations are averaged."""
     table = tables.purity
     own = table[table["metric"].isin(metrics) & table["value"].notna()]
+    own = own[own["start"].isin(style.STARTS)]
     keys = ["start", "rate", "tower", "metric", "seed"]
     return mean_by(own, keys)
 
@@ -70,7 +71,7 @@ def _overlap_panel(
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM, ticks),
         y=charts.y_axis("Mean |cos| of neuron pairs"),
-        color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
+        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_WORDS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
@@ -131,7 +132,7 @@ def _overlap_sentence(tables: Tables) -> str:
         known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
                  if value == value]  # fmt: skip
         if known:
-            words.append(f"{style.START_WORDS[start]} projections {listing(known)}")
+            words.append(f"{listing(known)} ({style.START_WORDS[start]})")
     return (
         f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(words)}. Dashed: the "
         "same projections in randomly rotated bases."
@@ -149,7 +150,7 @@ def series_panel(
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
         y=charts.y_axis(y_title),
-        color=charts.colour("start", "Fine-tuned from", style.STARTS, starts),
+        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_WORDS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
@@ -190,6 +191,7 @@ def silhouette(tables: Tables) -> Drawing | Hole:
 def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     table = tables.zeroshot
     rows = table[(table["metric"] == metric) & table["value"].notna()]
+    rows = rows[rows["start"].isin(style.STARTS)]
     tuned = rows[rows["rate"].notna()]
     if tuned.empty:
         return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")

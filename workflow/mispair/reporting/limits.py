@@ -12,8 +12,8 @@ def limits(tables: Tables) -> list[str]:
     found = []
     if tables.study("image_text"):
         found.append(
-            "One frozen model, one corpus and one draw of swapped captions: seeds differ in the "
-            "order of batches only (and in the new weights of re-initialised projections)."
+            "One frozen model and one corpus: intervals are over draws of swapped captions, pairs "
+            "and batches (a seed has its own of each), and say nothing about another model."
         )
     schemes = tables.schemes
     if schemes and schemes[0] != "random":

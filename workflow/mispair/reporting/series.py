@@ -76,7 +76,10 @@ def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
 def sample(series: pd.DataFrame) -> str:
     """Say how many rates and seeds a series has."""
     seeds, rates = series["seed"].nunique(), series["rate"].nunique()
-    return f"{count(rates, 'rate')} × {count(seeds, 'seed')}, one model, one draw of swaps"
+    return (
+        f"{count(rates, 'rate')} × {count(seeds, 'seed')}, each with its own swaps, pairs and "
+        "batches; one model"
+    )
 
 
 def why_missing(tables: Tables, start: str, reason: str) -> str:

@@ -84,19 +84,34 @@ SCHEMES = {
 
 FINE_TUNED = {
     "pretrained": BLUE,
+    "scale-converged": ORANGE,
     "reinitialised": AMBER,
+    "reinitialised-small": VIOLET,
     "without-decay": GREEN,
-    "free-logit-scale": ORANGE,
 }
-"""Starts of the fine-tuning: what the paper does first, then its controls."""
+"""Arms of the fine-tuning that figures show: what the paper does first, then its controls."""
+SCALES = {
+    "scale-5": SKY,
+    "scale-10": GREEN,
+    "scale-20": AMBER,
+    "scale-35": GREY,
+    "scale-70": VIOLET,
+}
+"""Arms with a logit scale that is set and frozen; only the figures by scale show them."""
 STARTS = {**FINE_TUNED, "untouched": INK}
 PUBLISHED = INK
 
 START_WORDS = {
-    "pretrained": "from pre-trained",
-    "reinitialised": "from re-initialised",
-    "without-decay": "without weight decay, from pre-trained",
-    "free-logit-scale": "with a free logit scale, from pre-trained",
+    "pretrained": "pre-trained start, frozen logit scale",
+    "scale-converged": "logit scale solved for",
+    "scale-5": "logit scale frozen at 5",
+    "scale-10": "logit scale frozen at 10",
+    "scale-20": "logit scale frozen at 20",
+    "scale-35": "logit scale frozen at 35",
+    "scale-70": "logit scale frozen at 70",
+    "reinitialised": "random start, norm × 1",
+    "reinitialised-small": "random start, norm × 0.1",
+    "without-decay": "without weight decay",
     "untouched": "untouched model",
 }
 MEASURES = {

@@ -323,8 +323,8 @@ class _Run:
             scale_gradient,
         )
         # A frozen scale has a gradient and no optimiser.
-        for (optimiser, factor), gradient in zip(self.optimisers, gradients, strict=False):
-            optimiser.step(gradient, factor * lr)
+        for (optimiser, factor), weight_gradient in zip(self.optimisers, gradients, strict=False):
+            optimiser.step(weight_gradient, factor * lr)
         self.log_scale.clamp_(0, MAX_LOGIT_SCALE)
         self.losses[self.taken] = loss
         self.scales[self.taken // self.per_epoch] = self.log_scale
