@@ -106,7 +106,15 @@ def pruned(sets: list[str], draws: int) -> list[dict[str, Any]]:
 
 def semantics(neurons: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(3)
-    return [
+    means = [
+        {"start": start, "rate": rate, "tower": tower, "seed": seed, "metric":
+         "mean_semantic_purity", "basis": basis, "value": 0.4 + 0.01 * rng.random(), **limits}
+        for start, rate, seed in (("untouched", None, 0), *(
+            ("pretrained", rate, seed) for rate in (0.0, 0.8) for seed in range(3)))
+        for tower in ("text", "image")
+        for basis, limits in (("original", {}), ("rotated", {"low": 0.39, "high": 0.42}))
+    ]  # fmt: skip
+    return means + [
         {"start": "untouched", "tower": tower, "seed": 0, "basis": basis, "neuron": neuron,
          "metric": "best_correlation", "feature": EVIL, "value": rng.uniform(-1, 1),
          "overlap": rng.random(), "n": 100}

@@ -131,6 +131,28 @@ def spectral_measures(raw_gram: np.ndarray) -> dict[str, float]:
     }
 
 
+def null_summary(values: Sequence[float], own: float) -> Row:
+    """Return a null distribution over rotations in short, with the place of a value in it.
+
+    Returns
+    -------
+    dict
+        ``value`` and ``deviation``, mean and standard deviation over the rotations; ``low`` and
+        ``high``, the `NULL` quantiles; ``below``, the share of rotations below `own`; and
+        ``rotations``, their number.
+    """
+    null = np.asarray(values, dtype=np.float64)
+    low, high = np.quantile(null, NULL)
+    return {
+        "value": null.mean(),
+        "deviation": null.std(ddof=1) if len(null) > 1 else math.nan,
+        "low": low,
+        "high": high,
+        "below": (null < own).mean(),
+        "rotations": len(null),
+    }
+
+
 def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> list[Row]:
     """Return the spectral measures of a projection, and its place among rotated bases, as rows.
 
@@ -148,9 +170,8 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
         ``metric``, ``value`` and ``n``, the number of ordered pairs: those of
         `spectral_measures` but ``mean_abs_cosine``, which `purity.measures` has, and
         ``rms_cosine_spectrum``, what the eigenvalues of the raw columns alone predict for rotated
-        bases. With rotations all of `spectral_measures` with ``_rotated``: ``value`` is the mean
-        over rotations, ``low`` and ``high`` are the `NULL` quantiles, ``below`` is the share of
-        rotations with a value below the projection's own and ``rotations`` their number.
+        bases. With rotations all of `spectral_measures` with ``_rotated``, each the `null_summary`
+        of the rotated bases.
 
     Raises
     ------
@@ -170,10 +191,6 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
     ]
     null = [spectral_measures(turn.T @ raw_gram @ turn) for turn in rotations]
     for metric, own in measured.items() if null else ():
-        values = np.array([each[metric] for each in null])
-        low, high = np.quantile(values, NULL)
-        rows.append(
-            {"metric": f"{metric}_rotated", "value": values.mean(), "low": low, "high": high,
-             "below": (values < own).mean(), "rotations": len(values)}
-        )  # fmt: skip
+        values = [each[metric] for each in null]
+        rows.append({"metric": f"{metric}_rotated", **null_summary(values, own)})
     return [{**row, "n": neurons * (neurons - 1)} for row in rows]

@@ -15,18 +15,22 @@ features, so one can ask directly how well a neuron follows a single one of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from mispair.evaluation.overlap_spectrum import null_summary
 from mispair.evaluation.purity import neuron_overlap
 
 Row = dict[str, Any]
 
 ORIGINAL = "original"
 """Name of the basis in which neurons are the columns of the projection."""
+
+ROTATED = "rotated"
+"""Name of all rotated bases together; neurons are those of the first, ``rotated-0``."""
 
 STILL = 1e-6
 """A neuron whose activation varies by less than this share of its size does not vary."""
@@ -159,10 +163,10 @@ def measures(
     sample: Sample,
     projection: np.ndarray,
     features: Sequence[str],
-    rotations: Mapping[str, np.ndarray],
+    rotations: Sequence[np.ndarray],
     shuffles: int,
 ) -> list[Row]:
-    """Return what the neurons of one tower stand for, beside how much they overlap.
+    """Return what the neurons of one tower stand for, and how that goes with their overlap.
 
     Parameters
     ----------
@@ -172,21 +176,24 @@ def measures(
         Columns are neurons.
     features : sequence of str
         Names of the sample's features.
-    rotations : mapping of str to (e, e) array
-        Further bases by name, in which the same is measured as a control.
+    rotations : sequence of (e, e) arrays
+        Orthogonal matrices. The same in these bases is the null: what a basis shows that has
+        nothing to do with training.
     shuffles : int
         Sets of shuffled features of the sample.
 
     Returns
     -------
     list of dict
-        ``basis``, ``metric``, ``value`` and ``n``. For each ``neuron`` with its ``overlap`` (mean
-        absolute cosine with the others): ``best_correlation`` and ``second_correlation`` (signed,
-        with their ``feature``) and ``selectivity``, n images or captions. For all together:
-        ``mean_semantic_purity`` and ``mean_selectivity``, the same with ``_shuffled`` for each
-        ``shuffle``; their rank correlations over the n neurons with the overlap,
-        ``semantic_purity_by_overlap`` and ``selectivity_by_overlap`` with ``p`` (negative if pure
-        weights go with pure meaning); and ``features_constant``, those left out.
+        ``basis``, ``metric``, ``value`` and ``n``. In the basis `ORIGINAL` and in the first
+        rotated one, for each ``neuron`` with its ``overlap`` (mean absolute cosine with the
+        others): ``best_correlation`` and ``second_correlation`` (signed, with their ``feature``)
+        and ``selectivity``, n images or captions. For all neurons together:
+        ``mean_semantic_purity`` and ``mean_selectivity``; their rank correlations over the n
+        neurons with the overlap, ``semantic_purity_by_overlap`` and ``selectivity_by_overlap``
+        with ``p`` (negative if pure weights go with pure meaning); and ``features_constant``, those
+        left out. The means with ``_shuffled`` for each ``shuffle``. With the basis `ROTATED` the
+        four means and correlations as the `null_summary` of all rotations.
 
     Raises
     ------
@@ -203,44 +210,69 @@ def measures(
     rows: list[Row] = [
         {"basis": ORIGINAL, "metric": "features_constant", "value": left_out, "n": len(features)}
     ]
-    for basis, rotation in {ORIGINAL: None, **rotations}.items():
-        turned = projection if rotation is None else projection @ rotation
-        overlap, found = neuron_overlap(turned), sample.correlations(rotation)
-        rows += [{"basis": basis, **row} for row in _of_neurons(found, names, overlap, sample.size)]
-        for name, values in (
-            ("semantic_purity", np.abs(found).max(axis=1)),
-            ("selectivity", selectivity(found)),
-        ):
-            together = [{"metric": f"mean_{name}", "value": values.mean(), "n": sample.size}]
-            value, p = rank_correlation(values, overlap)
-            together.append(
-                {"metric": f"{name}_by_overlap", "value": value, "p": p, "n": len(overlap)}
-            )
-            rows += [{"basis": basis, **row} for row in together]
-        for shuffle in range(shuffles):
-            by_chance = sample.correlations(rotation, shuffle)
-            rows += [
-                {"basis": basis, "metric": f"mean_{name}_shuffled", "value": value.mean(),
-                 "n": sample.size, "shuffle": shuffle}
-                for name, value in (
-                    ("semantic_purity", np.abs(by_chance).max(axis=1)),
-                    ("selectivity", selectivity(by_chance)),
-                )
-            ]  # fmt: skip
+    correlations = sample.correlations()
+    overlap = neuron_overlap(projection)
+    together = _together(correlations, overlap)
+    for metric, (value, p) in together.items():
+        over = len(overlap) if metric.endswith(BY_OVERLAP) else sample.size
+        tested = {"p": p} if metric.endswith(BY_OVERLAP) else {}
+        rows.append({"basis": ORIGINAL, "metric": metric, "value": value, "n": over, **tested})
+    rows += _of_neurons(ORIGINAL, correlations, names, overlap, sample.size)
+    for shuffle in range(shuffles):
+        by_chance = sample.correlations(shuffle=shuffle)
+        rows += [
+            {"basis": ORIGINAL, "metric": f"mean_{name}_shuffled", "value": values.mean(),
+             "n": sample.size, "shuffle": shuffle}
+            for name, values in _measures(by_chance).items()
+        ]  # fmt: skip
+    null: list[dict[str, tuple[float, float]]] = []
+    for number, rotation in enumerate(rotations):
+        turned, turned_overlap = (
+            sample.correlations(rotation),
+            neuron_overlap(projection @ rotation),
+        )
+        null.append(_together(turned, turned_overlap))
+        if not number:
+            name = f"{ROTATED}-{number}"
+            rows += _of_neurons(name, turned, names, turned_overlap, sample.size)
+    for metric, (value, _) in together.items() if null else ():
+        summary = null_summary([each[metric][0] for each in null], value)
+        over = len(overlap) if metric.endswith(BY_OVERLAP) else sample.size
+        rows.append({"basis": ROTATED, "metric": metric, "n": over, **summary})
     return rows
 
 
+BY_OVERLAP = "_by_overlap"
+
+
+def _measures(correlations: np.ndarray) -> dict[str, np.ndarray]:
+    """Return both measures of every neuron, (e,) each."""
+    return {
+        "semantic_purity": np.abs(correlations).max(axis=1),
+        "selectivity": selectivity(correlations),
+    }
+
+
+def _together(correlations: np.ndarray, overlap: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Return the means of all neurons, and their rank correlations with the overlap and its p."""
+    results: dict[str, tuple[float, float]] = {}
+    for name, values in _measures(correlations).items():
+        results[f"mean_{name}"] = float(values.mean()), np.nan
+        results[f"{name}{BY_OVERLAP}"] = rank_correlation(values, overlap)
+    return results
+
+
 def _of_neurons(
-    correlations: np.ndarray, names: Sequence[str], overlap: np.ndarray, size: int
+    basis: str, correlations: np.ndarray, names: Sequence[str], overlap: np.ndarray, size: int
 ) -> list[Row]:
     order = np.argsort(-np.abs(correlations), axis=1, kind="stable")
     rows: list[Row] = []
     for neuron, share in enumerate(selectivity(correlations)):
-        about = {"neuron": neuron, "n": size, "overlap": overlap[neuron]}
+        shared = {"basis": basis, "neuron": neuron, "n": size, "overlap": overlap[neuron]}
         for metric, feature in zip(
             ("best_correlation", "second_correlation"), order[neuron], strict=False
         ):
             value = correlations[neuron, feature]
-            rows.append({"metric": metric, "value": value, "feature": names[feature], **about})
-        rows.append({"metric": "selectivity", "value": share, **about})
+            rows.append({"metric": metric, "value": value, "feature": names[feature], **shared})
+        rows.append({"metric": "selectivity", "value": share, **shared})
     return rows

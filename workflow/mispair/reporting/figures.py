@@ -54,6 +54,7 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "pruning_silhouette_by_set": functools.partial(figures_pruning.by_set, metric="silhouette"),
     "pruning_renormalised": figures_pruning.renormalised,
     "shape_ratio": figures_spectrum.shape_ratio,
+    "semantics_by_shuffling": figures_semantics.semantics_by_shuffling,
     "semantic_purity": figures_semantics.semantic_purity,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,

@@ -9,14 +9,19 @@ import pandas as pd
 
 from mispair.reporting import charts, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.comparison import Table, or_dash
+from mispair.reporting.comparison import Table, mean_and_spread, or_dash
+from mispair.reporting.figures_nulls import TOWERS, against_null, null_panels
 from mispair.reporting.protocols import base_arm
+from mispair.reporting.statistics import contrast
 from mispair.reporting.tables import Tables, records
-from mispair.reporting.words import count, number, p_value
+from mispair.reporting.verdicts import effect_text
+from mispair.reporting.words import count, interval, listing, number, p_value
 
 SECTION = "Purity, said precisely"
-ORIGINAL = "original"
-TOWERS = ("text", "image")
+ORIGINAL, ROTATED = "original", "rotated"
+MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}
+CONFIDENCE = 0.95
+SEEDS = "Seeds are runs of one model."
 ALPHA = 0.05
 MOST = 4_000
 """Neurons that are drawn: 1,000 of either tower, and as many of a rotated basis."""
@@ -98,6 +103,78 @@ def words(arm: pd.DataFrame, tower: str) -> str:
     return f"{text}."
 
 
+def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Mean |correlation| with the best feature at both ends of C_m, by tower."""
+    table = tables.semantics[tables.semantics["metric"] == "mean_semantic_purity"]
+    basis = table["basis"].fillna(ORIGINAL)
+    data = against_null(table[basis == ORIGINAL], table[basis == ROTATED])
+    if data.empty:
+        reason = "no ground truth of the features was measured; corpus: scenes has it"
+        return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+    moved = []
+    for tower in TOWERS:
+        effect = contrast(_series(tables, tower, "mean_semantic_purity"), CONFIDENCE)
+        if math.isfinite(effect.value):
+            moved.append(f"{tower} {effect_text(effect, CONFIDENCE, 3)}")
+    sentence = (
+        f"From the lowest to the highest C_m, mean |r| with the best feature changes: "
+        f"{listing(moved)}. {SEEDS}"
+        if moved
+        else "Only one C_m was measured."
+    )
+    return Drawing(null_panels(data, "Mean |r| with the best feature"), data, sentence, "layer")
+
+
+def _series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
+    """Return rate, seed and value of the pre-trained arms in their own basis."""
+    table = tables.semantics
+    own = table[(table["start"] == "pretrained") & (table["tower"] == tower)
+                & (table["metric"] == metric)
+                & (table["basis"].fillna(ORIGINAL) == ORIGINAL)]  # fmt: skip
+    return own[["rate", "seed", "value"]]
+
+
+def _ends(tables: Tables) -> Table:
+    """Return both measures at every C_m that was measured, with their change and null."""
+    table = tables.semantics
+    table = table.assign(basis=table["basis"].fillna(ORIGINAL))
+    rows = []
+    for metric, name in MEASURES.items():
+        for tower in TOWERS:
+            series = _series(tables, tower, f"mean_{metric}")
+            if series["rate"].nunique() < 2:
+                continue
+            low, high = series["rate"].min(), series["rate"].max()
+            own = table[(table["tower"] == tower) & (table["start"] == "pretrained")]
+            effect = contrast(series, CONFIDENCE)
+            rows.append((
+                f"{name}, {tower} tower",
+                *(mean_and_spread(series.loc[series["rate"] == rate, "value"], 3, False)
+                  for rate in (low, high)),
+                effect_text(effect, CONFIDENCE, 3),
+                *(_null(own[own["rate"] == rate], f"mean_{metric}") for rate in (low, high)),
+                *(mean_and_spread(own.loc[
+                    (own["rate"] == rate) & (own["metric"] == f"{metric}_by_overlap")
+                    & (own["basis"] == ORIGINAL), "value"], 2, False) for rate in (low, high)),
+            ))  # fmt: skip
+    return Table(
+        "What neurons stand for at both ends of C_m",
+        ("measure", "at the lowest C_m", "at the highest C_m", "highest − lowest",
+         "rotated bases, lowest", "rotated bases, highest", "ρ with |cos|, lowest",
+         "ρ with |cos|, highest"),
+        tuple(rows),
+        "Fine-tuned from the pre-trained projections; mean ± 1 standard deviation over seeds, "
+        f"paired by seed. Rotated bases: their central 95 %. {SEEDS}",
+        section=SECTION,
+    )  # fmt: skip
+
+
+def _null(own: pd.DataFrame, metric: str) -> str:
+    null = own[(own["basis"] == ROTATED) & (own["metric"] == metric)]
+    low, high = float(null["low"].mean()), float(null["high"].mean())
+    return interval(low, high, 3) if math.isfinite(low) else "–"
+
+
 def semantics(tables: Tables) -> list[Table]:
     """Return means with their controls, and the neurons that follow a feature most closely."""
     arm = _arm(tables)
@@ -108,10 +185,7 @@ def semantics(tables: Tables) -> list[Table]:
     for tower in TOWERS:
         own = arm[arm["tower"] == tower]
         rotated = own["basis"] != ORIGINAL
-        for metric, name in (
-            ("semantic_purity", "semantic purity"),
-            ("selectivity", "selectivity"),
-        ):
+        for metric, name in MEASURES.items():
             mean = own[own["metric"] == f"mean_{metric}"]
             test = own[own["metric"] == f"{metric}_by_overlap"]
             if mean.empty:
@@ -135,7 +209,7 @@ def semantics(tables: Tables) -> list[Table]:
         "that pure weights go with pure meaning.",
         section=SECTION,
     )  # fmt: skip
-    found = [means, _best(arm)]
+    found = [means, _ends(tables), _best(arm)]
     return [table for table in found if table.rows]
 
 

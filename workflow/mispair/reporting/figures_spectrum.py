@@ -18,16 +18,11 @@ from mispair.reporting.figures_image_text import (
     purity_rows,
     series_panel,
 )
+from mispair.reporting.figures_nulls import SHOWN, against_null, null_panels
 from mispair.reporting.figures_semantics import SECTION
 from mispair.reporting.series import change, purity_series
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, interval, listing, number
-
-NULL = "95 % of rotated bases"
-OWN = "own basis"
-COLOURS = {OWN: style.BLUE, NULL: style.GREY}
-SHOWN = ("untouched", "pretrained")
-"""Starts whose every C_m the table prints."""
 
 
 def published_directions() -> pd.Series:
@@ -89,59 +84,15 @@ def _published_panel(theirs: pd.DataFrame) -> charts.Panel:
     ).properties(width=180, height=260, title=f"Published, of {published.NEURONS}")
 
 
-def _shapes(tables: Tables) -> pd.DataFrame:
-    """Return own and rotated shape ratios of the untouched and the pre-trained arms."""
-    table = tables.purity
-    table = table[table["start"].isin(SHOWN) & table["value"].notna()]
-    arm = table["rate"].map(lambda rate: "untouched" if pd.isna(rate) else f"{rate:g}")
-    table = table.assign(arm=arm)
-    own = table[table["metric"] == "shape_ratio"]
-    null = table[(table["metric"] == "shape_ratio_rotated") & table["low"].notna()]
-    limits = null.groupby(["tower", "arm"])[["value", "low", "high"]].mean().reset_index()
-    limits = limits.rename(columns={"low": "null_low", "high": "null_high"})
-    columns = ["tower", "arm", "seed", "value", "null_low", "null_high", "layer"]
-    parts = [limits.assign(layer=NULL), own.assign(layer=OWN)]
-    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
-
-
 def shape_ratio(tables: Tables) -> Drawing | Hole:
     """Shape ratio of the own basis of each arm against that of rotated bases."""
-    data = _shapes(tables)
-    if data[data["layer"] == OWN].empty:
-        return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
-    rates = sorted({arm for arm in data["arm"] if arm != "untouched"}, key=float)
-    kept = {"untouched", *charts.evenly(rates, 12)} if rates else {"untouched"}
-    data = data[data["arm"].isin(kept)].reset_index(drop=True)
-    order = ["untouched", *(rate for rate in rates if rate in kept)]
-    towers = [tower for tower in TOWERS if tower in set(data["tower"])]
-    panels = [_shape_panel(tower, data, order) for tower in towers]
-    return Drawing(charts.side_by_side(panels, 2, data), data, _shape_sentence(tables), "layer")
-
-
-def _shape_panel(tower: str, data: pd.DataFrame, order: list[str]) -> charts.Panel:
-    base = alt.Chart().encode(
-        x=alt.X("arm:N", title=style.CM, sort=order,
-                axis=alt.Axis(labelAngle=0)),
-        color=charts.colour("layer", "Of", COLOURS, list(COLOURS)),
-    )  # fmt: skip
-    tips = charts.tips("arm:N:C_m", "value:Q:shape ratio", "null_low:Q:from", "null_high:Q:to",
-                       "layer:N:of")  # fmt: skip
-    points = alt.Chart(name=f"{charts.VIEW}shape_{tower}").mark_circle(size=45)
-    parts = [
-        points.encode(
-            x=base.encoding.x, color=base.encoding.color, tooltip=tips, opacity=charts.fade(0.9),
-            y=charts.y_axis("Shape ratio"),
-        )
-    ]  # fmt: skip
-    if data.loc[data["tower"] == tower, "null_low"].notna().any():
-        bars = base.transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=3)
-        parts.insert(
-            0, bars.encode(y="null_low:Q", y2="null_high:Q", opacity=charts.fade(0.5), tooltip=tips)
-        )
-    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
-    return layered.properties(
-        width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
+    table = tables.purity
+    data = against_null(
+        table[table["metric"] == "shape_ratio"], table[table["metric"] == "shape_ratio_rotated"]
     )
+    if data.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
+    return Drawing(null_panels(data, "Shape ratio"), data, _shape_sentence(tables), "layer")
 
 
 def _shape_sentence(tables: Tables) -> str:

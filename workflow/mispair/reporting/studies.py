@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mispair.reporting import (
     claims_checkpoints,
+    claims_construct,
     claims_image_text,
     claims_pruning,
     claims_schemes,
@@ -89,7 +90,13 @@ def _stepsize(tables: Tables, judged: Sequence[Verdict], confidence: float) -> l
 
 PARTS: dict[str, Parts] = {
     "image_text": Parts(
-        (claims_image_text.judge, claims_pruning.judge, claims_schemes.judge), _image_text
+        (
+            claims_construct.judge,
+            claims_image_text.judge,
+            claims_pruning.judge,
+            claims_schemes.judge,
+        ),
+        _image_text,
     ),
     "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
     "laclip": Parts((claims_checkpoints.judge,), _laclip),

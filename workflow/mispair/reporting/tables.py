@@ -26,7 +26,8 @@ STEPSIZE_RUN = ("part", "data_set", "activation", "width", "stepsize", "seed")
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "neuron", "bin_low",
-               "bin_high", "value", "n", "low", "high", "below", "rotations"),
+               "bin_high", "value", "n", "low", "high", "deviation",
+               "below", "rotations"),
     "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
                    "n"),
     "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
@@ -40,7 +41,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "exported": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "strategy",
                  "ranked_by", "k", "metric", "value", "fingerprint"),
     "semantics": ("start", "scheme", "rate", "tower", "seed", "basis", "neuron", "metric",
-                  "feature", "shuffle", "value", "n", "overlap", "p"),
+                  "feature", "shuffle", "value", "n", "low", "high", "deviation", "below",
+                  "rotations", "overlap", "p"),
     "checkpoints": ("pretraining", "architecture", "method", "recipe", "model", "towers",
                     "evaluation_set", "protocol", "metric", "value", "n", "low", "high", "chance",
                     "headline", "fingerprint"),
@@ -89,7 +91,9 @@ PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
 CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
 """What stands in place of a protocol where no class is named in words."""
 
-VALUES = ("value", "n", "low", "high", "below", "rotations", "chance", "p", "overlap")
+VALUES = (
+    "value", "n", "low", "high", "deviation", "below", "rotations", "chance", "p", "overlap",
+)  # fmt: skip
 """Columns that rows are not sorted by."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}

@@ -37,6 +37,10 @@ RULES = {
     "claimed sign and its two-sided p value is at most α; contradicts if the same "
     "holds for the other sign; cannot tell otherwise, and always with fewer than two seeds or "
     "three probabilities.",
+    "construct": "Spearman's rank correlation over the neurons of one model between mean |cos| and "
+    "what is known of each neuron, its semantic purity and its selectivity, in both towers. The "
+    "effect is the mean of the four, claimed below zero; a replicate is a neuron, resampled with "
+    "its columns in both towers. Judged by the rule of effects.",
     "sets": "The trend rule on the mean of all evaluation sets. Where it supports but a single "
     "set goes significantly the other way, the claim is “cannot tell”: the sets disagree. The "
     "single tests are not corrected for their number.",
@@ -465,6 +469,7 @@ class Question:
 
 
 QUESTIONS = (
+    Question("Does mean |cos| tell which neurons follow one feature?", ("construct-validity",)),
     Question(
         "Do mismatched captions mix features and damage the model?",
         (

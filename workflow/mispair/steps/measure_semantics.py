@@ -26,9 +26,11 @@ UNITS: dict[Kind, tuple[str, str]] = {
 
 
 class Settings(settings.Settings):
-    rotations: int = Field(3, ge=0, description="Randomly rotated bases measured as a control.")
+    rotations: int = Field(
+        50, ge=0, description="Randomly rotated bases: the null of all measures."
+    )
     shuffles: int = Field(3, ge=0, description="Times the true features are shuffled, as a null.")
-    seeds: int = Field(1, ge=1, description="Fine-tuning seeds measured, the first ones.")
+    seeds: int = Field(3, ge=1, description="Fine-tuning seeds measured, the first ones.")
     seed: int = Field(0, ge=0, description="Seed of the random rotations and shuffles.")
 
 
@@ -53,12 +55,10 @@ def run(
     tensors, origin = files.read_tensors(projection)
     names = json.loads(origin.get("seeds", "null")) or range(len(tensors["image_projection"]))
     neurons = tensors["image_projection"].shape[2]
-    rotations = {
-        f"rotated-{number}": random_rotation(
-            neurons, seeds.generator(settings.seed, "rotation", number)
-        )
+    rotations = [
+        random_rotation(neurons, seeds.generator(settings.seed, "rotation", number))
         for number in range(settings.rotations)
-    }
+    ]
     pairs = _truth(truth, index)
     rows: list[metrics.Row] = []
     measured = len(UNITS) * min(settings.seeds, len(names))
