@@ -10,6 +10,7 @@ from scipy import stats
 
 from mispair.reporting import (
     claims_checkpoints,
+    claims_construct,
     claims_image_text,
     claims_pruning,
     claims_schemes,
@@ -74,6 +75,7 @@ def judged(found: Tables) -> dict[str, verdicts.Verdict]:
     every = [
         verdict
         for claims in (
+            claims_construct,
             claims_image_text,
             claims_pruning,
             claims_schemes,
