@@ -1,119 +1,229 @@
-"""The claim on realistic misalignment: captions of similar pairs against random ones."""
+"""The claims on realistic misalignment: captions of similar pairs against random ones."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from mispair.reporting import published, verdicts
-from mispair.reporting.claims_image_text import NOTICEABLE
 from mispair.reporting.gaps import gap_of_mean
-from mispair.reporting.series import ends, purity_series, run_trend, why_missing
-from mispair.reporting.statistics import Interval, mean_interval, trial_means
+from mispair.reporting.matching import at_equal_dose, by_rate, crossing, decide_rates
+from mispair.reporting.protocols import said
+from mispair.reporting.series import ends, purity_series, why_missing, zeroshot_series
+from mispair.reporting.statistics import Effect
 from mispair.reporting.tables import Tables
-from mispair.reporting.verdicts import Claim, Control, Verdict
-from mispair.reporting.words import count, number
+from mispair.reporting.verdicts import Claim, Control, Part, Verdict
+from mispair.reporting.words import count, number, p_value
 
-SIMILAR, RANDOM = "similar", "random"
+SIMILAR, RANDOM, MUTUAL = "similar", "random", "similar-swap"
 
-LESS = Claim(
+OVERLAP = Claim(
     "similar-less", "image_text",
-    "Captions of similar pairs make neurons overlap less than random ones do, but still raise "
-    "the overlap.",
-    "public review", "less", "purity_by_scheme",
+    "At the same C_m, captions of similar pairs make neurons overlap less than random ones do.",
+    "public review", "rates", "purity_by_scheme",
 )  # fmt: skip
+ACCURACY = Claim(
+    "similar-harms-less", "image_text",
+    "Random captions exaggerate the harm: at the same C_m, captions of similar pairs lower "
+    "accuracy less.",
+    "public review", "rates", "purity_by_scheme",
+)  # fmt: skip
+
+EFFECTIVE = {
+    "wrong_feature_share": "Equal effective rate, by features",
+    "false_caption_share": "Equal effective rate, by captions",
+}
+"""The two effective rates, and what the comparison at equal ones is called."""
+
+Measure = Callable[[Tables, str], pd.DataFrame]
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdict on the claim."""
+    """Return the verdicts on both claims."""
+    tables = tables.of_protocol()
     missing = [name for name in (SIMILAR, RANDOM) if name not in tables.schemes]
     if missing:
         reason = f"the scheme {' and '.join(missing)} was not run"
         if not tables.study("image_text"):
             reason = why_missing(tables, "pretrained", reason)
-        return [Verdict(LESS, verdicts.UNMEASURED, reason)]
-    similar, random = (overlap(tables, name) for name in (SIMILAR, RANDOM))
-    found, gap = run_trend(similar), difference(similar, random, confidence)
-    outcome, reason = verdicts.decide_less(found, gap, 1 - confidence)
-    if outcome == verdicts.UNMEASURED:
-        return [Verdict(LESS, outcome, why_missing(tables, "pretrained", reason))]
-    return [
-        Verdict(
-            LESS,
-            outcome,
-            reason,
-            scope="text projection, fine-tuned from the pre-trained one",
-            measured=f"similar {_ends(similar)}, random {_ends(random)}",
-            published=_published(),
-            sample=f"{count(gap.n, 'seed')}, paired by seed and C_m, one model, "
-            "a draw of swaps for each seed",
-            test=f"similar − random {verdicts.interval_text(gap, confidence, 4)}; "
-            f"similar alone: {verdicts.trend_text(found)}",
-            controls=(_changed_texts(tables),),
-            gap=gap_of_mean(_by_rate(similar, random), _published_gap(), "in similar − random", 4),
+        return [Verdict(claim, verdicts.UNMEASURED, reason) for claim in (OVERLAP, ACCURACY)]
+    return [_overlap(tables, confidence), _accuracy(tables, confidence)]
+
+
+def overlap(tables: Tables, scheme: str, tower: str = "text") -> pd.DataFrame:
+    """Return rate, seed and mean |cos| of the pre-trained start's neurons under a scheme."""
+    arms = tables.of_scheme(scheme)
+    return purity_series(arms, "pretrained", tower, "mean_abs_cosine").dropna()
+
+
+def accuracy(tables: Tables, scheme: str) -> pd.DataFrame:
+    """Return rate, seed and mean accuracy of the pre-trained start under a scheme."""
+    return zeroshot_series(tables.of_scheme(scheme), "pretrained", "acc1").dropna()
+
+
+def effective(tables: Tables, scheme: str, metric: str) -> pd.Series:
+    """Return an effective rate of a scheme by its nominal rate; empty where it is not known."""
+    pairs = tables.of_scheme(scheme).pairs
+    rates: pd.Series = pairs[pairs["metric"] == metric].groupby("rate")["value"].mean().dropna()
+    return rates
+
+
+def equal_rate(first: pd.DataFrame, second: pd.DataFrame, confidence: float) -> dict[float, Effect]:
+    """Return first − second at each C_m above 0, paired by seed."""
+    doses = [series.assign(dose=series["rate"]) for series in (first, second)]
+    return by_rate(at_equal_dose(*doses), confidence)
+
+
+def equal_effective_rate(
+    tables: Tables, measure: Measure, scheme: str, metric: str, confidence: float
+) -> dict[float, Effect]:
+    """Return a scheme − random at equal effective rates, by the scheme's nominal rates."""
+    dosed = [
+        measure(tables, name).assign(
+            dose=lambda series, name=name: series["rate"].map(effective(tables, name, metric))
         )
+        for name in (scheme, RANDOM)
     ]
+    return by_rate(at_equal_dose(*dosed), confidence)
 
 
-def overlap(tables: Tables, scheme: str) -> pd.DataFrame:
-    """Return rate, seed and mean |cos| of the pre-trained start's text neurons under a scheme."""
-    own = tables.of_scheme(scheme)
-    return purity_series(own, "pretrained", "text", "mean_abs_cosine").dropna()
+def _overlap(tables: Tables, confidence: float) -> Verdict:
+    wide = published.purity_by_scheme().pivot(
+        index="shuffle_probability", columns="scheme", values="mean_abs_cosine"
+    )
+    gaps = (wide[SIMILAR] - wide[RANDOM]).iloc[1:]
+    curves = [f"{name} {number(wide[name].iloc[0], 4)} → {number(wide[name].iloc[-1], 4)}"
+              for name in (SIMILAR, RANDOM)]  # fmt: skip
+    verdict = _judge(tables, OVERLAP, overlap, -1, gaps.abs() / 3, 4, confidence)
+    if verdict.outcome == verdicts.UNMEASURED:
+        return verdict
+    apart = _means_by_rate(overlap(tables, SIMILAR), overlap(tables, RANDOM))
+    return replace(
+        verdict,
+        scope="text projection, fine-tuned from the pre-trained one",
+        published=f"{', '.join(curves)} (CC3M, 512 neurons)",
+        gap=gap_of_mean(apart, gaps, "in similar − random, mean of all C_m", 4),
+        controls=(*verdict.controls, _other_tower(tables, confidence)),
+    )
 
 
-def difference(first: pd.DataFrame, second: pd.DataFrame, confidence: float) -> Interval:
-    """Return the mean of first − second over rates above 0 within each seed, then over seeds."""
-    both = first.merge(second, on=["rate", "seed"])
-    gaps = (both["value_x"] - both["value_y"])[both["rate"] > 0]
-    gaps.index = pd.MultiIndex.from_frame(both.loc[gaps.index, ["rate", "seed"]])
-    return mean_interval(trial_means(gaps, "seed"), confidence)
+def _accuracy(tables: Tables, confidence: float) -> Verdict:
+    table = published.table4().groupby("shuffle_probability")["accuracy"].mean()
+    fall = (table.iloc[0] - table).iloc[1:]
+    verdict = _judge(tables, ACCURACY, accuracy, +1, fall / 3, 3, confidence)
+    if verdict.outcome == verdicts.UNMEASURED:
+        return verdict
+    return replace(
+        verdict,
+        scope=f"mean of the evaluation sets, from pre-trained projections; {said(tables)}",
+        published="no accuracy was published for captions of similar pairs",
+    )
 
 
-def _by_rate(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+def _judge(
+    tables: Tables, claim: Claim, measure: Measure, sign: int, smallest: pd.Series, digits: int,
+    confidence: float,
+) -> Verdict:  # fmt: skip
+    """Judge similar − random at each C_m; the smallest effects of interest are by published C_m."""
+    alpha = 1 - confidence
+    series = {scheme: measure(tables, scheme) for scheme in (SIMILAR, RANDOM)}
+    effects = equal_rate(series[SIMILAR], series[RANDOM], confidence)
+    least = {rate: float(np.interp(rate, smallest.index, smallest)) for rate in effects}
+    outcome, reason, effect = decide_rates(effects, sign, least, alpha)
+    if outcome == verdicts.UNMEASURED:
+        return Verdict(claim, outcome, why_missing(tables, "pretrained", reason))
+    parts = tuple(
+        Part(f"C_m {rate:g}", verdicts.decide_effect(each, sign, least[rate], alpha)[0],
+             effect_text(each, digits))
+        for rate, each in effects.items()
+    )  # fmt: skip
+    measured = "; ".join(
+        f"{name} {number(ends(part)[2], digits)} → {number(ends(part)[3], digits)}"
+        for name, part in series.items()
+    )
+    return Verdict(
+        claim, outcome, reason,
+        measured=f"{measured}; similar − random " + differences_text(effects, digits),
+        sample=f"{count(min(each.n for each in effects.values()), 'seed')}, paired, one model, a draw of swaps for each seed",
+        test="t test over seeds at each C_m, none averaged with another",
+        controls=(
+            *(_at_effective_rate(tables, measure, metric, sign, digits, confidence)
+              for metric in EFFECTIVE),
+            _mutual(tables, measure, sign, digits, confidence),
+        ),
+        parts=parts, effect=effect, smallest=min(least.values()),
+    )  # fmt: skip
+
+
+def effect_text(effect: Effect, digits: int) -> str:
+    """Print an effect with its interval and p value."""
+    text = number(effect.value, digits, sign=True)
+    if not effect.known:
+        return f"{text}, no interval ({count(effect.n, effect.unit)})"
+    limits = " to ".join(number(limit, digits, sign=True) for limit in (effect.low, effect.high))
+    return f"{text} ({limits}; {p_value(effect.p)})"
+
+
+def differences_text(effects: Mapping[float, Effect], digits: int) -> str:
+    """Print differences by rate without their intervals."""
+    return ", ".join(
+        f"{number(effects[rate].value, digits, sign=True)} at {rate:g}" for rate in sorted(effects)
+    )
+
+
+def _at_effective_rate(
+    tables: Tables, measure: Measure, metric: str, sign: int, digits: int, confidence: float
+) -> Control:
+    name = EFFECTIVE[metric]
+    doses = effective(tables, SIMILAR, metric)
+    effects = equal_effective_rate(tables, measure, SIMILAR, metric, confidence)
+    if not effects:
+        return Control(name, "not measured", "The features of the pictures are not known, or no "
+                       "rates of the two schemes compare.")  # fmt: skip
+    held = all(sign * effect.value > 0 for effect in effects.values())
+    last = max(effects)
+    text = (
+        f"Similar captions at C_m {last:g} are wrong at an effective rate of "
+        f"{number(doses[last])}. At equal effective rates similar − random is "
+        f"{differences_text(effects, digits)} (C_m of similar): "
+    )
+    text += "as claimed at each." if held else "not as claimed at each."
+    return Control(name, "does not limit" if held else "limits", text)
+
+
+def _mutual(
+    tables: Tables, measure: Measure, sign: int, digits: int, confidence: float
+) -> Control:  # fmt: skip
+    name = "Each caption used as often as before"
+    if MUTUAL not in tables.schemes:
+        return Control(name, "not measured", f"The scheme {MUTUAL} was not run.")
+    effects = equal_rate(measure(tables, MUTUAL), measure(tables, RANDOM), confidence)
+    if not effects:
+        return Control(name, "not measured", f"No arm of {MUTUAL} was measured.")
+    held = all(sign * effect.value > 0 for effect in effects.values())
+    text = f"With mutual swaps {MUTUAL} − random is {differences_text(effects, digits)}: "
+    text += "as claimed at each C_m." if held else "not as claimed at each C_m."
+    return Control(name, "does not limit" if held else "limits", text)
+
+
+def _other_tower(tables: Tables, confidence: float) -> Control:
+    name = "The other tower"
+    effects = equal_rate(
+        overlap(tables, SIMILAR, "image"), overlap(tables, RANDOM, "image"), confidence
+    )
+    if not effects:
+        return Control(name, "not measured", "The image projection was not measured.")
+    held = all(effect.value < 0 for effect in effects.values())
+    text = f"Image projection: similar − random {differences_text(effects, 4)}"
+    turn = crossing(effects)
+    text += f"; {turn}." if turn else "."
+    return Control(name, "does not limit" if held else "limits", text)
+
+
+def _means_by_rate(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     means = [series.groupby("rate")["value"].mean() for series in (first, second)]
     apart = (means[0] - means[1]).dropna()
     return apart[apart.index > 0]
-
-
-def _published_gap() -> pd.Series:
-    table = published.purity_by_scheme()
-    wide = table.pivot(index="shuffle_probability", columns="scheme", values="mean_abs_cosine")
-    return wide[SIMILAR] - wide[RANDOM]
-
-
-def _ends(series: pd.DataFrame) -> str:
-    low, high, first, last = ends(series)
-    return f"{number(first, 4)} → {number(last, 4)} from C_m {low:g} to {high:g}"
-
-
-def _published() -> str:
-    curves = published.purity_by_scheme().groupby("scheme")["mean_abs_cosine"]
-    texts = [
-        f"{name} {number(curves.get_group(name).iloc[0], 4)} → "
-        f"{number(curves.get_group(name).iloc[-1], 4)}"
-        for name in (SIMILAR, RANDOM)
-    ]
-    return f"{', '.join(texts)} (CC3M, 512 neurons)"
-
-
-def _changed_texts(tables: Tables) -> Control:
-    """Tell whether the similar scheme left more texts as they were than the random one did."""
-    name = "Changed texts"
-    table = tables.pairs[(tables.pairs["metric"] == "text_changed_share")]
-    wide = table[table["rate"] > 0].pivot_table(index="rate", columns="scheme", values="value")
-    wide = wide.reindex(columns=[SIMILAR, RANDOM]).dropna()
-    similar, random = (float(wide[scheme].mean()) for scheme in (SIMILAR, RANDOM))
-    if not math.isfinite(similar):
-        return Control(name, "not measured", "The shares of changed texts were not recorded.")
-    text = (
-        f"Mean share of pairs with another text over the same C_m: similar {number(similar)}, "
-        f"random {number(random)}: "
-    )
-    fewer = similar < (1 - NOTICEABLE) * random
-    text += (
-        "the similar scheme changed fewer texts, which alone would raise the overlap less."
-        if fewer
-        else "both changed about as many."
-    )
-    return Control(name, "limits" if fewer else "does not limit", text)

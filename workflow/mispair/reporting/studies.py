@@ -9,6 +9,7 @@ from mispair.reporting import (
     claims_checkpoints,
     claims_construct,
     claims_image_text,
+    claims_mediation,
     claims_pruning,
     claims_schemes,
     claims_simulation,
@@ -57,6 +58,7 @@ def _image_text(
     alpha = 1 - confidence
     single = (
         controls_image_text.controls(tables, alpha),
+        claims_mediation.arms(tables),
         presets_image_text.presets(tables),
         presets_image_text.unstated() if tables.study("image_text") else None,
         comparison_protocols.protocols(tables, alpha),
@@ -95,6 +97,7 @@ PARTS: dict[str, Parts] = {
             claims_image_text.judge,
             claims_pruning.judge,
             claims_schemes.judge,
+            claims_mediation.judge,
         ),
         _image_text,
     ),

@@ -52,9 +52,19 @@ RULES = {
     "full width. Supports if high-purity lies above the prediction interval of the random draws "
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
     "cannot tell otherwise.",
-    "less": "Two parts: the trend rule on the scheme whose effect is claimed to be smaller, and "
-    "the rule of differences on smaller − larger at the same seed and C_m > 0, claimed below zero. "
-    "Supports if both are supported, contradicts if one is contradicted, cannot tell otherwise.",
+    "rates": "Similar − random at each C_m above 0, paired by seed, each by the rule of effects; "
+    "the smallest effect of interest is a third of what was published at that C_m (for accuracy, "
+    "of the published fall from C_m 0). Supports if all C_m do, contradicts if one does and none "
+    "supports, no such effect if there is none at any C_m, cannot tell otherwise. Nothing is "
+    "averaged over C_m, because the curves may cross.",
+    "mediation": "The change of accuracy from C_m 0 is regressed on that of overlap over all arms, "
+    "within C_m; the slope times the rise of overlap in the main arm at the largest C_m is the "
+    "loss that goes with overlap. One number for each seed, by the rule of effects, claimed below "
+    "zero; the smallest effect of interest is a third of the loss. Cannot tell without a loss.",
+    "alike": "Accuracy under similar − under random captions at the same |cos|, which is "
+    "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
+    "tests place all differences within the smallest effect of interest, a third of the published "
+    "fall; contradicts if one is significant and at least as large; cannot tell otherwise.",
     "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
     "contradicts if the whole interval lies on the other side of it, cannot tell otherwise, and "
@@ -297,15 +307,6 @@ def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tupl
     return SUPPORTS, reason
 
 
-def decide_less(found: Trend, gap: Interval, alpha: float) -> tuple[Outcome, str]:
-    """Judge whether one treatment raises a value, and less than another does."""
-    if not math.isfinite(gap.value):
-        return UNMEASURED, "no runs of both schemes at the same seed and probability"
-    rises, why = decide_trend(found, +1, alpha)
-    less, how = decide_difference(gap, -1)
-    return decide_both((rises, f"alone: {why}"), (less, f"difference: {how}"))
-
-
 def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
     """Judge whether the points of a figure were reproduced, by how many were."""
     if measured == 0:
@@ -475,6 +476,9 @@ QUESTIONS = (
         (
             "overlap-rises",
             "similar-less",
+            "similar-harms-less",
+            "accuracy-follows-overlap",
+            "overlap-fixes-accuracy",
             "accuracy-falls",
             "silhouette-falls",
             "raw-degrades",
