@@ -147,7 +147,8 @@ def _judge(
     return Verdict(
         claim, outcome, reason,
         measured=f"{measured}; similar − random " + differences_text(effects, digits),
-        sample=f"{count(min(each.n for each in effects.values()), 'seed')}, paired, one model, a draw of swaps for each seed",
+        sample=f"{count(min(each.n for each in effects.values()), 'seed')}, paired, one model, "
+        "a draw of swaps for each seed",
         test="t test over seeds at each C_m, none averaged with another",
         controls=(
             *(_at_effective_rate(tables, measure, metric, sign, digits, confidence)
