@@ -9,15 +9,9 @@ import pytest
 from scipy import stats
 
 from mispair.reporting import (
-    claims_checkpoints,
-    claims_construct,
     claims_image_text,
-    claims_pruning,
-    claims_schemes,
-    claims_simulation,
-    claims_stepsize,
-    claims_sufficiency,
     multiplicity,
+    studies,
     verdicts,
 )
 from mispair.reporting.statistics import Effect, Interval, Trend
@@ -74,17 +68,9 @@ def tables(**rows: list[dict[str, Any]]) -> Tables:
 def judged(found: Tables) -> dict[str, verdicts.Verdict]:
     every = [
         verdict
-        for claims in (
-            claims_construct,
-            claims_image_text,
-            claims_pruning,
-            claims_schemes,
-            claims_simulation,
-            claims_sufficiency,
-            claims_checkpoints,
-            claims_stepsize,
-        )
-        for verdict in claims.judge(found, 0.95)
+        for parts in studies.PARTS.values()
+        for judge in parts.judges
+        for verdict in judge(found, 0.95)
     ]
     return {verdict.claim.key: verdict for verdict in every}
 

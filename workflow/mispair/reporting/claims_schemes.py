@@ -81,12 +81,11 @@ def equal_effective_rate(
     tables: Tables, measure: Measure, scheme: str, metric: str, confidence: float
 ) -> dict[float, Effect]:
     """Return a scheme − random at equal effective rates, by the scheme's nominal rates."""
-    dosed = [
-        measure(tables, name).assign(
-            dose=lambda series, name=name: series["rate"].map(effective(tables, name, metric))
-        )
-        for name in (scheme, RANDOM)
-    ]
+    dosed = []
+    for name in (scheme, RANDOM):
+        series = measure(tables, name)
+        doses = series["rate"].map(effective(tables, name, metric))
+        dosed.append(series.assign(dose=doses))
     return by_rate(at_equal_dose(*dosed), confidence)
 
 

@@ -91,7 +91,7 @@ def mediated(moved: pd.DataFrame) -> dict[float, tuple[float, float]]:
         if spread == 0:
             continue
         slope = float((inner["overlap"] * inner["accuracy"]).sum()) / spread
-        last = main.loc[main["rate"].idxmax()]
+        last = main.sort_values("rate").iloc[-1]
         result[float(str(seed))] = (slope * float(last["overlap"]), float(last["accuracy"]))
     return result
 
