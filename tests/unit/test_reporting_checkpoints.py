@@ -147,10 +147,10 @@ def test_intervals_of_independent_numbers_and_of_pairs():
     assert (pair.difference.low, pair.difference.high) == pytest.approx(
         (0.1 - 0.01 * 2**0.5, 0.1 + 0.01 * 2**0.5)
     )
-    bootstrap = {"towers": "cc12m-laclip", "reference": "cc12m-clip", "protocol": "laclip",
+    paired = {"towers": "cc12m-laclip", "reference": "cc12m-clip", "protocol": "laclip",
                  "evaluation_set": "wds_food101", "metric": "acc1_difference", "n": 1000,
                  "value": 0.1, "low": 0.097, "high": 0.103, "p": 0.001}  # fmt: skip
-    (pair,) = pairs(tables(checkpoints=rows, comparisons=[bootstrap]), "acc1")
+    (pair,) = pairs(tables(checkpoints=rows, comparisons=[paired]), "acc1")
     assert pair.paired
     assert (pair.difference.low, pair.difference.high) == (0.097, 0.103)
 

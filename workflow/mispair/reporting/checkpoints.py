@@ -136,7 +136,7 @@ class Pair:
 def pairs(tables: Tables, measure: str) -> list[Pair]:
     """Return every LaCLIP number beside the CLIP number of the same kind.
 
-    The interval is that of the paired bootstrap where arms were compared, else that of two
+    The interval is that of paired images where arms were compared, else that of two
     independent numbers from their own intervals (Newcombe 1998, Statistics in Medicine 17, 873).
     """
     by_place: dict[tuple[object, ...], dict[str, Score]] = {}
@@ -151,13 +151,13 @@ def pairs(tables: Tables, measure: str) -> list[Pair]:
             same = clip.metric == laclip.metric and clip.fingerprint == laclip.fingerprint
             if not same:
                 continue
-            bootstrap = _bootstrap(tables, clip, laclip)
-            found.append(Pair(clip, laclip, bootstrap or _independent(clip, laclip),
-                              bootstrap is not None))  # fmt: skip
+            paired = _paired(tables, clip, laclip)
+            found.append(Pair(clip, laclip, paired or _independent(clip, laclip),
+                              paired is not None))  # fmt: skip
     return found
 
 
-def _bootstrap(tables: Tables, clip: Score, laclip: Score) -> Interval | None:
+def _paired(tables: Tables, clip: Score, laclip: Score) -> Interval | None:
     table = tables.comparisons
     own = table[
         (table["towers"] == laclip.towers)

@@ -104,8 +104,8 @@ def _differences(tables: Tables) -> Table:
         ("evaluation set", "arm", "scheme", "C_m", "− C_m 0 of the same start",
          "− untouched model", "images"),
         tuple(rows),
-        "With 95 % intervals and p of a bootstrap over images, which stay paired: what other "
-        "images would change, for the seeds that there are.",
+        "With 95 % intervals and p over images and seeds, which stay paired: what other images and "
+        "other seeds would change.",
         folded=True,
     )  # fmt: skip
 

@@ -12,6 +12,10 @@ import pandas as pd
 from scipy import stats
 
 from mispair import seeds
+from mispair.reporting.words import count
+
+IMAGE_AND_SEED = "image and seed"
+"""The unit of an effect over images and seeds, both of which are drawn at random."""
 
 PERMUTATIONS = 9_999
 """Random permutations of a trend test, where there are too many to go through all."""
@@ -67,6 +71,13 @@ class Effect:
         """Whether there is an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
+    @property
+    def replicates(self) -> str:
+        """The number of replicates with their unit."""
+        if self.unit == IMAGE_AND_SEED:
+            return f"{count(self.n, 'image')} and their seeds"
+        return count(self.n, self.unit)
+
 
 @dataclass(frozen=True)
 class Trend:
@@ -119,20 +130,29 @@ def effect_of_mean(
     """
     kept = np.asarray(values, dtype=float)
     kept = kept[np.isfinite(kept)]
-    count = len(kept)
-    if count == 0:
+    number = len(kept)
+    if number == 0:
         return unknown_effect(math.nan, 0, unit)
     mean = float(kept.mean())
-    if count < 2:
-        return unknown_effect(mean, count, unit)
+    if number < 2:
+        return unknown_effect(mean, number, unit)
     deviation = max(float(kept.std(ddof=1)), resolution / math.sqrt(12))
     if deviation <= 1e-12 * float(np.abs(kept).max()):  # equal up to rounding
-        return unknown_effect(mean, count, unit)
-    error = deviation / math.sqrt(count)
+        return unknown_effect(mean, number, unit)
+    error = deviation / math.sqrt(number)
+    return effect_of_estimate(mean, error, number - 1, number, confidence, unit)
+
+
+def effect_of_estimate(
+    value: float, error: float, freedom: float, n: int, confidence: float, unit: str
+) -> Effect:
+    """Return the effect of an estimate with its standard error and degrees of freedom."""
+    if not (math.isfinite(error) and error > 0 and freedom > 0):
+        return unknown_effect(value, n, unit)
     alpha = 1 - confidence
-    outer, inner = (float(stats.t.ppf(1 - tail, count - 1)) * error for tail in (alpha / 2, alpha))
-    p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
-    return Effect(mean, mean - outer, mean + outer, mean - inner, mean + inner, p, count, unit)
+    outer, inner = (float(stats.t.ppf(1 - tail, freedom)) * error for tail in (alpha / 2, alpha))
+    p = float(2 * stats.t.sf(abs(value) / error, freedom))
+    return Effect(value, value - outer, value + outer, value - inner, value + inner, p, n, unit)
 
 
 def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:

@@ -37,7 +37,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                 "basis", "strategy", "ranked_by", "metric", "seed", "draw", "k", "value", "n",
                 "low", "high"),
     "comparisons": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
-                    "reference", "value", "n", "low", "high", "p"),
+                    "reference", "value", "n", "seeds", "error", "freedom", "low", "high", "p"),
     "exported": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "strategy",
                  "ranked_by", "k", "metric", "value", "fingerprint"),
     "semantics": ("start", "scheme", "rate", "tower", "seed", "basis", "neuron", "metric",
@@ -92,7 +92,8 @@ CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
 """What stands in place of a protocol where no class is named in words."""
 
 VALUES = (
-    "value", "n", "low", "high", "deviation", "below", "rotations", "chance", "p", "overlap",
+    "value", "n", "seeds", "error", "freedom", "low", "high", "deviation", "below", "rotations",
+    "chance", "p", "overlap",
 )  # fmt: skip
 """Columns that rows are not sorted by."""
 

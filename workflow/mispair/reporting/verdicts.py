@@ -14,7 +14,7 @@ from typing import Literal
 import pandas as pd
 
 from mispair.reporting.statistics import Effect, Interval, Trend
-from mispair.reporting.words import count, interval, number, p_value
+from mispair.reporting.words import interval, number, p_value
 
 Outcome = Literal["supports", "contradicts", "no such effect", "cannot tell", "not measured"]
 Limit = Literal["limits", "does not limit", "not measured"]
@@ -238,8 +238,8 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
         return UNMEASURED, "it was not measured"
     if not effect.known:
         if effect.n < LEAST_RUNS:
-            return UNDECIDED, f"{count(effect.n, effect.unit)} cannot show its own spread"
-        return UNDECIDED, f"{count(effect.n, effect.unit)} with equal values show no spread"
+            return UNDECIDED, f"{effect.replicates} cannot show its own spread"
+        return UNDECIDED, f"{effect.replicates} with equal values show no spread"
     bound = f"{smallest:.3g}"
     if -smallest < effect.inner_low and effect.inner_high < smallest:
         return ABSENT, f"the effect is smaller than {bound}, the smallest effect of interest"
@@ -456,7 +456,7 @@ def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:
     """Print an effect with its interval and p value."""
     value = number(effect.value, digits, sign=True)
     if not effect.known:
-        return f"{value}, no interval ({count(effect.n, effect.unit)})"
+        return f"{value}, no interval ({effect.replicates})"
     limits = interval(effect.low, effect.high, digits, sign=True)
     return f"{value} ({100 * confidence:g} % interval {limits}, {p_value(effect.p)})"
 

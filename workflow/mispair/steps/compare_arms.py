@@ -6,9 +6,7 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from mispair import settings
 
@@ -18,14 +16,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
+"""Metrics of the rows: on one evaluation set, and averaged over all of a protocol."""
+
+
 class Settings(settings.Settings):
-    resamples: int = Field(10_000, ge=100, description="Bootstrap resamples of the images.")
-    seed: int = Field(0, ge=0, description="Seed of the resamples.")
+    """`compare_arms` has no settings: every arm is compared with its references."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The answers of one arm: whether each seed (s, n) is right, by set and protocol.
+    """The answers of one arm: by set and protocol, and by seed, whether each image (n,) is right.
 
     Fingerprints are of the images by set, and of the prompts by set and protocol.
     """
@@ -35,13 +36,12 @@ class Arm:
     scheme: str | None
     rate: float | None
     fingerprints: dict[str, str]
-    correct: dict[tuple[str, str], np.ndarray]
+    correct: dict[tuple[str, str], dict[str, np.ndarray]]
 
 
 def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -> None:
     """Write differences in acc1 with intervals for every arm, set, protocol and reference."""
-    from mispair import files, metrics, seeds
-    from mispair.evaluation.paired_bootstrap import difference
+    from mispair import files, metrics
     from mispair.progress import Progress
 
     arms = [_read(path) for path in zeroshot_answers]
@@ -63,13 +63,8 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
         for name, reference in references.items():
             if reference is None or reference is arm or arm is untouched[0]:
                 continue
-            for (of_set, protocol), correct in arm.correct.items():
-                about = {"start": arm.start, "scheme": arm.scheme, "rate": arm.rate}
-                about |= {"evaluation_set": of_set, "protocol": protocol, "reference": name}
-                draws = seeds.generator(settings.seed, "compare-arms", *about.values())
-                other = reference.correct[of_set, protocol]
-                found = difference(correct, other, draws, settings.resamples)
-                rows.append({**about, "metric": "acc1_difference", **vars(found)})
+            about = {"start": arm.start, "scheme": arm.scheme, "rate": arm.rate}
+            rows += [{**about, "reference": name, **row} for row in _rows(arm, reference)]
         progress.advance()
     progress.close()
     log.info("%d arms, %d differences", len(arms), len(rows))
@@ -77,19 +72,45 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
     metrics.write_metrics(comparison, rows, origins)
 
 
-def _read(path: Path) -> Arm:
+def _rows(arm: Arm, reference: Arm) -> list[dict[str, Any]]:
+    """Return the differences of an arm on every set, and on all sets of each protocol."""
+    from mispair.evaluation.paired_differences import difference
+
+    pairs = {key: _paired(correct, reference.correct[key]) for key, correct in arm.correct.items()}
+    rows: list[dict[str, Any]] = []
+    for (of_set, protocol), (one, other) in pairs.items():
+        about = {"evaluation_set": of_set, "protocol": protocol, "metric": OF_ONE_SET}
+        rows.append({**about, **vars(difference([one], [other]))})
+    for protocol in dict.fromkeys(protocol for _, protocol in pairs):
+        sets = [pair for (_, of_set), pair in pairs.items() if of_set == protocol]
+        mean = difference([one for one, _ in sets], [other for _, other in sets])
+        rows.append({"protocol": protocol, "metric": OF_ALL_SETS, **vars(mean)})
+    return rows
+
+
+def _paired(
+    one: dict[str, np.ndarray], other: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the answers of the seeds that both have; a single one is compared with all."""
     import numpy as np
 
+    if len(other) == 1:
+        return np.stack([*one.values()]), np.stack([*other.values()])
+    common = [seed for seed in one if seed in other]
+    return np.stack([one[seed] for seed in common]), np.stack([other[seed] for seed in common])
+
+
+def _read(path: Path) -> Arm:
     from mispair.files import read_tensors
 
     tensors, about = read_tensors(path)
     origin = json.loads(about["projection"])
-    stacks: dict[tuple[str, str], list[np.ndarray]] = {}
+    correct: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, answers in tensors.items():
         if not key.endswith("|labels"):
-            name, protocol, _ = key.rsplit("|", 2)
+            name, protocol, seed = key.rsplit("|", 2)
             right = answers == tensors[f"{name}|labels"]
-            stacks.setdefault((name, protocol), []).append(right)
+            correct.setdefault((name, protocol), {})[seed] = right
     rate = origin.get("rate")
     return Arm(
         path=path,
@@ -97,7 +118,7 @@ def _read(path: Path) -> Arm:
         scheme=origin.get("scheme"),
         rate=None if rate is None else float(rate),
         fingerprints=json.loads(about["sets"]) | json.loads(about["protocols"]),
-        correct={key: np.stack(seeds) for key, seeds in stacks.items()},
+        correct=correct,
     )
 
 

@@ -1,0 +1,132 @@
+"""Is one arm better than another on the same images? Images and seeds are both drawn at random.
+
+An answer depends on the image and on the seed of the arm. Resampling the images alone takes the
+seeds for all that there are; a t test over seeds takes the images for all that there are. Here the
+variance of a difference is the sum of two parts of the two-way analysis of variance with random
+effects: the variance between the means of seeds, which contains the interaction of images and
+seeds, and that of images without the interaction. The t quantile has Satterthwaite's degrees of
+freedom (Satterthwaite 1946, Biometrics Bulletin 2, 110).
+
+The bootstrap that resamples images and seeds together (Owen 2007, Annals of Applied Statistics 1,
+386) has the same purpose, but counts the interaction up to three times and, with three seeds,
+underestimates their spread: its nominal 5 % test rejects between 0.5 % and 23 % of true null
+hypotheses. The closed form needs no resamples: its cost is one pass over the answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference with its 95 % interval and two-sided p value.
+
+    Attributes
+    ----------
+    value, low, high, p : float
+        Difference of two accuracies.
+    n, seeds : int
+        Numbers of images and of pairs of seeds. With one pair, seeds are taken as fixed.
+    error, freedom : float
+        Standard error and degrees of freedom, for intervals at another confidence.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    n: int
+    seeds: int
+    error: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class _Components:
+    """One set's differences by seed, and the variance of their mean by images alone."""
+
+    by_seed: np.ndarray
+    images: float
+    n: int
+
+
+def difference(correct: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> Difference:
+    """Return the difference in accuracy of two arms, averaged over evaluation sets.
+
+    Each set weighs the same. Images are independent from set to set; seeds are the same in all
+    sets, because a seed is one training of the arm.
+
+    Parameters
+    ----------
+    correct, reference : sequences of (s, n_k) bool arrays
+        For each evaluation set, whether each seed of an arm is right about each image. Rows are
+        paired by seed. A reference of one row is compared with every seed of the arm.
+
+    Raises
+    ------
+    ValueError
+        If there is no set or no image, or the shapes do not fit.
+
+    Notes
+    -----
+    Half an image is added to each side of every set, one that only the arm answers and one that
+    only the reference answers (Agresti and Min 2005, Statistics in Medicine 24, 729). So arms
+    that agree on all images have an interval that is not empty.
+    """
+    sets = [_components(one, other) for one, other in zip(correct, reference, strict=True)]
+    if not sets:
+        raise ValueError("arms without an evaluation set cannot be compared")
+    if len({len(each.by_seed) for each in sets}) > 1:
+        raise ValueError("arms with other seeds on each evaluation set cannot be compared")
+    by_seed = np.mean([each.by_seed for each in sets], axis=0)
+    number, weight = len(by_seed), 1 / len(sets) ** 2
+    images = [weight * each.images for each in sets]
+    # What seeds change contains the interaction, so that images are counted without it.
+    seeds = float(by_seed.var(ddof=1)) / number if number > 1 else 0.0
+    variance = seeds + sum(images)
+    # Satterthwaite: each squared component over its own degrees of freedom.
+    squares = seeds**2 / max(1, number - 1)
+    squares += sum(
+        of_set**2 / max(1, each.n - 1) for of_set, each in zip(images, sets, strict=True)
+    )
+    value, error, freedom = float(by_seed.mean()), math.sqrt(variance), variance**2 / squares
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    return Difference(
+        value=value,
+        low=value - half,
+        high=value + half,
+        p=float(2 * stats.t.sf(abs(value) / error, freedom)),
+        n=sum(each.n for each in sets),
+        seeds=number,
+        error=error,
+        freedom=freedom,
+    )
+
+
+def _components(correct: np.ndarray, reference: np.ndarray) -> _Components:
+    seeds, n = correct.shape
+    if n == 0 or n != reference.shape[1]:
+        raise ValueError(f"arms on {n} and {reference.shape[1]} images cannot be compared in pairs")
+    if len(reference) not in (1, seeds):
+        raise ValueError(f"arms of {seeds} and {len(reference)} seeds cannot be compared in pairs")
+    apart = correct.astype(np.int8) - reference.astype(np.int8)
+    by_seed = apart.mean(axis=1, dtype=np.float64)
+    by_image = apart.mean(axis=0, dtype=np.float64)
+    mean = by_seed.mean()
+    of_images = float(((by_image - mean) ** 2).sum()) / n / n
+    interaction = 0.0
+    if seeds > 1 and n > 1:
+        # The squares of a two-way layout: total = seeds + images + interaction.
+        total = float(np.count_nonzero(apart)) - seeds * n * mean**2
+        rest = total - n * float(((by_seed - mean) ** 2).sum())
+        rest -= seeds * float(((by_image - mean) ** 2).sum())
+        interaction = max(0.0, rest) / ((seeds - 1) * (n - 1)) / (seeds * n)
+    return _Components(by_seed, max(0.0, of_images - interaction) + 1 / n**2, n)
