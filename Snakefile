@@ -26,6 +26,7 @@ include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/stepsize.smk"
+include: "workflow/rules/pretraining.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/laclip.smk"
 include: "workflow/rules/failures.smk"
@@ -45,6 +46,7 @@ localrules:
     image_text,
     laclip,
     stepsize,
+    pretraining,
 
 
 # One target per study: its results without the report.
@@ -68,3 +70,8 @@ rule image_text:
 rule stepsize:
     input:
         dag.stepsize.results(),
+
+
+rule pretraining:
+    input:
+        dag.pretraining.results(),

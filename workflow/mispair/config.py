@@ -39,7 +39,9 @@ class _General(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    studies: list[Literal["simulation", "image_text", "laclip", "sufficiency", "stepsize"]] = Field(
+    studies: list[
+        Literal["simulation", "image_text", "laclip", "sufficiency", "stepsize", "pretraining"]
+    ] = Field(
         ["simulation", "image_text", "sufficiency", "stepsize"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",

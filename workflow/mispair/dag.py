@@ -18,6 +18,7 @@ from mispair import run_record
 from mispair.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
 from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
+from mispair.dag_pretraining import Pretraining
 from mispair.dag_stepsize import Stepsize
 from mispair.dag_sufficiency import Sufficiency
 from mispair.files import UserError
@@ -99,7 +100,7 @@ class Dag:
             )
         # A study that is not run needs none of its files; one that is fails before any job.
         wanted, compared = self.runs("image_text"), self.runs("laclip")
-        self.groups = self._groups() if wanted else {}
+        self.groups = self._groups() if wanted or self.runs("pretraining") else {}
         self.models = Models(
             self.config.towers if wanted else None,
             self.config.models if compared else [],
@@ -110,6 +111,7 @@ class Dag:
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
         self.sufficiency = Sufficiency(self.config, self.runs("sufficiency"))
         self.stepsize = Stepsize(self.config, self.runs("stepsize"))
+        self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
@@ -380,9 +382,8 @@ class Dag:
 
     def features(self, kind: str) -> list[str]:
         """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
-        return [
-            f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in self.groups
-        ]
+        groups = self.groups if self.runs("image_text") else ()
+        return [f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in groups]
 
     def captions(self) -> list[str]:
         """Return the user's captions as read_captions writes them, if there are any."""
@@ -407,10 +408,13 @@ class Dag:
     def caption_features(self, kind: str) -> list[str]:
         """Return the features of the captions of the corpus, or their rows."""
         folder = f"results/features/{self.corpus}/{self.towers}"
-        return [f"{folder}/{part}.{kind}" for part in self.caption_parts]
+        parts = self.caption_parts if self.runs("image_text") else []
+        return [f"{folder}/{part}.{kind}" for part in parts]
 
     def records(self) -> list[str]:
         """Return the record of every encoding of images, and of captions of the corpus."""
+        if not self.runs("image_text"):
+            return []
         of = {"encode_features": [*self.groups], "encode_captions": self.caption_parts}
         return [
             f"logs/{step}/{self.corpus}/{self.towers}/{name}.json"
@@ -580,7 +584,7 @@ class Dag:
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
             *self.checkpoints(), *self.simulations(), *self.sufficiency.results(),
-            *self.stepsize.results(),
+            *self.stepsize.results(), *self.pretraining.results(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------

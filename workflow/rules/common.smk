@@ -10,6 +10,8 @@ from mispair.arms import STARTS
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
+from mispair.dag_pretraining import PICTURES
+from mispair.dag_pretraining import TRAINING as DRAWN
 from mispair.dag_stepsize import MULTILAYER, TWO_LAYER
 from mispair.dag_sufficiency import BAYES, TRAINING, TREES
 from mispair.files import UserError, refuse_full_or_read_only
@@ -48,6 +50,7 @@ onstart:
 wildcard_constraints:
     arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
+    draw="[0-9]+",
     evaluation_set="[^/]+",
     first="[0-9]+",
     flip="[0-9.e-]+",

@@ -1,0 +1,194 @@
+"""How much the features that wrong captions link are mixed in an embedding.
+
+The scheme `spurious` of `corrupt_captions` names, in place of a feature, its partner: always the
+same one, of the same kind (`mispair.pairs.scene_features.spurious_partners`). A circle captioned
+"circle" or "star" and a star captioned "star" or "heart" then share the caption "star". So the
+features that are *linked* to j are its partner and the feature whose partner it is.
+
+The mixing score of feature j is
+
+    mean over linked k of s corr(u, k)  −  mean over other k of s corr(u, k),
+
+u being the component of an embedding that follows j and s the sign of corr(u, j). The other
+features are all values of the same kind that are neither j nor linked to it. Values of one kind
+exclude each other in most pictures, so their correlations are below zero; the difference cancels
+this. Kinds with fewer than four values have no other feature and are left out. The partners are
+drawn at random, so the score is zero on average where captions link nothing; for one draw of
+partners it also measures how alike linked values look, which a tower trained on right captions of
+the same pictures measures too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mispair.evaluation.identified_basis import correlations
+
+Sample = tuple[np.ndarray, np.ndarray]
+"""Embeddings (n, e) and true features (n, f) of the same inputs."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Which features are compared for one feature: columns of the true features.
+
+    Attributes
+    ----------
+    feature : int
+        j.
+    linked, others : tuple of int
+        Columns of its linked features, and of the other values of its kind.
+    """
+
+    feature: int
+    linked: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """The score of a basis, a mean over features.
+
+    Attributes
+    ----------
+    score : float
+        Mean mixing score.
+    linked, others : float
+        The two means of which it is the difference.
+    recovery : float
+        Mean correlation of the components with the features that they follow.
+    features : int
+        Number of features.
+    """
+
+    score: float
+    linked: float
+    others: float
+    recovery: float
+    features: int
+
+
+def comparisons(
+    features: Sequence[str], partners: Mapping[str, str], varying: Sequence[bool] | None = None
+) -> list[Comparison]:
+    """Return what is compared, for every feature with linked and other features.
+
+    Parameters
+    ----------
+    features : sequence of str
+        Names ``kind:value`` of the columns of the true features.
+    partners : mapping of str to str
+        The feature that each feature is linked to.
+    varying : sequence of bool, optional
+        Which columns vary; features that do not are left out.
+
+    Examples
+    --------
+    >>> names = [f"digit:{value}" for value in "abcde"]
+    >>> circle = {names[i]: names[(i + 1) % 5] for i in range(5)}
+    >>> comparisons(names, circle)[0]
+    Comparison(feature=0, linked=(1, 4), others=(2, 3))
+    """
+    kept = [name for number, name in enumerate(features) if varying is None or varying[number]]
+    column = {name: number for number, name in enumerate(features)}
+    compared = []
+    for name in kept:
+        linked = {partners.get(name)} | {other for other in kept if partners.get(other) == name}
+        linked = (linked & set(kept)) - {name}
+        kind = name.split(":")[0]
+        others = [k for k in kept if k.split(":")[0] == kind and k != name and k not in linked]
+        if linked and others:
+            compared.append(
+                Comparison(
+                    column[name],
+                    tuple(sorted(column[str(k)] for k in linked)),
+                    tuple(column[k] for k in others),
+                )
+            )
+    return compared
+
+
+def mixing(
+    directions: np.ndarray,
+    chosen_on: Sample,
+    scored_on: Sample,
+    compared: Sequence[Comparison],
+    matched: bool = False,
+) -> Mixing:
+    """Return the mixing score of a basis.
+
+    Parameters
+    ----------
+    directions : (e, k) array
+        Directions of the components. A component is the product of an embedding with one.
+    chosen_on : Sample
+        On which the component of each feature is chosen: the one of largest |correlation|, with
+        its sign.
+    scored_on : Sample
+        Of other inputs, on which correlations are measured.
+    compared : sequence of Comparison
+        Features to average over.
+    matched : bool
+        Component j belongs to feature j already, with its sign; then nothing is chosen.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to compare.
+    """
+    if not compared:
+        raise ValueError("no feature has both linked and other features of its kind")
+    scored = correlations(directions, *scored_on)
+    if matched:
+        units, signs = np.arange(scored.shape[1]), np.ones(scored.shape[1])
+    else:
+        chosen = correlations(directions, *chosen_on)
+        units = np.abs(chosen).argmax(axis=0)
+        signs = np.sign(chosen[units, np.arange(chosen.shape[1])])
+    rows = []
+    for each in compared:
+        own = signs[each.feature] * scored[units[each.feature]]
+        rows.append((own[[*each.linked]].mean(), own[[*each.others]].mean(), own[each.feature]))
+    linked, others, recovery = np.mean(rows, axis=0)
+    return Mixing(float(linked - others), float(linked), float(others), float(recovery), len(rows))
+
+
+def cross_fitted(parts: Sequence[Mixing]) -> Mixing:
+    """Return the mean of scores with the halves of a sample in either role."""
+    means = [
+        float(np.mean([getattr(part, name) for part in parts]))
+        for name in ("score", "linked", "others", "recovery")
+    ]
+    return Mixing(means[0], means[1], means[2], means[3], parts[0].features)
+
+
+def readouts(sample: Sample) -> np.ndarray:
+    """Return the least-squares direction of each true feature, (e, f).
+
+    Parameters
+    ----------
+    sample : Sample
+        On which they are fitted; an intercept is fitted with them.
+    """
+    embeddings, features = (np.asarray(part, dtype=np.float64) for part in sample)
+    centred = embeddings - embeddings.mean(axis=0)
+    fitted: np.ndarray = np.linalg.lstsq(centred, features - features.mean(axis=0), rcond=1e-10)[0]
+    return fitted
+
+
+def centred_by_kind(directions: np.ndarray, features: Sequence[str]) -> np.ndarray:
+    """Return directions of features less their mean over the features of the same kind.
+
+    Parameters
+    ----------
+    directions : (e, f) array
+        One for each feature.
+    features : sequence of str
+        Names ``kind:value``.
+    """
+    kinds = np.array([name.split(":")[0] for name in features])
+    means = [directions[:, kinds == kind].mean(axis=1) for kind in kinds]
+    return directions - np.stack(means, axis=1)

@@ -1,0 +1,38 @@
+"""Captions as bags of words: which words a caption has, without their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def vocabulary(captions: Iterable[str]) -> list[str]:
+    """Return every word of some captions once, sorted; words are letters and digits.
+
+    Examples
+    --------
+    >>> vocabulary(["A red star", "the star, 3"])
+    ['3', 'a', 'red', 'star', 'the']
+    """
+    return sorted({word for caption in captions for word in _WORD.findall(caption.lower())})
+
+
+def bags(captions: Sequence[str], known: Sequence[str]) -> np.ndarray:
+    """Return which words of a vocabulary each caption has, (n, len(known)) uint8.
+
+    A word outside the vocabulary is left out, as a tower has no weights for it.
+
+    Examples
+    --------
+    >>> bags(["the red star"], ["blue", "red", "star"]).tolist()
+    [[0, 1, 1]]
+    """
+    column = {word: number for number, word in enumerate(known)}
+    rows = np.zeros((len(captions), len(known)), np.uint8)
+    for row, caption in zip(rows, captions, strict=True):
+        row[[column[word] for word in _WORD.findall(caption.lower()) if word in column]] = 1
+    return rows

@@ -1,0 +1,96 @@
+# Small towers trained from scratch on wrong captions: each seed with a draw of the corruption.
+
+
+rule decode_pictures:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        index=dag.index(),
+        shards=dag.shards_of_first(len(dag.groups)),
+    output:
+        pictures=PICTURES,
+    log:
+        "logs/decode_pictures/{corpus}.log",
+    benchmark:
+        "benchmarks/decode_pictures/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("decode_pictures"),
+        flags=dag.flags("decode_pictures"),
+    message:
+        "Decode the pictures of {wildcards.corpus}"
+    shell:
+        "python -m mispair decode-pictures --corpus {input.corpus} --index {input.index:q}"
+        " --shards {input.shards:q} --pictures {output.pictures} {params.flags} > {log} 2>&1"
+
+
+# The same step with a seed for each draw, so that trainings are independent replicates.
+use rule corrupt_captions as corrupt_captions_of_draw with:
+    output:
+        pairing=f"{DRAWN}/pairing.parquet",
+        captions=f"{DRAWN}/captions.parquet",
+    log:
+        "logs/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.log",
+    benchmark:
+        "benchmarks/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
+    params:
+        *code_version("corrupt_captions"),
+        flags=dag.pretraining.corruption_flags,
+    message:
+        "Corrupt captions: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
+
+
+rule train_small_towers:
+    input:
+        pictures=PICTURES,
+        index=dag.index(),
+        pairing=f"{DRAWN}/pairing.parquet",
+        captions=f"{DRAWN}/captions.parquet",
+    output:
+        towers=f"{DRAWN}/towers.safetensors",
+    log:
+        "logs/train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.log",
+    benchmark:
+        "benchmarks/train_small_towers/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("train_small_towers"),
+        flags=dag.flags("train_small_towers"),
+        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        checkpoint=lambda wildcards, output: f"{output.towers[:-12]}.checkpoint",
+    message:
+        "Train towers on {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
+    shell:
+        "python -m mispair train-small-towers --scheme {wildcards.scheme} --rate {wildcards.rate}"
+        " --draw {wildcards.draw} --pictures {input.pictures} --index {input.index:q}"
+        " --pairing {input.pairing} --captions {input.captions} --checkpoint {params.checkpoint}"
+        " --towers {output.towers} {params.flags} > {log} 2>&1"
+
+
+rule measure_mixing:
+    input:
+        towers=f"{DRAWN}/towers.safetensors",
+        pictures=PICTURES,
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        index=dag.index(),
+        truth=dag.truth_of_all(),
+        evaluation_sets=dag.pretraining.evaluation_sets(),
+    output:
+        mixing=f"{DRAWN}/mixing.json",
+    log:
+        "logs/measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}.log",
+    benchmark:
+        "benchmarks/measure_mixing/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_mixing"),
+        flags=dag.flags("measure_mixing"),
+    message:
+        "Measure the towers of {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"
+    shell:
+        "python -m mispair measure-mixing --towers {input.towers} --pictures {input.pictures}"
+        " --corpus {input.corpus} --index {input.index:q} --truth {input.truth:q}"
+        " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing}"
+        " {params.flags} > {log} 2>&1"
