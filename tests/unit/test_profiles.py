@@ -13,7 +13,7 @@ PROFILES = Path(__file__).parents[2] / "profiles"
 RULES = Path(__file__).parents[2] / "workflow/rules"
 LONG = ("encode_features", "encode_captions", "encode_evaluation", "find_similar_captions",
         "finetune_projection", "pretrain_towers", "simulate", "index_shards", "train_encoders",
-        "train_head", "train_two_layer", "train_multilayer")  # fmt: skip
+        "train_head", "train_two_layer", "train_multilayer", "train_small_towers")  # fmt: skip
 """Steps that save their state when they are warned."""
 
 

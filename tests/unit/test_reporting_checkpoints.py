@@ -265,7 +265,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
     names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
              "excluded", "statistics", "records", "probes", "comparisons", "exported",
-             "semantics", "sufficiency", "stepsize")  # fmt: skip
+             "semantics", "sufficiency", "stepsize", "pretraining")  # fmt: skip
     gather_metrics.run(
         gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
         checkpoint_zeroshot=[path], checkpoint_origins=[tmp_path / "towers/mine/config.json"],

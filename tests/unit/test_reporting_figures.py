@@ -23,14 +23,14 @@ from mispair.reporting.figures import compose, render
 from mispair.reporting.tables import COLUMNS, Tables, tidy
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import run_plan
-from tests.unit import sufficiency_run
+from tests.unit import pretraining_run, sufficiency_run
 from tests.unit.made_up_tables import EVIL, measured
 from tests.unit.test_reporting_stepsize import PLANS, tables_of
 
 STUDIES = ("image_text", "simulation", "laclip")
 """Whose measurements `made_up_tables` has."""
 FIGURES = {figure.name: figure for study in STUDIES for figure in catalogue.figures(study)}
-OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize")
+OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize", "pretraining")
           for figure in catalogue.figures(study)}  # fmt: skip
 """Those of the studies that have made-up measurements of their own."""
 POINT = 72 / 25.4
@@ -42,7 +42,11 @@ COLUMN = 85 * POINT
 def others() -> Tables:
     rows = [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
     whole = tables_of(rows)
-    return replace(whole, sufficiency=tidy("sufficiency", sufficiency_run.everything()))
+    return replace(
+        whole,
+        sufficiency=tidy("sufficiency", sufficiency_run.everything()),
+        pretraining=tidy("pretraining", pretraining_run.rows()),
+    )
 
 
 def made_up(name: str, **size: int) -> Tables:

@@ -18,6 +18,7 @@ from mispair.reporting.site import build
 from mispair.reporting.tables import Tables
 from mispair.stepsize.grid import PartName
 
+RULES = Path(__file__).parents[2] / "workflow/rules"
 EVIL = "<script>alert('x')</script>"
 ARM = {"arm": "pretrained_random~0.5", "corpus": "scenes", "towers": "t"}
 
@@ -56,6 +57,9 @@ def test_steps_and_sections_are_real() -> None:
     # What was corrected and chosen is printed whatever was run.
     of_parts = {section for own in missing.STEPSIZE_PARTS.values() for section in own}
     assert of_parts == {*sections["stepsize"]} - {"Corrected and chosen"}
+    rules = "".join(path.read_text() for path in RULES.glob("*.smk"))
+    assert all(f"rule {name}:" in rules or f" as {name} with" in rules
+               for name in missing.PRETRAINING)  # fmt: skip
     assert missing.STEPSIZE_PARTS.keys() == {*get_args(PartName), "multilayer"}
 
 
@@ -70,6 +74,7 @@ def test_steps_and_sections_are_real() -> None:
         ("evaluate_zeroshot", {"corpus": "scenes", "arm": "untouched"}, {"image_text"}),
         ("train_two_layer", {"part": "sweep", "data_set": "xor4"}, {"stepsize"}),
         ("train_multilayer", {"data_set": "digits_parity"}, {"stepsize"}),
+        ("train_small_towers", {"scheme": "random", "rate": "0.4", "draw": "0"}, {"pretraining"}),
         ("finetune_projection", ARM, set()),
     ],
 )

@@ -32,7 +32,7 @@ from mispair.steps import (
 )
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import Plan, run_plan
-from tests.unit import sufficiency_run
+from tests.unit import pretraining_run, sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 RATES = (0.0, 0.3, 0.8)
@@ -204,6 +204,10 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
     path = folder / "sufficiency.json"
     metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
     made["sufficiency"] = [path]
+    path = folder / "pretraining.json"
+    metrics.write_metrics(path, pretraining_run.rows(), {"trained": {"scheme": EVIL, "rate": "0.4",
+                                                                 "draw": "0"}})  # fmt: skip
+    made["pretraining"] = [path]
     return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
 
 
@@ -389,6 +393,7 @@ NOTHING: dict[str, list[Path]] = {
         "checkpoint_zeroshot",
         "checkpoint_origins",
         "stepsize",
+        "pretraining",
         "shards",
     ]
 }
@@ -534,6 +539,7 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "stepsize_curves",
             "stepsize_speedups",
             "stepsize_acceleration",
+            "pretraining",
         )
     )
 
@@ -696,10 +702,11 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
         assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", ["simulation", "image_text", "laclip", "sufficiency", "stepsize"])
+@pytest.mark.parametrize("study", [study.key for study in catalogue.STUDIES])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
     own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
+           "pretraining": {"pretraining"},
            "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)

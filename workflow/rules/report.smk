@@ -21,6 +21,7 @@ rule gather_metrics:
         checkpoints=dag.checkpoints(),
         origins=dag.models.origins(),
         stepsize=dag.stepsize.results(),
+        pretraining=dag.pretraining.results(),
     output:
         tables=report(
             dag.tables(),
@@ -47,7 +48,8 @@ rule gather_metrics:
         " --records {input.records:q} --probes {input.probes:q}"
         " --comparisons {input.comparisons:q} --exported {input.exported:q}"
         " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
-        " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q} --models {params.models}"
+        " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q}"
+        " --pretraining {input.pretraining:q} --models {params.models}"
         " --tables reports/tables > {log} 2>&1"
 
 

@@ -346,6 +346,28 @@ def _train_multilayer(s: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"thousand steps": 1e-3 * s.steps * len(s.stepsizes)})
 
 
+def _decode_pictures(s: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = sizes.planned[str(job.pictures)] = sizes.rows(job.corpus)
+    held = {"megabytes of pictures": 3e-6 * pairs * s.side**2}
+    return Work({"pairs": pairs}, held, held)
+
+
+def _train_small_towers(s: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = max(0, sizes.rows(job.pairing) - s.held_out)
+    quarter = (s.crop // 4) ** 2
+    # Products of the two convolutions, the layer behind them and the projection.
+    products = (s.crop // 2) ** 2 * 48 * s.channels + quarter * 32 * s.channels**2
+    products += quarter * 2 * s.channels * s.width + s.width * s.embedding
+    return Work(
+        {"pairs": pairs * s.epochs, "GFLOP": 6e-9 * pairs * s.epochs * products},
+        {"pairs": sizes.rows(job.pairing)},
+    )
+
+
+def _measure_mixing(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"pairs": sizes.rows(job.corpus), "rotations": s.rotations})
+
+
 def _gather_metrics(s: Any, job: Any, sizes: Sizes) -> Work:
     files = sum(len(value) for value in vars(job).values() if isinstance(value, list))
     pairs = sizes.total([*job.index, *job.pairings])
@@ -369,6 +391,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "compare_arms": _compare_arms,
     "convert_checkpoint": _convert_checkpoint,
     "corrupt_captions": _corrupt_captions,
+    "decode_pictures": _decode_pictures,
     "draw_contact_sheet": _draw_contact_sheet,
     "draw_figures": _draw_figures,
     "draw_neurons": _draw_neurons,
@@ -389,6 +412,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "make_evaluation_set": _make_evaluation_set,
     "make_scenes": _make_scenes,
     "measure_bayes": _measure_bayes,
+    "measure_mixing": _measure_mixing,
     "measure_purity": _measure_purity,
     "measure_semantics": _measure_semantics,
     "measure_sufficiency": _measure_sufficiency,
@@ -400,6 +424,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "train_encoders": _train_encoders,
     "train_head": _train_head,
     "train_multilayer": _train_multilayer,
+    "train_small_towers": _train_small_towers,
     "train_two_layer": _train_two_layer,
 }
 """The work of a job of each step, from its settings, its files and wildcards, and the sizes."""

@@ -24,6 +24,7 @@ from mispair.reporting import (
     figures_features,
     figures_image_text,
     figures_neurons,
+    figures_pretraining,
     figures_pruning,
     figures_schemes,
     figures_semantics,
@@ -93,6 +94,8 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "stepsize_bounds": figures_stepsize.bounds,
     "stepsize_activations": figures_stepsize.activations,
     "stepsize_accuracy": figures_stepsize.accuracy,
+    "pretraining_mixing": figures_pretraining.mixing,
+    "pretraining_accuracy": figures_pretraining.accuracy,
 }
 """What draws each figure of the catalogue."""
 

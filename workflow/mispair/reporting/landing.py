@@ -68,6 +68,7 @@ def _summary(content: Content) -> str:
     for key, runs in (
         ("sufficiency", trained(tables.sufficiency)[RUN].drop_duplicates()),
         ("stepsize", tables.stepsize_runs),
+        ("pretraining", tables.pretraining[["scheme", "rate", "seed"]].drop_duplicates()),
     ):
         if tables.study(key):
             found.append(count(len(runs), f"run of the {key} study", f"runs of the {key} study"))

@@ -64,6 +64,12 @@ SUFFICIENCY: dict[str, tuple[str, ...]] = {
 """Sections of the sufficiency study that print what a step writes."""
 
 
+PRETRAINING = (
+    "decode_pictures", "corrupt_captions_of_draw", "train_small_towers", "measure_mixing",
+)  # fmt: skip
+"""Rules of the pre-training study, whose every section prints all trainings."""
+
+
 @dataclass(frozen=True)
 class Hole:
     """A result that is not there: the step that makes it with its wildcards, and why."""
@@ -100,6 +106,8 @@ def places(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
         return [("sufficiency", section) for section in sections["sufficiency"]]
     if rule in SUFFICIENCY:
         return [("sufficiency", section) for section in SUFFICIENCY[rule]]
+    if rule in PRETRAINING:
+        return [("pretraining", section) for section in sections["pretraining"]]
     if rule in ("train_two_layer", "train_multilayer"):
         return [("stepsize", name) for name in STEPSIZE_PARTS[wildcards.get("part", "multilayer")]]
     # Models that are compared as they are have no corpus; this stands in its place.

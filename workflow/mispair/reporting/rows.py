@@ -53,7 +53,11 @@ def measured(
         for row in rows:
             found[STEPSIZE[row["kind"]]].append(row)
         return found
-    found["provenance"] = origins(artefact, provenance)
+    condition = None
+    if artefact == "pretraining":
+        trained = provenance.get("trained") or {}
+        condition = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None
+    found["provenance"] = origins(artefact, provenance, condition)
     about = {"towers": towers, **arm(provenance)}
     if artefact in ("zeroshot", "checkpoints"):
         rows = scored(rows, provenance, towers)

@@ -10,6 +10,7 @@ from mispair.reporting import (
     claims_construct,
     claims_image_text,
     claims_mediation,
+    claims_pretraining,
     claims_pruning,
     claims_schemes,
     claims_simulation,
@@ -19,6 +20,7 @@ from mispair.reporting import (
     comparison_checkpoints,
     comparison_evaluation,
     comparison_exported,
+    comparison_pretraining,
     comparison_protocols,
     comparison_shuffling,
     comparison_simulation,
@@ -90,6 +92,10 @@ def _stepsize(tables: Tables, judged: Sequence[Verdict], confidence: float) -> l
     return comparison_stepsize.stepsize(tables)
 
 
+def _pretraining(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    return comparison_pretraining.pretraining(tables, confidence)
+
+
 PARTS: dict[str, Parts] = {
     "image_text": Parts(
         (
@@ -105,6 +111,7 @@ PARTS: dict[str, Parts] = {
     "laclip": Parts((claims_checkpoints.judge,), _laclip),
     "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
     "stepsize": Parts((claims_stepsize.judge,), _stepsize),
+    "pretraining": Parts((claims_pretraining.judge,), _pretraining),
 }
 """By the key of the study, as in `mispair.reporting.catalogue.STUDIES`."""
 

@@ -63,6 +63,9 @@ ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
 """Trained on raw captions and on rewritten ones."""
 TOWERS = {"text": GREEN, "image": VIOLET}
+BASES = {"identified": BLUE, "linear": VIOLET, "neurons": GREY, "prompts": AMBER}
+"""Bases of an embedding in which features may be mixed."""
+
 STRATEGIES = {
     "high-purity": BLUE,
     "random": GREY,

@@ -79,6 +79,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "stepsize_speedups": (*STEPSIZE_RUN, "level", "steps_to_level", "monotone_stepsize",
                           "speedup"),
     "stepsize_acceleration": (*STEPSIZE_RUN, "schedule", "budget", "risk"),
+    "pretraining": ("scheme", "rate", "seed", "tower", "basis", "evaluation_set", "protocol",
+                    "metric", "value", "n", "low", "high", "chance"),
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
@@ -129,6 +131,7 @@ class Tables:
     stepsize_curves: pd.DataFrame
     stepsize_speedups: pd.DataFrame
     stepsize_acceleration: pd.DataFrame
+    pretraining: pd.DataFrame
 
     @classmethod
     def of(cls, frames: Mapping[str, pd.DataFrame]) -> Tables:
@@ -177,6 +180,8 @@ class Tables:
             return not self.checkpoints.empty
         if key == "sufficiency":
             return not self.sufficiency.empty
+        if key == "pretraining":
+            return not self.pretraining.empty
         if key == "stepsize":
             return not self.stepsize_runs.empty
         return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)

@@ -106,6 +106,11 @@ RULES = {
     "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
     "tenths of the steps against the least before. Supports if it keeps at least half of it in "
     "all of at least two runs, contradicts if one does not, cannot tell otherwise.",
+    "mixes": "Mixing score of towers on wrong captions less that on clean captions, paired by "
+    "seed, with a t interval over seeds. Supports if the rule of effects supports mixing by "
+    "spurious captions, and finds no such effect of the others. No such effect if it finds none "
+    "of spurious captions. Contradicts if these have the opposite effect, or if it supports mixing "
+    "by another kind. Cannot tell otherwise.",
     "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
     "stepsize, paired by split: the rule of differences.",
 }
@@ -251,6 +256,33 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
     if significant:
         return UNDECIDED, f"there is an effect, but it may be smaller than {bound}"
     return UNDECIDED, "an effect of either sign, and none, agree with the measurement"
+
+
+def decide_mixes(
+    claimed: Effect, others: Sequence[Effect], smallest: float, alpha: float
+) -> tuple[Outcome, str]:
+    """Judge whether one treatment has an effect above zero and the others have none.
+
+    Parameters
+    ----------
+    claimed : Effect
+        Of the treatment that is claimed to have one.
+    others : sequence of Effect
+        Of the treatments that are claimed to have none.
+    smallest, alpha
+        As in `decide_effect`.
+    """
+    outcome, reason = decide_effect(claimed, +1, smallest, alpha)
+    if outcome != SUPPORTS:
+        return outcome, reason
+    judged = [decide_effect(other, +1, smallest, alpha) for other in others]
+    outcomes = [each for each, _ in judged]
+    if SUPPORTS in outcomes:
+        return CONTRADICTS, "treatments that are claimed to have no such effect have it"
+    if any(each != ABSENT for each in outcomes):
+        why = next(text for each, text in judged if each != ABSENT)
+        return UNDECIDED, f"{reason}; of another treatment that is claimed to have none: {why}"
+    return SUPPORTS, f"{reason}; the other treatments have no such effect"
 
 
 def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
@@ -484,6 +516,7 @@ QUESTIONS = (
             "raw-degrades",
             "raw-mixes",
             "raw-fails",
+            "pretraining-mixes",
         ),
     ),
     Question("Do purer neurons classify better?", ("pruning-accuracy", "pruning-silhouette")),

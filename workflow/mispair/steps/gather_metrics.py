@@ -37,6 +37,7 @@ def run(
     checkpoint_zeroshot: list[Path],
     checkpoint_origins: list[Path],
     stepsize: list[Path],
+    pretraining: list[Path],
     models: str,
     tables: Path,
 ) -> None:
@@ -80,6 +81,7 @@ def run(
         "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
         "sufficiency": sufficiency,
         "stepsize": stepsize,
+        "pretraining": pretraining,
     }  # fmt: skip
     for artefact, path in ((name, path) for name, paths in results.items() for path in paths):
         towers = path.parent.parent.name
