@@ -63,8 +63,8 @@ class Corpus:
         folder = self.folder / f"{scheme}~{rate:g}~{seed}"
         pairing, written = folder / "pairing.parquet", folder / "captions.parquet"
         corrupt_captions.run(
-            corrupt_captions.Settings(seed=seed), scheme=scheme, rate=rate, corpus=self.corpus,
-            index=self.index, similar=[], truth=self.truth if rate else [], pairing=pairing,
+            corrupt_captions.Settings(seed=seed), scheme=scheme, rate=rate, draws=1,
+            corpus=self.corpus, index=self.index, similar=[], truth=self.truth if rate else [], pairing=pairing,
             captions=written,
         )  # fmt: skip
         return pairing, written

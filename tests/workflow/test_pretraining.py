@@ -57,17 +57,23 @@ def test_the_page_of_the_study_is_written(trained: Checkout) -> None:
     assert {"clean", "random", "spurious"} <= {row.split(",")[0] for row in table.splitlines()}
 
 
+def planned(checkout: Checkout, *options: str) -> dict[str, int]:
+    """Return how many jobs of each rule a dry run of the study would start, without its report."""
+    # A word between the options that take several and the target.
+    return checkout.planned("--nolock", "pretraining", *options)
+
+
 def test_another_seed_trains_no_other_again(trained: Checkout) -> None:
-    planned = trained.planned("pretraining", *configure(trained, "more", seeds=2))
-    assert planned == {
+    jobs = planned(trained, *configure(trained, "more", seeds=2))
+    assert jobs == {
         "corrupt_captions_of_draw": 3, "train_small_towers": 3, "measure_mixing": 3,
         "pretraining": 1,
     }  # fmt: skip
 
 
 def test_other_epochs_decode_and_corrupt_nothing_again(trained: Checkout) -> None:
-    planned = trained.planned("pretraining", *configure(trained, "longer", epochs=2))
-    assert planned == {"train_small_towers": 3, "measure_mixing": 3, "pretraining": 1}
+    jobs = planned(trained, *configure(trained, "longer", epochs=2))
+    assert jobs == {"train_small_towers": 3, "measure_mixing": 3, "pretraining": 1}
 
 
 @pytest.mark.parametrize(

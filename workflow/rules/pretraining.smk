@@ -24,7 +24,8 @@ rule decode_pictures:
         " --shards {input.shards:q} --pictures {output.pictures} {params.flags} > {log} 2>&1"
 
 
-# The same step with a seed for each draw, so that trainings are independent replicates.
+# The same step with a seed and a job for each draw: another draw leaves the trainings of the others
+# as they are.
 use rule corrupt_captions as corrupt_captions_of_draw with:
     output:
         pairing=f"{DRAWN}/pairing.parquet",
@@ -36,6 +37,7 @@ use rule corrupt_captions as corrupt_captions_of_draw with:
     params:
         *code_version("corrupt_captions"),
         flags=dag.pretraining.corruption_flags,
+        draws=1,
     message:
         "Corrupt captions: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
 
