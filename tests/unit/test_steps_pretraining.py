@@ -64,8 +64,8 @@ class Corpus:
         pairing, written = folder / "pairing.parquet", folder / "captions.parquet"
         corrupt_captions.run(
             corrupt_captions.Settings(seed=seed), scheme=scheme, rate=rate, draws=1,
-            corpus=self.corpus, index=self.index, similar=[], truth=self.truth if rate else [], pairing=pairing,
-            captions=written,
+            corpus=self.corpus, index=self.index, similar=[],
+            truth=self.truth if rate else [], pairing=pairing, captions=written,
         )  # fmt: skip
         return pairing, written
 
