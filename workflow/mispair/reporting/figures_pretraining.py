@@ -118,8 +118,8 @@ def accuracy(tables: Tables) -> Drawing | Hole:
                              ("overlap", "Mean |cos| of neuron pairs"))
     ]  # fmt: skip
     means = data[(data["layer"] == "mean") & (data["panel"] == "accuracy")]
-    means = means.set_index("captions")["value"]
-    texts = [f"{name} {number(means[name])}" for name in order if name in means.index]
+    by_name = dict(zip(means["captions"], means["value"], strict=True))
+    texts = [f"{name} {number(by_name[name])}" for name in order if name in by_name]
     sentence = f"Zero-shot accuracy, mean over seeds and evaluation sets: {', '.join(texts)}."
     chart = charts.side_by_side(panels, 2, data, gap=96).resolve_scale(color="independent")
     return Drawing(chart, data, sentence)

@@ -62,10 +62,14 @@ def less_clean(found: pd.DataFrame) -> pd.DataFrame:
 
 def effects(found: pd.DataFrame, confidence: float) -> dict[tuple[str, float], Effect]:
     """Return, for each scheme and rate, the mean difference from clean captions over seeds."""
+    apart = less_clean(found)
     return {
-        (str(scheme), float(rate)): effect_of_mean(own["value"].tolist(), confidence, "seed")
-        for (scheme, rate), own in less_clean(found).groupby(["scheme", "rate"])
-    }
+        (scheme, rate): effect_of_mean(
+            apart.loc[(apart["scheme"] == scheme) & (apart["rate"] == rate), "value"].tolist(),
+            confidence, "seed",
+        )
+        for scheme, rate in conditions(apart)
+    }  # fmt: skip
 
 
 def bases(table: pd.DataFrame, tower: str) -> list[str]:

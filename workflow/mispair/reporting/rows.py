@@ -53,11 +53,9 @@ def measured(
         for row in rows:
             found[STEPSIZE[row["kind"]]].append(row)
         return found
-    condition = None
-    if artefact == "pretraining":
-        trained = provenance.get("trained") or {}
-        condition = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None
-    found["provenance"] = origins(artefact, provenance, condition)
+    trained = provenance.get("trained") if artefact == "pretraining" else None
+    training = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None
+    found["provenance"] = origins(artefact, provenance, training)
     about = {"towers": towers, **arm(provenance)}
     if artefact in ("zeroshot", "checkpoints"):
         rows = scored(rows, provenance, towers)
