@@ -34,6 +34,7 @@ from mispair.reporting import (
     multiplicity,
     pairings,
     presets_image_text,
+    reanalysis,
 )
 from mispair.reporting.comparison import Table
 from mispair.reporting.tables import Tables
@@ -61,6 +62,7 @@ def _image_text(
     single = (
         controls_image_text.controls(tables, alpha),
         claims_mediation.arms(tables),
+        reanalysis.table4(tables),
         presets_image_text.presets(tables),
         presets_image_text.unstated() if tables.study("image_text") else None,
         comparison_protocols.protocols(tables, alpha),
@@ -104,6 +106,7 @@ PARTS: dict[str, Parts] = {
             claims_pruning.judge,
             claims_schemes.judge,
             claims_mediation.judge,
+            reanalysis.judge,
         ),
         _image_text,
     ),

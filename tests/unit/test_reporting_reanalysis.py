@@ -1,0 +1,62 @@
+"""Table 4 by itself: the fall before and after the first fine-tuned model, from its own digits."""
+
+from __future__ import annotations
+
+import pytest
+from scipy import stats
+
+from mispair.reporting import published, reanalysis
+from mispair.reporting.tables import Tables, tidy
+
+TABLE4 = {  # accuracy in per cent at C_m 0, 0.1, 0.3, 0.5, 0.8, as printed in the paper
+    "Caltech-101": (59.7, 48.2, 47.9, 43.6, 44.5),
+    "CIFAR-10": (57.9, 50.7, 49.5, 46.5, 44.1),
+    "CIFAR-100": (26.4, 19.5, 17.8, 17.4, 16.2),
+    "Food-101": (12.9, 10.9, 10.9, 11.1, 11.1),
+    "Pets": (13.9, 13.3, 13.2, 13.4, 12.6),
+    "STL-10": (86.3, 79.8, 79.2, 78.8, 78.3),
+}
+
+
+def run() -> Tables:
+    row = {"start": "pretrained", "tower": "text", "metric": "mean_abs_cosine", "rate": 0.0,
+           "seed": 0, "value": 0.1}  # fmt: skip
+    return Tables.of({"purity": tidy("purity", [row])})
+
+
+def test_most_of_the_fall_is_before_the_first_fine_tuned_model() -> None:
+    falls = reanalysis.falls(published.table4())
+    for name, percent in TABLE4.items():
+        row = falls.loc[name]
+        assert 100 * row["before"] == pytest.approx(percent[1] - percent[0])
+        assert 100 * row["after"] == pytest.approx(percent[4] - percent[1])
+        assert row["rho"] == pytest.approx(stats.spearmanr((1, 2, 3, 4), percent[1:]).statistic)
+    means = [sum(values) / 6 for values in zip(*TABLE4.values(), strict=True)]
+    mean = falls.loc[reanalysis.MEAN]
+    assert mean["share"] == pytest.approx((means[1] - means[0]) / (means[4] - means[0]))
+    assert mean["share"] == pytest.approx(0.69, abs=0.005)
+    assert falls.loc["Food-101", "rho"] == pytest.approx(0.894, abs=0.001)
+
+
+def test_the_claim_is_judged_over_data_sets() -> None:
+    (verdict,) = reanalysis.judge(run(), 0.95)
+    after = [(values[4] - values[1]) / 100 for values in TABLE4.values()]
+    expected = stats.ttest_1samp(after, 0)
+    assert verdict.effect is not None
+    assert verdict.effect.value == pytest.approx(sum(after) / 6)
+    assert verdict.effect.p == pytest.approx(expected.pvalue)
+    assert (verdict.effect.low, verdict.effect.high) == pytest.approx(
+        tuple(expected.confidence_interval(0.95))
+    )
+    assert verdict.smallest == pytest.approx((42.85 - 34.4667) / 300, abs=1e-5)
+    assert verdict.outcome == "cannot tell"  # a fall, but it may be smaller than a third
+    assert set(verdict.limited) == {"Fine-tuning itself", "Data sets that go the other way"}
+
+
+def test_the_table_has_a_row_for_each_data_set_and_the_mean() -> None:
+    table = reanalysis.table4(run())
+    assert table is not None
+    assert [row[0] for row in table.rows] == [*sorted(TABLE4), reanalysis.MEAN]
+    assert table.rows[-1][6] == "0.69"
+    assert reanalysis.table4(Tables.of({})) is None
+    assert reanalysis.judge(Tables.of({}), 0.95)[0].outcome == "not measured"
