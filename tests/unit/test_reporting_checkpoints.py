@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mispair import files, metrics
-from mispair.reporting import catalogue, claims_checkpoints, published
+from mispair.reporting import catalogue, checkpoint_overlap, claims_checkpoints, published
 from mispair.reporting.checkpoints import pairs, scores
 from mispair.reporting.comparison_checkpoints import checkpoints
 from mispair.reporting.differences import flagged, reason
@@ -263,17 +263,27 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     path = tmp_path / "checkpoints/mine/untouched/zeroshot.json"
     about = {"headline": {"wds_food101": {"laclip": "acc1"}}}
     metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
+    purity = tmp_path / "checkpoints/mine/untouched/purity.json"
+    parts = ({}, {"neuron": 0}, {"bin_low": -1.0, "bin_high": 1.0}, {"row": 0, "column": 0})
+    rows = [{"tower": "text", "metric": f"measure {number}", "seed": 0, "value": 0.06, **part}
+            for number, part in enumerate(parts)]  # fmt: skip
+    metrics.write_metrics(purity, rows, {"projection": {"start": "untouched"}})
     names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
              "excluded", "statistics", "records", "probes", "comparisons", "exported",
              "semantics", "sufficiency", "stepsize", "pretraining")  # fmt: skip
     gather_metrics.run(
         gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
-        checkpoint_zeroshot=[path], checkpoint_origins=[tmp_path / "towers/mine/config.json"],
+        checkpoint_zeroshot=[path], checkpoint_purity=[purity],
+        checkpoint_origins=[tmp_path / "towers/mine/config.json"],
         models=json.dumps({"mine": {"pretraining": "CC3M", "method": "LaCLIP"}}),
     )  # fmt: skip
     found = read({name[:-4]: tmp_path / "tables" / name for name in catalogue.TABLES
                   if name.endswith(".csv")})  # fmt: skip
-    (row,) = found.checkpoints.to_dict("records")
+    row, overlap = found.checkpoints.sort_values("metric").to_dict("records")
+    # Of purity, what is of the whole projection: no neurons, bins or cells of the heat map.
+    assert (overlap["metric"], overlap["tower"], overlap["value"]) == ("measure 0", "text", 0.06)
+    assert (overlap["towers"], overlap["method"]) == ("mine", "LaCLIP")
+    assert found.purity.empty
     assert (row["towers"], row["pretraining"], row["method"]) == ("mine", "CC3M", "LaCLIP")
     assert (row["architecture"], row["headline"]) == ("ViT-B/16", "acc1")
     models = checkpoints(found)[-1]
@@ -291,3 +301,50 @@ def test_the_figure_shows_measured_and_published_points():
     assert "in accuracy on 16 of 18" in sentence
     hole = render(figure, tables(), 12, 18, 10_000).spec["usermeta"]["mispair"]
     assert hole["hole"] == "the LaCLIP study was not run"
+
+
+def overlapping(*pairs: tuple[str, float, float]) -> Tables:
+    """Return mean |cos| of text neurons of CLIP and LaCLIP models; of image neurons the reverse."""
+    rows = [
+        {"pretraining": pretraining, "architecture": "ViT-B/16", "method": method, "tower": tower,
+         "towers": f"{pretraining}-{method}".lower(), "metric": "mean_abs_cosine", "value": value}
+        for pretraining, clip, laclip in pairs
+        for tower, order in (("text", ("CLIP", "LaCLIP")), ("image", ("LaCLIP", "CLIP")))
+        for method, value in zip(order, (clip, laclip), strict=True)
+    ]  # fmt: skip
+    return tables(checkpoints=rows)
+
+
+@pytest.mark.parametrize(
+    ("pairs_of_models", "outcome"),
+    [
+        ([("CC3M", 0.09, 0.06), ("CC12M", 0.08, 0.055), ("RedCaps", 0.1, 0.07)], "supports"),
+        ([("CC3M", 0.06, 0.09), ("CC12M", 0.055, 0.08), ("RedCaps", 0.07, 0.1)], "contradicts"),
+        ([("CC3M", 0.09, 0.09), ("CC12M", 0.08, 0.0801), ("RedCaps", 0.1, 0.0999)],
+         "no such effect"),
+        ([("CC3M", 0.09, 0.06)], "cannot tell"),
+        ([("CC3M", 0.09, 0.06), ("CC12M", 0.06, 0.09)], "cannot tell"),
+    ],
+)  # fmt: skip
+def test_neurons_of_laclip_are_predicted_to_overlap_less(
+    pairs_of_models: list[tuple[str, float, float]], outcome: str
+) -> None:
+    (verdict,) = checkpoint_overlap.judge(overlapping(*pairs_of_models), 0.95)
+    assert verdict.outcome == outcome
+    mean = sum(laclip - clip for _, clip, laclip in pairs_of_models) / len(pairs_of_models)
+    assert verdict.effect is not None
+    assert verdict.effect.value == pytest.approx(mean)
+    assert verdict.smallest == pytest.approx((0.0762 - 0.0562) / 3)
+    (control,) = verdict.controls
+    assert control.finding == ("limits" if mean <= 0 else "does not limit")  # the other way round
+
+
+def test_overlap_needs_a_model_of_each_method() -> None:
+    alone = overlapping(("CC3M", 0.09, 0.06))
+    rows = alone.checkpoints[alone.checkpoints["method"] == "LaCLIP"]
+    (verdict,) = checkpoint_overlap.judge(Tables.of({"checkpoints": rows}), 0.95)
+    assert verdict.outcome == "not measured"
+    assert checkpoint_overlap.judge(Tables.of({}), 0.95)[0].outcome == "not measured"
+    (row,) = checkpoint_overlap.table(Tables.of({"checkpoints": rows})).rows
+    assert row[:2] == ("cc3m-laclip", "CC3M")
+    assert row[4] == "0.0600"

@@ -257,7 +257,8 @@ def _beside(folder: Path) -> dict[str, list[Path]]:
 
 def _checkpoints(folder: Path) -> dict[str, list[Path]]:
     """Write two converted checkpoints and their results."""
-    found: dict[str, list[Path]] = {"checkpoint_zeroshot": [], "checkpoint_origins": []}
+    kinds = ("checkpoint_zeroshot", "checkpoint_purity", "checkpoint_origins")
+    found: dict[str, list[Path]] = {kind: [] for kind in kinds}
     for method, value in (("CLIP", 0.51), ("LaCLIP", 0.65)):
         name = f"cc12m-{method.lower()}"
         spec = {"name": name, "recipe": "laclip-cc", "pretraining": "CC12M", "method": method,
@@ -274,6 +275,11 @@ def _checkpoints(folder: Path) -> dict[str, list[Path]]:
         path = folder / name / "untouched" / "zeroshot.json"
         metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
         found["checkpoint_zeroshot"].append(path)
+        path = folder / name / "untouched" / "purity.json"
+        rows = [{"tower": tower, "metric": "mean_abs_cosine", "seed": 0, "value": value / 10}
+                for tower in ("image", "text")]  # fmt: skip
+        metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}})
+        found["checkpoint_purity"].append(path)
         found["checkpoint_origins"].append(folder / name / "config.json")
     return found
 
@@ -391,6 +397,7 @@ NOTHING: dict[str, list[Path]] = {
         "exported",
         "semantics",
         "checkpoint_zeroshot",
+        "checkpoint_purity",
         "checkpoint_origins",
         "stepsize",
         "pretraining",
@@ -707,7 +714,7 @@ def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
     own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
            "pretraining": {"pretraining"},
-           "laclip": {"checkpoint_zeroshot", "checkpoint_origins"}}  # fmt: skip
+           "laclip": set(_checkpoints(tmp_path / "names"))}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
     others = {other.key for other in catalogue.STUDIES} - {study}

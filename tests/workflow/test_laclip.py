@@ -89,6 +89,17 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     assert "91.0" in page
     assert "quick_gelu" in page
 
+    # Overlap of the neurons in the files' own projections, against the cosines of their columns.
+    overlap = measured[measured["metric"] == "mean_abs_cosine"].set_index(["towers", "tower"])
+    for seed, name in enumerate(("cc12m-clip", "cc12m-laclip")):
+        weights = random_weights(cc_shapes(laclip.PUBLIC), seed)
+        for tower in ("image", "text"):
+            columns = weights[f"{tower}_projection"].half().double().numpy()
+            columns /= np.linalg.norm(columns, axis=0)
+            cosines = np.abs(columns.T @ columns)[~np.eye(columns.shape[1], dtype=bool)]
+            assert overlap.loc[(name, tower), "value"] == pytest.approx(cosines.mean(), rel=1e-5)
+    assert "Overlap of neurons in the checkpoints" in printed
+
     # Another label in the report computes nothing again.
     content = yaml.safe_load((compared.folder / "mine.yaml").read_text())
     content["models"][0]["pretraining"] = "CC3M"

@@ -490,11 +490,10 @@ class Dag:
     def _has_probes(self) -> bool:
         return bool(self.evaluation.images(self.towers, "train"))
 
-    def checkpoints(self) -> list[str]:
-        """Return the zero-shot metrics of every model that is compared as it is."""
+    def checkpoints(self, file: str = "zeroshot.json") -> list[str]:
+        """Return the zero-shot metrics, or another result, of every model compared as it is."""
         return [
-            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/zeroshot.json"
-            for name in self.models.compared
+            f"results/arms/{COMPARED}/{name}/{UNTOUCHED}/{file}" for name in self.models.compared
         ]
 
     def exported(self) -> list[str]:
@@ -583,8 +582,9 @@ class Dag:
         return [
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
-            *self.checkpoints(), *self.simulations(), *self.sufficiency.results(),
-            *self.stepsize.results(), *self.pretraining.results(),
+            *self.checkpoints(), *self.checkpoints("purity.json"), *self.simulations(),
+            *self.sufficiency.results(), *self.stepsize.results(),
+            *self.pretraining.results(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ rule gather_metrics:
         exported=dag.exported(),
         semantics=dag.measured("semantics"),
         checkpoints=dag.checkpoints(),
+        checkpoint_purity=dag.checkpoints("purity.json"),
         origins=dag.models.origins(),
         stepsize=dag.stepsize.results(),
         pretraining=dag.pretraining.results(),
@@ -48,6 +49,7 @@ rule gather_metrics:
         " --records {input.records:q} --probes {input.probes:q}"
         " --comparisons {input.comparisons:q} --exported {input.exported:q}"
         " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
+        " --checkpoint-purity {input.checkpoint_purity:q}"
         " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q}"
         " --pretraining {input.pretraining:q} --models {params.models}"
         " --tables reports/tables > {log} 2>&1"

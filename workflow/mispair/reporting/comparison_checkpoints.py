@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mispair.evaluation.set_names import canonical
-from mispair.reporting import published
+from mispair.reporting import checkpoint_overlap, published
 from mispair.reporting.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.comparison_evaluation import retrieval
@@ -34,6 +34,7 @@ def checkpoints(tables: Tables) -> list[Table]:
         _beside(tables, "acc1"),
         _beside(tables, "silhouette"),
         _differences(tables),
+        checkpoint_overlap.table(tables),
         retrieval(tables.checkpoints, _model_label, RETRIEVAL),
         _models(tables),
     ]

@@ -19,6 +19,12 @@ STEPSIZE = {
 }
 """The table of each kind of row of the stepsize study."""
 
+CHECKPOINT_OVERLAP = "checkpoint_overlap"
+"""Purity of a checkpoint that is compared as it is."""
+
+PARTS = frozenset(("neuron", "bin_low", "rotation", "row"))
+"""Keys of rows of purity that are not of a whole projection."""
+
 
 def measured(
     artefact: str,
@@ -32,7 +38,7 @@ def measured(
     Parameters
     ----------
     artefact : str
-        Table that the file is for.
+        Table that the file is for, or `CHECKPOINT_OVERLAP`, whose rows belong to ``checkpoints``.
     rows, provenance
         As `mispair.metrics.read_metrics` reads them.
     towers : str
@@ -52,6 +58,12 @@ def measured(
         found["provenance"] = origins(artefact, provenance, condition)
         for row in rows:
             found[STEPSIZE[row["kind"]]].append(row)
+        return found
+    if artefact == CHECKPOINT_OVERLAP:
+        rows = [row for row in rows if not PARTS.intersection(row)]
+        found["checkpoints"] = [
+            {"towers": towers, **checkpoint(specs.get(towers, {})), **row} for row in rows
+        ]
         return found
     trained = provenance.get("trained") if artefact == "pretraining" else None
     training = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None

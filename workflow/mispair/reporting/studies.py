@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mispair.reporting import (
+    checkpoint_overlap,
     claims_checkpoints,
     claims_construct,
     claims_image_text,
@@ -111,7 +112,7 @@ PARTS: dict[str, Parts] = {
         _image_text,
     ),
     "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
-    "laclip": Parts((claims_checkpoints.judge,), _laclip),
+    "laclip": Parts((claims_checkpoints.judge, checkpoint_overlap.judge), _laclip),
     "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
     "stepsize": Parts((claims_stepsize.judge,), _stepsize),
     "pretraining": Parts((claims_pretraining.judge,), _pretraining),

@@ -57,6 +57,9 @@ RULES = {
     "of the published fall from C_m 0). Supports if all C_m do, contradicts if one does and none "
     "supports, no such effect if there is none at any C_m, cannot tell otherwise. Nothing is "
     "averaged over C_m, because the curves may cross.",
+    "pairs of models": "Mean |cos| of a LaCLIP model − that of the CLIP model of the same data and "
+    "architecture, one number for each pair of models, by the rule of effects, claimed below zero; "
+    "the smallest effect of interest is a third of the published rise from C_m 0 to 0.1.",
     "published": "The change of accuracy in table 4 from C_m 0.1 to 0.8, one for each data set, by "
     "the rule of effects; the smallest effect of interest is a third of the published fall from "
     "C_m 0 to 0.8.",
@@ -539,6 +542,7 @@ QUESTIONS = (
             "image-concentrates",
             "tsne-separates",
             "filtered-succeeds",
+            "laclip-overlap",
             "laclip-accuracy",
             "laclip-silhouette",
         ),

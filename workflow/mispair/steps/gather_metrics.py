@@ -35,6 +35,7 @@ def run(
     exported: list[Path],
     semantics: list[Path],
     checkpoint_zeroshot: list[Path],
+    checkpoint_purity: list[Path],
     checkpoint_origins: list[Path],
     stepsize: list[Path],
     pretraining: list[Path],
@@ -78,7 +79,8 @@ def run(
     results = {
         "purity": purity, "zeroshot": [*zeroshot, *probes], "pruning": pruning,
         "comparisons": comparisons, "exported": exported, "semantics": semantics,
-        "checkpoints": checkpoint_zeroshot, "corpus": statistics, "simulation": simulation,
+        "checkpoints": checkpoint_zeroshot,
+        made.CHECKPOINT_OVERLAP: checkpoint_purity, "corpus": statistics, "simulation": simulation,
         "sufficiency": sufficiency,
         "stepsize": stepsize,
         "pretraining": pretraining,
