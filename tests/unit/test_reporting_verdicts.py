@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from mispair.reporting import (
     studies,
     verdicts,
 )
-from mispair.reporting.statistics import Effect, Interval, Trend
+from mispair.reporting.statistics import Effect, Interval, Trend, effect_of_mean
 from mispair.reporting.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.5, 0.8)
@@ -268,7 +268,7 @@ def test_a_stronger_ranking_by_variance_limits_the_claim():
 
 @pytest.mark.parametrize(
     ("gain", "expected"),
-    [(0.05, "supports"), (-0.05, "contradicts"), (0.0, "cannot tell")],
+    [(0.1, "supports"), (-0.1, "contradicts"), (0.0, "no such effect"), (0.01, "no such effect")],
 )
 def test_filtering_is_judged_by_paired_differences(gain, expected):
     rows = simulation(lambda c, t: gain + 0.001 * (-1) ** (t + round(10 * c)))
@@ -284,8 +284,29 @@ def test_one_trial_decides_nothing():
 
 @pytest.mark.parametrize(("slope", "expected"), [(1, "supports"), (-1, "contradicts")])
 def test_the_gap_may_widen_or_close(slope, expected):
-    rows = simulation(lambda c, t: 0.3 + slope * (c + 0.001 * t))
+    rows = simulation(lambda c, t: 0.3 + slope * c * (1 + 0.01 * t))
     assert judged(tables(simulation=rows))["gap-widens"].outcome == expected
+
+
+def test_a_trial_counts_once_at_all_probabilities():
+    # A trial has the same gain at each of nine C_s: nine copies of two numbers are two numbers.
+    rows = simulation(lambda c, t: 0.1 + 0.1 * t, 2, probabilities=[0.1 * k for k in range(1, 10)])
+    verdict = judged(tables(simulation=rows))["filtered-accuracy"]
+    assert verdict.outcome == "cannot tell"
+    assert verdict.effect is not None
+    expected = astuple(effect_of_mean([0.1, 0.2], 0.95, "trial"))
+    assert astuple(verdict.effect)[:-1] == pytest.approx(expected[:-1])
+
+
+def test_two_trials_that_purify_every_feature_show_no_spread():
+    rows = simulation(lambda c, t: 0, 2, metric="purified_features")
+    for row in rows:
+        row["value"] = 50.0
+    assert judged(tables(simulation=rows))["nearly-all"].outcome == "cannot tell"
+    rows = simulation(lambda c, t: 0, 5, metric="purified_features")
+    for row in rows:
+        row["value"] = 50.0
+    assert judged(tables(simulation=rows))["nearly-all"].outcome == "supports"
 
 
 def test_selection_of_the_best_runs_is_shown_and_may_limit():

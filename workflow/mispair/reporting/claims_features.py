@@ -6,12 +6,20 @@ import numpy as np
 import pandas as pd
 
 from mispair.reporting import verdicts
-from mispair.reporting.simulation_runs import PAIR, by_trial, listed, spurious
+from mispair.reporting.simulation_runs import PAIR, effect_by_trial, listed, spurious
 from mispair.reporting.verdicts import Claim, Verdict
 from mispair.reporting.words import count, number
 
 BETWEEN = (0.2, 0.5)
 """Values of |cos| between the two peaks, 0.05 and 0.7, that the paper reads off figure 3."""
+
+SMALLEST_SHARE = 0.002
+"""Smallest effect of interest on the share of |cos|, as no number is published: with 50 features,
+every tenth neuron has one |cos| fewer between the peaks."""
+
+SMALLEST_NEIGHBOURS = 0.05
+"""Smallest effect of interest on the share of images whose neighbour is of their class: one in
+twenty images, as no number is published."""
 
 _TEXT = (
     "{} neurons trained on filtered captions follow a feature or do not: fewer of their |cos| "
@@ -38,19 +46,19 @@ def judge(table: pd.DataFrame, points: pd.DataFrame, confidence: float) -> list[
     """Return the verdicts for the rows and points of one preset, in the order of `CLAIMS`."""
     share = f"share of |cos| from {BETWEEN[0]:g} to {BETWEEN[1]:g}"
     return [
-        _judged(claim, _between(table, tower), share, -1, confidence)
+        _judged(claim, _between(table, tower), share, -1, SMALLEST_SHARE, confidence)
         for claim, tower in ((TEXT_NEURONS, "text"), (IMAGE_NEURONS, "image"))
     ] + [_judged(SEPARATED, _neighbours(points), "share with a neighbour of their class", +1,
-                 confidence)]  # fmt: skip
+                 SMALLEST_NEIGHBOURS, confidence)]  # fmt: skip
 
 
 def _judged(
-    claim: Claim, wide: pd.DataFrame, what: str, sign: int, confidence: float
-) -> Verdict:  # fmt: skip
+    claim: Claim, wide: pd.DataFrame, what: str, sign: int, smallest: float, confidence: float
+) -> Verdict:
     both = wide.reindex(columns=list(PAIR)).dropna()
     gains = spurious(both["filtered"] - both["raw"])
-    found = by_trial(gains, confidence)
-    outcome, reason = verdicts.decide_difference(found, sign)
+    effect = effect_by_trial(gains, confidence)
+    outcome, reason = verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
     if outcome == verdicts.UNMEASURED:
         return Verdict(claim, outcome, "no trial has these values of both arms at C_s above 0")
     means = both.loc[gains.index].groupby("spurious_probability").mean().mean()
@@ -62,7 +70,9 @@ def _judged(
         measured=f"{what}: raw {number(means['raw'])}, filtered {number(means['filtered'])}",
         published="a picture, no number",
         sample=count(gains.index.get_level_values("trial").nunique(), "trial"),
-        test=f"difference {verdicts.interval_text(found, confidence)}",
+        test=f"difference {verdicts.effect_text(effect, confidence)}",
+        effect=effect,
+        smallest=smallest,
     )
 
 

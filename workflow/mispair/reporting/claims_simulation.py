@@ -18,15 +18,16 @@ from mispair.reporting.gaps import gap, gap_of_change, gap_of_mean
 from mispair.reporting.reproduction import FEATURES, comparable, points
 from mispair.reporting.simulation_runs import (
     PAIR,
-    by_trial,
+    contrast_by_trial,
     differences,
+    effect_by_trial,
     listed,
     of_preset,
     presets,
     runs,
     spurious,
 )
-from mispair.reporting.statistics import mean_interval, trend
+from mispair.reporting.statistics import count_interval, trend
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Verdict
 from mispair.reporting.words import count, number
@@ -39,6 +40,12 @@ NAMES = {
 }
 """Of each measure: the claim, its panel of figure 1, and digits to print."""
 
+OF_INTEREST = 1 / 3
+"""Share of a published effect that is the smallest effect of interest."""
+
+PRIMARY = "accuracy"
+"""The measure whose gain by filtering is one of the report's primary claims."""
+
 NEARLY_ALL, UP_TO = 0.95, 0.3
 """What "nearly all features, even at C_s = 0.3" is taken to mean."""
 
@@ -48,12 +55,12 @@ FIGURE1 = "simulation_figure1_as_run"
 RAW = Claim(
     "raw-degrades", "simulation",
     "Encoders trained on raw captions purify fewer features as C_s grows.",
-    "figure 1(a)", "trend", FIGURE1,
+    "figure 1(a)", "change", FIGURE1,
 )  # fmt: skip
 GAP = Claim(
     "gap-widens", "simulation",
     "The gain in accuracy by filtering widens as C_s grows.",
-    "figure 1(c), section 5.1", "trend", FIGURE1,
+    "figure 1(c), section 5.1", "change", FIGURE1,
 )  # fmt: skip
 ALL = Claim(
     "nearly-all", "simulation",
@@ -87,9 +94,9 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
     zero = controls_simulation.never_thresholded(tables, preset)
     found = [
         *(_filtered(table, metric, confidence, zero) for metric in NAMES),
-        _gap(table, 1 - confidence),
+        _gap(table, confidence),
         _nearly_all(table, confidence),
-        _raw(table, 1 - confidence),
+        _raw(table, confidence),
         _reproduced(table),
         *claims_theory.judge(table, confidence),
         *claims_features.judge(table, points, confidence),
@@ -109,7 +116,10 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
 
 def _claim(metric: str) -> Claim:
     text, panel, _ = NAMES[metric]
-    return Claim(f"filtered-{metric}", "simulation", text, f"figure {panel}", "difference", FIGURE1)
+    return Claim(
+        f"filtered-{metric}", "simulation", text, f"figure {panel}", "difference", FIGURE1,
+        primary=metric == PRIMARY,
+    )  # fmt: skip
 
 
 def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
@@ -117,14 +127,37 @@ def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
     return curve[[value for value in probabilities if value in curve.index]]
 
 
+def _scale(table: pd.DataFrame, metric: str) -> float:
+    """Return the factor from published to measured effects: counts grow with the features."""
+    features = float(table["features"].max())
+    return features / FEATURES if metric == "purified_features" and features > 0 else 1.0
+
+
+def smallest_gain(table: pd.DataFrame, metric: str, probabilities: list[float]) -> float:
+    """Return a third of the published gain, averaged over these C_s or over all above zero."""
+    gains = published.figure1_curve(metric, "filtered") - published.figure1_curve(metric, "raw")
+    gains = gains[gains.index > 0]
+    common = [value for value in probabilities if value in gains.index] or list(gains.index)
+    return OF_INTEREST * _scale(table, metric) * abs(float(gains[common].mean()))
+
+
+def smallest_change(table: pd.DataFrame, metric: str, curve: pd.Series, ends: pd.Series) -> float:
+    """Return a third of a published curve's change between the ends, or over all of it."""
+    common = [value for value in (ends.min(), ends.max()) if value in curve.index]
+    curve = curve[common] if len(common) > 1 else curve
+    change = float(curve.iloc[-1] - curve.iloc[0])
+    return OF_INTEREST * _scale(table, metric) * abs(change)
+
+
 def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Control) -> Verdict:
     claim, digits = _claim(metric), NAMES[metric][2]
     gains = spurious(differences(table, metric))
-    found = by_trial(gains, confidence)
-    outcome, reason = verdicts.decide_difference(found)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(claim, outcome, reason)
+    effect = effect_by_trial(gains, confidence)
     probabilities = sorted(gains.index.get_level_values("spurious_probability").unique())
+    smallest = smallest_gain(table, metric, probabilities)
+    outcome, reason = verdicts.decide_effect(effect, +1, smallest, 1 - confidence)
+    if outcome == verdicts.UNMEASURED:
+        return Verdict(claim, outcome, "no pair of raw and filtered runs was measured")
     wide = runs(table, metric).loc[gains.index, list(PAIR)]
     raw = _published(metric, probabilities, "raw")
     filtered = _published(metric, probabilities, "filtered")
@@ -135,9 +168,9 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Contr
         else "not published at these C_s"
     )
     controls = [
-        controls_simulation.selection(wide, digits, found.value),
+        controls_simulation.selection(wide, digits, effect.value),
         controls_simulation.clean_replaced(table),
-        controls_simulation.nothing_to_repair(table, metric, found.value, confidence),
+        controls_simulation.nothing_to_repair(table, metric, effect.value, confidence),
     ]
     if metric == "accuracy":
         controls += [controls_simulation.without_thresholds(table), unbent]
@@ -151,7 +184,9 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Contr
         f"filtered {number(means['filtered'], digits)}",
         published=theirs,
         sample=_sample(gains),
-        test=f"difference {verdicts.interval_text(found, confidence, digits)}",
+        test=f"difference {verdicts.effect_text(effect, confidence, digits)}",
+        effect=effect,
+        smallest=smallest,
         controls=tuple(controls),
         gap=_comparable(
             table,
@@ -180,55 +215,53 @@ def _sample(gains: pd.Series) -> str:
     return f"{count(len(trials), 'value')} of C_s × {per} {noun}"
 
 
-def _trend_of(series: pd.Series) -> tuple[pd.DataFrame, list[float]]:
-    frame = series.rename("value").reset_index()
-    return frame, sorted(frame["spurious_probability"].unique())
-
-
-def _gap(table: pd.DataFrame, alpha: float) -> Verdict:
-    frame, probabilities = _trend_of(differences(table, "accuracy"))
-    found = trend(frame["spurious_probability"].tolist(), frame["value"].tolist(),
-                  frame["trial"].tolist())  # fmt: skip
-    outcome, reason = verdicts.decide_trend(found, +1, alpha)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(GAP, outcome, reason)
-    means = frame.groupby("spurious_probability")["value"].mean()
-    theirs = _published("accuracy", probabilities, "filtered") - _published(
-        "accuracy", probabilities, "raw"
+def _gap(table: pd.DataFrame, confidence: float) -> Verdict:
+    theirs = published.figure1_curve("accuracy", "filtered") - published.figure1_curve(
+        "accuracy", "raw"
     )
+    return _changed(
+        GAP, table, "accuracy", differences(table, "accuracy"), theirs, +1, confidence,
+        "gain in accuracy", "gain ",
+    )  # fmt: skip
+
+
+def _raw(table: pd.DataFrame, confidence: float) -> Verdict:
+    metric = "purified_features"
+    return _changed(
+        RAW, table, metric, runs(table, metric)["raw"].dropna(),
+        published.figure1_curve(metric, "raw"), -1, confidence,
+        "purified features on raw captions", "", digits=1,
+    )  # fmt: skip
+
+
+def _changed(
+    claim: Claim, table: pd.DataFrame, metric: str, values: pd.Series, theirs: pd.Series,
+    sign: int, confidence: float, scope: str, noun: str, digits: int = 3,
+) -> Verdict:  # fmt: skip
+    """Judge a change over C_s by the contrast of its ends; the trend over all C_s is told too."""
+    frame = values.rename("value").reset_index()
+    effect = contrast_by_trial(values, confidence)
+    if not math.isfinite(effect.value):
+        return Verdict(claim, verdicts.UNMEASURED, "fewer than two values of C_s were measured")
+    smallest = smallest_change(table, metric, theirs, frame["spurious_probability"])
+    outcome, reason = verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
+    over_all = trend(frame["spurious_probability"].tolist(), frame["value"].tolist(),
+                     frame["trial"].tolist())  # fmt: skip
+    means = frame.groupby("spurious_probability")["value"].mean()
+    there = theirs[[value for value in means.index if value in theirs.index]]
     return Verdict(
-        GAP,
+        claim,
         outcome,
         reason,
-        scope="gain in accuracy",
-        measured="gain " + _from_to(means, sign=True),
-        published="gain " + _from_to(theirs, sign=True),
-        sample=_sample(differences(table, "accuracy")),
-        test=verdicts.trend_text(found),
-        gap=_comparable(table, gap_of_change(means, theirs)),
-    )
-
-
-def _raw(table: pd.DataFrame, alpha: float) -> Verdict:
-    values = runs(table, "purified_features")["raw"].dropna()
-    frame, probabilities = _trend_of(values)
-    found = trend(frame["spurious_probability"].tolist(), frame["value"].tolist(),
-                  frame["trial"].tolist())  # fmt: skip
-    outcome, reason = verdicts.decide_trend(found, -1, alpha)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(RAW, outcome, reason)
-    means = frame.groupby("spurious_probability")["value"].mean()
-    theirs = _published("purified_features", probabilities, "raw")
-    return Verdict(
-        RAW,
-        outcome,
-        reason,
-        scope="purified features on raw captions",
-        measured=_from_to(means, digits=1),
-        published=_from_to(theirs, digits=1),
+        scope=scope,
+        measured=noun + _from_to(means, digits, sign=bool(noun)),
+        published=noun + _from_to(there, digits, sign=bool(noun)),
         sample=_sample(values),
-        test=verdicts.trend_text(found),
-        gap=_comparable(table, gap_of_change(means, theirs, digits=1)),
+        test=f"change {verdicts.effect_text(effect, confidence, digits)}; over all C_s "
+        f"{verdicts.trend_text(over_all)}",
+        gap=_comparable(table, gap_of_change(means, there, digits=digits)),
+        effect=effect,
+        smallest=smallest,
     )
 
 
@@ -241,7 +274,7 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
         return Verdict(ALL, verdicts.UNMEASURED, f"no C_s between 0 and {UP_TO:g} was measured")
     probability = own["spurious_probability"].max()
     here = own.loc[own["spurious_probability"] == probability, "value"]
-    found = mean_interval(here.tolist(), confidence)
+    found = count_interval(here.tolist(), features, confidence)
     outcome, reason = verdicts.decide_level(found, NEARLY_ALL * features)
     theirs = _published("purified_features", [probability], "filtered")
     return Verdict(
@@ -256,7 +289,7 @@ def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
         sample=count(found.n, "trial"),
         test=f"{100 * confidence:g} % interval {number(found.low, 1)} to {number(found.high, 1)}"
         if found.known
-        else "no interval (one run)",
+        else f"no interval ({count(found.n, 'trial')})",
         controls=(controls_simulation.best_count(here, NEARLY_ALL * features),),
         gap=_comparable(
             table,

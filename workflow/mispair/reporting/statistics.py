@@ -12,10 +12,14 @@ import pandas as pd
 from scipy import stats
 
 from mispair import seeds
+from mispair.evaluation.intervals import wilson
 from mispair.reporting.words import count
 
 IMAGE_AND_SEED = "image and seed"
 """The unit of an effect over images and seeds, both of which are drawn at random."""
+
+LEAST_COUNTS = 5
+"""Fewer equal counts than these give no interval."""
 
 PERMUTATIONS = 9_999
 """Random permutations of a trend test, where there are too many to go through all."""
@@ -215,6 +219,40 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     """
     effect = effect_of_mean(values, confidence, "value")
     return Interval(effect.value, effect.low, effect.high, effect.n)
+
+
+def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95) -> Interval:
+    """Return the mean of independent counts, each of `of` cases, with an interval.
+
+    It is the t interval over the counts, widened to Wilson's interval of all cases together: equal
+    counts have a spread of zero, and still come from finitely many cases. Wilson's interval takes
+    cases for independent, which those of one count need not be. So fewer than `LEAST_COUNTS` equal
+    counts give no interval: they cannot show how dependent their cases are.
+
+    Parameters
+    ----------
+    counts : sequence of float
+        Cases with the property, from 0 to `of`, one number for each replicate.
+    of : float
+        Number of cases in each count.
+
+    Examples
+    --------
+    >>> count_interval([50, 50], 50).known
+    False
+    >>> count_interval([50, 50, 50, 50, 50], 50)
+    Interval(value=50.0, low=49.2..., high=50.0, n=5)
+    """
+    kept = np.asarray(counts, dtype=float)
+    kept = kept[np.isfinite(kept)]
+    found = mean_interval(kept.tolist(), confidence)
+    if not found.known and found.n < LEAST_COUNTS:
+        return found
+    quantile = float(stats.norm.ppf((1 + confidence) / 2))
+    low, high = (of * float(limit) for limit in wilson(kept.sum(), of * len(kept), quantile))
+    if found.known:
+        low, high = max(0.0, min(low, found.low)), min(of, max(high, found.high))
+    return Interval(found.value, low, high, found.n)
 
 
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:

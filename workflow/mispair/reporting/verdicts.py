@@ -44,10 +44,12 @@ RULES = {
     "sets": "The trend rule on the mean of all evaluation sets. Where it supports but a single "
     "set goes significantly the other way, the claim is “cannot tell”: the sets disagree. The "
     "single tests are not corrected for their number.",
-    "difference": "The difference filtered − raw, paired by trial, averaged over all C_s > 0, with "
-    "a t interval from the spread within each C_s. Supports if the whole interval lies on the "
-    "claimed side of zero, contradicts if it lies on the other, cannot tell otherwise, and always "
-    "with fewer than two trials.",
+    "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
+    "averaged over all C_s > 0 within each trial: a trial has the same data at every C_s, so it "
+    "counts once. A t interval over trials, and the rule of effects.",
+    "change": "The value at the largest probability − at the smallest, paired by trial or seed, "
+    "with a t interval over them, and the rule of effects. The rank trend over all probabilities "
+    "is shown next to it, and decides nothing.",
     "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
     "full width. Supports if high-purity lies above the prediction interval of the random draws "
     "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
@@ -71,10 +73,11 @@ RULES = {
     "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
     "tests place all differences within the smallest effect of interest, a third of the published "
     "fall; contradicts if one is significant and at least as large; cannot tell otherwise.",
-    "level": "The mean with its t interval over trials. Supports if the whole interval reaches the "
+    "level": "The mean with its t interval over trials; the interval of a count of features is at "
+    "least Wilson’s of all features of all trials. Supports if the whole interval reaches the "
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
     "contradicts if the whole interval lies on the other side of it, cannot tell otherwise, and "
-    "always with fewer than two trials.",
+    "always with fewer than two trials, or fewer than five trials without a spread.",
     "oracle": "The difference between raw captions and right ones (the raw arm of the same trial "
     "at C_s = 0), averaged over all C_s > 0, by the rule of differences.",
     "order 1/d": "The paper’s 1 − Θ(1/d) and Θ(1/d) do not say which constant is meant; the rule "
