@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting.multiplicity import benjamini_hochberg, holm
+from mispair.reporting.corrections import benjamini_hochberg, holm
 from mispair.reporting.statistics import (
     contrast,
     contrasts,

@@ -10,7 +10,13 @@ from mispair.reporting import published, verdicts
 from mispair.reporting.gaps import gap
 from mispair.reporting.protocols import base_arm, named, of_metric, said
 from mispair.reporting.series import SMALL
-from mispair.reporting.statistics import Interval, prediction_interval
+from mispair.reporting.statistics import (
+    Effect,
+    Interval,
+    effect_of_estimate,
+    prediction_interval,
+    unknown_effect,
+)
 from mispair.reporting.tables import Tables, mean_by
 from mispair.reporting.verdicts import Claim, Control, Part, Verdict
 from mispair.reporting.words import count, number
@@ -21,10 +27,17 @@ MASKED, RENORMALISED = "masked", "renormalised"
 BASELINES = {"variance": "activation variance", "norm": "column norm"}
 """What neurons are ranked by instead of purity: strategies high-… and low-…."""
 
+OF_INTEREST = 1 / 3
+"""Share of the published difference in accuracy that is the smallest effect of interest."""
+
+SMALLEST_SILHOUETTE = 0.01
+"""Smallest effect of interest on silhouettes, whose order is published in words only: the
+difference from which published and measured silhouettes count as different."""
+
 ACCURACY = Claim(
     "pruning-accuracy", "image_text",
     "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
-    "figures 2(a-c) and 8", "order", "pruning",
+    "figures 2(a-c) and 8", "order", "pruning", primary=True,
 )  # fmt: skip
 SILHOUETTE = Claim(
     "pruning-silhouette", "image_text",
@@ -89,6 +102,41 @@ def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Int
     return means.get("high-purity", math.nan), means.get("low-purity", math.nan), random
 
 
+def spread(scores: pd.DataFrame, confidence: float) -> Effect:
+    """Return high-purity − low-purity, with the error of the difference of two random draws.
+
+    If purity did not matter, the two would be two more draws of k neurons: their difference has
+    twice the variance of one draw, with the degrees of freedom of the draws.
+    """
+    means = scores.groupby("strategy")["value"].mean()
+    draws = scores.loc[scores["strategy"] == "random", "value"].dropna()
+    value = float(means.get("high-purity", math.nan) - means.get("low-purity", math.nan))
+    if len(draws) < 2:
+        value = value if len(draws) else math.nan
+        return unknown_effect(value, len(draws), "random draw")
+    error = math.sqrt(2) * float(draws.std(ddof=1))
+    return effect_of_estimate(value, error, len(draws) - 1, len(draws), confidence, "random draw")
+
+
+def smallest(metric: str) -> float:
+    """Return the smallest effect of interest on high-purity − low-purity."""
+    return OF_INTEREST * abs(_published_spread()) if metric == "acc1" else SMALLEST_SILHOUETTE
+
+
+def decide_order(
+    scores: pd.DataFrame, metric: str, confidence: float
+) -> tuple[verdicts.Outcome, str]:
+    """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
+    high, low, random = order_of(scores, confidence)
+    effect = spread(scores, confidence)
+    if not math.isfinite(effect.value):
+        return verdicts.UNMEASURED, "one of the three strategies was not measured"
+    outcome, reason = verdicts.decide_effect(effect, +1, smallest(metric), 1 - confidence)
+    if outcome == verdicts.SUPPORTS and not low < random.value < high:
+        return verdicts.UNDECIDED, f"{reason}, but random neurons are not between the two"
+    return outcome, reason
+
+
 def _order_text(high: float, low: float, random: Interval) -> str:
     return f"high-purity {number(high)}, random {number(random.value)}, low-purity {number(low)}"
 
@@ -96,17 +144,21 @@ def _order_text(high: float, low: float, random: Interval) -> str:
 def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Verdict:
     table = tables.pruning
     arm = kept_below_full(pruned_arm(table))
-    high, low, random = order_of(strategy_scores(arm, metric), confidence)
-    outcome, reason = verdicts.decide_order(high, low, random)
+    scores = strategy_scores(arm, metric)
+    high, low, random = order_of(scores, confidence)
+    outcome, reason = decide_order(scores, metric, confidence)
     if outcome == verdicts.UNMEASURED:
         missing = "no arm was pruned" if table.empty else reason
         return Verdict(claim, outcome, missing)
     parts = []
     for name, own in arm.groupby("evaluation_set"):
-        here = order_of(strategy_scores(own, metric), confidence)
-        part, why = verdicts.decide_order(*here)
+        of_set = strategy_scores(own, metric)
+        part, why = decide_order(of_set, metric, confidence)
         by = f" ({named(of_metric(tables, metric, str(name)))})" if metric == "acc1" else ""
-        parts.append(Part(str(name), part, f"{_order_text(*here)}{by}; {why}"))
+        text = _order_text(*order_of(of_set, confidence))
+        parts.append(Part(str(name), part, f"{text}{by}; {why}", spread(of_set, confidence).p))
+    outcome, reason = verdicts.decide_sets(outcome, parts, reason, 1 - confidence)
+    effect = spread(scores, confidence)
     draws, ks = random.n, arm["k"].nunique()
     return Verdict(
         claim,
@@ -118,8 +170,11 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         published=_published_order() if metric == "acc1" else "in words: the same order",
         sample=f"{count(draws, 'random draw')}, {count(ks, 'value')} of k, "
         f"{count(arm['evaluation_set'].nunique(), 'evaluation set')}, one model",
-        test=f"{100 * confidence:g} % prediction interval of the draws: "
+        test=f"high − low {verdicts.effect_text(effect, confidence)}; "
+        f"{100 * confidence:g} % prediction interval of one draw: "
         f"{number(random.low)} to {number(random.high)}",
+        effect=effect,
+        smallest=smallest(metric),
         controls=(
             *(
                 _other_ranking(arm, metric, tower, outcome, confidence)
@@ -161,8 +216,9 @@ def _other_ranking(
     arm: pd.DataFrame, metric: str, tower: str, outcome: verdicts.Outcome, confidence: float
 ) -> Control:
     name = "Ranked by the image projection" if tower == "image" else "Ranked by both projections"
-    found = order_of(strategy_scores(arm, metric, ranked_by=tower), confidence)
-    other, why = verdicts.decide_order(*found)
+    scores = strategy_scores(arm, metric, ranked_by=tower)
+    found = order_of(scores, confidence)
+    other, why = decide_order(scores, metric, confidence)
     if other == verdicts.UNMEASURED:
         return Control(name, "not measured", "This ranking was not measured.")
     text = f"{_order_text(*found)}: {why}."
@@ -171,8 +227,9 @@ def _other_ranking(
 
 def _rotated_order(arm: pd.DataFrame, metric: str, gap: float, confidence: float) -> Control:
     name = "Rotated bases"
-    found = order_of(strategy_scores(arm, metric, basis="rotated"), confidence)
-    if verdicts.decide_order(*found)[0] == verdicts.UNMEASURED:
+    scores = strategy_scores(arm, metric, basis="rotated")
+    found = order_of(scores, confidence)
+    if decide_order(scores, metric, confidence)[0] == verdicts.UNMEASURED:
         return Control(name, "not measured", "No rotated basis was pruned.")
     high, low, _ = found
     same = (high - low) * gap > 0 and abs(high - low) >= SMALL * abs(gap)
@@ -212,8 +269,9 @@ def _renormalised(
 ) -> Control:
     name = "Renormalised embeddings"
     arm = kept_below_full(pruned_arm(table, RENORMALISED))
-    found = order_of(strategy_scores(arm, metric), confidence)
-    other, why = verdicts.decide_order(*found)
+    scores = strategy_scores(arm, metric)
+    found = order_of(scores, confidence)
+    other, why = decide_order(scores, metric, confidence)
     if other == verdicts.UNMEASURED:
         return Control(name, "not measured", "Renormalised embeddings were not measured.")
     text = f"With the kept neurons at length one again: {_order_text(*found)}: {why}."

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from mispair.reporting.multiplicity import holm
+from mispair.reporting.corrections import holm
 from mispair.reporting.statistics import (
     IMAGE_AND_SEED,
     Effect,

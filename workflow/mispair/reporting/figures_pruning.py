@@ -16,6 +16,7 @@ from mispair.reporting.claims_pruning import (
     BASELINES,
     MASKED,
     RENORMALISED,
+    decide_order,
     kept_below_full,
     order_of,
     pruned_arm,
@@ -23,7 +24,6 @@ from mispair.reporting.claims_pruning import (
 )
 from mispair.reporting.protocols import said, set_title
 from mispair.reporting.tables import Tables, mean_by
-from mispair.reporting.verdicts import decide_order
 from mispair.reporting.words import count, number
 
 METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
@@ -96,7 +96,7 @@ def by_set(tables: Tables, metric: str) -> Drawing | Hole:
     ]  # fmt: skip
     below = kept_below_full(own)
     outcomes = [
-        decide_order(*order_of(strategy_scores(rows, metric), CONFIDENCE))[0]
+        decide_order(strategy_scores(rows, metric), metric, CONFIDENCE)[0]
         for _, rows in below.groupby("evaluation_set")
     ]
     agree, against = outcomes.count("supports"), outcomes.count("contradicts")

@@ -11,9 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from scipy import stats
-
+from mispair.reporting.corrections import benjamini_hochberg, holm
 from mispair.reporting.verdicts import CONTRADICTS, SUPPORTS, UNDECIDED, Verdict
 from mispair.reporting.words import count, p_value
 
@@ -25,29 +23,6 @@ RULE = (
     "α. Claims whose rule has no p value are not corrected."
 )
 """The corrections in words, as the report prints them."""
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values adjusted by Holm's step-down procedure (Holm 1979).
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, stepped)
-    return [float(value) for value in adjusted]
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Return p values adjusted by the step-up procedure of Benjamini and Hochberg (1995)."""
-    if not p_values:
-        return []
-    return [float(value) for value in stats.false_discovery_control(p_values, method="bh")]
 
 
 def adjusted(verdicts: Sequence[Verdict], alpha: float) -> list[Verdict]:

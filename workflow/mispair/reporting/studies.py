@@ -36,6 +36,7 @@ from mispair.reporting import (
     pairings,
     presets_image_text,
     reanalysis,
+    verdicts,
 )
 from mispair.reporting.comparison import Table
 from mispair.reporting.tables import Tables
@@ -121,11 +122,14 @@ PARTS: dict[str, Parts] = {
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims of all studies, corrected for their number."""
+    """Return the verdicts on the claims of all studies, corrected for their number.
+
+    Controls of a claim that shows no effect say nothing.
+    """
     judged = [
         verdict
         for parts in PARTS.values()
         for judge in parts.judges
         for verdict in judge(tables, confidence)
     ]
-    return multiplicity.adjusted(judged, 1 - confidence)
+    return [*map(verdicts.silenced, multiplicity.adjusted(judged, 1 - confidence))]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pandas as pd
 
+from mispair.reporting.corrections import holm
 from mispair.reporting.statistics import Effect, Interval, Trend
-from mispair.reporting.words import interval, number, p_value
+from mispair.reporting.words import count, interval, number, p_value
 
 Outcome = Literal["supports", "contradicts", "no such effect", "cannot tell", "not measured"]
 Limit = Literal["limits", "does not limit", "not measured"]
@@ -41,9 +42,9 @@ RULES = {
     "what is known of each neuron, its semantic purity and its selectivity, in both towers. The "
     "effect is the mean of the four, claimed below zero; a replicate is a neuron, resampled with "
     "its columns in both towers. Judged by the rule of effects.",
-    "sets": "The trend rule on the mean of all evaluation sets. Where it supports but a single "
-    "set goes significantly the other way, the claim is “cannot tell”: the sets disagree. The "
-    "single tests are not corrected for their number.",
+    "sets": "The rule of effects on the change of the mean of all evaluation sets. Sets that go "
+    "against the claim, by p values corrected for the number of sets, are named; no set takes "
+    "back what the mean shows.",
     "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
     "averaged over all C_s > 0 within each trial: a trial has the same data at every C_s, so it "
     "counts once. A t interval over trials, and the rule of effects.",
@@ -51,9 +52,8 @@ RULES = {
     "with a t interval over them, and the rule of effects. The rank trend over all probabilities "
     "is shown next to it, and decides nothing.",
     "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
-    "full width. Supports if high-purity lies above the prediction interval of the random draws "
-    "and low-purity below it; contradicts if high-purity lies below or low-purity above it; "
-    "cannot tell otherwise.",
+    "full width: high-purity − low-purity, with the error of the difference of two random draws "
+    "of neurons, and the rule of effects. Supports only if random neurons are between the two.",
     "rates": "Similar − random at each C_m above 0, paired by seed, each by the rule of effects; "
     "the smallest effect of interest is a third of what was published at that C_m (for accuracy, "
     "of the published fall from C_m 0). Supports if all C_m do, contradicts if one does and none "
@@ -164,11 +164,12 @@ class Control:
 
 @dataclass(frozen=True)
 class Part:
-    """The same rule on a part of the data, such as one evaluation set."""
+    """The same rule on a part of the data, such as one evaluation set, with its p value."""
 
     name: str
     outcome: Outcome
     text: str
+    p: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -368,43 +369,27 @@ def decide_worth(below: int, measured: int) -> tuple[Outcome, str]:
     return UNDECIDED, f"{reason}; a head that underfits loses more whatever its feature holds"
 
 
-def decide_order(high: float, low: float, random: Interval) -> tuple[Outcome, str]:
-    """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
-    if not (math.isfinite(high) and math.isfinite(low) and math.isfinite(random.value)):
-        return UNMEASURED, "one of the three strategies was not measured"
-    if not random.known:
-        return UNDECIDED, "one random draw alone has no spread to compare with"
+def decide_sets(
+    whole: Outcome, parts: Sequence[Part], reason: str, alpha: float = 0.05
+) -> tuple[Outcome, str]:
+    """Add the evaluation sets that go against a claim on their mean to its reason.
+
+    The claim is on the mean, so no set vetoes it. A set goes against the claim if it contradicts
+    it and its p value, corrected by Holm's procedure over the sets, is at most α.
+    """
+    tested = [part for part in parts if math.isfinite(part.p)]
+    corrected = holm([part.p for part in tested])
     against = [
-        text
-        for wrong, text in (
-            (high < random.low, "high-purity neurons do worse than random ones"),
-            (low > random.high, "low-purity neurons do better than random ones"),
-        )
-        if wrong
+        part.name
+        for part, p in zip(tested, corrected, strict=True)
+        if part.outcome == CONTRADICTS and p <= alpha
     ]
-    if against:
-        return CONTRADICTS, " and ".join(against)
-    if high > random.high and low < random.low:
-        return SUPPORTS, "high-purity beats random beats low-purity, beyond the spread of draws"
-    inside = [
-        name
-        for name, value in (("high-purity", high), ("low-purity", low))
-        if random.low <= value <= random.high
-    ]
-    return UNDECIDED, f"{' and '.join(inside)} cannot be told from a random draw"
-
-
-def decide_sets(whole: Outcome, parts: Sequence[Part], reason: str) -> tuple[Outcome, str]:
-    """Take back a supported mean over evaluation sets if a set goes the other way."""
-    against = [part.name for part in parts if part.outcome == CONTRADICTS]
-    if whole == SUPPORTS and against:
-        return (
-            UNDECIDED,
-            f"the mean of the sets does as claimed, but {', '.join(against)} the opposite",
-        )
-    if whole == CONTRADICTS or not against:
+    if not against:
         return whole, reason
-    return whole, f"{reason}; {', '.join(against)} goes against the claim"
+    return whole, (
+        f"{reason}; the sets differ: {', '.join(against)} goes against the claim "
+        f"(corrected for {count(len(tested), 'set')})"
+    )
 
 
 def decide_majority(outcomes: Sequence[Outcome]) -> tuple[Outcome, str]:
@@ -500,6 +485,15 @@ def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:
         return f"{value}, no interval ({effect.replicates})"
     limits = interval(effect.low, effect.high, digits, sign=True)
     return f"{value} ({100 * confidence:g} % interval {limits}, {p_value(effect.p)})"
+
+
+def silenced(verdict: Verdict) -> Verdict:
+    """Return the verdict with controls that say nothing, if it shows no effect to explain."""
+    if verdict.effect is None or verdict.outcome in (SUPPORTS, CONTRADICTS):
+        return verdict
+    text = "The claim shows no effect that a control could keep, remove or explain."
+    controls = tuple(Control(control.name, "not measured", text) for control in verdict.controls)
+    return replace(verdict, controls=controls)
 
 
 @dataclass(frozen=True)
