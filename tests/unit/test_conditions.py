@@ -129,6 +129,13 @@ def test_settings_follow_the_number_of_features() -> None:
         assert keep(twice) == pytest.approx(keep(base), rel=0.06)  # epochs are whole numbers
 
 
+def test_a_second_sweep_has_more_neurons_and_nothing_else() -> None:
+    found = conditions(Settings(**SWEEP, scaling_dimensions=[20, 40], scaling_wide_dimensions=[40]))
+    assert list(found)[-1] == "scaling~40~4"
+    assert changed(found["scaling~40"], found["scaling~40~4"]) == {"m"}
+    assert found["scaling~40~4"].study.m == 160
+
+
 def test_a_sweep_over_d_needs_settings_with_rules() -> None:
     with pytest.raises(UserError, match=r"scaling_dimensions: .* optimiser: sgd, and it is adam"):
         conditions(Settings(**{**SWEEP, "optimiser": "adam"}))

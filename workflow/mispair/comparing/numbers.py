@@ -29,8 +29,8 @@ ALONG = ("epoch", "step")
 
 SAID_ELSEWHERE = frozenset((
     "fingerprint", "headline", "kind", "switch", "preset", "features", "misalignment", "encoder",
-    "bias_schedule", "image_noise_variance", "definition_main", "pretraining", "method", "recipe",
-    "model", "architecture",
+    "bias_schedule", "image_noise_variance", "caption_features", "definition_main", "pretraining",
+    "method", "recipe", "model", "architecture",
 ))  # fmt: skip
 """Columns that say more of an arm than is needed to know it again."""
 

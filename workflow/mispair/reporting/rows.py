@@ -163,8 +163,10 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
     """Add to the rows of a simulation what its condition is and what its settings say.
 
     ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
-    other preset's values) or ``grid``; a condition without a name is its preset. ``features`` is d,
-    ``image_noise_variance`` is per coordinate.
+    other preset's values), ``literal`` (one ``switch`` to what the text states), ``grid`` or
+    ``scaling``; a condition without a name is its preset. ``features`` is d,
+    ``image_noise_variance`` is per coordinate, and ``caption_features`` is how many features images
+    of S_w have in all, on average: of so many cases is a probability of captions a share.
     """
     settings = provenance.get("settings") or {}
     about = {
@@ -172,6 +174,7 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
         "features": settings.get("d"),
         "definition_main": settings.get("figure1_definition"),
         "image_noise_variance": _variance(settings),
+        "caption_features": _caption_features(settings),
         **{name: settings.get(name) for name in ("misalignment", "encoder", "bias_schedule")},
     }
     found = []
@@ -185,7 +188,14 @@ def _kind(condition: str) -> dict[str, str | None]:
     kind, _, rest = condition.partition("~")
     if not rest:
         return {"kind": "preset", "switch": None}
-    return {"kind": kind, "switch": rest if kind == "bridge" else None}
+    return {"kind": kind, "switch": rest if kind in ("bridge", "literal") else None}
+
+
+def _caption_features(settings: Mapping[str, Any]) -> float | None:
+    names = ("low_quality_pairs", "d", "latent_density")
+    if any(settings.get(name) is None for name in names):
+        return None
+    return math.prod(float(settings[name]) for name in names)
 
 
 def _variance(settings: Mapping[str, Any]) -> float | None:

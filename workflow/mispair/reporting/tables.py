@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
                     "evaluation_set", "protocol", "tower", "metric", "value", "n", "low", "high",
                     "chance", "headline", "fingerprint"),
     "simulation": ("condition", "kind", "switch", "preset", "features", "misalignment", "encoder",
-                   "bias_schedule", "image_noise_variance", "definition_main",
+                   "bias_schedule", "image_noise_variance", "caption_features", "definition_main",
                    "spurious_probability", "trained_on", "metric", "definition", "source",
                    "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
                    "bin_low", "bin_high", "value"),

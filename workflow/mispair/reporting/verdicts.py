@@ -78,12 +78,24 @@ RULES = {
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
     "contradicts if the whole interval lies on the other side of it, cannot tell otherwise, and "
     "always with fewer than two trials, or fewer than five trials without a spread.",
-    "oracle": "The difference between raw captions and right ones (the raw arm of the same trial "
-    "at C_s = 0), averaged over all C_s > 0, by the rule of differences.",
-    "order 1/d": "The paper’s 1 − Θ(1/d) and Θ(1/d) do not say which constant is meant; the rule "
-    "takes 1. Two levels, 1 − 1/d at least and 1/d at most, each by the rule of levels on the mean "
-    "over all C_s > 0. Supports if both are kept, contradicts if one is not, cannot tell "
-    "otherwise.",
+    "effect": "The rule of effects on the difference that the claim names, paired by trial and "
+    "averaged over all C_s > 0 within a trial. Right captions are the raw arm of the same trial at "
+    "C_s = 0.",
+    "slope": "The slope of log(mean over trials) on log(d), over at least three numbers of "
+    "features d, with an interval from the spread of trials at each d. The rule of effects on the "
+    "slope, with 0.25 as the smallest slope of interest.",
+    "slope of zero": "The same slope, claimed to be zero. Supports if two one-sided tests place it "
+    "between −0.25 and 0.25, contradicts if it lies beyond with an interval without zero, cannot "
+    "tell otherwise.",
+    "slope of the order": "The same slope, claimed to be −1 or less: Θ(1/d) bounds from above. "
+    "Supports if one-sided tests keep it at most −0.75, contradicts if they keep it above, cannot "
+    "tell otherwise. Of two slopes both are to be so.",
+    "not worse": "The difference that the claim names, paired by trial and averaged over all C_s > "
+    "0. Supports if a one-sided test keeps it above minus the margin that the claim names, "
+    "contradicts if one keeps it below, cannot tell otherwise.",
+    "the same": "The difference that the claim names, paired by trial. Supports if two one-sided "
+    "tests keep it within the margin that the claim names, contradicts if it is at least the "
+    "margin with an interval without zero, cannot tell otherwise.",
     "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
     "the interval of its difference. Supports if it supports on at least two thirds of them, "
     "contradicts if it contradicts on at least two thirds, cannot tell otherwise.",
@@ -249,12 +261,8 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
     """
     if not smallest > 0:
         raise ValueError(f"the smallest effect of interest must be above 0, not {smallest}")
-    if not math.isfinite(effect.value):
-        return UNMEASURED, "it was not measured"
-    if not effect.known:
-        if effect.n < LEAST_RUNS:
-            return UNDECIDED, f"{effect.replicates} cannot show its own spread"
-        return UNDECIDED, f"{effect.replicates} with equal values show no spread"
+    if (unknown := _without_interval(effect)) is not None:
+        return unknown
     bound = f"{smallest:.3g}"
     if -smallest < effect.inner_low and effect.inner_high < smallest:
         return ABSENT, f"the effect is smaller than {bound}, the smallest effect of interest"
@@ -293,6 +301,53 @@ def decide_mixes(
         why = next(text for each, text in judged if each != ABSENT)
         return UNDECIDED, f"{reason}; of another treatment that is claimed to have none: {why}"
     return SUPPORTS, f"{reason}; the other treatments have no such effect"
+
+
+def decide_equal(effect: Effect, smallest: float) -> tuple[Outcome, str]:
+    """Judge a claim that two things are the same, up to the smallest effect of interest.
+
+    Supports if two one-sided tests at α place the effect between −smallest and +smallest;
+    contradicts if its interval at 1 − α does not hold zero and its estimate is at least the
+    smallest effect of interest. Else nothing can be told.
+    """
+    if (unknown := _without_interval(effect)) is not None:
+        return unknown
+    bound = f"{smallest:.3g}"
+    if -smallest < effect.inner_low and effect.inner_high < smallest:
+        return SUPPORTS, f"they differ by less than {bound}"
+    if abs(effect.value) >= smallest and (effect.low > 0 or effect.high < 0):
+        return CONTRADICTS, f"they differ, and by at least {bound}"
+    return UNDECIDED, f"a difference below {bound} and one above agree with the measurement"
+
+
+def decide_bound(effect: Effect, bound: float, sign: int = 1) -> tuple[Outcome, str]:
+    """Judge a claim that an effect is at least `bound`; with `sign` −1, at most.
+
+    By one-sided tests at α, so by the interval at 1 − 2 α.
+    """
+    if (unknown := _without_interval(effect)) is not None:
+        return unknown
+    low, high = (
+        (effect.inner_low, effect.inner_high)
+        if sign > 0
+        else (-effect.inner_high, -effect.inner_low)
+    )
+    text = f"{bound:.3g}"
+    if low >= sign * bound:
+        return SUPPORTS, f"it is at {'least' if sign > 0 else 'most'} {text}"
+    if high < sign * bound:
+        return CONTRADICTS, f"it is {'below' if sign > 0 else 'above'} {text}"
+    return UNDECIDED, f"values on both sides of {text} agree with the measurement"
+
+
+def _without_interval(effect: Effect) -> tuple[Outcome, str] | None:
+    if not math.isfinite(effect.value):
+        return UNMEASURED, "it was not measured"
+    if effect.known:
+        return None
+    if effect.n < LEAST_RUNS:
+        return UNDECIDED, f"{effect.replicates} cannot show its own spread"
+    return UNDECIDED, f"{effect.replicates} with equal values show no spread"
 
 
 def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:

@@ -135,13 +135,16 @@ def conditions(settings: Settings) -> dict[str, Condition]:
     elif settings.literal_trials:
         for switch, changes_of in literal.CHANGES.items():
             add(f"literal~{switch}", "literal", changes_of(base), switch)
-    for d in settings.scaling_dimensions if settings.scaling_trials else ():
+    wide = settings.scaling_wide_neurons
+    sweeps = [(d, f"scaling~{d}", base.m / base.d) for d in settings.scaling_dimensions]
+    sweeps += [(d, f"scaling~{d}~{wide:g}", wide) for d in settings.scaling_wide_dimensions]
+    for d, name, neurons in sweeps if settings.scaling_trials else ():
         try:
             changes = scaled(base, d)
         except ValueError as error:
-            problems.setdefault(f"simulate.{error}", []).append(f"scaling~{d}")
+            problems.setdefault(f"simulate.{error}", []).append(name)
         else:
-            add(f"scaling~{d}", "scaling", changes)
+            add(name, "scaling", {**changes, "m": round(neurons * d)})
     refuse(problems)
     return {condition.name: condition for condition in found}
 

@@ -108,6 +108,14 @@ class Settings(Study):
     scaling_dimensions: list[Annotated[int, Field(ge=2)]] = settings.sweep(
         [20, 30, 50, 80, 120], min_length=2, description="d of the sweep over d."
     )
+    scaling_wide_dimensions: list[Annotated[int, Field(ge=2)]] = settings.sweep(
+        [],
+        description="d of a second sweep over d, with scaling_wide_neurons d neurons: with few, "
+        "random starts leave features without a neuron.",
+    )
+    scaling_wide_neurons: float = settings.sweep(
+        4, ge=1, description="Neurons of the second sweep for each feature, m / d."
+    )
     scaling_probability: Probability = settings.sweep(0.4, description="C_s of the sweep over d.")
     scaling_longer_trials: int = settings.sweep(
         0,
