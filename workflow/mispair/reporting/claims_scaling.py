@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from mispair.reporting import verdicts
+from mispair.reporting import controls_simulation, verdicts
 from mispair.reporting.simulation_runs import main
 from mispair.reporting.slopes import Slope, slope
 from mispair.reporting.statistics import Effect
@@ -82,22 +82,28 @@ def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     if table.empty:
         return [Verdict(claim, verdicts.UNMEASURED, _not_run(preset)) for claim in CLAIMS]
     get = fitted(table, confidence).get
+    wide = fitted(of_sweep(tables, preset, wide=True), confidence).get
     captions = {what: get((what, "generated")) for what in ("missing", "wrong")}
     return [
         _slope(OPTIMAL, table, get(("gap", "raw and filtered")), "gap", confidence),
         _order(RESIDUAL, table, {"residual": get(("residual", "raw"))}),
-        _order(CAPTIONS, table, captions),
+        _order(CAPTIONS, table, captions, (
+            controls_simulation.generated_against_raw(table, confidence),
+            controls_simulation.at_their_own_length(table),
+        )),
         _order(PURE, table, {"residual": get(("residual", "filtered"))}),
         _constant(FAILS, table, get(("failure", "raw")), "failure"),
         _slope(SUCCEED, table, get(("failure", "filtered")), "failure", confidence,
-               (_without_neuron(get(("unpurified", "filtered"))),)),
+               (_without_neuron(get(("unpurified", "filtered"))),
+                _with_more_neurons(wide(("failure", "filtered"))))),
     ]  # fmt: skip
 
 
-def of_sweep(tables: Tables, preset: str) -> pd.DataFrame:
-    """Return a preset's rows of the sweep over d."""
+def of_sweep(tables: Tables, preset: str, wide: bool = False) -> pd.DataFrame:
+    """Return a preset's rows of the sweep over d, or of the one with more neurons."""
     table = tables.simulation
-    return table[(table["kind"] == "scaling") & (table["preset"] == preset)]
+    own = table[(table["kind"] == "scaling") & (table["preset"] == preset)]
+    return own[(own["condition"].str.count("~") == 2) == wide]
 
 
 def _not_run(preset: str) -> str:
@@ -129,12 +135,12 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
     for arm, residual in (("raw", "residual_share"), ("filtered", "residual_share_pure")):
         of_arm = own[own["trained_on"] == arm]
         purified = of_arm[of_arm["metric"] == "purified_features"]
+        purified = purified.assign(value=purified["value"] / purified["features"])
         add("failure", arm, of_arm[of_arm["metric"] == "accuracy"], one_less=True)
         add("residual", arm, of_arm[of_arm["metric"] == residual])
         add("gap", arm, of_arm[of_arm["metric"] == "loss_gap"])
         add("mixed", arm, of_arm[of_arm["metric"] == "mixed_neurons"])
-        add("unpurified", arm,
-            purified.assign(value=purified["value"] / purified["features"]), one_less=True)  # fmt: skip
+        add("unpurified", arm, purified, one_less=True)
     both = own[(own["metric"] == "loss_gap") & own["trained_on"].isin(["raw", "filtered"])]
     add("gap", "raw and filtered", both)
     for source in ("raw", "generated", "filtered"):
@@ -191,7 +197,10 @@ def _constant(claim: Claim, table: pd.DataFrame, fit: Slope | None, what: str) -
     )  # fmt: skip
 
 
-def _order(claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None]) -> Verdict:
+def _order(
+    claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None],
+    controls: tuple[Control, ...] = (),
+) -> Verdict:  # fmt: skip
     known = {what: fit for what, fit in fits.items() if fit is not None}
     for what in fits:
         if what not in known:
@@ -202,7 +211,7 @@ def _order(claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None]) -> 
     return Verdict(
         claim, outcome, reason, **_said(table, known),
         published="Θ(1/d): a slope of −1, or below", effect=_uncorrected(worst.effect),
-        smallest=FLAT, controls=_bent(known),
+        smallest=FLAT, controls=(*_bent(known), *controls),
     )  # fmt: skip
 
 
@@ -241,6 +250,19 @@ def _bent(fits: dict[str, Slope]) -> tuple[Control, ...]:
     if fit.departure > BENT:
         return (Control(name, "limits", f"{text}: a slope over all d sums it up badly."),)
     return (Control(name, "does not limit", f"{text}."),)
+
+
+def _with_more_neurons(fit: Slope | None) -> Control:
+    name = "More neurons for each feature"
+    if fit is None:
+        return Control(name, "not measured", "The sweep over d was run with one number of neurons "
+                       "for each feature.")  # fmt: skip
+    first, last = min(fit.means), max(fit.means)
+    text = (
+        f"With more neurons the failure goes from {number(fit.means[first])} at d = {first} to "
+        f"{number(fit.means[last])} at d = {last}: {slope_text(fit)}."
+    )
+    return Control(name, "does not limit" if fit.effect.high < 0 else "limits", text)
 
 
 def _without_neuron(fit: Slope | None) -> Control:

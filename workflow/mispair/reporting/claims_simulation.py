@@ -8,7 +8,9 @@ from dataclasses import replace
 import pandas as pd
 
 from mispair.reporting import (
+    claims_arms,
     claims_features,
+    claims_scaling,
     claims_theory,
     controls_simulation,
     published,
@@ -82,13 +84,19 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
         claims = [*(_claim(metric) for metric in NAMES), GAP, ALL, RAW, REPRODUCED]
         return [
             Verdict(claim, verdicts.UNMEASURED, "the simulation was not run")
-            for claim in [*claims, *claims_theory.CLAIMS, *claims_features.CLAIMS]
+            for claim in [
+                *claims,
+                *claims_theory.CLAIMS,
+                *claims_scaling.CLAIMS,
+                *claims_arms.CLAIMS,
+                *claims_features.CLAIMS,
+            ]
         ]
     return [verdict for together in zip(*found, strict=True) for verdict in together]
 
 
 def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
-    """Return the verdicts on one preset's own runs; bridge and grid take no part."""
+    """Return the verdicts on one preset: of its own runs, and of the conditions around it."""
     table = of_preset(tables.simulation, preset)
     points = of_preset(tables.simulation_points, preset)
     zero = controls_simulation.never_thresholded(tables, preset)
@@ -99,6 +107,8 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
         _raw(table, confidence),
         _reproduced(table),
         *claims_theory.judge(table, confidence),
+        *claims_scaling.judge(tables, preset, confidence),
+        *claims_arms.judge(tables, preset, confidence),
         *claims_features.judge(table, points, confidence),
     ]
     figure = f"simulation_figure1_{preset.replace('-', '_')}"

@@ -1,4 +1,7 @@
-"""The paper's theorems (section 4), judged on the runs of one preset."""
+"""The paper's theorem on mixing and its equations of phase I, judged on the runs of one preset.
+
+What theorems 4.1 to 4.5 state asymptotically is judged in `claims_scaling`.
+"""
 
 from __future__ import annotations
 
@@ -7,59 +10,33 @@ import pandas as pd
 from mispair.reporting import controls_simulation, verdicts
 from mispair.reporting.simulation_runs import (
     by_trial,
-    caption_runs,
     differences,
     listed,
     runs,
     spurious,
 )
-from mispair.reporting.statistics import Interval
+from mispair.reporting.statistics import Interval, effect_of_mean, trial_means
 from mispair.reporting.verdicts import Claim, Control, Verdict
 from mispair.reporting.words import count, number
-
-NEAR_OPTIMAL = 0.05
-"""What "o(1)" is taken to mean for the relative gap to the optimal loss."""
 
 CLOSE = 0.1
 """What relative error of Eq. 34 still counts as "the alignments follow it"."""
 
-SUCCEEDS = 0.95
-"""What "with probability 1 − o(1)" is taken to mean."""
+MIXED = 0.1
+"""Smallest share of neurons of interest: one in ten. The theorem says all, and gives no number."""
 
 MIXES = Claim(
     "raw-mixes", "simulation",
-    "Neurons trained on raw captions mix spuriously correlated features: their second alignment "
-    "is larger than with right captions.",
-    "theorem 4.2", "oracle", "simulation_mixing",
-)  # fmt: skip
-FAILS = Claim(
-    "raw-fails", "simulation",
-    "Encoders trained on raw captions fail with a constant probability: they classify worse than "
-    "with right captions.",
-    "theorem 4.5", "oracle", "simulation_figure1_as_run",
-)  # fmt: skip
-CAPTIONS = Claim(
-    "captions-repaired", "simulation",
-    "Generated captions keep an image’s features with probability 1 − Θ(1/d) and hold wrong ones "
-    "with probability Θ(1/d).",
-    "theorem 4.3", "order 1/d", "simulation_captions",
+    "Neurons trained on raw captions mix spuriously correlated features: of more neurons than with "
+    "right captions the second alignment is at least half of the first and belongs to the spurious "
+    "partner.",
+    "theorem 4.2", "effect", "simulation_mixing",
 )  # fmt: skip
 UNMIXES = Claim(
     "filtered-unmixes", "simulation",
-    "Neurons trained on filtered captions learn one feature each: their second alignment is "
-    "smaller than on raw captions.",
-    "theorem 4.4", "difference", "simulation_mixing",
-)  # fmt: skip
-SUCCEED = Claim(
-    "filtered-succeeds", "simulation",
-    "Encoders trained on filtered captions classify correctly with probability 1 − o(1) (here: "
-    f"{SUCCEEDS:g}).",
-    "theorem 4.5", "level", "simulation_figure1_as_run",
-)  # fmt: skip
-OPTIMAL = Claim(
-    "loss-near-optimal", "simulation",
-    f"Training ends near the optimal loss: the relative gap is o(1) (here: {NEAR_OPTIMAL:g}).",
-    "theorem 4.1", "level", "simulation_alignments",
+    "Neurons trained on filtered captions learn one feature each: fewer of them than on raw "
+    "captions mix spuriously correlated features.",
+    "theorem 4.4", "effect", "simulation_mixing",
 )  # fmt: skip
 FOLLOW = Claim(
     "alignments-follow", "simulation",
@@ -67,37 +44,38 @@ FOLLOW = Claim(
     f"{CLOSE:g}).",
     "Eqs. 34-36", "level", "simulation_alignments",
 )  # fmt: skip
-CLAIMS = (MIXES, FAILS, CAPTIONS, UNMIXES, SUCCEED, OPTIMAL, FOLLOW)
+CLAIMS = (MIXES, UNMIXES, FOLLOW)
+
+REDRAWN = "whole captions are redrawn here: no feature is spuriously correlated with another"
+"""Why theorems on spurious pairs have nothing to say on a run."""
 
 
 def judge(table: pd.DataFrame, confidence: float) -> list[Verdict]:
     """Return the verdicts on the theorems for the rows of one preset, in the order of `CLAIMS`."""
     return [
-        _compared(MIXES, table, "second_alignment", ("raw", "oracle"), +1, confidence,
-                  (controls_simulation.residual(table, "raw", "residual_share"),
-                   controls_simulation.covered(table))),
-        _compared(FAILS, table, "accuracy", ("raw", "oracle"), -1, confidence, ()),
-        _captions(table, confidence),
-        _compared(UNMIXES, table, "second_alignment", ("filtered", "raw"), -1, confidence,
-                  (controls_simulation.residual(table, "filtered", "residual_share_pure"),)),
-        _succeeds(table, confidence),
-        _loss(table, confidence),
+        _mixed(MIXES, table, ("raw", "oracle"), +1, confidence,
+               (controls_simulation.covered(table),)),
+        _mixed(UNMIXES, table, ("filtered", "raw"), -1, confidence, ()),
         _alignments(table, confidence),
     ]  # fmt: skip
 
 
-def _compared(
-    claim: Claim, table: pd.DataFrame, metric: str, arms: tuple[str, str], sign: int,
-    confidence: float, controls: tuple[Control, ...],
+def _mixed(
+    claim: Claim, table: pd.DataFrame, arms: tuple[str, str], sign: int, confidence: float,
+    controls: tuple[Control, ...],
 ) -> Verdict:  # fmt: skip
     arm, other = arms
+    metric = "mixed_neurons"
+    if metric not in set(table["metric"]):
+        redrawn = set(table["misalignment"].dropna()) == {"caption"}
+        reason = REDRAWN if redrawn else "no shares of neurons that mix features were recorded"
+        return Verdict(claim, verdicts.UNMEASURED, reason)
     values = spurious(differences(table, metric, arm, other))
-    found = by_trial(values, confidence)
-    outcome, reason = verdicts.decide_difference(found, sign)
+    effect = effect_of_mean(trial_means(values), confidence, "trial")
+    outcome, reason = verdicts.decide_effect(effect, sign, MIXED, 1 - confidence)
     if outcome == verdicts.UNMEASURED:
-        missing = "no trial has a run at C_s = 0" if other == "oracle" else reason
-        recorded = metric in set(table["metric"])
-        return Verdict(claim, outcome, missing if recorded else f"no {_words(metric)} was recorded")
+        missing = "C_s = 0" if other == "oracle" else "both arms at C_s above 0"
+        return Verdict(claim, outcome, f"no trial has runs at {missing}")
     means = runs(table, metric).loc[values.index, [arm, other]]
     level = means.groupby("spurious_probability").mean().mean()
     name = "at C_s = 0" if other == "oracle" else other
@@ -106,97 +84,14 @@ def _compared(
         outcome,
         reason,
         scope=_scope(values),
-        measured=f"{_words(metric)}: {arm} {number(level[arm])}, {name} {number(level[other])}",
-        published="a sign, no number",
+        measured=f"share of neurons that mix: {arm} {number(level[arm])}, "
+        f"{name} {number(level[other])}",
+        published="all of them, or none; no number",
         sample=_trials(values),
-        test=f"difference {verdicts.interval_text(found, confidence)}",
+        test=f"difference {verdicts.effect_text(effect, confidence)}",
+        effect=effect,
+        smallest=MIXED,
         controls=controls,
-    )
-
-
-def _captions(table: pd.DataFrame, confidence: float) -> Verdict:
-    true = caption_runs(table, "caption_true")
-    wrong = caption_runs(table, "caption_spurious")
-    features = table["features"].max()
-    if true.empty or not features > 0:
-        return Verdict(CAPTIONS, verdicts.UNMEASURED, "no generated captions were measured")
-    if wrong.empty:
-        reason = "whole captions are redrawn here: no feature is spuriously correlated with another"
-        return Verdict(CAPTIONS, verdicts.UNMEASURED, reason)
-    kept, added = by_trial(true, confidence), by_trial(wrong, confidence)
-    level = 1 / float(features)
-    outcome, reason = verdicts.decide_both(
-        verdicts.decide_level(kept, 1 - level), verdicts.decide_level(added, level, -1)
-    )
-    constant = features * max(1 - kept.value, added.value)
-    return Verdict(
-        CAPTIONS,
-        outcome,
-        reason,
-        scope=_scope(true),
-        measured=f"right features kept {number(kept.value)}, wrong ones added "
-        f"{number(added.value)}: within c/d for c = {number(constant, 1)}",
-        published=f"1 − Θ(1/d) and Θ(1/d); with the constant 1, {number(1 - level)} and "
-        f"{number(level)}",
-        sample=_trials(true),
-        test=f"{_interval(kept, confidence)}; {_interval(added, confidence)}",
-        controls=(
-            controls_simulation.generated_against_raw(table, confidence),
-            controls_simulation.at_their_own_length(table, level),
-        ),
-    )
-
-
-def _succeeds(table: pd.DataFrame, confidence: float) -> Verdict:
-    wide = runs(table, "accuracy")
-    values = spurious(wide["filtered"].dropna())
-    found = by_trial(values, confidence)
-    outcome, reason = verdicts.decide_level(found, SUCCEEDS)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(SUCCEED, outcome, "no filtered run at C_s above 0 was measured")
-    return Verdict(
-        SUCCEED,
-        outcome,
-        reason,
-        scope=_scope(values),
-        measured=f"accuracy {number(found.value)}",
-        published="1 − o(1)",
-        sample=_trials(values),
-        test=_interval(found, confidence),
-        controls=(_reachable(wide.loc[values.index, "oracle"]),),
-    )
-
-
-def _reachable(oracle: pd.Series) -> Control:
-    name = "With right captions"
-    oracle = oracle.dropna()
-    if oracle.empty:
-        return Control(name, "not measured", "C_s = 0 was not run in these trials.")
-    text = f"With right captions the accuracy is {number(oracle.mean())}"
-    if oracle.mean() < SUCCEEDS:
-        return Control(
-            name, "limits", f"{text}: the level cannot be reached here by repairing captions."
-        )
-    return Control(name, "does not limit", f"{text}.")
-
-
-def _loss(table: pd.DataFrame, confidence: float) -> Verdict:
-    own = table[(table["metric"] == "loss_gap") & table["trained_on"].isin(["raw", "filtered"])]
-    own = own.dropna(subset=["value"])
-    if own.empty:
-        return Verdict(OPTIMAL, verdicts.UNMEASURED, "no loss of longer training was measured")
-    values = own.groupby(["spurious_probability", "trial"])["value"].mean()
-    found = by_trial(values, confidence)
-    outcome, reason = verdicts.decide_level(found, NEAR_OPTIMAL, -1)
-    return Verdict(
-        OPTIMAL,
-        outcome,
-        reason,
-        scope=f"raw and filtered, {_scope(values)}",
-        measured=f"relative gap {number(found.value)} to the loss of longer training",
-        published="o(1)",
-        sample=_trials(values),
-        test=_interval(found, confidence),
     )
 
 

@@ -9,9 +9,10 @@ import pandas as pd
 from mispair.reporting import charts, style
 from mispair.reporting.charts import Drawing, Hole
 from mispair.reporting.figures_simulation import NOT_RUN
-from mispair.reporting.simulation_runs import PAIR, at_largest, presets
+from mispair.reporting.simulation_runs import PAIR, at_largest, of_preset, presets
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
+from mispair.simulation.definitions import AT_LEAST
 
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
 """Where there are more classes than hues, the next shape begins."""
@@ -109,9 +110,18 @@ def mixing(tables: Tables) -> Drawing | Hole:
         panel=_panel_of(rows) + ": " + rows["tower"] + " neurons"
     )
     scale = alt.Scale(domain=[0, 1])
-    chart = (
-        alt.Chart(charts.values(data.drop(columns=["condition", "spurious_probability", "tower"]),
-                                4))
+    shown = charts.values(data.drop(columns=["condition", "spurious_probability", "tower"]), 4)
+    half = (
+        alt.Chart()
+        .mark_line(color=style.GREY, strokeDash=[4, 4], strokeWidth=1)
+        .transform_aggregate(low="min(x)", groupby=["panel"])
+        .transform_calculate(ends="[0, 1]")
+        .transform_flatten(["ends"])
+        .transform_calculate(half=f"{AT_LEAST} * datum.ends")
+        .encode(x=alt.X("ends:Q", scale=scale), y=alt.Y("half:Q", scale=scale))
+    )
+    points = (
+        alt.Chart()
         .mark_circle(size=36)
         .encode(
             x=alt.X("x:Q", title="Largest |cos| with a feature", scale=scale),
@@ -121,13 +131,16 @@ def mixing(tables: Tables) -> Drawing | Hole:
             tooltip=charts.tips("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest",
                                 "y:Q:second"),
         )
+    )  # fmt: skip
+    chart = (
+        alt.layer(half, points, data=shown)
         .properties(width=charts.WIDTH, height=charts.HEIGHT)
         .facet(facet=alt.Facet("panel:N", title=None), columns=2)
     )  # fmt: skip
-    return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(data))
+    return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(tables, data))
 
 
-def _mixing_sentence(data: pd.DataFrame) -> str:
+def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
     parts = []
     for preset in presets(data.assign(kind="preset")):
         own = data[data["condition"] == preset]
@@ -137,8 +150,20 @@ def _mixing_sentence(data: pd.DataFrame) -> str:
             if len(one)
         ]
         shown, trial = own["spurious_probability"].max(), own["trial"].min()
-        parts.append(f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(words)} captions")
+        text = f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(words)} captions"
+        parts.append(f"{text}; {_mixed(tables, preset, shown, trial)}")
     return f"Largest and second |cos| of a neuron, on average: {'; '.join(parts)}."
+
+
+def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
+    own = of_preset(tables.simulation, preset)
+    own = own[(own["spurious_probability"] == probability) & (own["trial"] == trial)]
+    own = own[(own["metric"] == "mixed_neurons") & own["value"].notna()]
+    shares = own.set_index("trained_on")["value"]
+    words = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
+    if not words:
+        return "no feature is spuriously correlated with another there"
+    return f"neurons that mix a spurious pair {' and '.join(words)}"
 
 
 def tsne(tables: Tables) -> Drawing | Hole:

@@ -32,6 +32,7 @@ KINDS = {
 CAPTIONS = {
     "caption_true": "Right features kept (probability)",
     "caption_spurious": "Wrong features added (probability)",
+    "caption_wrong": "Any wrong feature added (probability)",
 }
 
 
@@ -171,16 +172,19 @@ def captions(tables: Tables) -> Drawing | Hole:
     rows = table[table["metric"].isin(CAPTIONS) & table["value"].notna()]
     rows = rows[(rows["kind"] == "preset") & rows["source"].isin(style.SOURCES)]
     rows = rows[rows["trained_on"].isin(PAIR)]
+    # Features at large stand where no feature is spuriously correlated with another.
+    correlated = set(rows.loc[rows["metric"] == "caption_spurious", "condition"])
+    rows = rows[(rows["metric"] != "caption_wrong") | ~rows["condition"].isin(correlated)]
     if rows.empty:
         return Hole(NOT_RUN if table.empty else "no probabilities of captions were recorded")
     columns = ["condition", "metric", "source", "spurious_probability"]
     runs = rows.groupby([*columns, "trial"])[["value"]].mean().reset_index()
     data = charts.summary(runs, columns)
-    scale: dict[str, dict[str, Any]] = {"caption_true": {"domainMax": 1}, "caption_spurious": {}}
+    scale: dict[str, dict[str, Any]] = {"caption_true": {"domainMax": 1}}
     panels = [
         _lines(
             "source", "Captions", style.SOURCES, title,
-            charts.limited(data, condition=preset, metric=metric), **scale[metric],
+            charts.limited(data, condition=preset, metric=metric), **scale.get(metric, {}),
         )
         .transform_filter(f"datum.condition == '{preset}' && datum.metric == '{metric}'")
         .properties(title=f"{title.split(' (')[0]}, {preset}", width=charts.WIDTH,

@@ -50,7 +50,8 @@ STEPSIZE_PARTS: dict[str, tuple[str, ...]] = {
 CONDITIONS = {
     "bridge": "From one preset to the other",
     "grid": "Sensitivity",
-    "scaling": "Sensitivity",
+    "scaling": "Scaling with d",
+    "literal": "As written, literally",
 }
 """Sections that alone print conditions of such a kind; a preset stands in every section."""
 

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from mispair.simulation.definitions import AT_LEAST
 from mispair.simulation.metrics import projections
-
-AT_LEAST = 0.5
-"""A neuron pair mixes two features if its second |α| is at least this share of its first."""
 
 
 @dataclass(frozen=True)
