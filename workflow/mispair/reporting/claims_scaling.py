@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -129,7 +130,7 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
         by_trial = 1 - by_trial if one_less else by_trial
         if len(by_trial):
             found[measure, name] = {
-                int(d): group.tolist() for d, group in by_trial.groupby("features")
+                int(float(str(d))): group.tolist() for d, group in by_trial.groupby("features")
             }
 
     for arm, residual in (("raw", "residual_share"), ("filtered", "residual_share_pure")):
@@ -153,12 +154,18 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
 def fitted(table: pd.DataFrame, confidence: float) -> dict[tuple[str, str], Slope]:
     """Return the slopes of `values` over d, where there are enough d."""
     counted = table.groupby("features")["caption_features"].max()
-    cases = {int(d): float(n) for d, n in counted.items() if n > 0}  # type: ignore[call-overload]
+    cases = {int(float(str(d))): float(n) for d, n in counted.items() if n > 0}
     fits = {
         (measure, name): slope(by_d, confidence, cases if measure in ("wrong", "missing") else None)
         for (measure, name), by_d in values(table).items()
     }
     return {key: fit for key, fit in fits.items() if fit is not None}
+
+
+def mean_text(trials: list[float]) -> str:
+    """Print the mean over trials; small ones by their digits that count."""
+    mean = sum(trials) / len(trials)
+    return f"{mean:.2g}" if 0 < mean < 0.001 else number(mean, 4)
 
 
 def slope_text(fit: Slope) -> str:
@@ -220,14 +227,13 @@ def _too_few(claim: Claim, what: str) -> Verdict:
     return Verdict(claim, verdicts.UNMEASURED, reason)
 
 
-def _said(table: pd.DataFrame, fits: dict[str, Slope]) -> dict[str, str]:
+def _said(table: pd.DataFrame, fits: dict[str, Slope]) -> dict[str, Any]:
     """Return what a verdict prints of its slopes."""
     dimensions = sorted({d for fit in fits.values() for d in fit.means})
     trials = min(fit.effect.n for fit in fits.values())
     probabilities = ", ".join(f"{c:g}" for c in sorted(set(table["spurious_probability"])))
     measured = "; ".join(
-        f"{what} {number(fit.means[min(fit.means)], 4)} at d = {min(fit.means)}, "
-        f"{number(fit.means[max(fit.means)], 4)} at d = {max(fit.means)}"
+        f"{what} {_at(fit, min(fit.means))}, {_at(fit, max(fit.means))}"
         for what, fit in fits.items()
     )
     return {
@@ -236,6 +242,11 @@ def _said(table: pd.DataFrame, fits: dict[str, Slope]) -> dict[str, str]:
         "sample": f"{count(trials, 'trial')} or more at each d",
         "test": "; ".join(f"{what}: {slope_text(fit)}" for what, fit in fits.items()),
     }
+
+
+def _at(fit: Slope, d: int) -> str:
+    most = "at most " if d in fit.bounds else ""
+    return f"{most}{mean_text([fit.means[d]])} at d = {d}"
 
 
 def _uncorrected(effect: Effect) -> Effect:

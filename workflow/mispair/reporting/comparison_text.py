@@ -5,13 +5,20 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.reporting import style
-from mispair.reporting.claims_scaling import MEASURES, fitted, of_sweep, slope_text, values
+from mispair.reporting.claims_scaling import (
+    MEASURES,
+    fitted,
+    mean_text,
+    of_sweep,
+    slope_text,
+    values,
+)
 from mispair.reporting.claims_simulation import NAMES
 from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.grid import FAILED
 from mispair.reporting.simulation_runs import PAIR, PRESETS, of_preset, presets, runs
 from mispair.reporting.tables import Tables, records
-from mispair.reporting.words import count, number
+from mispair.reporting.words import count
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import PRESETS as SETTINGS
 from mispair.simulation.presets import UNSTATED
@@ -38,7 +45,9 @@ def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
             if key != measure:
                 continue
             fit = fits.get((key, name))
-            cells = [f"{_mean(by_d[d])} ({len(by_d[d])})" if d in by_d else "–" for d in dimensions]
+            cells = [
+                f"{mean_text(by_d[d])} ({len(by_d[d])})" if d in by_d else "–" for d in dimensions
+            ]
             bend = f"{fit.departure:.2f}" if fit else "–"
             rows.append((title, name, *cells, slope_text(fit) if fit else "–", bend))
     more = ", more neurons for each feature" if wide else ""
@@ -51,11 +60,6 @@ def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
         "follow d by the rules of mispair.simulation.scaling.",
         section="Scaling with d",
     )  # fmt: skip
-
-
-def _mean(trials: list[float]) -> str:
-    mean = float(pd.Series(trials).mean())
-    return f"{mean:.2g}" if 0 < mean < 0.001 else number(mean, 4)
 
 
 def literal(tables: Tables) -> Table:
