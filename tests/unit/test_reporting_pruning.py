@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue, claims_pruning
+from mispair.reporting import catalogue, claims_pruning, testable_pruning
 from mispair.reporting.claims_pruning import pruned_arm, strategy_scores
 from mispair.reporting.figures import render
 from mispair.reporting.tables import Tables, tidy
@@ -116,3 +116,30 @@ def test_every_evaluation_set_has_its_panel(name):
     sentence = found.spec["usermeta"]["mispair"]["sentence"]
     assert "on 2 of 2 evaluation sets, and is contradicted on 0" in sentence
     assert ("acc1, clip_benchmark" in sentence) == (name == "pruning_by_set")
+
+
+def with_basis(own: float, rotated: float, deviation: float = 0.002) -> Tables:
+    """Return a pruned model whose neurons follow the known features so well, and rotated ones."""
+    arm = {"start": "untouched", "tower": "text", "seed": 0, "metric": "mean_semantic_purity"}
+    null = {"basis": "rotated", "value": rotated, "deviation": deviation, "rotations": 100}
+    semantics = [{**arm, "basis": "original", "value": own}, {**arm, **null}]
+    return Tables.of(
+        {"pruning": tidy("pruning", pruned()), "semantics": tidy("semantics", semantics)}
+    )
+
+
+def test_pruning_is_no_test_where_the_own_basis_is_no_better_than_a_random_one():
+    """The numbers of the shipped model: 0.365 in its own basis, 0.370 to 0.375 in rotated ones."""
+    for verdict in testable_pruning.judge(with_basis(0.365, 0.372), 0.95):
+        assert verdict.outcome == "cannot tell"
+        assert verdict.reason.startswith(testable_pruning.REASON)
+        assert "−0.007" in verdict.reason
+        assert verdict.measured  # the numbers stay
+
+
+def test_pruning_is_judged_where_the_own_basis_is_better_or_nothing_is_known_of_it():
+    for found in (with_basis(0.45, 0.372), tables(pruned())):
+        assert testable_pruning.judge(found, 0.95) == claims_pruning.judge(found, 0.95)
+        assert testable_pruning.judge(found, 0.95)[0].outcome == "supports"
+    unmeasured = testable_pruning.judge(Tables.of({}), 0.95)
+    assert {verdict.outcome for verdict in unmeasured} == {"not measured"}

@@ -12,7 +12,6 @@ from mispair.reporting import (
     claims_image_text,
     claims_mediation,
     claims_pretraining,
-    claims_pruning,
     claims_schemes,
     claims_simulation,
     claims_stepsize,
@@ -36,6 +35,7 @@ from mispair.reporting import (
     pairings,
     presets_image_text,
     reanalysis,
+    testable_pruning,
     verdicts,
 )
 from mispair.reporting.comparison import Table
@@ -105,7 +105,7 @@ PARTS: dict[str, Parts] = {
         (
             claims_construct.judge,
             claims_image_text.judge,
-            claims_pruning.judge,
+            testable_pruning.judge,
             claims_schemes.judge,
             claims_mediation.judge,
             reanalysis.judge,
