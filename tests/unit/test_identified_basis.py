@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import kurtosis
 
 from mispair.evaluation import identified_basis as basis
+from mispair.evaluation.basis_searches import SEARCHES, varimax
 from mispair.evaluation.purity import random_rotation
 from mispair.seeds import generator
 
@@ -31,11 +32,11 @@ def _gaussian() -> np.ndarray:
 def _identify(sources: np.ndarray, embeddings: np.ndarray) -> dict[str, basis.Identified]:
     split = basis.halves(len(embeddings), generator("halves"))
     return basis.identify(
-        embeddings, split, SOURCES, [*basis.SEARCHES], generator("search"), sources, rotations=50
+        embeddings, split, SOURCES, [*SEARCHES], generator("search"), sources, rotations=50
     )
 
 
-@pytest.mark.parametrize("method", [*basis.SEARCHES])
+@pytest.mark.parametrize("method", [*SEARCHES])
 def test_sparse_sources_are_recovered_one_to_one(method: str) -> None:
     sources = _sparse()
     embeddings = _mixture(sources)
@@ -51,7 +52,7 @@ def test_sparse_sources_are_recovered_one_to_one(method: str) -> None:
     assert basis.recovery(basis.correlations(np.eye(WIDTH), embeddings, sources)).mean() < 0.75
 
 
-@pytest.mark.parametrize("method", [*basis.SEARCHES])
+@pytest.mark.parametrize("method", [*SEARCHES])
 def test_nothing_is_identified_among_gaussian_sources(method: str) -> None:
     sources = _gaussian()
     result = _identify(sources, _mixture(sources))[method]
@@ -119,7 +120,7 @@ def test_varimax_is_that_of_kaiser() -> None:
     embeddings = _mixture(_sparse())[:500]
     whitened = basis.whitened_directions(embeddings, 4)
     scores = (embeddings - embeddings.mean(axis=0)) @ whitened
-    result = basis.varimax(scores, np.eye(4), tolerance=1e-12)
+    result = varimax(scores, np.eye(4), tolerance=1e-12)
     np.testing.assert_allclose(result.matrix.T @ result.matrix, np.eye(4), atol=1e-12)
     reference = np.sort(np.var(_planar_varimax(scores) ** 2, axis=0))
     np.testing.assert_allclose(
@@ -131,12 +132,12 @@ def test_a_search_that_is_cut_short_does_not_converge() -> None:
     embeddings = _mixture(_sparse())
     scores = (embeddings - embeddings.mean(axis=0)) @ basis.whitened_directions(embeddings, SOURCES)
     start = random_rotation(SOURCES, generator("start"))
-    for search in basis.SEARCHES.values():
+    for search in SEARCHES.values():
         cut = search(scores, start, most=1)  # type: ignore[call-arg]
         assert not cut.converged
         assert cut.iterations == 1
         assert search(scores, start).converged
-    rotated = scores @ basis.varimax(scores, start).matrix
+    rotated = scores @ varimax(scores, start).matrix
     assert kurtosis(rotated).sum() > kurtosis(scores).sum()
 
 

@@ -376,6 +376,13 @@ class Dag:
         ends = [f"pretrained_{scheme}~{rate:g}" for rate in (min(rates), max(rates))]
         return [arm for arm in self.arms if arm in (UNTOUCHED, *ends)]
 
+    @property
+    def identified_arms(self) -> list[str]:
+        """The arms in which a basis is searched for: those described, and ends of random starts."""
+        described = self.described_arms
+        random = [arm.replace("pretrained_", "reinitialised_", 1) for arm in described]
+        return [arm for arm in self.arms if arm in {*described, *random}]
+
     def index(self, kind: str = "parquet") -> list[str]:
         """Return the index of every group, or what was ``rejected.parquet``."""
         return [f"results/pairs/{self.corpus}/index/{group}.{kind}" for group in self.groups]
@@ -470,6 +477,7 @@ class Dag:
             "pruning": lambda: self.arms_from("prune_neurons"),
             "probe": lambda: self.arms_from("fit_linear_probe") if self._has_probes else [],
             "semantics": lambda: self.described_arms if self._is_generated else [],
+            "basis": lambda: self.identified_arms,
         }.get(what, lambda: self.arms)()
         return [self._of_arm(arm, f"{what}.json") for arm in arms]
 
@@ -578,7 +586,7 @@ class Dag:
 
     def ends(self) -> list[str]:
         """Return the results that a run is for; all others are made on the way to them."""
-        kinds = ("purity", "zeroshot", "probe", "pruning", "semantics")
+        kinds = ("purity", "zeroshot", "probe", "pruning", "semantics", "basis")
         return [
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),

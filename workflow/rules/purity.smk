@@ -98,3 +98,33 @@ rule export_pruned:
         " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy}"
         " --ranked-by {wildcards.ranking} --k {wildcards.k} --pruned {output.pruned}"
         " --record {output.record} {params.flags} > {log} 2>&1"
+
+
+rule identify_basis:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        index=dag.index()[:SHOWN_GROUPS],
+        features=dag.features("safetensors")[:SHOWN_GROUPS],
+        rows=dag.features("parquet")[:SHOWN_GROUPS],
+        caption_features=dag.caption_features("safetensors"),
+        caption_rows=dag.caption_features("parquet"),
+        corpus=dag.gathered("corpus.parquet"),
+        truth=dag.truth_of_all(),
+    output:
+        basis="results/arms/{corpus}/{towers}/{arm}/basis.json",
+    log:
+        "logs/identify_basis/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/identify_basis/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("identify_basis"),
+        flags=dag.flags("identify_basis"),
+    message:
+        "Search for a basis that the embeddings of {wildcards.arm} identify"
+    shell:
+        "python -m mispair identify-basis --projection {input.projection}"
+        " --index {input.index:q} --features {input.features:q} {input.caption_features:q}"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus}"
+        " --truth {input.truth:q} --basis {output.basis} {params.flags} > {log} 2>&1"

@@ -18,6 +18,7 @@ rule gather_metrics:
         comparisons=dag.compared(),
         exported=dag.exported(),
         semantics=dag.measured("semantics"),
+        bases=dag.measured("basis"),
         checkpoints=dag.checkpoints(),
         checkpoint_purity=dag.checkpoints("purity.json"),
         origins=dag.models.origins(),
@@ -48,7 +49,8 @@ rule gather_metrics:
         " --excluded {input.excluded:q} --statistics {input.statistics:q}"
         " --records {input.records:q} --probes {input.probes:q}"
         " --comparisons {input.comparisons:q} --exported {input.exported:q}"
-        " --semantics {input.semantics:q} --checkpoint-zeroshot {input.checkpoints:q}"
+        " --semantics {input.semantics:q} --bases {input.bases:q}"
+        " --checkpoint-zeroshot {input.checkpoints:q}"
         " --checkpoint-purity {input.checkpoint_purity:q}"
         " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q}"
         " --pretraining {input.pretraining:q} --models {params.models}"

@@ -21,13 +21,13 @@ sources every rotation has the same distribution and no search can do better.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from mispair.evaluation.basis_searches import SEARCHES
 from mispair.evaluation.purity import random_rotation
 
 RECOVERED = 0.5
@@ -35,28 +35,6 @@ RECOVERED = 0.5
 
 SMALLEST_VARIANCE = 1e-12
 """Principal components with a smaller share of the largest variance cannot be whitened."""
-
-ITERATIONS = 500
-"""Most iterations of a search."""
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """The result of a search.
-
-    Attributes
-    ----------
-    matrix : (K, K) array
-        Orthogonal; whitened components times this are the rotated components.
-    iterations : int
-        Iterations taken.
-    converged : bool
-        Whether the search ended before `ITERATIONS`.
-    """
-
-    matrix: np.ndarray
-    iterations: int
-    converged: bool
 
 
 def halves(size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -107,72 +85,6 @@ def _centred(sample: np.ndarray) -> np.ndarray:
     return sample - sample.mean(axis=0)
 
 
-def varimax(
-    scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-7, most: int = ITERATIONS
-) -> Rotation:
-    """Rotate components until the variances of their squares have the largest sum.
-
-    Parameters
-    ----------
-    scores : (n, K) array
-        Centred components at variance one.
-    start : (K, K) array
-        Orthogonal matrix from which the search starts. Two searches agree by chance only if they
-        start from independent matrices.
-    tolerance : float
-        The search ends when an iteration raises the sum of singular values by a smaller share.
-    most : int
-        Largest number of iterations.
-
-    Notes
-    -----
-    An iteration takes the orthogonal polar factor of the gradient ``Z' (Y^3 - Y diag(mean Y^2))``
-    with ``Y = Z R``, as R's ``stats::varimax`` does (Jennrich 2001, Psychometrika 66, 289). Rows
-    are not normalised.
-    """
-    rotation, before = start, 0.0
-    for iteration in range(1, most + 1):
-        rotated = scores @ rotation
-        squares = rotated**2
-        gradient = scores.T @ (rotated * (squares - squares.mean(axis=0))) / len(scores)
-        left, values, right = np.linalg.svd(gradient)
-        rotation, total = left @ right, float(values.sum())
-        if total <= before * (1 + tolerance):
-            return Rotation(rotation, iteration, True)
-        before = total
-    return Rotation(rotation, most, False)
-
-
-def ica(
-    scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-4, most: int = ITERATIONS
-) -> Rotation:
-    """Rotate components until they are as independent as FastICA's contrast can tell.
-
-    Parameters and result are those of `varimax`; an iteration ends the search if it turns no
-    component by more than ``1 - |cos| < tolerance``.
-    """
-    from sklearn.decomposition import FastICA
-    from sklearn.exceptions import ConvergenceWarning
-
-    search = FastICA(
-        algorithm="parallel", whiten=False, fun="logcosh", w_init=start.T, tol=tolerance,
-        max_iter=most,
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        # The result states whether it converged.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        search.fit(scores)
-    iterations = int(search.n_iter_)
-    return Rotation(search.components_.T, iterations, iterations < most)
-
-
-SEARCHES: Mapping[str, Callable[[np.ndarray, np.ndarray], Rotation]] = {
-    "varimax": varimax,
-    "ica": ica,
-}
-"""The searches by name."""
-
-
 def correlations(
     directions: np.ndarray, embeddings: np.ndarray, features: np.ndarray
 ) -> np.ndarray:
@@ -187,13 +99,21 @@ def correlations(
     features : (n, f) array
         Features of the same inputs. One that does not vary correlates with nothing: 0.
     """
-    return _correlations(directions, covariance(embeddings), covariance(embeddings, features),
-                         np.std(features, axis=0, dtype=np.float64))  # fmt: skip
+    return correlations_of(directions, *moments(embeddings, features))
 
 
-def _correlations(
+def moments(
+    embeddings: np.ndarray, features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return covariances of embeddings (e, e), with features (e, f), and their deviations (f,)."""
+    spread = np.std(features, axis=0, dtype=np.float64)
+    return covariance(embeddings), covariance(embeddings, features), spread
+
+
+def correlations_of(
     directions: np.ndarray, within: np.ndarray, across: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
+    """Return what `correlations` returns, from `moments` of the sample."""
     scale = np.sqrt(np.einsum("ek,ek->k", directions, within @ directions))[:, None] * spread
     products = directions.T @ across
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -242,8 +162,13 @@ def agreement(first: np.ndarray, second: np.ndarray, within: np.ndarray) -> floa
         Covariance of the embeddings on which the components are compared.
     """
     spread = np.sqrt(np.einsum("ek,ek->k", second, within @ second))
-    matches = np.abs(_correlations(first, within, within @ second, spread))
+    matches = np.abs(correlations_of(first, within, within @ second, spread))
     return float(matches[linear_sum_assignment(matches, maximize=True)].mean())
+
+
+def _signs(components: np.ndarray) -> np.ndarray:
+    """Return −1 for components (n, k) that are skewed to the left, and 1 for the others."""
+    return np.where((components**3).mean(axis=0) < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -253,7 +178,8 @@ class Identified:
     Attributes
     ----------
     bases : (2, e, K) array
-        Directions that were fitted on the first and on the second half.
+        Directions that were fitted on the first and on the second half. Their sign is arbitrary,
+        and chosen so that components are skewed to the right, as sparse sources above zero are.
     agreement : float
         Split-half agreement of the two: `agreement` on all inputs. It needs no truth.
     agreement_null : (r,) array
@@ -310,20 +236,20 @@ def identify(
     """
     parts = [embeddings[rows] for rows in split]
     whitened = [whitened_directions(part, components) for part in parts]
-    scores = [_centred(part) @ white for part, white in zip(parts, whitened, strict=True)]
-    starts = [random_rotation(components, generator) for _ in parts]
+    # Single precision halves the time of the searches.
+    scores = [
+        (_centred(part) @ white).astype(np.float32)
+        for part, white in zip(parts, whitened, strict=True)
+    ]
+    starts = [random_rotation(components, generator).astype(np.float32) for _ in parts]
     within = covariance(embeddings)
     if features is None:
         features = np.zeros((len(embeddings), 0))
-    others = [
-        (covariance(embeddings[rows]), covariance(embeddings[rows], features[rows]),
-         np.std(features[rows], axis=0, dtype=np.float64))
-        for rows in reversed(split)
-    ]  # fmt: skip
+    others = [moments(embeddings[rows], features[rows]) for rows in reversed(split)]
 
     def score(bases: Sequence[np.ndarray]) -> tuple[float, np.ndarray]:
         recovered = [
-            recovery(_correlations(basis, *other))
+            recovery(correlations_of(basis, *other))
             for basis, other in zip(bases, others, strict=True)
         ]
         return agreement(bases[0], bases[1], within), np.mean(recovered, axis=0)
@@ -335,7 +261,10 @@ def identify(
     results = {}
     for method in methods:
         fits = [SEARCHES[method](*pair) for pair in zip(scores, starts, strict=True)]
-        bases = [white @ fit.matrix for white, fit in zip(whitened, fits, strict=True)]
+        bases = [
+            white @ fit.matrix * _signs(part @ fit.matrix)
+            for white, fit, part in zip(whitened, fits, scores, strict=True)
+        ]
         measured, recovered = score(bases)
         results[method] = Identified(
             bases=np.stack(bases),

@@ -226,6 +226,10 @@ def _measure_semantics(s: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"rows read": sizes.total(job.feature_rows) * (1 + s.rotations)})
 
 
+def _identify_basis(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"rows read": sizes.total(job.feature_rows), "inputs": 2 * s.inputs})
+
+
 def _prune_neurons(s: Any, job: Any, sizes: Sizes) -> Work:
     # Random subsets of the basis and of rotated ones, and some 18 rankings, at each k.
     subsets = len(s.ks) * (2 * s.draws + 18) * min(s.seeds, sizes.rows(job.projection))
@@ -408,6 +412,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "fit_linear_probe": _fit_linear_probe,
     "gather_index": _gather_index,
     "gather_metrics": _gather_metrics,
+    "identify_basis": _identify_basis,
     "index_shards": _index_shards,
     "make_evaluation_set": _make_evaluation_set,
     "make_scenes": _make_scenes,

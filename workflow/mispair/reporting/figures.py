@@ -18,6 +18,7 @@ from PIL import Image
 from mispair.reporting import (
     catalogue,
     charts,
+    figures_basis,
     figures_checkpoints,
     figures_conditions,
     figures_corpus,
@@ -57,6 +58,7 @@ BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "pruning_renormalised": figures_pruning.renormalised,
     "shape_ratio": figures_spectrum.shape_ratio,
     "semantics_by_shuffling": figures_semantics.semantics_by_shuffling,
+    "identified_basis": figures_basis.identified,
     "semantic_purity": figures_semantics.semantic_purity,
     "pruning_controls": figures_pruning.controls,
     "realised_swaps": figures_image_text.swaps,

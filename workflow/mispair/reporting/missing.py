@@ -25,6 +25,7 @@ STANDS_IN: dict[str, tuple[str, ...]] = {
     "prune_neurons": ("Pruning", BESIDE),
     "export_pruned": ("Pruning",),
     "measure_semantics": ("Purity, said precisely",),
+    "identify_basis": ("Purity, said precisely",),
     "draw_neurons": ("Purity, said precisely",),
     "corrupt_captions": ("Schemes of corruption",),
     "index_shards": ("The corpus",),

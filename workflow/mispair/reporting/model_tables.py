@@ -57,7 +57,7 @@ def _facts(facts: Mapping[str, str]) -> Table:
 
 
 def _of_arms(tables: Tables) -> pd.DataFrame:
-    kinds = ["purity", "zeroshot", "pruning", "semantics", "exported"]
+    kinds = ["purity", "zeroshot", "pruning", "semantics", "bases", "exported"]
     return tables.provenance[tables.provenance["artefact"].isin(kinds)]
 
 

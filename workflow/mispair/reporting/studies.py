@@ -29,6 +29,7 @@ from mispair.reporting import (
     controls_image_text,
     corpus,
     encoding,
+    figures_basis,
     figures_semantics,
     figures_spectrum,
     multiplicity,
@@ -80,6 +81,7 @@ def _image_text(
         *comparison_evaluation.evaluation(tables),
         *figures_spectrum.spectrum(tables),
         *figures_semantics.semantics(tables),
+        *figures_basis.bases(tables),
         *corpus.corpus(tables),
     ]
 

@@ -43,6 +43,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "semantics": ("start", "scheme", "rate", "tower", "seed", "basis", "neuron", "metric",
                   "feature", "shuffle", "value", "n", "low", "high", "deviation", "below",
                   "rotations", "overlap", "p"),
+    "bases": ("start", "scheme", "rate", "tower", "seed", "basis", "metric", "reference", "neuron",
+              "feature", "value", "n", "low", "high", "deviation", "below", "rotations"),
     "checkpoints": ("pretraining", "architecture", "method", "recipe", "model", "towers",
                     "evaluation_set", "protocol", "tower", "metric", "value", "n", "low", "high",
                     "chance", "headline", "fingerprint"),
@@ -84,7 +86,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Columns of each table; rows are sorted by them in this order."""
 
-ARMS = ("purity", "purity_map", "zeroshot", "pruning", "comparisons", "pairs")
+ARMS = ("purity", "purity_map", "bases", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
 
 PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
@@ -119,6 +121,7 @@ class Tables:
     comparisons: pd.DataFrame
     exported: pd.DataFrame
     semantics: pd.DataFrame
+    bases: pd.DataFrame
     checkpoints: pd.DataFrame
     simulation: pd.DataFrame
     simulation_points: pd.DataFrame

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+COLUMNS = (
+    "key", "caption_id", "caption", "shard", "image_offset", "image_bytes", "image_id", "width",
+    "height",
+)  # fmt: skip
+"""Columns of the index that are read of each pair."""
+
+
 class Settings(settings.Settings):
     neurons: int = Field(6, ge=1, le=50, description="Neurons at either end of each ranking.")
     pictures: int = Field(8, ge=0, le=50, description="Images shown of a neuron.")
@@ -48,11 +55,12 @@ def run(
     from mispair import files, seeds
     from mispair.evaluation.activations import feature_blocks
     from mispair.evaluation.purity import random_rotation
+    from mispair.pairs.drawn_pairs import drawn_pairs
     from mispair.reporting import neurons
 
     tensors, origin = files.read_tensors(projection)
     towers = {tower: tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
-    pairs = _pairs(corpus, index, settings)
+    pairs = drawn_pairs(corpus, index, COLUMNS, settings.pairs, settings.seed, "neurons")
     # An image that several pairs have is shown once, as is a caption.
     images = pairs.drop_duplicates("image_id")["key"]
     wanted = {"image": set(images), "text": set(pairs["caption_id"])}
@@ -76,30 +84,6 @@ def run(
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
     files.write_text(gallery, html)
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))
-
-
-def _pairs(corpus: Path, index: list[Path], settings: Settings) -> pd.DataFrame:
-    """Return what the index says of some pairs of the corpus, drawn by key and sorted by it."""
-    import numpy as np
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    from mispair.pairs.books import read_columns
-    from mispair.pairs.key_draws import streams
-
-    place = ["shard", "image_offset", "image_bytes", "image_id", "width", "height"]
-    columns = ["key", "caption_id", "caption", *place]
-    paths = {path.stem: path for path in index}
-    tables = [pd.DataFrame(columns=columns)]
-    if paths:
-        # Filtered while reading: a corpus may have many times the pairs of the groups given.
-        given = [("group", "in", [*paths])]
-        kept = pq.read_table(corpus, columns=["key", "group", "row"], filters=given).to_pandas()
-        order = np.argsort(streams(kept["key"], settings.seed, "neurons"), kind="stable")
-        for group, own in kept.iloc[order[: settings.pairs]].groupby("group"):
-            table, _ = read_columns(paths[str(group)], columns)
-            tables.append(table.take(own["row"].to_numpy()).to_pandas())
-    return pd.concat(tables[1:] or tables).sort_values("key", ignore_index=True)
 
 
 def _encoded(shards: list[Path], pairs: pd.DataFrame) -> dict[str, bytes]:

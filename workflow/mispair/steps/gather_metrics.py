@@ -34,6 +34,7 @@ def run(
     comparisons: list[Path],
     exported: list[Path],
     semantics: list[Path],
+    bases: list[Path],
     checkpoint_zeroshot: list[Path],
     checkpoint_purity: list[Path],
     checkpoint_origins: list[Path],
@@ -79,6 +80,7 @@ def run(
     results = {
         "purity": purity, "zeroshot": [*zeroshot, *probes], "pruning": pruning,
         "comparisons": comparisons, "exported": exported, "semantics": semantics,
+        "bases": bases,
         "checkpoints": checkpoint_zeroshot,
         made.CHECKPOINT_OVERLAP: checkpoint_purity, "corpus": statistics, "simulation": simulation,
         "sufficiency": sufficiency,
