@@ -139,6 +139,7 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
         "finetune_projection": 6,  # controls are of one scheme
         "measure_purity": 6,
         "measure_semantics": 1,
+        "identify_basis": 2,  # pretrained and reinitialised
         "evaluate_zeroshot": 6,
         "fit_linear_probe": 2,
         "compare_arms": 1,
@@ -169,7 +170,7 @@ def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
 
 TUNED = {
     "finetune_projection": 11, "measure_purity": 11, "measure_semantics": 2,
-    "evaluate_zeroshot": 11,
+    "identify_basis": 4, "evaluate_zeroshot": 11,
     "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
 }  # fmt: skip
 """All that descends from fine-tuning, and nothing beside it."""
@@ -211,8 +212,8 @@ TUNED = {
             {"train_two_layer": 1, **REPORT},  # and not the other part
         ),
         (
-            "measure_purity:\n  rotations: 1",
-            "measure_purity:\n  rotations: 2",
+            "measure_purity:\n  rotations: 5",
+            "measure_purity:\n  rotations: 6",
             {"measure_purity": 9, **REPORT},
         ),
         (
@@ -220,7 +221,8 @@ TUNED = {
             "make_scenes:\n  seed: 1\n",
             {"make_scenes": 1, "index_shards": 3, "gather_index": 1, "encode_features": 3,
              "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 3,
-             "draw_neurons": 1, **TUNED, "measure_semantics": 3, **SHEET},
+             "draw_neurons": 1, **TUNED, "measure_semantics": 3,
+             "identify_basis": 5, **SHEET},
         ),
     ],
     ids=["learning rate", "seed of training", "number of seeds", "seed of shuffling",
@@ -240,7 +242,7 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
     # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
     assert run.planned() == {
         "measure_purity": 9, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
-        "draw_neurons": 1, **REPORT,
+        "draw_neurons": 1, "identify_basis": 5, **REPORT,
     }  # fmt: skip
 
 
@@ -249,7 +251,8 @@ def test_an_edited_training_module_reruns_what_descends_from_it(run: Checkout) -
         module.write("\nANSWER = 42\n")
     assert run.planned() == {
         "finetune_projection": 8, "measure_purity": 8, "measure_semantics": 2,
-        "evaluate_zeroshot": 8, "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
+        "identify_basis": 4, "evaluate_zeroshot": 8, "fit_linear_probe": 3, "compare_arms": 1,
+        **REPORT,
     }  # fmt: skip
 
 
@@ -283,6 +286,7 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "finetune_projection": 8,
         "measure_purity": 8,
         "measure_semantics": 3,
+        "identify_basis": 5,
         "evaluate_zeroshot": 8,
         "fit_linear_probe": 3,
         "compare_arms": 1,
@@ -371,10 +375,11 @@ def mine(own: Checkout, tmp_path: Path) -> Checkout:
 
 
 ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT}
-RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "evaluate_zeroshot": 1,
-             "fit_linear_probe": 1, "compare_arms": 1, **REPORT}  # fmt: skip
+RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "identify_basis": 1,
+             "evaluate_zeroshot": 1, "fit_linear_probe": 1, "compare_arms": 1,
+             **REPORT}  # fmt: skip
 INDEXED = {"gather_index": 1, "encode_captions": 1, "corrupt_captions": 1, "draw_neurons": 1,
-           **RETRAINED, **SHEET}  # fmt: skip
+           **RETRAINED, "identify_basis": 2, **SHEET}  # fmt: skip
 
 
 def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
@@ -391,7 +396,8 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             b"",
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
-             **RETRAINED, "measure_purity": 2, **ZEROSHOT, "fit_linear_probe": 2},
+             **RETRAINED, "measure_purity": 2, "identify_basis": 2, **ZEROSHOT,
+             "fit_linear_probe": 2},
         ),
         # Labels of images are checked against the list, which goes with their features.
         (

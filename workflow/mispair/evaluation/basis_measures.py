@@ -18,6 +18,7 @@ from mispair.evaluation.identified_basis import (
     linear_ceiling,
     moments,
     recovery,
+    usable_components,
 )
 from mispair.evaluation.monosemanticity import monosemanticity, scaled, unit_rows
 from mispair.evaluation.neuron_names import names, vocabulary
@@ -79,7 +80,8 @@ def measures(
     inputs : Inputs
         A sample.
     components : int
-        K: principal components among whose rotations the searches look.
+        K: principal components among whose rotations the searches look; fewer where the sample
+        does not allow as many (`usable_components`).
     rotations : int
         Haar rotations of the nulls.
     words : int
@@ -97,11 +99,7 @@ def measures(
         For every basis ``mean_monosemanticity`` with ``reference``, the encoder that judges, and
         ``mean_name_auc``; in the basis `ORIGINAL` both again with ``_shuffled``. For each
         ``neuron`` of `ORIGINAL` and the searches ``name_auc`` with its name as ``feature``.
-
-    Raises
-    ------
-    ValueError
-        If the embeddings vary in fewer than K directions.
+        ``components`` is the K that was used; below 2 there is no search.
     """
     embeddings = inputs.embeddings
     split = halves(len(embeddings), generator)
@@ -111,9 +109,15 @@ def measures(
         varying = inputs.codes.any(axis=0) & ~np.asarray(inputs.codes.all(axis=0))
         known = [name for name, varies in zip(inputs.names, varying, strict=True) if varies]
         codes = inputs.codes[:, varying].astype(np.float64)
-    searched = identify(embeddings, split, components, [*SEARCHES], generator, codes, rotations)
+    components = min(components, usable_components(embeddings, split))
+    methods = [*SEARCHES] if components > 1 else []
+    searched = {}
+    if methods:
+        searched = identify(embeddings, split, components, methods, generator, codes, rotations)
     turns = [random_rotation(embeddings.shape[1], generator) for _ in range(max(rotations, SCORED))]
-    rows = _agreement(searched, len(embeddings))
+    size = len(embeddings)
+    rows = [{"basis": WHITENED, "metric": "components", "value": components, "n": size}]
+    rows += _agreement(searched, size)
     if codes is not None and known:
         rows += _recovery(embeddings, codes, known, split, searched, turns[:rotations])
     bases = {ORIGINAL: np.eye(embeddings.shape[1])}
@@ -159,11 +163,9 @@ def _recovery(
         **{method: result.recovery for method, result in searched.items()},
         CEILING: np.mean(ceilings, axis=0),
     }
-    search = next(iter(searched))
-    nulls = {
-        ROTATED: (ORIGINAL, [in_basis(turn) for turn in turns]),
-        WHITENED: (search, [*searched[search].recovery_null]),
-    }
+    nulls = {ROTATED: (ORIGINAL, [in_basis(turn) for turn in turns])}
+    for method, result in [*searched.items()][:1]:  # the null is the same for all searches
+        nulls[WHITENED] = method, [*result.recovery_null]
     rows: list[Row] = []
     for basis, values in each.items():
         rows += [
@@ -206,7 +208,9 @@ def _scores(
     orders = [generator.permutation(len(centred)) for _ in range(SCORED)]
 
     def mean(directions: np.ndarray, encoder: np.ndarray) -> float:
-        return float(np.nanmean(monosemanticity(scaled(centred @ directions), encoder)))
+        scores = monosemanticity(scaled(centred @ directions), encoder)
+        scores = scores[np.isfinite(scores)]
+        return float(scores.mean()) if len(scores) else np.nan
 
     rows: list[Row] = []
     metric = "mean_monosemanticity"

@@ -74,6 +74,19 @@ def whitened_directions(embeddings: np.ndarray, components: int) -> np.ndarray:
     return vectors / np.sqrt(variances)
 
 
+def usable_components(embeddings: np.ndarray, split: tuple[np.ndarray, np.ndarray]) -> int:
+    """Return how many principal components both halves of a sample can whiten and rotate.
+
+    Not more than their embeddings vary in, and not more than a quarter of their inputs.
+    """
+    usable = []
+    for rows in split:
+        variances = np.linalg.eigvalsh(covariance(embeddings[rows]))
+        varying = int((variances > SMALLEST_VARIANCE * max(variances[-1], 0)).sum())
+        usable.append(min(varying, len(rows) // INPUTS_OF_A_COMPONENT))
+    return min(usable)
+
+
 def covariance(left: np.ndarray, right: np.ndarray | None = None) -> np.ndarray:
     """Return the covariances of the columns of two samples of the same n inputs, or of one."""
     deviations = _centred(left)
@@ -169,6 +182,10 @@ def agreement(first: np.ndarray, second: np.ndarray, within: np.ndarray) -> floa
 def _signs(components: np.ndarray) -> np.ndarray:
     """Return −1 for components (n, k) that are skewed to the left, and 1 for the others."""
     return np.where((components**3).mean(axis=0) < 0, -1.0, 1.0)
+
+
+INPUTS_OF_A_COMPONENT = 4
+"""Least inputs for each component: with fewer a search fits noise."""
 
 
 @dataclass(frozen=True)

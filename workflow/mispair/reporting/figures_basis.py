@@ -29,6 +29,8 @@ METRICS = {
     "mean_recovery": "Mean recovery, |r|",
     "split_half_agreement": "Split-half agreement, |r|",
 }
+MOST = 12
+"""Arms that have room in the figure."""
 LISTED = 8
 """Named neurons of each basis and tower in the table of names."""
 
@@ -42,8 +44,9 @@ def _whole(tables: Tables) -> pd.DataFrame:
 
 
 def _arm(arm: dict[str, object]) -> tuple[str, ...]:
-    start, _, rate = arm_words.words(arm)
-    return (start,) if rate == "–" else (start, f"C_m {rate}")
+    """Return the start by its name in the configuration, and C_m."""
+    rate = arm_words.words(arm)[2]
+    return (str(arm["start"]),) if rate == "–" else (str(arm["start"]), rate)
 
 
 def identified(tables: Tables) -> Drawing | Hole:
@@ -60,42 +63,48 @@ def identified(tables: Tables) -> Drawing | Hole:
         basis=[BASES.get(basis, BASES["rotated"])[0] for basis in data["basis"]],
         null_low=data["low"], null_high=data["high"],
     )[["metric", "tower", "arm", "basis", "value", "null_low", "null_high"]]  # fmt: skip
-    order = [" ".join(_arm(arm)) for arm in arm_words.arms(tables.of_scheme().bases)]
+    data = charts.first_on_top(data, "basis", dict(BASES.values()))
+    arms = arm_words.arms(tables.of_scheme().bases)
+    order = [" ".join(_arm(arm)) for arm in arms][:MOST]
+    data = data[data["arm"].isin(order)]
     panels = [
         _panel(data, metric, tower, order)
         for metric in METRICS
         for tower in TOWERS
         if ((data["metric"] == metric) & (data["tower"] == tower)).any()
     ]
-    chart = charts.side_by_side(panels, 2, data, row_gap=150)
+    chart = charts.side_by_side(panels, 2, data, gap=150)
     return Drawing(chart, data, _sentence(tables), "basis")
 
 
 def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> charts.Panel:
     rows = data[(data["metric"] == metric) & (data["tower"] == tower)]
-    x = alt.X("arm:N", title="Projections", sort=order, axis=alt.Axis(labelAngle=-30))
+    axis = alt.Axis(labelLimit=220)
+    y = alt.Y("arm:N", title="Projections" if tower == TOWERS[0] else None, sort=order, axis=axis)
+    scale = alt.Scale(domain=[0, 1])
     colours = dict(BASES.values())
     colour = charts.colour("basis", "Basis", colours, list(colours))
     tips = charts.tips("arm:N:projections", "basis:N:basis", "value:Q:value", "null_low:Q:from",
                        "null_high:Q:to")  # fmt: skip
     points = alt.Chart(name=f"{charts.VIEW}{metric}_{tower}").mark_circle(size=55)
     parts = [
-        points.encode(x=x, y=charts.y_axis(METRICS[metric], domain=[0, 1]), color=colour,
+        points.encode(x=alt.X("value:Q", title=METRICS[metric], scale=scale), y=y, color=colour,
                       tooltip=tips, opacity=charts.fade(0.9))
     ]  # fmt: skip
     if rows["null_low"].notna().any():
-        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=3)
+        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=5)
         parts.insert(
             0,
             bars.encode(
-                x=x, y="null_low:Q", y2="null_high:Q", color=colour, tooltip=tips,
-                opacity=charts.fade(0.5),
+                x=alt.X("null_low:Q", title=METRICS[metric], scale=scale), x2="null_high:Q", y=y,
+                color=colour, tooltip=tips, opacity=charts.fade(0.5),
             ),
         )  # fmt: skip
     layered = alt.layer(*parts).transform_filter(
         f"datum.tower == '{tower}' && datum.metric == '{metric}'"
     )
-    return layered.properties(width=charts.WIDTH, height=200, title=f"{tower.capitalize()} tower")
+    height = 24 * len(rows["arm"].unique())
+    return layered.properties(width=300, height=height, title=f"{tower.capitalize()} tower")
 
 
 def cost(tables: Tables, tower: str, basis: str) -> float:
@@ -168,7 +177,7 @@ def _recovery(whole: pd.DataFrame, tables: Tables) -> Table:
         rows.append((arm, tower, *cells, interval(low, high) if math.isfinite(low) else "–"))
     return Table(
         "Recovery of known features: the neurons, and bases that need no labels",
-        ("projections", "tower", *(name for name, _ in BASES.values()), "rotated bases, 95 %"),
+        ("projections, C_m", "tower", *(name for name, _ in BASES.values()), "rotated bases, 95 %"),
         tuple(rows),
         f"Mean over features of the best |correlation|; in brackets how many are above 0.5. "
         f"{_sentence(tables)} Fitted on one half of the inputs, measured on the other, mean of "
@@ -191,7 +200,7 @@ def _agreement(whole: pd.DataFrame) -> Table:
         ))  # fmt: skip
     return Table(
         "Is the basis identified? Agreement of components fitted on two halves",
-        ("projections", "tower", "varimax", "ICA", "random rotations, 95 %", "converged"),
+        ("projections, C_m", "tower", "varimax", "ICA", "random rotations, 95 %", "converged"),
         tuple(rows),
         "Mean |correlation| of components matched one to one. Agreement above the random rotations "
         "needs no ground truth: the embedding’s own distribution singles out the basis.",
@@ -212,8 +221,8 @@ def _scores(whole: pd.DataFrame) -> Table:
             rows.append((arm, tower, str(reference), *shown, or_dash(shuffled, 4)))
     return Table(
         "Monosemanticity score",
-        ("projections", "tower", "similarity by", "own basis", "rotated bases", "varimax", "ICA",
-         "shuffled inputs"),
+        ("projections, C_m", "tower", "similarity by", "own basis", "rotated bases", "varimax",
+         "ICA", "shuffled inputs"),
         tuple(rows),
         "Mean similarity of pairs of inputs, weighted by a neuron’s activations scaled to [0, 1] "
         "(Pach et al. 2025, in closed form), mean over neurons. Similarity by the tower’s "

@@ -27,7 +27,7 @@ UNITS: dict[Kind, tuple[str, str]] = {
 class Settings(settings.Settings):
     components: int = Field(
         48, ge=1, description="Principal components, whitened, among whose rotations varimax and "
-        "ICA search; at most as many as there are neurons. Scenes have 48 true features.",
+        "ICA search; fewer where embeddings vary in fewer directions. Scenes have 48 features.",
     )  # fmt: skip
     inputs: int = Field(10_000, ge=100, description="Images or captions looked at, at most.")
     rotations: int = Field(50, ge=0, description="Random (Haar) rotations: the null of all bases.")
@@ -83,16 +83,10 @@ def run(
         table = table.loc[[names[place] for place in order]]
         named, codes = binary_codes(table[column].tolist()) if truth else ([], None)
         inputs = Inputs(embed(stacked, matrix), stacked, table["caption"].tolist(), codes, named)
-        components = min(settings.components, matrix.shape[1])
         draw = seeds.generator(settings.seed, "basis", tower)
-        try:
-            measured = measures(inputs, components, settings.rotations, settings.words, draw)
-        except ValueError as error:
-            raise files.UserError(
-                f"{projection}: {tower} tower: {error}. Set identify_basis.components lower."
-            ) from error
+        measured = measures(inputs, settings.components, settings.rotations, settings.words, draw)
         rows += [{"tower": tower, "seed": _seed(origin), **row} for row in measured]
-        log.info("%s tower: %d inputs, %d components", tower, len(order), components)
+        log.info("%s tower: %d inputs", tower, len(order))
     metrics.write_metrics(basis, rows, {"projection": origin})
 
 
