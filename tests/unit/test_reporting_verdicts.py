@@ -334,9 +334,12 @@ def test_empty_tables_leave_every_claim_unmeasured():
 def test_answers_follow_their_rule():
     question = verdicts.Question("?", ("overlap-rises", "accuracy-falls"))
 
-    def short(*outcomes: str, limited: bool = False) -> str:
+    def short(*outcomes: str, limited: bool = False, primary: bool = False) -> str:
         controls = (verdicts.Control("x", "limits", ""),) if limited else ()
-        claims = (claims_image_text.OVERLAP, claims_image_text.ACCURACY)
+        claims = (
+            replace(claims_image_text.OVERLAP, primary=primary),
+            replace(claims_image_text.ACCURACY, primary=False),
+        )
         every = [
             verdicts.Verdict(claim, outcome, "", controls=controls)
             for claim, outcome in zip(claims, outcomes, strict=True)
@@ -346,12 +349,18 @@ def test_answers_follow_their_rule():
     assert short("supports", "supports") == "Yes"
     assert short("supports", "supports", limited=True) == "Yes, with limits"
     assert short("supports", "not measured") == "Yes"
-    assert short("supports", "contradicts") == "In part"
+    assert short("supports", "contradicts") == "1 of 2 claims supported"
     assert short("cannot tell", "contradicts") == "No"
-    assert short("cannot tell", "cannot tell") == "Cannot tell"
     assert short("no such effect", "cannot tell") == "Cannot tell"
     assert short("no such effect", "no such effect") == "No such effect"
     assert short("not measured", "not measured") == "Not measured"
+    # A primary claim that was measured gives the answer, whatever the others are.
+    assert short("supports", "contradicts", primary=True) == "Yes"
+    assert short("supports", "contradicts", primary=True, limited=True) == "Yes, with limits"
+    assert short("contradicts", "supports", primary=True) == "No: the opposite"
+    assert short("no such effect", "contradicts", primary=True) == "No such effect"
+    assert short("cannot tell", "contradicts", primary=True) == "Cannot tell"
+    assert short("not measured", "supports", primary=True) == "Yes"
 
 
 def test_every_claim_has_a_rule_and_a_figure():

@@ -7,11 +7,9 @@ studies' claims lie in `claims_image_text` and `claims_simulation`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
-
-import pandas as pd
 
 from mispair.reporting.corrections import holm
 from mispair.reporting.statistics import Effect, Interval, Trend
@@ -639,19 +637,34 @@ QUESTIONS = (
 )
 
 ANSWERS = (
-    "“Yes” if every measured claim under the question is supported and no control limits one; "
-    "“Yes, with limits” if a control limits one; “In part” if some are supported and others "
-    "are not; “No” if some are contradicted and none supported; “No such effect” if that is the "
-    "outcome of every measured claim; “Cannot tell” otherwise."
+    "The answer is the outcome of the question’s primary claims, with their effects: “Yes” if they "
+    "are supported, “Yes, with limits” if a control limits one, “No: the opposite” if they are "
+    "contradicted, “No such effect”, or “Cannot tell”; where they differ, each is listed. A "
+    "question without a measured primary claim is answered by the count of its measured claims: "
+    "“Yes” if all are supported, “No such effect” if there is none in all, “No” if one is "
+    "contradicted and none supported, “Cannot tell” if none is supported or contradicted; else the "
+    "number of supported claims is given."
 )
+
+IN_WORDS: dict[Outcome, str] = {
+    SUPPORTS: "Yes",
+    CONTRADICTS: "No: the opposite",
+    ABSENT: "No such effect",
+    UNDECIDED: "Cannot tell",
+}
+"""The answer that a primary claim gives, by its outcome."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question, with the verdicts behind it and what limits the supported ones."""
+    """The answer to a question, with the verdicts behind it and what limits the supported ones.
+
+    ``primary`` holds the measured verdicts on primary claims, which give the answer.
+    """
 
     question: str
     short: str
+    primary: tuple[Verdict, ...]
     tally: tuple[tuple[Outcome, int], ...]
     limits: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
@@ -664,24 +677,41 @@ class Answer:
 
 def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
     """Sum up the verdicts on a question's claims by the rule `ANSWERS`."""
-    own = [verdict for verdict in verdicts if verdict.claim.key in question.claims]
-    outcomes = pd.Series([verdict.outcome for verdict in own], dtype="str")
-    tally = {name: int((outcomes == name).sum()) for name in OUTCOMES}
-    measured = len(own) - tally[UNMEASURED]
-    limits = dict.fromkeys(
-        name for verdict in own if verdict.outcome == SUPPORTS for name in verdict.limited
-    )
-    if measured == 0:
+    members = [verdict for verdict in verdicts if verdict.claim.key in question.claims]
+    tally = {name: sum(member.outcome == name for member in members) for name in OUTCOMES}
+    measured = [member for member in members if member.outcome != UNMEASURED]
+    primary = tuple(member for member in measured if member.claim.primary)
+    if not measured:
         short = "Not measured"
-    elif tally[SUPPORTS] == measured:
-        short = "Yes, with limits" if limits else "Yes"
-    elif tally[SUPPORTS]:
-        short = "In part"
-    elif tally[CONTRADICTS]:
-        short = "No"
-    elif tally[ABSENT] == measured:
-        short = "No such effect"
+    elif primary:
+        short = _of_primary(primary)
     else:
-        short = "Cannot tell"
+        short = _of_tally(tally, measured)
     present = tuple((name, amount) for name, amount in tally.items() if amount)
-    return Answer(question.text, short, present, tuple(limits), tuple(own))
+    limits = tuple(_limits(measured))
+    return Answer(question.text, short, primary, present, limits, tuple(members))
+
+
+def _limits(members: Sequence[Verdict]) -> dict[str, None]:
+    """Return the names of the controls that limit supported claims, each once."""
+    supported = [member for member in members if member.outcome == SUPPORTS]
+    return dict.fromkeys(name for member in supported for name in member.limited)
+
+
+def _of_primary(primary: Sequence[Verdict]) -> str:
+    outcomes = {verdict.outcome for verdict in primary}
+    if len(outcomes) > 1:
+        return "The primary claims differ"
+    (outcome,) = outcomes
+    return IN_WORDS[outcome] + (", with limits" if _limits(primary) else "")
+
+
+def _of_tally(tally: Mapping[Outcome, int], measured: Sequence[Verdict]) -> str:
+    supported, number = tally[SUPPORTS], len(measured)
+    if supported == number:
+        return "Yes, with limits" if _limits(measured) else "Yes"
+    if supported:
+        return f"{supported} of {count(number, 'claim')} supported"
+    if tally[CONTRADICTS]:
+        return "No"
+    return "No such effect" if tally[ABSENT] == number else "Cannot tell"

@@ -1,0 +1,154 @@
+"""The size of the report's tests under null hypotheses, and their power, on simulated data.
+
+The size is the share of true null hypotheses that a test at 5 % rejects. Replicates share draws as
+they do in the studies: a trial has the same dictionaries at every C_s, a draw of swaps has its own
+effect at every rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from mispair.reporting.corrections import benjamini_hochberg, holm
+from mispair.reporting.statistics import contrast, effect_of_mean, trend, trial_means
+from mispair.reporting.verdicts import ABSENT, SUPPORTS, decide_effect
+
+TIMES = 3000
+ALPHA, CONFIDENCE = 0.05, 0.95
+PROBABILITIES = (0.1, 0.3, 0.5, 0.7)
+
+
+def share(test: Callable[[np.random.Generator], bool], times: int = TIMES) -> float:
+    """Return how often a test on newly drawn data is positive."""
+    draw = np.random.default_rng(17)
+    return sum(bool(test(draw)) for _ in range(times)) / times
+
+
+def gains(draw: np.random.Generator, effect: float, trials: int, shared: float) -> pd.Series:
+    """Return gains by C_s and trial, of variance 1, whose trials share a part of it."""
+    values = np.sqrt(1 - shared) * draw.normal(size=(len(PROBABILITIES), trials))
+    values += np.sqrt(shared) * draw.normal(size=trials) + effect
+    index = pd.MultiIndex.from_product(
+        [PROBABILITIES, range(trials)], names=["spurious_probability", "trial"]
+    )
+    return pd.Series(values.ravel(), index=index)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.7])
+def test_trials_that_share_their_data_at_every_probability(shared):
+    def rejects(effect: float) -> Callable[[np.random.Generator], bool]:
+        def test(draw: np.random.Generator) -> bool:
+            values = gains(draw, effect, 6, shared)
+            return effect_of_mean(trial_means(values), CONFIDENCE, "trial").p <= ALPHA
+
+        return test
+
+    assert share(rejects(0.0), 1500) == pytest.approx(0.05, abs=0.012)
+    # The mean of a trial has the variance shared + (1 − shared) / 4.
+    error = np.sqrt((shared + (1 - shared) / 4) / 6)
+    edge, centre = stats.t.ppf(0.975, 5), 1.5 / error
+    power = stats.nct.sf(edge, 5, centre) + stats.nct.cdf(-edge, 5, centre)
+    assert share(rejects(1.5), 300) == pytest.approx(power, abs=0.06)
+
+
+def test_values_of_a_trial_are_no_replicates():
+    """Pooling within C_s, with a degree of freedom for each value, rejects far too often."""
+
+    def pooled(draw: np.random.Generator) -> bool:
+        table = gains(draw, 0.0, 6, 0.7).to_numpy().reshape(len(PROBABILITIES), 6)
+        variance = table.var(axis=1, ddof=1).mean() / table.size
+        edge = stats.t.ppf(0.975, table.size - len(PROBABILITIES))
+        return abs(table.mean()) > edge * np.sqrt(variance)
+
+    assert share(pooled) > 0.2
+
+
+def sweep(draw: np.random.Generator, draws: int, seeds: int, shared: float) -> pd.DataFrame:
+    """Return values at five rates without an effect of the rate, by draw of swaps and seed.
+
+    What a draw does at a rate is the same for all its seeds.
+    """
+    values = np.sqrt(1 - shared) * draw.normal(size=(draws, seeds, 5))
+    values += np.sqrt(shared) * draw.normal(size=(draws, 1, 5))
+    places = np.indices(values.shape).reshape(3, -1)
+    return pd.DataFrame(
+        {"draw": places[0], "seed": places[0] * seeds + places[1], "rate": places[2] / 5,
+         "value": values.ravel()}
+    )  # fmt: skip
+
+
+def test_a_contrast_over_draws_has_its_size():
+    def rejects(draw: np.random.Generator) -> bool:
+        return contrast(sweep(draw, 5, 1, 0.5), CONFIDENCE, "draw").p <= ALPHA
+
+    assert share(rejects, 600) == pytest.approx(0.05, abs=0.02)
+
+
+def test_blocks_of_a_trend_have_to_be_draws():
+    """Three seeds of one draw go the same way by chance; three draws do not."""
+
+    def rejects(draws: int, seeds: int) -> Callable[[np.random.Generator], bool]:
+        def test(draw: np.random.Generator) -> bool:
+            rows = sweep(draw, draws, seeds, 0.9)
+            found = trend(rows["rate"].tolist(), rows["value"].tolist(), rows["seed"].tolist())
+            return found.p <= ALPHA
+
+        return test
+
+    assert share(rejects(3, 1), 300) == pytest.approx(0.05, abs=0.03)
+    assert share(rejects(1, 3), 300) > 0.15
+
+
+def test_equivalence_is_wrong_at_most_at_its_level_and_finds_precise_zeros():
+    def absent(value: float, error: float) -> Callable[[np.random.Generator], bool]:
+        def test(draw: np.random.Generator) -> bool:
+            effect = effect_of_mean(value + error * draw.normal(size=8), CONFIDENCE, "trial")
+            return decide_effect(effect, +1, 1.0, ALPHA)[0] == ABSENT
+
+        return test
+
+    # At an effect of exactly the smallest one of interest: wrong in 5 % (error ≪ 1).
+    assert share(absent(1.0, 0.5)) == pytest.approx(0.05, abs=0.012)
+    assert share(absent(0.0, 0.5)) > 0.95
+    assert share(absent(0.0, 5.0)) < 0.01  # what is not precise shows no absence
+
+
+def test_an_effect_is_supported_seldom_without_one_and_often_with_one():
+    def supported(value: float) -> Callable[[np.random.Generator], bool]:
+        def test(draw: np.random.Generator) -> bool:
+            effect = effect_of_mean(value + draw.normal(size=8), CONFIDENCE, "trial")
+            return decide_effect(effect, +1, 0.3, ALPHA)[0] == SUPPORTS
+
+        return test
+
+    assert share(supported(0.0)) == pytest.approx(0.025, abs=0.01)  # one of the two sides
+    assert share(supported(1.5), 500) > 0.9
+
+
+def test_holm_keeps_the_family_and_is_stronger_than_bonferroni():
+    draw = np.random.default_rng(3)
+    nulls = draw.random((TIMES, 5))
+    family = np.mean([min(holm(row)) <= ALPHA for row in nulls.tolist()])
+    assert family == pytest.approx(0.05, abs=0.012)
+    # Two true effects of five: no false rejection in 95 %, more true ones than by Bonferroni.
+    z = draw.normal(size=(TIMES, 5)) + np.array([4.0, 3.0, 0.0, 0.0, 0.0])
+    p = 2 * stats.norm.sf(abs(z))
+    adjusted = np.array([holm(row) for row in p.tolist()])
+    assert (adjusted[:, 2:].min(axis=1) <= ALPHA).mean() <= 0.06
+    assert (adjusted[:, 1] <= ALPHA).mean() > (5 * p[:, 1] <= ALPHA).mean()
+
+
+def test_the_false_discovery_rate_is_kept():
+    draw = np.random.default_rng(4)
+    effects = np.repeat([3.5, 0.0], 20)
+    p = 2 * stats.norm.sf(abs(draw.normal(size=(TIMES, 40)) + effects))
+    rejected = np.array([benjamini_hochberg(row) for row in p.tolist()]) <= ALPHA
+    false = rejected[:, 20:].sum(axis=1) / np.maximum(1, rejected.sum(axis=1))
+    # Exactly α times the share of true null hypotheses (Benjamini and Hochberg 1995).
+    assert false.mean() == pytest.approx(ALPHA / 2, abs=0.005)
+    assert rejected[:, :20].mean() > 0.7
