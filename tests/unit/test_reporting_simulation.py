@@ -440,6 +440,29 @@ def test_points_are_reproduced_within_their_tolerances(shift, expected):
     assert any("not reproduced, as-run: 88 of 88" in text for text in captions) == (shift > 1)
 
 
+def test_wrong_curves_show_how_soft_the_tolerances_are():
+    # Counted by hand on the digitised curves of figure 1.
+    counts = {foil.name: (foil.passed, foil.points) for foil in reproduction.foils()}
+    assert [*counts.values()] == [(61, 80), (32, 72), (28, 88), (40, 88)]
+
+
+def test_points_are_measured_in_standard_errors_of_both_means():
+    draw = np.random.default_rng(0)
+    values = pd.Series(draw.normal(0.8, 0.02, size=200))
+    point = reproduction.Point("accuracy", "raw", 0.3, 0.7, simulation_runs.best(values), values)
+    # The same two selections on new runs of the same distribution.
+    best_of = [
+        np.sort(draw.normal(0.8, 0.02, size=(20_000, n)), axis=1)[:, -round(2 * n / 3) :].mean(1)
+        for n in (200, 15)
+    ]
+    expected = np.sqrt(sum(each.var() for each in best_of))
+    assert point.error == pytest.approx(expected, rel=0.15)
+    assert point.in_errors == pytest.approx((point.best - 0.7) / point.error)
+    # Runs that are all the same have at least the rounding of what was published.
+    equal = reproduction.Point("accuracy", "raw", 0.3, 0.7, 0.7, pd.Series([0.7] * 3))
+    assert equal.error == pytest.approx(1e-4 / 12**0.5)
+
+
 def test_two_runs_select_nothing_and_reproduce_nothing():
     table = published_runs(0).simulation
     tables = Tables.of({"simulation": table[table["trial"] < 2]})

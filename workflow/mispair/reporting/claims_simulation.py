@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import median
 
 import pandas as pd
 
@@ -17,7 +18,7 @@ from mispair.reporting import (
     verdicts,
 )
 from mispair.reporting.gaps import gap, gap_of_change, gap_of_mean
-from mispair.reporting.reproduction import FEATURES, comparable, points
+from mispair.reporting.reproduction import FAR, FEATURES, Point, comparable, foils, points
 from mispair.reporting.simulation_runs import (
     PAIR,
     contrast_by_trial,
@@ -339,5 +340,17 @@ def _reproduced(table: pd.DataFrame) -> Verdict:
         measured="; ".join(shares),
         published=count(len(known), "point"),
         sample=_sample(runs(table, "accuracy")["raw"].dropna()),
-        test="no test: a count of points within their tolerances",
+        test=_rulers(known),
+    )
+
+
+def _rulers(known: list[Point]) -> str:
+    """Say how many points agree in units of error, and how many wrong ones the tolerances pass."""
+    apart = [abs(point.in_errors) for point in known]
+    near = sum(value <= FAR for value in apart)
+    wrong = "; ".join(f"{foil.name} {foil.passed} of {foil.points}" for foil in foils())
+    return (
+        f"{near} of {len(apart)} points within {FAR:g} standard errors, the median at "
+        f"{number(median(apart), 1)}; the tolerances would also pass, of the published curves, "
+        f"{wrong}"
     )
