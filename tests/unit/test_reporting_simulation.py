@@ -114,7 +114,7 @@ def points_of(arm: str, trial: int, rng: np.random.Generator) -> list[dict[str, 
             )
     if arm in ("raw", "filtered"):
         rows += [{"metric": "loss_gap", "value": 0.01 * (1 + rng.random())},
-                 {"metric": "loss_optimum", "value": -3.0}]  # fmt: skip
+                 {"metric": "loss_longer", "value": -3.0}]  # fmt: skip
         if trial == 0:
             for label in range(5):
                 for _ in range(80):

@@ -28,7 +28,7 @@ SIZES = {
     "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 12,
     "steps_per_epoch": 10, "low_quality_pairs": 300, "high_quality_pairs": 120,
     "retrain_epochs": 12, "retrain_epochs_filtered_only": 24, "latent_density": 0.2,
-    "test_images": 200, "test_density": 0.2, "test_margin": 1, "optimum_steps": 0,
+    "test_images": 200, "test_density": 0.2, "test_margin": 1, "longer_steps": 0,
 }  # fmt: skip
 AS_RUN = Study(**SIZES, lr=0.02, lr_decay_every=5, text_noise=0.1)
 AS_WRITTEN = Study(
@@ -93,7 +93,7 @@ def test_spurious_pairs_are_measured_where_there_are_any(study: Study, measured:
 
 @pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
 def test_every_arm_is_measured(study: Study) -> None:
-    study = study.model_copy(update={"optimum_steps": 60})
+    study = study.model_copy(update={"longer_steps": 60})
     arms = run_trials(study, [0.3], [0], EVERY_ARM)[0.3, 0]
     assert set(arms) == set(EVERY_ARM)
     for name, measured in arms.items():
@@ -396,7 +396,7 @@ def test_float32_and_float64_agree(arm: str) -> None:
 
 def test_dictionaries_as_axes_are_the_same_by_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn every draw of the run on axes by an orthonormal matrix: its results stay."""
-    exact = AS_WRITTEN.model_copy(update={"precision": "float64", "optimum_steps": 0})
+    exact = AS_WRITTEN.model_copy(update={"precision": "float64", "longer_steps": 0})
     on_axes = run_trials(exact.model_copy(update={"dictionaries": "axes"}), [0.2], [0])[0.2, 0]
 
     generator = torch.Generator().manual_seed(5)

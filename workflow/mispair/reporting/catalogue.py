@@ -352,7 +352,7 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         ),
     ),
     "simulation": (
-        _figure1("as-written", "what the paper's text says"),
+        _figure1("as-written", "what the paper's text says, repaired so that it trains"),
         _figure1("as-run", "what the authors' public code does"),
         Figure(
             "simulation_cosines",

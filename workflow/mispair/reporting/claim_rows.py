@@ -1,4 +1,4 @@
-"""The table of claims: one row a claim, what was measured as written beside what was as run."""
+"""The table of claims: one row a claim, what was measured as written (repaired) and as run."""
 
 from __future__ import annotations
 

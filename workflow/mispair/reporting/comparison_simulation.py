@@ -301,18 +301,18 @@ def _mixing(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _loss(table: pd.DataFrame, preset: str) -> Table:
-    own = table[table["metric"].isin(["loss_gap", "loss_optimum"]) & table["value"].notna()]
+    own = table[table["metric"].isin(["loss_gap", "loss_longer"]) & table["value"].notna()]
     rows = []
     for row in records(own[["spurious_probability", "trained_on"]].drop_duplicates()):
         here = own[(own["spurious_probability"] == row["spurious_probability"])
                    & (own["trained_on"] == row["trained_on"])]  # fmt: skip
-        gap, optimum = (
-            here.loc[here["metric"] == name, "value"] for name in ("loss_gap", "loss_optimum")
+        gap, reference = (
+            here.loc[here["metric"] == name, "value"] for name in ("loss_gap", "loss_longer")
         )
         limits = mean_interval(gap.tolist())
         rows.append((
             f"{row['spurious_probability']:g}", str(row["trained_on"]), mean_and_spread(gap, 4),
-            interval(limits.low, limits.high, 4), mean_and_spread(optimum, 4),
+            interval(limits.low, limits.high, 4), mean_and_spread(reference, 4),
         ))  # fmt: skip
     return Table(
         f"Gap to the same run continued (theorem 4.1), {preset}",

@@ -165,15 +165,15 @@ def _by_group(
     ]
 
 
-def relative_loss_gap(loss: float, optimum: float) -> float:
-    """Return (L - L*) / |L*| (Eq. 11).
+def relative_loss_gap(loss: float, reference: float) -> float:
+    """Return (L - L') / |L'|: Eq. 11 with a reference L' in place of the optimum L*.
 
     Raises
     ------
     ZeroDivisionError
-        If the optimum is 0.
+        If the reference is 0.
     """
-    return (loss - optimum) / abs(optimum)
+    return (loss - reference) / abs(reference)
 
 
 def _row(metric: str, step: int, source: str, value: float) -> dict[str, Any]:

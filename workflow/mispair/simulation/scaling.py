@@ -24,7 +24,7 @@ epochs of S1 and S4, phase2_steps          r l       Θ(d log d / η), as phases
 decoder_lr of the sum over S_h             1 / r     the step in each feature is the same at every d
 decoder_steps                              l         with that, Θ(d log d) steps of size O(1)
                                                      (theorem 4.3)
-optimum_steps                              r l       half of S1, like S1
+longer_steps                              r l       half of S1, like S1
 =========================================  ========  =============================================
 
 Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III therefore gets less than it may: with
@@ -48,7 +48,7 @@ GROWING = ("d1", "m", "batch_size")
 """Settings that go with d."""
 
 LENGTHENED = (
-    "epochs", "retrain_epochs", "retrain_epochs_filtered_only", "phase2_steps", "optimum_steps",
+    "epochs", "retrain_epochs", "retrain_epochs_filtered_only", "phase2_steps", "longer_steps",
 )  # fmt: skip
 """Settings that go with d log d."""
 

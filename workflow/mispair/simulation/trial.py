@@ -190,7 +190,7 @@ class Trial:
 
     def longer(self, training: Training, trained: Trained) -> Training:
         """Prepare to go on with a training, to see how low its loss can get (Theorem 4.1)."""
-        epochs = -(-self.study.optimum_steps // self.study.steps_per_epoch)
+        epochs = -(-self.study.longer_steps // self.study.steps_per_epoch)
         plan = replace(self._plan(epochs), bias_schedule="none")
         return Training(trained.encoders, training.source, plan)
 

@@ -120,7 +120,7 @@ class Settings(Study):
     scaling_longer_trials: int = settings.sweep(
         0,
         ge=0,
-        description="First trials of the sweep over d in which S1 and S4 go on for optimum_steps, "
+        description="First trials of the sweep over d in which S1 and S4 go on for longer_steps, "
         "to see how low the loss gets.",
     )
 
