@@ -382,6 +382,7 @@ NOTHING: dict[str, list[Path]] = {
     name: []
     for name in [
         "purity",
+        "bases",
         "zeroshot",
         "pruning",
         "simulation",
