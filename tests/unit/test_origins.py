@@ -36,7 +36,7 @@ def write_projection(seed: int) -> None:
 
 def measure(*options: str) -> dict:
     code = cli.main([
-        "measure-purity", "--projection", str(PROJECTION), "--purity", str(RESULT),
+        "measure-purity", "--projection", str(PROJECTION), "--covariance", "--purity", str(RESULT),
         "--rotations", "1", "--seed", "7", *options,
     ])  # fmt: skip
     assert code == 0

@@ -538,6 +538,13 @@ class Dag:
         """Return the features of all images and captions of the corpus, or their rows."""
         return self.features(kind) + self.caption_features(kind)
 
+    def covariance(self, wildcards: Any) -> list[str]:
+        """Return the covariance of the features of the corpus, if the model has any there."""
+        if wildcards.corpus != self.corpus or not self.runs("image_text"):
+            return []
+        folder = f"results/features/{wildcards.corpus}/{wildcards.towers}"
+        return [f"{folder}/covariance/features.safetensors"]
+
     def truth_of_all(self) -> list[str]:
         """Return what is known of the pictures of the generated corpus."""
         return self._beside(self._shards, ".parquet") if self._is_generated else []

@@ -4,6 +4,7 @@
 rule measure_purity:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        covariance=dag.covariance,
     output:
         purity="results/arms/{corpus}/{towers}/{arm}/purity.json",
     log:
@@ -19,7 +20,27 @@ rule measure_purity:
         "Measure the purity of the neurons of {wildcards.arm}"
     shell:
         "python -m mispair measure-purity --projection {input.projection}"
-        " --purity {output.purity} {params.flags} > {log} 2>&1"
+        " --covariance {input.covariance:q} --purity {output.purity} {params.flags} > {log} 2>&1"
+
+
+rule measure_covariance:
+    input:
+        features=dag.all_features("safetensors"),
+    output:
+        covariance="results/features/{corpus}/{towers}/covariance/features.safetensors",
+    log:
+        "logs/measure_covariance/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/measure_covariance/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_covariance"),
+    message:
+        "Measure how the features of {wildcards.corpus} vary"
+    shell:
+        "python -m mispair measure-covariance --features {input.features:q}"
+        " --covariance {output.covariance} > {log} 2>&1"
 
 
 rule measure_semantics:

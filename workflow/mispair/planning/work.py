@@ -222,6 +222,10 @@ def _measure_purity(s: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"million cosines": 1e-6 * projections * neurons**2, "rotated GFLOP": rotated})
 
 
+def _measure_covariance(s: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"rows read": sizes.total(job.features)})
+
+
 def _measure_semantics(s: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"rows read": sizes.total(job.feature_rows) * (1 + s.rotations)})
 
@@ -418,6 +422,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "make_scenes": _make_scenes,
     "measure_bayes": _measure_bayes,
     "measure_mixing": _measure_mixing,
+    "measure_covariance": _measure_covariance,
     "measure_purity": _measure_purity,
     "measure_semantics": _measure_semantics,
     "measure_sufficiency": _measure_sufficiency,

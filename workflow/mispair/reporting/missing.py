@@ -16,6 +16,7 @@ STANDS_IN: dict[str, tuple[str, ...]] = {
     "measure_purity": (
         "", "What carries the effect", "Purity, said precisely", "Schemes of corruption", BESIDE,
     ),
+    "measure_covariance": ("", "What carries the effect"),
     "evaluate_zeroshot": (
         "", "What carries the effect", "Protocols", "Retrieval and linear probe",
         "Schemes of corruption", BESIDE,

@@ -81,11 +81,11 @@ def run(
     from mispair import files, provenance, seeds
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.evaluation.logit_scale import converged
     from mispair.pairs.swap_draws import column
     from mispair.progress import Progress
     from mispair.towers import projection as towers
     from mispair.towers.features import gather, read_part
-    from mispair.towers.temperature import converged
 
     table, origin = files.read_parquet(pairing)
     tensors, model = files.read_tensors(untouched)

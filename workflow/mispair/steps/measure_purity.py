@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from mispair import settings
+
+if TYPE_CHECKING:
+    import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +31,20 @@ class Settings(settings.Settings):
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
 
-def run(settings: Settings, *, projection: Path, purity: Path) -> None:
+def run(settings: Settings, *, projection: Path, covariance: list[Path], purity: Path) -> None:
     """Write purity, spectrum, histogram and null of every seed's projections.
 
-    The heat map is of the first seed alone.
+    The heat map is of the first seed alone. With the covariance of the features, the correlation
+    of activations is measured, too; of fine-tuned projections the logit scale and cosine gap.
     """
     from mispair import files, metrics, seeds
+    from mispair.evaluation.activation_overlap import mean_abs_correlation
+    from mispair.evaluation.logit_scale import temperature_rows
     from mispair.evaluation.overlap_spectrum import spectral_rows
     from mispair.evaluation.purity import map_rows, measures, random_rotation
 
     tensors, origin = files.read_tensors(projection)
+    metrics_of_features = _covariances(covariance, origin)
     names = json.loads(origin.get("seeds", "null")) or range(len(tensors["image_projection"]))
     neurons = tensors["image_projection"].shape[2]
     rotations = [
@@ -47,6 +56,9 @@ def run(settings: Settings, *, projection: Path, purity: Path) -> None:
         for seed, matrix in zip(names, tensors[f"{tower}_projection"], strict=True):
             try:
                 found = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
+                if tower in metrics_of_features:
+                    value = mean_abs_correlation(matrix, metrics_of_features[tower])
+                    found.append({"metric": "mean_abs_correlation", "value": value})
                 if settings.map_bins and seed == names[0]:
                     found += map_rows(matrix, settings.map_bins)
             except ValueError as error:
@@ -54,4 +66,21 @@ def run(settings: Settings, *, projection: Path, purity: Path) -> None:
                 raise files.UserError(f"{where}: {error}.") from error
             rows += [{"tower": tower, "seed": seed, **row} for row in found]
             log.info("%s tower, seed %s: mean |cos| %.4f", tower, seed, found[0]["value"])
+    rows += temperature_rows(tensors, names)
     metrics.write_metrics(purity, rows, {"projection": origin})
+
+
+def _covariances(paths: list[Path], origin: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return the covariance of the features of each tower, if a file of them is given."""
+    from mispair import files
+
+    found = {}
+    for path in paths:
+        tensors, metadata = files.read_tensors(path)
+        if metadata.get("towers") != origin.get("towers"):
+            raise files.UserError(
+                f"{path}: is of other towers than the projections. Delete the file that is out of "
+                "date, and run again."
+            )
+        found |= {name.removesuffix("_covariance"): values for name, values in tensors.items()}
+    return found

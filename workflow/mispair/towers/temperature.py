@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,18 +17,6 @@ from mispair.towers.batches import PairRows, batch_order
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning_presets import MEASURED_PAIRS
 from mispair.towers.losses import scale_slopes
-
-LARGEST_DRIFT = 5e-3
-"""Change of the log scale over the last epoch, from which on it has not converged."""
-
-LARGEST_NEWTON_STEP = 0.01
-"""Distance of the log scale to its optimum, from which on it has not converged.
-
-The drift alone would call any scale converged whose learning rate has fallen to nothing. Both
-together are necessary and not sufficient: projections adapt to a frozen scale until that is close
-to the minimum of the loss, too. Only a scale that is solved for before the projections move, and
-after each epoch, shows what they do when they need not adapt.
-"""
 
 MAX_STEP = 1.0
 """Newton's step of the log scale is clipped to this: far from the optimum the loss is linear."""
@@ -107,21 +94,3 @@ def measure(
             first[one] += slopes[0].item() / steps
             second[one] += slopes[1].item() / steps
     return Slopes(first, second, gap / kept)
-
-
-def converged(drift: np.ndarray, newton_step: np.ndarray) -> np.ndarray:
-    """Return whether log scales are at rest and at the minimum of the loss.
-
-    Parameters
-    ----------
-    drift : (s,) array
-        Absolute change of the log scale over the last epoch.
-    newton_step : (s,) array
-        `Slopes.newton_step` at the final projections; NaN counts as not at the minimum.
-
-    Examples
-    --------
-    >>> converged(np.array([0.0, 0.0, 0.01]), np.array([0.0, 0.1, 0.0]))
-    array([ True, False, False])
-    """
-    return (drift < LARGEST_DRIFT) & (np.abs(newton_step) < LARGEST_NEWTON_STEP)
