@@ -29,9 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_projection(seed: int) -> None:
     drawn = np.random.default_rng(seed).normal(size=(2, 1, 6, 4)).astype(np.float32)
-    files.write_tensors(
-        PROJECTION, {"image_projection": drawn[0], "text_projection": drawn[1]}, {"start": "x"}
-    )
+    stacks = {"image_projection": drawn[0], "text_projection": drawn[1]}
+    files.write_tensors(PROJECTION, {**stacks, "logit_scale": np.zeros(1)}, {"start": "x"})
 
 
 def measure(*options: str) -> dict:

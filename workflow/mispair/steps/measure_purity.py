@@ -74,7 +74,7 @@ def _covariances(paths: list[Path], origin: Mapping[str, str]) -> dict[str, np.n
     """Return the covariance of the features of each tower, if a file of them is given."""
     from mispair import files
 
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for path in paths:
         tensors, metadata = files.read_tensors(path)
         if metadata.get("towers") != origin.get("towers"):
