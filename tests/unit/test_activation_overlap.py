@@ -92,8 +92,9 @@ def test_steps_measure_covariance_and_then_correlations(tmp_path, capsys):
     projection = tmp_path / "projection"
     files.write_tensors(projection, stack, {**about, "seeds": json.dumps([0, 1])})
     measure = ["measure-purity", "--projection", str(projection), "--purity", str(purity)]
-    measure += ["--rotations", "2", "--covariance"]
-    assert cli.main([*measure, str(out)]) == 0
+    measure += ["--rotations", "2"]
+    with_covariance = [*measure, "--covariance", str(out)]
+    assert cli.main(with_covariance) == 0
     rows, _ = metrics.read_metrics(purity)
     found = {(row["tower"], row["seed"]): row["value"]
              for row in rows if row["metric"] == "mean_abs_correlation"}  # fmt: skip
@@ -105,5 +106,5 @@ def test_steps_measure_covariance_and_then_correlations(tmp_path, capsys):
     assert cli.main(measure) == 0  # without a corpus there is no covariance
     assert not [r for r in metrics.read_metrics(purity)[0] if r["metric"] == "mean_abs_correlation"]
     files.write_tensors(projection, stack, {"towers": "other"})
-    assert cli.main([*measure, str(out)]) == 2
+    assert cli.main(with_covariance) == 2
     assert "is of other towers than the projections" in capsys.readouterr().err

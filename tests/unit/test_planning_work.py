@@ -120,9 +120,7 @@ def test_work_goes_from_job_to_job(tmp_path):
     # At the end all pairs go forward once more, for the cosine gap.
     samples = 2 * (50 * 3 + 50 / 3)
     assert tuned.seconds["GFLOP"] == pytest.approx(samples * products * 1e-9)
-    purity = work(
-        "measure-purity --projection t.safetensors --covariance --purity p.json --rotations 3"
-    )
+    purity = work("measure-purity --projection t.safetensors --purity p.json --rotations 3")
     assert purity.seconds == {
         "million cosines": pytest.approx(2 * 2 * 512**2 / 1e6),
         "rotated GFLOP": pytest.approx(3 * 5 * 4 * 512**3 / 1e9),

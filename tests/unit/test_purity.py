@@ -177,7 +177,8 @@ def test_step_writes_every_measure_of_both_towers(tmp_path):
     assert sum(values("cosine_histogram")) == pytest.approx(1)
     # Of 12 neurons each is a group: the map of the first seed holds their pairs.
     assert len(values("overlap_map", seed=0)) == 12 * 11 / 2
-    assert len(rows) == 4 * (2 + 4 + 4 + 8 + 12) + 2 * 66
+    # For both seeds the logit scale, too.
+    assert len(rows) == 4 * (2 + 4 + 4 + 8 + 12) + 2 * 66 + 2
     assert values("mean_abs_cosine", "image", 0) != values("mean_abs_cosine", "image", 1)
 
 

@@ -16,11 +16,14 @@ rule measure_purity:
     params:
         *code_version("measure_purity"),
         flags=dag.flags("measure_purity"),
+        covariance=lambda wildcards, input: "".join(
+            f" --covariance {path}" for path in input.covariance
+        ),
     message:
         "Measure the purity of the neurons of {wildcards.arm}"
     shell:
         "python -m mispair measure-purity --projection {input.projection}"
-        " --covariance {input.covariance:q} --purity {output.purity} {params.flags} > {log} 2>&1"
+        "{params.covariance} --purity {output.purity} {params.flags} > {log} 2>&1"
 
 
 rule measure_covariance:

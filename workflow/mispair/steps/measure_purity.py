@@ -31,7 +31,7 @@ class Settings(settings.Settings):
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
 
-def run(settings: Settings, *, projection: Path, covariance: list[Path], purity: Path) -> None:
+def run(settings: Settings, *, projection: Path, covariance: Path | None, purity: Path) -> None:
     """Write purity, spectrum, histogram and null of every seed's projections.
 
     The heat map is of the first seed alone. With the covariance of the features, the correlation
@@ -70,17 +70,16 @@ def run(settings: Settings, *, projection: Path, covariance: list[Path], purity:
     metrics.write_metrics(purity, rows, {"projection": origin})
 
 
-def _covariances(paths: list[Path], origin: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _covariances(path: Path | None, origin: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return the covariance of the features of each tower, if a file of them is given."""
     from mispair import files
 
-    found: dict[str, np.ndarray] = {}
-    for path in paths:
-        tensors, metadata = files.read_tensors(path)
-        if metadata.get("towers") != origin.get("towers"):
-            raise files.UserError(
-                f"{path}: is of other towers than the projections. Delete the file that is out of "
-                "date, and run again."
-            )
-        found |= {name.removesuffix("_covariance"): values for name, values in tensors.items()}
-    return found
+    if path is None:
+        return {}
+    tensors, metadata = files.read_tensors(path)
+    if metadata.get("towers") != origin.get("towers"):
+        raise files.UserError(
+            f"{path}: is of other towers than the projections. Delete the file that is out of "
+            "date, and run again."
+        )
+    return {name.removesuffix("_covariance"): values for name, values in tensors.items()}
