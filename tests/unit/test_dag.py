@@ -27,13 +27,17 @@ def test_arms_of_the_embedded_configuration() -> None:
     assert "reinitialised_similar~0.8" not in arms
     assert len(arms) == 1 + 9 + 9 * 5
     # The control that solves for the scale is run at every rate, the others at the chosen ones.
-    tuning = {"control_rates": [0.0, 0.8]}
+    tuning = {"control_rates": 2}
     chosen = Dag({"finetune_projection": tuning}, "config.yaml").arms
     assert len(chosen) == 1 + 9 + 5 + 8 * 2
     assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
     assert "scale-10_random~0.3" not in chosen
-    with pytest.raises(UserError, match=r"control_rates: 0.2, 0.4 is not among corrupt_captions"):
-        Dag({"finetune_projection": {"control_rates": [0.4, 0.2, 0.8]}}, "config.yaml")
+    three = Dag({"finetune_projection": {"control_rates": 3}}, "config.yaml").arms
+    assert [arm for arm in three if arm.startswith("scale-10_")] == [
+        "scale-10_random~0", "scale-10_random~0.3", "scale-10_random~0.8",
+    ]  # fmt: skip
+    fewer = {"corrupt_captions": {"rates": [0.0, 0.5]}, "finetune_projection": {"control_rates": 3}}
+    assert len(Dag(fewer, "config.yaml").arms) == 1 + 3 + 9 * 2
 
 
 def test_files_of_the_simulation() -> None:

@@ -116,21 +116,11 @@ class Dag:
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
-            self._refuse_rates_of_no_pairing()
             self.models.refuse_more_neurons_than(
                 self.config.prune_neurons.ks, *self._definition_file
             )
             if self._trains_towers:
                 self._refuse_to_train_on_too_little()
-
-    def _refuse_rates_of_no_pairing(self) -> None:
-        chosen = self.config.finetune_projection.control_rates or []
-        rates = self.config.corrupt_captions.rates
-        if unknown := sorted(set(chosen) - set(rates)):
-            raise UserError(
-                f"finetune_projection.control_rates: {', '.join(f'{rate:g}' for rate in unknown)} "
-                f"is not among corrupt_captions.rates ({', '.join(f'{rate:g}' for rate in rates)})."
-            )
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
@@ -331,14 +321,16 @@ class Dag:
         """The untouched projections, and every start fine-tuned at every rate."""
         first = self.config.corrupt_captions.schemes[0]
         tuning = self.config.finetune_projection
-        of_first = {f"{first}~{rate:g}": rate for rate in self.config.corrupt_captions.rates}
+        rates = sorted(self.config.corrupt_captions.rates)
+        number = min(tuning.control_rates or len(rates), len(rates))
+        step = (len(rates) - 1) / max(number - 1, 1)
+        spread = [rates[round(place * step)] for place in range(number)]
 
         def trains(start: str, corruption: str) -> bool:
             if start not in CONTROLS_OF_TRAINING:
                 return True
-            chosen = None if start == CONVERGED else tuning.control_rates
-            rate = of_first.get(corruption)
-            return rate is not None and (chosen is None or rate in chosen)
+            chosen = rates if start == CONVERGED else spread
+            return corruption in [f"{first}~{rate:g}" for rate in chosen]
 
         return [UNTOUCHED] + [
             f"{start}_{corruption}"

@@ -32,11 +32,11 @@ class Settings(FineTuning):
         "reinitialised-small start from random projections of norm x 1 and x 0.1, without-decay "
         "has no weight decay. Controls are trained on the first scheme only.",
     )
-    control_rates: list[float] | None = settings.sweep(
-        None,
-        description="Rates at which controls other than scale-converged are trained; null takes "
-        "all. The report compares the lowest and the largest rate.",
-    )
+    control_rates: int | None = settings.sweep(
+        None, ge=2,
+        description="Number of rates at which controls other than scale-converged are trained: the "
+        "lowest, the largest and others evenly between them; null takes all.",
+    )  # fmt: skip
     seeds: int = Field(
         3, ge=1,
         description="Independent runs: each has its own draw of swaps, its own subset of pairs and "
