@@ -16,7 +16,7 @@ from mispair.reporting.rows import origins
 from mispair.reporting.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
-CONTROLS = ("scale-converged", "reinitialised", "without-decay")
+CONTROLS = ("scale-converged", "reinitialised-small", "without-decay")
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
@@ -33,11 +33,12 @@ def arms(overlap: dict[str, float], accuracy: dict[str, float], seeds: int = 3) 
                 ("text", "image"), ("mean_abs_cosine", "mean_abs_cosine_rotated")
             ):
                 purity.append({**here, "start": start, "tower": tower, "metric": metric,
-                               "value": 0.08 + (slope + 1e-5 * seed) * rate})  # fmt: skip
+                               "value": 0.08 + slope * (1 + 0.02 * (seed - 1)) * rate})  # fmt: skip
         for start, slope in accuracy.items():
             scores.append({**here, "start": start, "evaluation_set": "wds_food101",
                            "protocol": "clip_benchmark", "metric": "acc1", "headline": "acc1",
-                           "fingerprint": "3" * 16, "value": 0.7 + slope * rate})  # fmt: skip
+                           "fingerprint": "3" * 16,
+                           "value": 0.7 + slope * (1 + 0.001 * (seed - 1)) * rate})  # fmt: skip
     purity += [{"start": "untouched", "tower": tower, "metric": "mean_abs_cosine", "seed": 0,
                 "value": 0.07} for tower in ("text", "image")]  # fmt: skip
     return tables(purity=purity, zeroshot=scores)
@@ -78,7 +79,7 @@ def test_an_effect_that_is_not_there_has_no_carrier():
     flat = arms({"pretrained": 0.0, "reinitialised": 0.1}, {"pretrained": -0.2}, seeds=1)
     table = controls(flat, 0.05)
     assert table is not None
-    assert "The overlap of text neurons shows no trend with C_m" in table.remark
+    assert "The overlap of text neurons does not change beyond chance" in table.remark
     flat = arms({"pretrained": 0.1}, {"pretrained": -0.2})
     missing = controls(flat, 0.05)
     assert missing is not None
@@ -133,7 +134,7 @@ def test_trends_are_said_in_words_with_spearman_and_p():
     found = arms({"pretrained": 0.1}, {"pretrained": -0.2})
     table = shuffling(found, 0.05)[-1]
     by_measure = {row[0]: row[4] for row in table.rows}
-    values = found.zeroshot
+    values = found.zeroshot[found.zeroshot["seed"] == 0]
     rho = stats.spearmanr(values["rate"], values["value"]).statistic
     assert rho == pytest.approx(-1)
     # All six orders of three rates in each of three seeds: two of 216 go as far, one each way.

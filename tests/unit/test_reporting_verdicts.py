@@ -24,7 +24,7 @@ def purity(start: str, slope: float, metric: str = "mean_abs_cosine", tower: str
     """Return rows of a measure that changes by `slope` from C_m 0 to 1."""
     return [
         {"start": start, "rate": rate, "tower": tower, "metric": metric, "seed": seed,
-         "value": 0.08 + slope * rate + 1e-5 * seed}
+         "value": 0.08 + slope * (1 + 0.02 * seed) * rate + 1e-5 * seed}
         for rate in RATES for seed in range(seeds)
     ]  # fmt: skip
 
@@ -32,7 +32,7 @@ def purity(start: str, slope: float, metric: str = "mean_abs_cosine", tower: str
 def zeroshot(slopes: dict[str, float], metric: str = "acc1", start: str = "pretrained"):
     return [
         {"start": start, "rate": rate, "evaluation_set": name, "metric": metric, "seed": seed,
-         "value": 0.7 + slope * rate + 1e-5 * seed}
+         "value": 0.7 + slope * (1 + 0.02 * seed) * rate + 1e-5 * seed}
         for name, slope in slopes.items() for rate in RATES for seed in range(3)
     ]  # fmt: skip
 
@@ -175,30 +175,80 @@ def test_one_seed_decides_nothing():
     assert verdict.outcome == "cannot tell"
 
 
+def scales(start: str, scale: float, product: float = 2.5, converged: float = 1.0):
+    """Return rows of the logit scale of an arm at the end of its training."""
+    values = {"logit_scale": scale, "gap_times_scale": product, "logit_scale_converged": converged}
+    return [
+        {"start": start, "rate": rate, "metric": metric, "seed": seed, "value": value}
+        for metric, value in values.items() for rate in RATES for seed in range(3)
+    ]  # fmt: skip
+
+
+def with_controls(left: dict[str, float], activations: float = 0.0):
+    """Return a rise of 0.03, and of each control the share that it leaves."""
+    rows = purity("pretrained", 0.03) + purity("pretrained", 0.03, "mean_abs_correlation")
+    for start, share in left.items():
+        rows += purity(start, 0.03 * share)
+        rows += purity(start, 0.03 * activations, "mean_abs_correlation")
+    return rows
+
+
 def test_controls_limit_a_supported_claim_where_they_should():
-    rows = purity("pretrained", 0.03)
-    rows += purity("reinitialised", 0.0003)
+    rows = with_controls({"reinitialised": 0.01, "scale-converged": 0.1, "without-decay": 1.0})
+    rows += scales("scale-converged", 10.0)
+    rows += purity("scale-5", 0.001) + purity("scale-70", 0.04)
     rows += purity("pretrained", 0.03, "mean_abs_cosine_rotated")
     rows += purity("pretrained", -20.0, "participation_ratio")
     rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
               "value": 0.06}]  # fmt: skip
     limits = judged(tables(purity=rows))["overlap-rises"].limited
     assert limits == (
-        "Re-initialised projections", "Rotated basis", "Participation ratio", "Untouched model",
+        "Temperature", "Fixed scales", "Random start, norm × 1", "Rotated basis",
+        "Participation ratio", "Untouched model",
     )  # fmt: skip
 
 
 def test_controls_that_agree_do_not_limit():
-    rows = purity("pretrained", 0.03) + purity("reinitialised", 0.03)
+    rows = with_controls({"reinitialised": 1.0, "scale-converged": 0.9}, activations=1.0)
+    rows += scales("scale-converged", 10.0)
+    rows += purity("scale-5", 0.03) + purity("scale-70", 0.04)
     rows += purity("pretrained", 0.001, "mean_abs_cosine_rotated")
-    rows += purity("pretrained", 5.0, "participation_ratio") + purity(
-        "pretrained", 0.05, tower="image"
-    )
+    rows += purity("pretrained", 5.0, "participation_ratio")
+    rows += purity("pretrained", 0.05, tower="image")
     rows += [{"start": "untouched", "tower": "text", "metric": "mean_abs_cosine", "seed": 0,
               "value": 0.08}]  # fmt: skip
     verdict = judged(tables(purity=rows))["overlap-rises"]
     assert verdict.limited == ()
-    assert len(verdict.controls) == 7
+    assert len(verdict.controls) == 9
+
+
+def test_a_scale_that_has_not_converged_is_no_control():
+    rows = with_controls({"scale-converged": 0.1})
+    for flags, finding in ((scales("scale-converged", 10.0), "limits"),
+                           (scales("scale-converged", 10.0, converged=0.0), "not measured"),
+                           ([], "not measured")):  # fmt: skip
+        verdict = judged(tables(purity=rows + flags))["overlap-rises"]
+        found = {control.name: control.finding for control in verdict.controls}
+        assert found["Temperature"] == finding
+
+
+def test_an_effect_that_vanishes_in_columns_alone_is_not_gone():
+    rows = with_controls({"reinitialised": 0.02}, activations=0.5)
+    verdict = judged(tables(purity=rows))["overlap-rises"]
+    (control,) = (each for each in verdict.controls if each.name == "Random start, norm × 1")
+    assert control.finding == "does not limit"
+    assert "vanishes in columns and not in activations" in control.text
+
+
+def test_without_an_effect_or_a_model_above_chance_there_is_no_claim_to_control():
+    none = judged(tables(purity=purity("pretrained", 0.0005)))["overlap-rises"]
+    assert (none.outcome, none.controls) == ("no such effect", ())
+    rows = zeroshot({"a": -0.2})
+    for chance, expected in ((0.1, "supports"), (0.72, "cannot tell")):
+        scores = [{**row, "chance": chance, "n": 500} for row in rows]
+        found = judged(tables(purity=purity("pretrained", 0.03), zeroshot=scores))
+        assert found["overlap-rises"].outcome == expected
+        assert found["accuracy-falls"].outcome == expected
 
 
 def test_a_set_that_goes_the_other_way_is_named_and_takes_nothing_back():
@@ -217,13 +267,14 @@ def test_a_set_that_goes_the_other_way_is_named_and_takes_nothing_back():
 
 
 def test_accuracy_that_falls_without_overlap_limits_the_claim():
+    name = "Arms without a rise of overlap"
     rows = zeroshot({"a": -0.2}) + zeroshot({"a": -0.2}, start="reinitialised")
     both = purity("pretrained", 0.03) + purity("reinitialised", 0.0)
     verdict = judged(tables(zeroshot=rows, purity=both))["accuracy-falls"]
-    assert "Re-initialised projections" in verdict.limited
+    assert name in verdict.limited
     both = purity("pretrained", 0.03) + purity("reinitialised", 0.03)
     verdict = judged(tables(zeroshot=rows, purity=both))["accuracy-falls"]
-    assert "Re-initialised projections" not in verdict.limited
+    assert name not in verdict.limited
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ STUDIES = (
         "Image-text study: shuffled captions",
         "The captions of a share C_m of the pairs are swapped among themselves. The two final "
         "projections of a frozen pair of towers are fine-tuned on the result, from the pre-trained "
-        "projections and, as controls, from re-initialised ones, without weight decay and with a "
-        "free logit scale. A neuron is a column of a projection; its mean |cos| with all other "
-        "neurons is low if it is pure.",
+        "projections with the model's logit scale frozen and, as controls, with the scale solved "
+        "for or frozen elsewhere, from random projections and without weight decay. A neuron is a "
+        "column of a projection; its mean |cos| with all other neurons is low if it is pure.",
         (
             "",
             "What carries the effect",
@@ -198,6 +198,23 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
             "standard deviation over seeds. The published curve is of another model (CC3M, 768 to "
             "512 dimensions), so shapes can be compared and levels cannot.",
             "figure 2(d)",
+        ),
+        Figure(
+            "overlap_by_scale",
+            "Overlap against shuffling, by logit scale",
+            "Mean |cos| with the logit scale solved for or frozen at a value, and the mean cosine "
+            "gap times the scale. The gap is the cosine of a pair that keeps its caption, less the "
+            "mean cosine with the captions of other pairs. The loss sees cosines only times the "
+            "scale: wrong captions cap the margin, and a frozen scale turns this into small gaps.",
+            section="What carries the effect",
+        ),
+        Figure(
+            "correlation_by_shuffling",
+            "Overlap of activations against shuffling",
+            "Mean |correlation| of the activations of two neurons over the features of the corpus. "
+            "It does not see directions in which features do not vary, where columns keep what "
+            "is left of a random start.",
+            section="What carries the effect",
         ),
         Figure(
             "participation_by_shuffling",

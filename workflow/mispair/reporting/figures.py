@@ -34,6 +34,7 @@ from mispair.reporting import (
     figures_spectrum,
     figures_stepsize,
     figures_sufficiency,
+    figures_temperature,
     figures_theory,
     style,
 )
@@ -46,6 +47,8 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
     "purity_by_shuffling": figures_image_text.overlap,
+    "overlap_by_scale": figures_temperature.overlap_by_scale,
+    "correlation_by_shuffling": figures_temperature.correlation,
     "participation_by_shuffling": figures_spectrum.participation_ratio,
     "cosine_histogram": figures_neurons.histogram,
     "cosine_ladder": figures_neurons.ladder,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import altair as alt
 import pandas as pd
 
@@ -71,7 +73,7 @@ def _overlap_panel(
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM, ticks),
         y=charts.y_axis("Mean |cos| of neuron pairs"),
-        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_WORDS),
+        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_LABELS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
@@ -143,14 +145,15 @@ def series_panel(
     data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None,
     title: str | alt.TitleParams,
     width: int = charts.WIDTH, height: int = charts.HEIGHT,
+    colours: Mapping[str, str] = style.STARTS,
 ) -> charts.Panel:  # fmt: skip
     """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
     ticks = sorted(data["rate"].dropna().unique())
-    starts = [start for start in style.STARTS if start in set(data["start"].dropna())]
+    starts = [start for start in colours if start in set(data["start"].dropna())]
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
         y=charts.y_axis(y_title),
-        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_WORDS),
+        color=charts.colour("start", "Arm", colours, starts, style.START_LABELS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip

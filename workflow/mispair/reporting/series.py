@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import pandas as pd
 
@@ -13,12 +14,62 @@ from mispair.reporting.words import count, number
 SMALL, LARGE = 1 / 3, 2 / 3
 """A control's effect is gone below a third, and the same above two thirds, of the claim's own."""
 
+NOTICEABLE = 0.1
+"""A share of an effect that is worth a remark."""
+
+
+Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
+"""What a control leaves of an effect."""
+
+
+def carried(own: float, there: float) -> Carried:
+    """Tell what a control leaves of an effect.
+
+    Examples
+    --------
+    >>> carried(0.03, 0.03), carried(0.03, 0.015), carried(0.03, 0.001), carried(0.03, -0.02)
+    ('keeps', 'weakens', 'removes', 'reverses')
+    """
+    if not (math.isfinite(own) and math.isfinite(there)) or own == 0:
+        return "not measured"
+    share = there / own
+    if share >= LARGE:
+        return "keeps"
+    if share <= -SMALL:
+        return "reverses"
+    return "weakens" if share >= SMALL else "removes"
+
 
 def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.DataFrame:
     """Return a measure of every rate and seed of a start, averaged over rotations."""
     table = tables.purity
     own = table[(table["start"] == start) & (table["tower"] == tower) & (table["metric"] == metric)]
     return mean_by(own, ["rate", "seed"])
+
+
+def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
+    """Return the logit scale, or what was measured of it, of every rate and seed of a start."""
+    table = tables.purity
+    own = table[(table["start"] == start) & (table["metric"] == metric)]
+    return mean_by(own[own["rate"].notna()], ["rate", "seed"])
+
+
+def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) -> bool | None:
+    """Tell whether the model classifies better than chance at the lowest rate.
+
+    The mean over evaluation sets of accuracy − chance has to exceed `sizes` standard errors of the
+    images. None where no accuracy or no chance was measured.
+    """
+    table = of_protocol(tables.zeroshot)
+    own = table[(table["start"] == start) & (table["metric"] == "acc1")]
+    own = own.dropna(subset=["rate", "value", "chance", "n"])
+    own = own[own["rate"] == own["rate"].min()]
+    if own.empty:
+        return None
+    sets = own.groupby("evaluation_set")[["value", "chance", "n"]].mean()
+    variance = float((sets["chance"] * (1 - sets["chance"]) / sets["n"]).sum())
+    excess = float((sets["value"] - sets["chance"]).sum())
+    return excess > sizes * math.sqrt(variance)
 
 
 def zeroshot_series(

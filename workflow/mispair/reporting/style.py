@@ -101,6 +101,12 @@ SCALES = {
     "scale-70": VIOLET,
 }
 """Arms with a logit scale that is set and frozen; only the figures by scale show them."""
+BY_SCALE = {
+    "scale-converged": ORANGE,
+    **SCALES,
+    "pretrained": BLUE,
+}
+"""Arms that differ in their logit scale."""
 STARTS = {**FINE_TUNED, "untouched": INK}
 PUBLISHED = INK
 
@@ -117,6 +123,20 @@ START_WORDS = {
     "without-decay": "without weight decay",
     "untouched": "untouched model",
 }
+START_LABELS = {
+    "pretrained": "pre-trained, frozen",
+    "scale-converged": "scale solved for",
+    "scale-5": "scale 5",
+    "scale-10": "scale 10",
+    "scale-20": "scale 20",
+    "scale-35": "scale 35",
+    "scale-70": "scale 70",
+    "reinitialised": "random × 1",
+    "reinitialised-small": "random × 0.1",
+    "without-decay": "without decay",
+    "untouched": "untouched",
+}
+"""Labels of the arms in legends, which make figures wider."""
 MEASURES = {
     "purified_features": "Purified features (count)",
     "purified_magnitude": "Mean magnitude of purified features (|cos|)",

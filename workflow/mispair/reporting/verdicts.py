@@ -40,9 +40,13 @@ RULES = {
     "what is known of each neuron, its semantic purity and its selectivity, in both towers. The "
     "effect is the mean of the four, claimed below zero; a replicate is a neuron, resampled with "
     "its columns in both towers. Judged by the rule of effects.",
+    "contrast": "The value at the largest C_m − the value at the lowest, paired by seed, judged by "
+    "the rule of effects; each seed has its own swaps, pairs and batches. Cannot tell where the "
+    "model classifies no better than chance at the lowest C_m. The trend over all C_m is printed, "
+    "and decides nothing.",
     "sets": "The rule of effects on the change of the mean of all evaluation sets. Sets that go "
     "against the claim, by p values corrected for the number of sets, are named; no set takes "
-    "back what the mean shows.",
+    "back what the mean shows. Cannot tell where the model is no better than chance at C_m 0.",
     "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
     "averaged over all C_s > 0 within each trial: a trial has the same data at every C_s, so it "
     "counts once. A t interval over trials, and the rule of effects.",
