@@ -67,9 +67,9 @@ def test_the_report_says_which_controls_carry_the_effects():
     )
     by_arm = {row[0]: row for row in table.rows}
     start = by_arm["logit scale solved for"]
-    assert (start[1], start[5], start[8], start[9]) == ("+0.0008", "−0.160", "removes", "keeps")
+    assert (start[1], start[7], start[12], start[13]) == ("+0.0008", "−0.160", "removes", "keeps")
     rotated = by_arm["from pre-trained, in randomly rotated bases"]
-    assert (rotated[1], rotated[8]) == ("+0.0800", "keeps")
+    assert (rotated[1], rotated[12]) == ("+0.0800", "keeps")
     alone = by_arm["as many steps on unshuffled captions: C_m 0 − untouched"]
     assert alone[1] == "+0.0100"
     assert "clip_benchmark #33333333" in table.remark
