@@ -123,6 +123,21 @@ def semantics(neurons: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def bases(rates: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(5)
+    kinds = {
+        "mean_recovery": ("original", "rotated", "varimax", "ica", "linear ceiling"),
+        "split_half_agreement": ("varimax", "ica", "whitened"),
+    }
+    return [
+        {"start": start, "scheme": scheme, "rate": rate, "tower": tower, "seed": 0, "basis": basis,
+         "metric": metric, "value": 0.3 + 0.3 * rng.random(), "n": 48,
+         **({"low": 0.3, "high": 0.4} if basis in ("rotated", "whitened") else {})}
+        for start, scheme, rate in arms(rates) for tower in ("text", "image")
+        for metric, names in kinds.items() for basis in names
+    ]  # fmt: skip
+
+
 def compared(models: int, sets: list[str]) -> list[dict[str, Any]]:
     return [
         {"pretraining": "CC12M", "architecture": "ViT-B/16", "method": method, "towers": f"{method}"
@@ -238,6 +253,7 @@ def measured(
         "zeroshot": [*scored(rates, seeds, names), *(r for r in other if "tower" not in r)],
         "pruning": pruned(names, draws),
         "semantics": semantics(neurons),
+        "bases": bases(rates),
         "checkpoints": compared(models, names),
         "corpus": corpus(),
         "pairs": [{"metric": name, "scheme": "random", "rate": rate, "value": rate or 0.0, "n": 9}

@@ -73,14 +73,16 @@ def identified(tables: Tables) -> Drawing | Hole:
         for tower in TOWERS
         if ((data["metric"] == metric) & (data["tower"] == tower)).any()
     ]
-    chart = charts.side_by_side(panels, 2, data, gap=150)
+    chart = charts.side_by_side(panels, 2, data, gap=48)
     return Drawing(chart, data, _sentence(tables), "basis")
 
 
 def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> charts.Panel:
     rows = data[(data["metric"] == metric) & (data["tower"] == tower)]
-    axis = alt.Axis(labelLimit=220)
-    y = alt.Y("arm:N", title="Projections" if tower == TOWERS[0] else None, sort=order, axis=axis)
+    # The left panel names the arms for both.
+    left = tower == next(name for name in TOWERS if name in set(data["tower"]))
+    axis = alt.Axis(labelLimit=180, labels=left)
+    y = alt.Y("arm:N", title="Projections, C_m" if left else None, sort=order, axis=axis)
     scale = alt.Scale(domain=[0, 1])
     colours = dict(BASES.values())
     colour = charts.colour("basis", "Basis", colours, list(colours))
