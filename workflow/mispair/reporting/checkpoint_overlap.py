@@ -132,7 +132,7 @@ def table(tables: Tables) -> Table:
     labels = tables.checkpoints.drop_duplicates("towers").set_index("towers")
     measured, random, rank = (
         overlaps(tables, metric)
-        for metric in ("mean_abs_cosine", "random_reference", "effective_rank")
+        for metric in ("mean_abs_cosine", "random_reference", "participation_ratio")
     )
     names = sorted({name for name, _ in measured})
     rows = tuple(
@@ -154,8 +154,8 @@ def table(tables: Tables) -> Table:
     return Table(
         "Overlap of neurons in the checkpoints’ own projections",
         ("name", "pre-training", "method", "architecture", "text: mean |cos|",
-         "of random directions", "effective rank", "image: mean |cos|", "of random directions",
-         "effective rank"),
+         "of random directions", "participation ratio", "image: mean |cos|", "of random directions",
+         "participation ratio"),
         rows,
         "Neurons are the columns of the final projections. The paper predicts lower values for "
         "LaCLIP. A low mean |cos| means a flat spectrum of the projection, not that single neurons "
