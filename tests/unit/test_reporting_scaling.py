@@ -15,7 +15,8 @@ from mispair.reporting.verdicts import Verdict
 
 DIMENSIONS = (20, 30, 50, 80, 120)
 AS_STATED = {
-    "failure raw": lambda d: 0.3, "failure filtered": lambda d: 4 / d, "gap": lambda d: 2 / d,
+    "failure raw": lambda d: 0.3, "failure filtered": lambda d: 4 / d,
+    "gap raw": lambda d: 2 / d, "gap filtered": lambda d: 1 / d,
     "residual_share": lambda d: 8 / d, "residual_share_pure": lambda d: 9 / d,
     "missing": lambda d: 1 / d, "wrong": lambda d: 0.5 / d, "unpurified": lambda d: 2 / d,
 }  # fmt: skip
@@ -45,7 +46,7 @@ def sweep(laws: Laws, trials: int = 6, dimensions: tuple[int, ...] = DIMENSIONS,
                     {**about, "metric": "purified_features", "definition": preset,
                      "value": d * (1 - at("unpurified"))},
                     {**about, "metric": residual, "value": at(residual)},
-                    {**about, "metric": "loss_gap", "value": at("gap")},
+                    {**about, "metric": "loss_gap", "value": at(f"gap {arm}")},
                     {**about, "metric": "mixed_neurons", "value": 0.5},
                 ]  # fmt: skip
             for source in ("raw", "generated"):
@@ -82,7 +83,8 @@ def test_what_the_theorems_state_is_supported() -> None:
         ("raw-fails", {"failure raw": lambda d: 6 / d}, "contradicts"),
         ("filtered-succeeds", {"failure filtered": lambda d: 0.1}, "no such effect"),
         ("filtered-succeeds", {"failure filtered": lambda d: d / 500}, "contradicts"),
-        ("loss-near-optimal", {"gap": lambda d: 0.1}, "no such effect"),
+        ("loss-near-optimal", {"gap filtered": lambda d: 0.1}, "no such effect"),
+        ("loss-near-optimal", {"gap raw": lambda d: d / 500}, "contradicts"),
         ("captions-repaired", {"wrong": lambda d: 0.2 * d**-0.5}, "contradicts"),
         ("captions-repaired", {"missing": lambda d: 0.1}, "contradicts"),
         ("captions-repaired", {"missing": lambda d: 50 * d**-3.0}, "supports"),

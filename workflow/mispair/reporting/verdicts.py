@@ -85,7 +85,7 @@ RULES = {
     "C_s = 0.",
     "slope": "The slope of log(mean over trials) on log(d), over at least three numbers of "
     "features d, with an interval from the spread of trials at each d. The rule of effects on the "
-    "slope, with 0.25 as the smallest slope of interest.",
+    "slope, with 0.25 as the smallest slope of interest; of two slopes, on the larger one.",
     "slope of zero": "The same slope, claimed to be zero. Supports if two one-sided tests place it "
     "between −0.25 and 0.25, contradicts if it lies beyond with an interval without zero, cannot "
     "tell otherwise.",
