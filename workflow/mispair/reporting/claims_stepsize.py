@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from mispair.reporting import verdicts
-from mispair.reporting.statistics import mean_interval
+from mispair.reporting.statistics import effect_of_mean
 from mispair.reporting.stepsize_runs import (
     DATA_SETS,
     SAME_LIST,
@@ -25,10 +25,8 @@ from mispair.reporting.verdicts import (
     Part,
     Verdict,
     decide_always,
-    decide_difference,
     decide_slopes,
     decide_two_thirds,
-    interval_text,
 )
 from mispair.reporting.words import count, number
 
@@ -286,6 +284,10 @@ def _lower_bound(runs: pd.DataFrame) -> Verdict:
     return _always(LOWER_BOUND, [("t·L_t does not go to zero", monotone, kept)], text)
 
 
+SMALLEST_ACCURACY = 0.01
+"""Smallest effect of interest on test accuracy, one point, as no number is published."""
+
+
 def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
     own = runs[runs["part"].isin(["sweep"])].dropna(subset=["accuracy"])
     gaps = []
@@ -295,16 +297,19 @@ def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
         if len(monotone) and len(larger):
             reference = monotone.sort_values("stepsize")["accuracy"].iloc[-1]
             gaps.append(float(larger["accuracy"].mean() - reference))
-    found = mean_interval(gaps, confidence)
-    outcome, reason = decide_difference(found)
+    effect = effect_of_mean(gaps, confidence, "split")
+    outcome, reason = verdicts.decide_effect(effect, +1, SMALLEST_ACCURACY, 1 - confidence)
     if outcome == verdicts.UNMEASURED:
         reason = "no data set with a test set has runs of both kinds"
         return Verdict(TESTS, outcome, reason)
     deep = runs[(runs["part"] == "multilayer")].dropna(subset=["accuracy"])
     return Verdict(
-        TESTS, outcome, reason, scope=_where(own), measured=interval_text(found, confidence),
-        sample=f"{count(found.n, 'split')}, the mean of all stepsizes that oscillate",
-        test="t interval of the differences, paired by split",
+        TESTS, outcome, reason, scope=_where(own),
+        measured=verdicts.effect_text(effect, confidence),
+        sample=f"{effect.replicates}, the mean of all stepsizes that oscillate",
+        test="t test of the differences, paired by split",
+        effect=effect,
+        smallest=SMALLEST_ACCURACY,
         controls=() if deep.empty else (Control(
             "four layers", "does not limit",
             "accuracy " + ", ".join(f"{row.accuracy:.3f} at {row.stepsize:g}"

@@ -13,6 +13,7 @@ from mispair.reporting.sufficiency_runs import (
     NOT_RUN,
     RUN,
     Worth,
+    effect_over_runs,
     main_flip,
     over_runs,
     rows,
@@ -92,6 +93,11 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
         _guided(own, scope, confidence),
         _published(table),
     ]
+
+
+OF_INTEREST = 1 / 3
+"""Smallest effect of interest, as a share of what the other modality is worth (the most that its
+use can gain), or of the published difference between encoders."""
 
 
 def _published_risks(task: str) -> dict[str, float]:
@@ -212,11 +218,12 @@ def _transfers(
 
     digits = 3 if task == "cdm" else 4
     frozen = gap("frozen", "unconditional")
-    found = over_runs(frozen, confidence)
-    outcome, reason = verdicts.decide_difference(found, -1)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(claim, outcome, "no head on the frozen feature was measured")
-    worth = gap("unconditional", "bayes")["value"].mean()
+    effect = effect_over_runs(frozen, confidence)
+    worth = float(gap("unconditional", "bayes")["value"].mean())
+    if not (math.isfinite(effect.value) and worth > 0):
+        return Verdict(claim, verdicts.UNMEASURED, "no head on the frozen feature was measured")
+    smallest = OF_INTEREST * worth
+    outcome, reason = verdicts.decide_effect(effect, -1, smallest, 1 - confidence)
     excess = gap("frozen", "bayes")["value"].mean()
     return Verdict(
         claim,
@@ -226,7 +233,9 @@ def _transfers(
         measured=f"excess {number(excess, digits)}; {other} is worth {number(worth, digits)}",
         published="see the published size below",
         sample=sample(frozen),
-        test=f"frozen − unconditional {verdicts.interval_text(found, confidence, digits)}",
+        test=f"frozen − unconditional {verdicts.effect_text(effect, confidence, digits)}",
+        effect=effect,
+        smallest=smallest,
         controls=(
             _untrained(gap("frozen", "untrained"), gap("untrained", "unconditional"), confidence),
         ),
@@ -261,12 +270,18 @@ def _guided(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         reason = "guided and shallow encoders were not both trained"
         return Verdict(GUIDED, verdicts.UNMEASURED, reason)
     gaps = [
-        over_runs((wide[arm] - wide["standard"]).dropna().rename("value").reset_index(), confidence)
+        effect_over_runs(
+            (wide[arm] - wide["standard"]).dropna().rename("value").reset_index(), confidence
+        )
         for arm in ("guided", "shallow")
     ]
-    closer, farther = verdicts.decide_difference(gaps[0], -1), verdicts.decide_difference(gaps[1])
-    outcome, reason = verdicts.decide_both(closer, farther)
     risks = _published_risks("clip")
+    least = [OF_INTEREST * abs(risks[arm] - risks["standard"]) for arm in ("guided", "shallow")]
+    closer, farther = (
+        verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
+        for effect, sign, smallest in zip(gaps, (-1, +1), least, strict=True)
+    )
+    outcome, reason = verdicts.decide_both(closer, farther)
     return Verdict(
         GUIDED,
         outcome,
@@ -282,8 +297,10 @@ def _guided(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
             for arm in ("guided", "standard", "shallow")
         ),
         sample=sample(excess),
-        test=f"guided − standard {verdicts.interval_text(gaps[0], confidence)}; shallow − standard "
-        f"{verdicts.interval_text(gaps[1], confidence)}",
+        test=f"guided − standard {verdicts.effect_text(gaps[0], confidence)}; shallow − standard "
+        f"{verdicts.effect_text(gaps[1], confidence)}",
+        effect=gaps[0],
+        smallest=least[0],
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.reporting.statistics import Interval, mean_interval
+from mispair.reporting.statistics import Effect, Interval, effect_of_mean, mean_interval
 from mispair.reporting.words import count, listing
 
 PUBLISHED_SIZE = "4x3x10"
@@ -59,6 +59,11 @@ def over_runs(found: pd.DataFrame, confidence: float) -> Interval:
     another seed would give.
     """
     return mean_interval([float(value) for value in found["value"]], confidence)
+
+
+def effect_over_runs(found: pd.DataFrame, confidence: float) -> Effect:
+    """Return the mean over runs as an effect; a run is a pair of trees with a seed."""
+    return effect_of_mean([float(value) for value in found["value"]], confidence, "run")
 
 
 def pooled(found: pd.DataFrame, confidence: float) -> Interval:

@@ -102,8 +102,8 @@ RULES = {
     "the interval of its difference. Supports if it supports on at least two thirds of them, "
     "contradicts if it contradicts on at least two thirds, cannot tell otherwise.",
     "difference of runs": "The difference of two risks on the same samples, averaged over runs "
-    "(trees and seeds), with a t interval. Supports if the whole interval lies on the claimed side "
-    "of zero, contradicts if it lies on the other, cannot tell otherwise, and always with one run.",
+    "(trees and seeds), with a t interval, and the rule of effects. The smallest effect of "
+    "interest is a third of what the other modality is worth, or of the published difference.",
     "worth": "At each p at which there is a published risk: what the published model loses against "
     "our Bayes risk, beside what the other modality is worth (Bayes without it minus Bayes with "
     "it). Supports if the model loses less, by the interval of the worth, at all p, and "
@@ -135,7 +135,7 @@ RULES = {
     "of spurious captions. Contradicts if these have the opposite effect, or if it supports mixing "
     "by another kind. Cannot tell otherwise.",
     "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
-    "stepsize, paired by split: the rule of differences.",
+    "stepsize, paired by split: the rule of effects, with one point of accuracy as the smallest.",
 }
 """The rules in words, as the report prints them."""
 
@@ -398,9 +398,9 @@ def decide_level(found: Interval, level: float, sign: int = 1) -> tuple[Outcome,
 
 
 def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tuple[Outcome, str]:
-    """Judge a claim of two parts: supported if both are, contradicted if one is."""
+    """Judge a claim of two parts: supported if both are, contradicted or absent if one is."""
     reason = f"{first[1]}; {second[1]}"
-    for outcome in (UNMEASURED, CONTRADICTS, UNDECIDED):
+    for outcome in (UNMEASURED, CONTRADICTS, ABSENT, UNDECIDED):
         if outcome in (first[0], second[0]):
             return outcome, reason
     return SUPPORTS, reason
