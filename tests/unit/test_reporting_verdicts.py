@@ -4,6 +4,7 @@ import math
 from dataclasses import astuple, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -249,6 +250,33 @@ def test_without_an_effect_or_a_model_above_chance_there_is_no_claim_to_control(
         found = judged(tables(purity=purity("pretrained", 0.03), zeroshot=scores))
         assert found["overlap-rises"].outcome == expected
         assert found["accuracy-falls"].outcome == expected
+
+
+def test_a_model_at_chance_answers_no_question():
+    draw = np.random.default_rng(0)
+
+    def unchanged(base: float, spread: float, **keys: Any) -> list[dict[str, Any]]:
+        return [
+            {**keys, "start": "pretrained", "scheme": scheme, "rate": rate, "seed": seed,
+             "value": base + spread * draw.normal()}
+            for scheme in ("random", "similar") for rate in RATES if rate or scheme == "random"
+            for seed in range(3)
+        ]  # fmt: skip
+
+    overlap = [
+        row for tower in ("text", "image") for metric in ("mean_abs_cosine", "effective_rank")
+        for row in unchanged(0.1015, 2e-5, tower=tower, metric=metric)
+    ]  # fmt: skip
+    accuracy = unchanged(0.216, 0.003, evaluation_set="a", metric="acc1", chance=0.2, n=300)
+    silhouette = unchanged(-0.01, 0.0005, evaluation_set="a", metric="silhouette")
+    measured = tables(purity=overlap, zeroshot=accuracy + silhouette, pruning=pruning(0.216, 0.217))
+    found = studies.judge(measured, 0.95)
+    assert {verdict.outcome for verdict in found} == {
+        "no such effect", "cannot tell", "not measured",
+    }, [(v.claim.key, v.outcome, v.reason) for v in found]  # fmt: skip
+    assert not any(verdict.limited for verdict in found)
+    answers = {verdicts.answer(question, found).short for question in verdicts.QUESTIONS}
+    assert not answers & {"Yes", "Yes, with limits", "No", "No: the opposite"}
 
 
 def test_a_set_that_goes_the_other_way_is_named_and_takes_nothing_back():

@@ -9,7 +9,7 @@ import pandas as pd
 from mispair.reporting import published, verdicts
 from mispair.reporting.gaps import gap
 from mispair.reporting.protocols import base_arm, named, of_metric, said
-from mispair.reporting.series import SMALL
+from mispair.reporting.series import SMALL, above_chance
 from mispair.reporting.statistics import (
     Effect,
     Interval,
@@ -158,6 +158,8 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         text = _order_text(*order_of(of_set, confidence))
         parts.append(Part(str(name), part, f"{text}{by}; {why}", spread(of_set, confidence).p))
     outcome, reason = verdicts.decide_sets(outcome, parts, reason, 1 - confidence)
+    if above_chance(tables) is False:
+        outcome, reason = verdicts.UNDECIDED, "the model classifies no better than chance"
     effect = spread(scores, confidence)
     draws, ks = random.n, arm["k"].nunique()
     return Verdict(
