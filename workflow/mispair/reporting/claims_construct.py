@@ -72,7 +72,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             "median",
             sample=f"{count(effect.n, 'neuron')} of one model: what other models do is not tested",
             test=verdicts.effect_text(effect, confidence, 2),
-            controls=(_rotated(arm, effect.value), *_own_basis(tables, confidence)),
+            controls=(_rotated(arm), *_own_basis(tables, confidence)),
             parts=tuple(parts),
             effect=effect,
             smallest=SMALLEST,
@@ -169,7 +169,7 @@ def _on_fisher_scale(rho: float, error: float, n: int, confidence: float) -> Eff
     return Effect(rho, limits[0], limits[1], limits[2], limits[3], p, n, "neuron")
 
 
-def _rotated(arm: pd.DataFrame, own: float) -> Control:
+def _rotated(arm: pd.DataFrame) -> Control:
     """Tell whether the same relation holds in randomly rotated bases."""
     name = "Rotated bases"
     null = arm[(arm["basis"] == ROTATED) & arm["metric"].str.endswith("_by_overlap")]
