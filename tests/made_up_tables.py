@@ -39,6 +39,7 @@ def _purity(arm: Row, seed: int) -> list[Row]:
         level = 0.08 + 0.04 * (arm["rate"] or 0) + 1e-4 * seed
         rows += [
             {**here, "metric": "mean_abs_cosine", "value": level, "n": 64 * 63 / 2},
+            {**here, "metric": "mean_abs_correlation", "value": 2 * level},
             {**here, "metric": "random_reference", "value": 0.07},
             {**here, "metric": "participation_ratio", "value": 50 - 10 * (arm["rate"] or 0)},
             {**here, "metric": "shape_ratio", "value": 1.0 + 1e-3 * seed},

@@ -35,6 +35,7 @@ def purity(rates: int, seeds: int) -> list[dict[str, Any]]:
             shape = np.exp(-((edges[:-1] + 0.01) ** 2) / 2 / width**2) * rng.uniform(0.9, 1.1, 100)
             values = {
                 "mean_abs_cosine": level,
+                "mean_abs_correlation": 2 * level,
                 "random_reference": 0.04,
                 "participation_ratio": 60 - 10 * width,
                 "shape_ratio": 1 + 0.01 * rng.normal(),
@@ -46,6 +47,9 @@ def purity(rates: int, seeds: int) -> list[dict[str, Any]]:
                 for name, middle in (("mean_abs_cosine", level), ("shape_ratio", 1.0))
             ]  # fmt: skip
             rows += [{"metric": name, "value": value, **here} for name, value in values.items()]
+            if rate is not None:
+                product = {**here, "tower": None, "value": 30 - 25 * rate}
+                rows.append({"metric": "gap_times_scale", **product})
             rows += [
                 {"metric": "cosine_histogram", "value": share, "bin_low": low, "bin_high": high,
                  **here} for share, low, high in zip(shape / shape.sum(), edges, edges[1:],

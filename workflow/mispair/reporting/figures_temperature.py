@@ -31,14 +31,12 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
         }
         measured[GAP] = scale_series(tables, start, "gap_times_scale")
         parts += [
-            series.dropna(subset=["rate"]).assign(start=start, panel=panel)
+            series.dropna(subset=["rate", "value"]).assign(start=start, panel=panel)
             for panel, series in measured.items()
         ]
     rows = pd.concat(parts)
-    if rows.loc[rows["start"] != "pretrained", "start"].nunique() < 2:
-        return Hole(
-            NOT_RUN if tables.purity.empty else "fewer than two other logit scales were run"
-        )
+    if rows.loc[rows["start"] != "pretrained", "start"].empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no other logit scale was run")
     keys = ["panel", "start", "rate"]
     data = charts.layers(rows[[*keys, "seed", "value"]], keys)
     data, left_out = charts.within(data, "rate")
