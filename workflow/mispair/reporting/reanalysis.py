@@ -67,9 +67,10 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     if not tables.study("image_text"):
         return [Verdict(FALLS, verdicts.UNMEASURED, "the image-text study was not run")]
     every = falls(published.table4())
-    sets, mean = every.drop(index=MEAN), every.loc[MEAN]
+    sets = every.drop(index=MEAN)
+    mean = {str(name): float(value) for name, value in every.loc[MEAN].to_dict().items()}
     effect = effect_of_mean(sets["after"].tolist(), confidence, "data set")
-    smallest = SMALL * abs(float(mean["last"] - mean["lowest"]))
+    smallest = SMALL * abs(mean["last"] - mean["lowest"])
     outcome, reason = verdicts.decide_effect(effect, -1, smallest, 1 - confidence)
     return [
         Verdict(
