@@ -270,7 +270,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     metrics.write_metrics(purity, rows, {"projection": {"start": "untouched"}})
     names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
              "excluded", "statistics", "records", "probes", "comparisons", "exported",
-             "semantics", "sufficiency", "stepsize", "pretraining")  # fmt: skip
+             "semantics", "sufficiency", "stepsize", "pretraining", "bases")  # fmt: skip
     gather_metrics.run(
         gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
         checkpoint_zeroshot=[path], checkpoint_purity=[purity],
