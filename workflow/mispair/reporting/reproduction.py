@@ -155,5 +155,5 @@ def foils() -> list[Foil]:
 def _shifted(curve: pd.Series, step: float) -> pd.Series:
     """Return, at each C_s, the value of the curve one step further; missing at its end."""
     places = np.round(curve.index.to_numpy(dtype=float) + step, 6)
-    by_place = {round(float(place), 6): value for place, value in curve.items()}
+    by_place = {round(float(str(place)), 6): value for place, value in curve.items()}
     return pd.Series([by_place.get(float(place), math.nan) for place in places], curve.index)

@@ -274,7 +274,11 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
             return SUPPORTS, f"the effect is as claimed, and at least {bound}"
         return CONTRADICTS, f"the effect is opposite to the claim, and at least {bound}"
     if significant:
-        return UNDECIDED, f"there is an effect, but it may be smaller than {bound}"
+        way = "as claimed" if sign * effect.value > 0 else "opposite to the claim"
+        return UNDECIDED, (
+            f"there is an effect, {way}, but it may be smaller than {bound}, the smallest effect "
+            "of interest"
+        )
     return UNDECIDED, "an effect of either sign, and none, agree with the measurement"
 
 
@@ -373,7 +377,7 @@ def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
     if not math.isfinite(found.value):
         return UNMEASURED, "no pair of raw and filtered runs was measured"
     if not found.known:
-        return UNDECIDED, "one seed or trial alone decides nothing"
+        return UNDECIDED, _without_spread(found.n)
     low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
     if low > 0:
         return SUPPORTS, "the whole interval lies on the claimed side of zero"
@@ -382,12 +386,19 @@ def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
     return UNDECIDED, f"the interval of {found.n} runs holds zero"
 
 
+def _without_spread(replicates: int) -> str:
+    """Say why so many replicates have no interval."""
+    if replicates < LEAST_RUNS:
+        return "one run alone decides nothing"
+    return f"{count(replicates, 'run')} with equal values show no spread"
+
+
 def decide_level(found: Interval, level: float, sign: int = 1) -> tuple[Outcome, str]:
     """Judge whether a mean reaches a claimed level; with `sign` −1, whether it keeps below."""
     if not math.isfinite(found.value):
         return UNMEASURED, "no run was measured there"
     if not found.known:
-        return UNDECIDED, "one trial alone decides nothing"
+        return UNDECIDED, _without_spread(found.n)
     text = f"{level:.3g}"
     low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
     if low >= sign * level:
