@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from mispair import seeds
-from mispair.evaluation.identified_basis import RECOVERED, halves, identify, linear_ceiling
+from mispair.evaluation.identified_basis import (
+    RECOVERED,
+    correlations,
+    halves,
+    identify,
+)
 from mispair.evaluation.zeroshot import embed
 from mispair.pairs.scene_features import VOCABULARY
 from mispair.pretraining.mixing import (
@@ -143,10 +148,11 @@ def measure_tower(
                 ("followed_correlation", score.recovery),
             )
         ]
+    fitted = [readouts((embeddings, truth[:, varying])) for embeddings, truth in samples]
     ceiling = np.mean(
         [
-            linear_ceiling(*fitted_on, scored_on)
-            for fitted_on, scored_on in _roles(samples, varying)
+            np.abs(np.diag(correlations(fitted[fit], *_varying(samples[1 - fit], varying))))
+            for fit in (0, 1)
         ],
         axis=0,
     )
@@ -164,7 +170,7 @@ def measure_tower(
     return rows
 
 
-def _roles(samples: Sequence[Sample], varying: np.ndarray) -> list[tuple[Sample, Sample]]:
-    """Return the halves of a sample in either role, with the features that vary."""
-    first, second = ((embeddings, truth[:, varying]) for embeddings, truth in samples)
-    return [(first, second), (second, first)]
+def _varying(sample: Sample, varying: np.ndarray) -> Sample:
+    """Return a sample with the features that vary."""
+    embeddings, truth = sample
+    return embeddings, truth[:, varying]

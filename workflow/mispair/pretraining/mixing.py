@@ -27,6 +27,9 @@ import numpy as np
 
 from mispair.evaluation.identified_basis import correlations
 
+RIDGE = 1e-4
+"""Penalty of linear readouts, as a share of the mean variance of the coordinates."""
+
 Sample = tuple[np.ndarray, np.ndarray]
 """Embeddings (n, e) and true features (n, f) of the same inputs."""
 
@@ -166,16 +169,23 @@ def cross_fitted(parts: Sequence[Mixing]) -> Mixing:
 
 
 def readouts(sample: Sample) -> np.ndarray:
-    """Return the least-squares direction of each true feature, (e, f).
+    """Return the direction of each true feature by ridge regression, (e, f).
+
+    The penalty is `RIDGE` times the mean variance of the coordinates. Without one, directions in
+    which an embedding hardly varies get large coefficients, and a few inputs of the other half that
+    do vary there dominate all correlations.
 
     Parameters
     ----------
     sample : Sample
-        On which they are fitted; an intercept is fitted with them.
+        On which they are fitted; an intercept is fitted with them, without a penalty.
     """
     embeddings, features = (np.asarray(part, dtype=np.float64) for part in sample)
     centred = embeddings - embeddings.mean(axis=0)
-    fitted: np.ndarray = np.linalg.lstsq(centred, features - features.mean(axis=0), rcond=1e-10)[0]
+    within = centred.T @ centred / len(centred)
+    penalty = RIDGE * np.trace(within) / len(within)
+    across = centred.T @ (features - features.mean(axis=0)) / len(centred)
+    fitted: np.ndarray = np.linalg.solve(within + penalty * np.eye(len(within)), across)
     return fitted
 
 
