@@ -35,9 +35,11 @@ AS_RUN = {
 
 
 def test_as_run_is_what_the_public_code_does():
-    found = asdict(resolve(Settings()))
-    assert {**found, **AS_RUN} == found
-    assert found.keys() - AS_RUN.keys() == {"spectral_temperature", "logit_scale_lr"}
+    training = asdict(resolve(Settings(preset="as-run")))
+    assert {**training, **AS_RUN} == training
+    assert training.keys() - AS_RUN.keys() == {"spectral_temperature", "logit_scale_lr"}
+    one_process = asdict(resolve(Settings()))
+    assert one_process == {**training, "batch_size": 1024 // 4}
 
 
 def test_as_written_says_of_every_setting_what_the_text_says():

@@ -63,7 +63,7 @@ def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2)):
     arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
     arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
     arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
-    arguments += ["--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
+    arguments += ["--seeds", 3, "--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
     return [str(argument) for argument in arguments]
 
 
@@ -84,7 +84,7 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
     assert tensors["loss"].shape == (3, 3 * (100 // 16))
     assert len(np.unique(tensors["loss"][:, -1])) == 3
     assert json.loads(metadata["seeds"]) == [0, 1, 2]
-    assert (metadata["start"], metadata["preset"]) == ("pretrained", "as-run")
+    assert (metadata["start"], metadata["preset"]) == ("pretrained", "as-run-one-process")
     training = json.loads(metadata["training"])
     assert (training["batch_size"], training["lr"], training["epochs"]) == (16, 1e-3, 3)
     assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")

@@ -135,13 +135,13 @@ def test_another_colour_reruns_the_report(run: Checkout) -> None:
 def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     edit(run.folder / SMOKE, "rates: [0.0, 0.5]", "rates: [0.0, 0.5, 0.9]")
     assert run.planned() == {
-        "corrupt_captions": 2,
-        "finetune_projection": 6,  # controls are of one scheme
-        "measure_purity": 6,
+        "corrupt_captions": 3,
+        "finetune_projection": 7,  # controls are of one scheme
+        "measure_purity": 7,
         "measure_semantics": 1,
         "identify_basis": 2,  # pretrained and reinitialised
-        "evaluate_zeroshot": 6,
-        "fit_linear_probe": 2,
+        "evaluate_zeroshot": 7,
+        "fit_linear_probe": 3,
         "compare_arms": 1,
         **REPORT,
         **SHEET,
@@ -149,6 +149,7 @@ def test_a_new_rate_runs_its_arms_and_the_report(run: Checkout) -> None:
     assert messages(run, "Fine-tune") == [
         "pretrained projections on random captions, rate 0.9",
         "pretrained projections on similar captions, rate 0.9",
+        "pretrained projections on similar-swap captions, rate 0.9",
         "reinitialised projections on random captions, rate 0.9",
         "scale-10 projections on random captions, rate 0.9",
         "scale-converged projections on random captions, rate 0.9",
@@ -169,9 +170,9 @@ def test_a_new_start_runs_its_arms_and_the_report(run: Checkout) -> None:
 
 
 TUNED = {
-    "finetune_projection": 11, "measure_purity": 11, "measure_semantics": 2,
-    "identify_basis": 4, "evaluate_zeroshot": 11,
-    "fit_linear_probe": 3, "compare_arms": 1, **REPORT,
+    "finetune_projection": 12, "measure_purity": 12, "measure_semantics": 2,
+    "identify_basis": 4, "evaluate_zeroshot": 12,
+    "fit_linear_probe": 4, "compare_arms": 1, **REPORT,
 }  # fmt: skip
 """All that descends from fine-tuning, and nothing beside it."""
 
@@ -182,18 +183,19 @@ TUNED = {
         # One learning rate is for all arms: each of them reruns, and what is untouched does not.
         ("  epochs: 3\n  batch", "  epochs: 3\n  lr: 0.002\n  batch", TUNED),
         ("  seeds: 2\n", "  seeds: 2\n  seed: 1\n", TUNED),
-        ("  seeds: 2\n", "  seeds: 3\n", TUNED),  # all seeds of an arm train in one job
+        # All seeds of an arm train in one job, and each has a draw of the corruption.
+        ("  seeds: 2\n", "  seeds: 3\n", {"corrupt_captions": 4, **TUNED, **SHEET}),
         (
-            "schemes: [random, similar]",
-            "schemes: [random, similar]\n  seed: 1",
-            {"corrupt_captions": 3, **TUNED, **SHEET},
+            "schemes: [random, similar, similar-swap]",
+            "schemes: [random, similar, similar-swap]\n  seed: 1",
+            {"corrupt_captions": 4, **TUNED, **SHEET},
         ),
         (
             "images: 200\n",
             "images: 200\n  seed: 1\n",
             {"make_evaluation_set": 1, "make_test_set": 1, "make_retrieval_set": 1,
-             "encode_evaluation": 4, "encode_prompts": 5, "evaluate_zeroshot": 9,
-             "fit_linear_probe": 4, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
+             "encode_evaluation": 4, "encode_prompts": 5, "evaluate_zeroshot": 13,
+             "fit_linear_probe": 5, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
              **REPORT},
         ),
         (
@@ -214,14 +216,15 @@ TUNED = {
         (
             "measure_purity:\n  rotations: 5",
             "measure_purity:\n  rotations: 6",
-            {"measure_purity": 9, **REPORT},
+            {"measure_purity": 13, **REPORT},
         ),
         (
             "make_scenes:\n",
             "make_scenes:\n  seed: 1\n",
             {"make_scenes": 1, "index_shards": 3, "gather_index": 1, "encode_features": 3,
-             "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 3,
-             "draw_neurons": 1, **TUNED, "measure_semantics": 3,
+             "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 4,
+             "measure_covariance": 1,
+             "draw_neurons": 1, **TUNED, "measure_purity": 13, "measure_semantics": 3,
              "identify_basis": 5, **SHEET},
         ),
     ],
@@ -241,7 +244,7 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
         module.write("\nANSWER = 42\n")
     # Pruning ranks neurons by their purity, so it imports the module; the gallery defines it.
     assert run.planned() == {
-        "measure_purity": 9, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
+        "measure_purity": 13, "measure_semantics": 3, "prune_neurons": 1, "export_pruned": 1,
         "draw_neurons": 1, "identify_basis": 5, **REPORT,
     }  # fmt: skip
 
@@ -250,9 +253,7 @@ def test_an_edited_training_module_reruns_what_descends_from_it(run: Checkout) -
     with (run.folder / "workflow/mispair/towers/projection.py").open("a") as module:
         module.write("\nANSWER = 42\n")
     assert run.planned() == {
-        "finetune_projection": 8, "measure_purity": 8, "measure_semantics": 2,
-        "identify_basis": 4, "evaluate_zeroshot": 8, "fit_linear_probe": 3, "compare_arms": 1,
-        **REPORT,
+        **TUNED,
     }  # fmt: skip
 
 
@@ -282,13 +283,14 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
         "encode_features": 1,
         "encode_captions": 1,
         "find_similar_captions": 1,
-        "corrupt_captions": 3,
-        "finetune_projection": 8,
-        "measure_purity": 8,
+        "corrupt_captions": 4,
+        "measure_covariance": 1,
+        "finetune_projection": 12,
+        "measure_purity": 13,
         "measure_semantics": 3,
         "identify_basis": 5,
-        "evaluate_zeroshot": 8,
-        "fit_linear_probe": 3,
+        "evaluate_zeroshot": 12,
+        "fit_linear_probe": 4,
         "compare_arms": 1,
         "draw_neurons": 1,
         **REPORT,
@@ -309,7 +311,7 @@ def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> Non
     with (run.folder / SMOKE).open("a") as config:
         config.write("protocols: [clip_benchmark, single-prompt, mine]\n")
     assert run.planned() == {
-        "encode_prompts": 1, "evaluate_zeroshot": 9, "compare_arms": 1, "prune_neurons": 1,
+        "encode_prompts": 1, "evaluate_zeroshot": 13, "compare_arms": 1, "prune_neurons": 1,
         "export_pruned": 1, **REPORT,
     }  # fmt: skip
 

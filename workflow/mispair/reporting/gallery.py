@@ -14,6 +14,7 @@ from mispair import files
 
 PICTURES = {
     "purity": "purity_by_shuffling",
+    "scale": "overlap_by_scale",
     "simulation": "simulation_figure1_as_run",
     "ladder": "cosine_ladder",
     "map": "overlap_map",

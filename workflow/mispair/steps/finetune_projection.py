@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 class Settings(FineTuning):
     starts: list[Start] = settings.sweep(
-        list(STARTS),
+        [start for start in STARTS if start != "scale-35"],  # the shipped towers have 35.5
         min_length=1,
         description="Arms, each at every rate: pretrained starts from the model's projections; the "
         "controls differ from it in one thing: scale-converged sets the logit scale to its "
@@ -33,12 +33,12 @@ class Settings(FineTuning):
         "has no weight decay. Controls are trained on the first scheme only.",
     )
     control_rates: int | None = settings.sweep(
-        None, ge=2,
+        3, ge=2,
         description="Number of rates at which controls other than scale-converged are trained: the "
         "lowest, the largest and others evenly between them; null takes all.",
     )  # fmt: skip
     seeds: int = Field(
-        3, ge=1,
+        5, ge=1,
         description="Independent runs: each has its own draw of swaps, its own subset of pairs and "
         "its own order of batches.",
     )  # fmt: skip

@@ -7,6 +7,8 @@ value of ``as-run``.
 
 The authors' trainer takes 256 pairs in each process and gathers the embeddings of all, and their
 README starts four processes: a batch has 1,024 pairs, and the schedule the steps that follow.
+``as-run-one-process`` is the same code in one process, with batches of 256: for corpora of tens of
+thousands of pairs, which leave few steps of 1,024.
 
 The large batches are ours. For k times the batch, learning rate and weight decay are multiplied by
 sqrt(k): the square-root scaling for Adam (Malladi et al. 2022), with which an epoch of fewer steps
@@ -23,8 +25,7 @@ from pydantic import Field
 from mispair import settings
 from mispair.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS
 
-Preset = Literal["as-run", "as-written", "large-batch", "large-batch-32k"]
-
+Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
 FIRST_NEWTON_STEPS = 6
 """Newton steps of a solved log scale before the first epoch; after each epoch it is one."""
@@ -63,6 +64,7 @@ def _with_batch(size: int) -> Training:
 
 PRESETS: dict[Preset, Training] = {
     "as-run": AS_RUN,
+    "as-run-one-process": replace(AS_RUN, batch_size=256),
     "as-written": replace(AS_RUN, loss="infonce", logit_scale="frozen"),
     "large-batch": _with_batch(4096),
     "large-batch-32k": _with_batch(32768),
@@ -115,10 +117,12 @@ class FineTuning(settings.Settings):
     """Settings of the fine-tuning itself: a preset, and what is to differ from it."""
 
     preset: Preset = Field(
-        "as-run",
+        "as-run-one-process",
         description="Where what is null below comes from: as-run is what the authors' public code "
-        "does; as-written what the paper's text says, and as-run where it is silent, which is "
-        "nearly everywhere; large-batch and large-batch-32k, for GPUs and millions of pairs, "
+        "does in four processes, as-run-one-process the same with a quarter of the batch, for "
+        "corpora that leave few steps of 1,024; as-written what the paper's text says, and as-run "
+        "where it is silent, which is nearly everywhere; large-batch and large-batch-32k, for GPUs "
+        "and millions of pairs, "
         "scale lr, final_lr and weight_decay by the square root of the batch (the last takes 13 GB "
         "of memory a seed).",
     )
