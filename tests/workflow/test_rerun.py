@@ -381,7 +381,8 @@ RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "identify_basis": 1,
              "evaluate_zeroshot": 1, "fit_linear_probe": 1, "compare_arms": 1,
              **REPORT}  # fmt: skip
 INDEXED = {"gather_index": 1, "encode_captions": 1, "corrupt_captions": 1, "draw_neurons": 1,
-           **RETRAINED, "identify_basis": 2, **SHEET}  # fmt: skip
+           **RETRAINED, "measure_covariance": 1, "measure_purity": 2, "identify_basis": 2,
+           **SHEET}  # fmt: skip
 
 
 def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
@@ -398,7 +399,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             b"",
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
-             **RETRAINED, "measure_purity": 2, "identify_basis": 2, **ZEROSHOT,
+             "measure_covariance": 1, **RETRAINED, "measure_purity": 2, "identify_basis": 2, **ZEROSHOT,
              "fit_linear_probe": 2},
         ),
         # Labels of images are checked against the list, which goes with their features.
