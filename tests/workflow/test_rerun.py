@@ -399,8 +399,8 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             b"",
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
-             "measure_covariance": 1, **RETRAINED, "measure_purity": 2, "identify_basis": 2, **ZEROSHOT,
-             "fit_linear_probe": 2},
+             "measure_covariance": 1, **RETRAINED, "measure_purity": 2, "identify_basis": 2,
+             **ZEROSHOT, "fit_linear_probe": 2},
         ),
         # Labels of images are checked against the list, which goes with their features.
         (
