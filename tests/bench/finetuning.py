@@ -44,7 +44,7 @@ def measure() -> Iterator[Row]:
 
     torch.set_num_threads(1)
     yield from _demo()
-    yield from sweep(Sizes(), PRESETS["as-run"])
+    yield from sweep(Sizes(), PRESETS["as-run-one-process"])
     if torch.cuda.is_available():
         for preset, training in PRESETS.items():
             if preset != "as-written":  # as-run, to the number

@@ -77,4 +77,4 @@ def test_operations_are_those_of_the_products() -> None:
     by_hand = 2 * (64 * 24 * 12 + 64 * 16 * 12) * 2 + 2 * 64 * 64 * 12 * 3
     assert SIZES.flops(64) == by_hand
     assert finetuning.Sizes().flops(256) == pytest.approx(872e6, rel=1e-3)
-    assert finetuning.Sizes().steps(Training()) == 390 * 10 * 5 * 3
+    assert finetuning.Sizes().steps(Training(batch_size=256)) == 390 * 10 * 5 * 3

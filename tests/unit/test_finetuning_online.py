@@ -59,10 +59,12 @@ def _train(
     folder: Path, images: list[bytes], captions: list[str], training: Training
 ) -> tuple[np.ndarray, np.ndarray, float, list[float]]:
     model, transform, tokenizer, image = _locked(folder)
+    shares = [1.0]  # of the learning rate
     groups = [{"params": [image, model.text_projection], "weight_decay": training.weight_decay}]
     if training.logit_scale == "free":
         model.logit_scale.requires_grad_(True)
         groups.append({"params": [model.logit_scale], "weight_decay": 0.0})
+        shares.append(training.logit_scale_lr / training.lr)
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98))
     loss_of, losses = open_clip.loss.ClipLoss(), []
     per_epoch = len(images) // training.batch_size
@@ -72,8 +74,8 @@ def _train(
             len(images), per_epoch, training.batch_size, [SEED], epoch
         ):
             rate = float(next(rates))
-            for group in optimiser.param_groups:
-                group["lr"] = rate
+            for group, share in zip(optimiser.param_groups, shares, strict=True):
+                group["lr"] = share * rate
             pictures = [Image.open(io.BytesIO(images[row])).convert("RGB") for row in batch]
             pixels = torch.stack([transform(picture) for picture in pictures])
             loss = loss_of(*model(pixels, tokenizer([captions[row] for row in batch])))

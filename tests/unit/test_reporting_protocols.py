@@ -34,7 +34,8 @@ def accuracy(protocol: str | None, level: float, slope: float, name: str = "shap
     untouched = {"start": "untouched", "seed": 0, "value": level, "low": level - 0.05,
                  "high": level + 0.05, "n": 100, "scheme": None}  # fmt: skip
     return [{**here, **untouched}] + [
-        {**here, "start": "pretrained", "rate": rate, "seed": seed, "value": level + slope * rate}
+        {**here, "start": "pretrained", "rate": rate, "seed": seed,
+         "value": level + slope * rate + 0.002 * rate * (seed - 1)}
         for rate in RATES for seed in range(3)
     ]  # fmt: skip
 

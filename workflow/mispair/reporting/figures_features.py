@@ -14,6 +14,9 @@ from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
 from mispair.simulation.definitions import AT_LEAST
 
+LARGEST, SECOND = "Largest |cos| with a feature", "Second largest |cos|"
+"""Titles of the axes on which neurons are compared by two features."""
+
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
 """Where there are more classes than hues, the next shape begins."""
 
@@ -118,14 +121,17 @@ def mixing(tables: Tables) -> Drawing | Hole:
         .transform_calculate(ends="[0, 1]")
         .transform_flatten(["ends"])
         .transform_calculate(half=f"{AT_LEAST} * datum.ends")
-        .encode(x=alt.X("ends:Q", scale=scale), y=alt.Y("half:Q", scale=scale))
+        .encode(
+            x=alt.X("ends:Q", title=LARGEST, scale=scale),
+            y=alt.Y("half:Q", title=SECOND, scale=scale),
+        )
     )
     points = (
         alt.Chart()
         .mark_circle(size=36)
         .encode(
-            x=alt.X("x:Q", title="Largest |cos| with a feature", scale=scale),
-            y=alt.Y("y:Q", title="Second largest |cos|", scale=scale),
+            x=alt.X("x:Q", title=LARGEST, scale=scale),
+            y=alt.Y("y:Q", title=SECOND, scale=scale),
             color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
             opacity=alt.value(0.6),
             tooltip=charts.tips("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest",
