@@ -566,7 +566,8 @@ BEYOND = {
     "overlap_map", "simulation_samples", "simulation_dynamics",
     "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
     "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
-    "stepsize_accuracy",
+    "stepsize_accuracy", "simulation_scaling", "identified_basis", "shape_ratio",
+    "correlation_by_shuffling",
 }  # fmt: skip
 """Figures of what this small run did not do."""
 
@@ -592,8 +593,12 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
     _, html = whole
     for name in BEYOND:
         (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
-        settings = re.search(r"(simulate|measure_purity): {|train_two_layer\.grid", line)
-        assert settings or name in ("simulation_captions", "simulation_samples"), line
+        settings = re.search(
+            r"(simulate|measure_purity): {|train_two_layer\.grid|simulation-scaling\.yaml", line
+        )
+        # The made-up arms have no correlations, null or identified basis.
+        unmade = ("identified_basis", "shape_ratio", "correlation_by_shuffling")
+        assert settings or name in ("simulation_captions", "simulation_samples", *unmade), line
 
 
 def test_figures_hold_every_run_and_the_published_curve(whole):

@@ -124,6 +124,7 @@ def mixing(tables: Tables) -> Drawing | Hole:
         .encode(
             x=alt.X("ends:Q", title=LARGEST, scale=scale),
             y=alt.Y("half:Q", title=SECOND, scale=scale),
+            tooltip=charts.tips("half:Q:half of the largest"),
         )
     )
     points = (

@@ -74,9 +74,11 @@ def _panel(measure: str, limited: bool) -> charts.Panel:
         color=charts.colour("of", "Of", NAMES, list(NAMES)),
         tooltip=tips,
     )  # fmt: skip
-    line = base.mark_line(point=alt.OverlayMarkDef(size=50))
+    # Points are a layer of their own: the legend's selection names one view of each panel.
+    points = base.mark_circle(size=50).properties(name=f"{charts.VIEW}{measure}")
     bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y="low:Q", y2="high:Q")
-    parts = [bars.transform_filter("isValid(datum.low)"), line] if limited else [line]
+    parts = [bars.transform_filter("isValid(datum.low)")] if limited else []
+    parts += [base.mark_line(), points]
     return alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'").properties(
         title=MEASURES[measure], width=charts.WIDTH, height=charts.HEIGHT
     )  # fmt: skip
