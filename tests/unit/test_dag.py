@@ -25,11 +25,13 @@ def test_arms_of_the_embedded_configuration() -> None:
     # Controls of training are run on the first scheme only.
     assert "without-decay_random~0.8" in arms
     assert "reinitialised_similar~0.8" not in arms
-    assert len(arms) == 1 + 9 + 9 * 5
-    # The control that solves for the scale is run at every rate, the others at the chosen ones.
+    # The control that solves for the scale is run at every rate, the seven others at three.
+    assert len(arms) == 1 + 9 + 5 + 7 * 3
+    every = Dag({"finetune_projection": {"control_rates": None}}, "config.yaml").arms
+    assert len(every) == 1 + 9 + 8 * 5
     tuning = {"control_rates": 2}
     chosen = Dag({"finetune_projection": tuning}, "config.yaml").arms
-    assert len(chosen) == 1 + 9 + 5 + 8 * 2
+    assert len(chosen) == 1 + 9 + 5 + 7 * 2
     assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
     assert "scale-10_random~0.3" not in chosen
     three = Dag({"finetune_projection": {"control_rates": 3}}, "config.yaml").arms
@@ -37,7 +39,7 @@ def test_arms_of_the_embedded_configuration() -> None:
         "scale-10_random~0", "scale-10_random~0.3", "scale-10_random~0.8",
     ]  # fmt: skip
     fewer = {"corrupt_captions": {"rates": [0.0, 0.5]}, "finetune_projection": {"control_rates": 3}}
-    assert len(Dag(fewer, "config.yaml").arms) == 1 + 3 + 9 * 2
+    assert len(Dag(fewer, "config.yaml").arms) == 1 + 3 + 8 * 2
 
 
 def test_files_of_the_simulation() -> None:
