@@ -49,19 +49,22 @@ localrules:
     pretraining,
 
 
-# One target per study: its results without the report.
+# One target per study: its results without the report. The companion studies (sufficiency,
+# stepsize) run by their target even if `studies` does not list them.
 rule simulation:
     input:
+        lambda wildcards: dag.refuse_unlisted("simulation"),
         dag.simulations(),
 
 
 rule sufficiency:
     input:
-        dag.sufficiency.results(),
+        lambda wildcards: dag.sufficiency.results(),
 
 
 rule image_text:
     input:
+        lambda wildcards: dag.refuse_unlisted("image_text"),
         [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
         dag.compared(),
         dag.exported(),
@@ -69,9 +72,10 @@ rule image_text:
 
 rule stepsize:
     input:
-        dag.stepsize.results(),
+        lambda wildcards: dag.stepsize.results(),
 
 
 rule pretraining:
     input:
+        lambda wildcards: dag.refuse_unlisted("pretraining"),
         dag.pretraining.results(),

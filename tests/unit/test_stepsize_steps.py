@@ -153,7 +153,7 @@ def test_the_dag_has_a_job_for_each_part_data_set_and_activation() -> None:
     content |= {"train_multilayer": {"stepsizes": [0.1], "data_sets": ["digits_parity", "cifar2"]}}
     assert f"{folder}/multilayer/digits_parity.json" in Dag(content, "x").stepsize.results()
     assert f"{folder}/multilayer/cifar2.json" not in Dag(content, "x").stepsize.results()
-    assert Dag({**content, "studies": ["simulation"]}, "x").stepsize.results() == []
+    assert Dag({**content, "studies": ["simulation"]}, "x").companion("stepsize") == []
 
 
 def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Checkout:
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run would start."""
-        printed = self.snakemake("--dry-run", "--quiet", "host", *arguments)
+        printed = self.snakemake(*arguments, "--dry-run", "--quiet", "host")
         if "Nothing to be done" in printed:
             return {}
         counts = dict(re.findall(r"^(\w+)\s+(\d+)$", printed.split("Job stats:")[1], re.MULTILINE))

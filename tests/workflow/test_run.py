@@ -72,3 +72,24 @@ def test_towers_can_be_trained_anew(empty: Checkout) -> None:
     empty.snakemake(projection, "--configfile", "mine.yaml")
     assert (empty.folder / projection).exists()
     assert (empty.folder / "results/towers/trained/training.json").exists()
+
+
+def test_a_companion_study_runs_by_its_target_alone(empty: Checkout) -> None:
+    """The default run leaves it out; its target runs it without a key of the configuration."""
+    (empty.folder / "tiny.yaml").write_text(
+        "draw_trees: {depth: 1}\nmeasure_bayes: {published: false, samples: 100}\n"
+        "train_two_layer:\n  grid:\n"
+        "    - {part: sweep, data_set: xor4, stepsizes: [16], seeds: 1, steps: 50}\n"
+    )
+    tiny = ("--configfile", "tiny.yaml")
+    assert not {"measure_bayes", "train_two_layer"} & set(empty.planned(*tiny))
+    assert {"train_encoders", "train_head"} <= set(empty.planned("sufficiency", *tiny))
+    empty.snakemake("stepsize", *tiny)
+    made = "results/stepsize/sweep/xor4/leaky_softplus"
+    assert sorted(empty.results()) == [f"{made}.json", f"{made}.run.json"]
+
+
+def test_the_target_of_a_study_that_is_not_listed_is_refused(empty: Checkout) -> None:
+    message = empty.snakemake("pretraining", "--dry-run", check=False)
+    assert "studies" in message
+    assert "pretraining-captions.yaml" in message

@@ -42,7 +42,7 @@ class _General(BaseModel):
     studies: list[
         Literal["simulation", "image_text", "laclip", "sufficiency", "stepsize", "pretraining"]
     ] = Field(
-        ["simulation", "image_text", "sufficiency", "stepsize"],
+        ["simulation", "image_text"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )

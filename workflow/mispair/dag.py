@@ -109,9 +109,15 @@ class Dag:
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
-        self.sufficiency = Sufficiency(self.config, self.runs("sufficiency"))
-        self.stepsize = Stepsize(self.config, self.runs("stepsize"))
+        self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
+        companions: dict[str, Sufficiency | Stepsize] = {
+            "sufficiency": self.sufficiency,
+            "stepsize": self.stepsize,
+        }
+        self._companions = {
+            name: study.results() for name, study in companions.items() if self.runs(name)
+        }
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
@@ -125,6 +131,22 @@ class Dag:
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
         return study in self.config.studies
+
+    def refuse_unlisted(self, study: str) -> list[str]:
+        """Return no files, as an input of a target that needs its study in the configuration.
+
+        Raises
+        ------
+        UserError
+            If the configuration does not list the study.
+        """
+        if self.runs(study):
+            return []
+        raise UserError(
+            f"studies: {study} is not in the list, so this target has no files. Add {study}, or "
+            "name a configuration that has it (workflow/configs, such as "
+            "pretraining-captions.yaml) with --configfile."
+        )
 
     def flags(self, step: str) -> str:
         """Return a step's settings as one string of command-line flags."""
@@ -590,11 +612,15 @@ class Dag:
             *(path for kind in kinds for path in self.measured(kind)),
             *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
             *self.checkpoints(), *self.checkpoints("purity.json"), *self.simulations(),
-            *self.sufficiency.results(), *self.stepsize.results(),
+            *self.companion("sufficiency"), *self.companion("stepsize"),
             *self.pretraining.results(),
         ]  # fmt: skip
 
     # Report ---------------------------------------------------------------------------------
+
+    def companion(self, study: str) -> list[str]:
+        """Return the results of a companion study, when it runs."""
+        return self._companions.get(study, [])
 
     def tables(self) -> list[str]:
         """Return the tidy tables of the report."""

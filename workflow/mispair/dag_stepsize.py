@@ -19,21 +19,11 @@ class Stepsize:
     ----------
     config : Config
         The checked configuration.
-    wanted : bool
-        Whether the study is run.
-
-    Raises
-    ------
-    UserError
-        If the folder for CIFAR-10 does not hold its binary release.
     """
 
-    def __init__(self, config: Any, wanted: bool) -> None:
+    def __init__(self, config: Any) -> None:
         self._two_layer, self._multilayer = config.train_two_layer, config.train_multilayer
-        self._wanted = wanted
         self._cifar_dir = self._two_layer.cifar_dir
-        if wanted and self._cifar_dir is not None:
-            refuse_other_files(self._cifar_dir)
 
     def _has_files(self, data_set: str) -> bool:
         return data_set != CIFAR or self._cifar_dir is not None
@@ -49,9 +39,15 @@ class Stepsize:
         }
 
     def results(self) -> list[str]:
-        """Return all that the study measures."""
-        if not self._wanted:
-            return []
+        """Return all files of results.
+
+        Raises
+        ------
+        UserError
+            If the folder for CIFAR-10 does not contain its binary release.
+        """
+        if self._cifar_dir is not None:
+            refuse_other_files(self._cifar_dir)
         deep = [
             MULTILAYER.format(data_set=name)
             for name in self._multilayer.data_sets

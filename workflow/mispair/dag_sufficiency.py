@@ -23,22 +23,12 @@ class Sufficiency:
     ----------
     config : Config
         The checked configuration.
-    wanted : bool
-        Whether the study is run.
-
-    Raises
-    ------
-    UserError
-        If a guided model has too few blocks or channels for the messages that it is shown.
     """
 
-    def __init__(self, config: Any, wanted: bool) -> None:
+    def __init__(self, config: Any) -> None:
         self._trees, self._bayes = config.draw_trees, config.measure_bayes
         self._encoders, self._heads = config.train_encoders, config.train_head
-        self.wanted = wanted
         self.size = Size(self._trees.depth, self._trees.branching, self._trees.symbols)
-        if wanted:
-            self._refuse_too_small()
 
     def _refuse_too_small(self) -> None:
         depth, symbols = self.size.depth, self.size.symbols
@@ -73,8 +63,7 @@ class Sufficiency:
         trees = [(self.size, seed) for seed in self._trees.seeds]
         if self._bayes.published:
             trees = list(dict.fromkeys([*trees, PUBLISHED]))
-        found = [BAYES.format(size=size, tree=seed) for size, seed in trees]
-        return found if self.wanted else []
+        return [BAYES.format(size=size, tree=seed) for size, seed in trees]
 
     def measured(self) -> list[str]:
         """Return what is measured of the encoders of every training."""
@@ -86,11 +75,18 @@ class Sufficiency:
         return [f"{folder}/transfer.json" for folder in folders]
 
     def results(self) -> list[str]:
-        """Return all that the study measures."""
+        """Return all files of results.
+
+        Raises
+        ------
+        UserError
+            If a guided model has too few blocks or channels for the messages that it gets.
+        """
+        self._refuse_too_small()
         return [*self.bayes(), *self.measured(), *self.transferred()]
 
     def _trainings(self, flips: list[float]) -> list[str]:
-        every = product(self._trees.seeds, flips, self._encoders.seeds) if self.wanted else ()
+        every = product(self._trees.seeds, flips, self._encoders.seeds)
         return [
             TRAINING.format(size=self.size, tree=tree, flip=f"{flip:g}", seed=seed)
             for tree, flip, seed in every

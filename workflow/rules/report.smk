@@ -7,7 +7,7 @@ rule gather_metrics:
         zeroshot=dag.measured("zeroshot"),
         pruning=dag.measured("pruning"),
         simulation=dag.simulations(),
-        sufficiency=dag.sufficiency.results(),
+        sufficiency=dag.companion("sufficiency"),
         pairings=dag.pairings(),
         index=dag.index(),
         rejected=dag.index("rejected.parquet"),
@@ -22,7 +22,7 @@ rule gather_metrics:
         checkpoints=dag.checkpoints(),
         checkpoint_purity=dag.checkpoints("purity.json"),
         origins=dag.models.origins(),
-        stepsize=dag.stepsize.results(),
+        stepsize=dag.companion("stepsize"),
         pretraining=dag.pretraining.results(),
     output:
         tables=report(

@@ -38,7 +38,7 @@ class Settings(FineTuning):
         "lowest, the largest and others evenly between them; null takes all.",
     )  # fmt: skip
     seeds: int = Field(
-        3, ge=1,
+        5, ge=1,
         description="Independent runs: each has its own draw of swaps, its own subset of pairs and "
         "its own order of batches.",
     )  # fmt: skip
