@@ -93,6 +93,51 @@ def test_pruning_keeps_no_more_neurons_than_there_are(folder: str) -> None:
     Dag({"towers": folder, "prune_neurons": {"ks": ["500-512:4"]}}, "x")
     with pytest.raises(UserError, match="600 is more than the 512 neurons"):
         Dag({"towers": folder, "prune_neurons": {"ks": [600]}}, "x")
+    with pytest.raises(UserError, match="600 is more than the 512 neurons"):
+        Dag({"towers": folder, "export_pruned": {"ks": [64, 600]}}, "x")
     Path(folder, "open_clip_config.json").write_text(json.dumps({"model_cfg": {}}))
     with pytest.raises(UserError, match=r"names no model_cfg\.embed_dim"):
         Dag({"towers": folder}, "x")
+
+
+@pytest.mark.parametrize("neurons", [64, 128, 512])
+def test_pruning_follows_the_width_of_the_model(folder: str, neurons: int) -> None:
+    content = json.dumps({"model_cfg": {"embed_dim": neurons}})
+    Path(folder, "open_clip_config.json").write_text(content)
+    dag = Dag({"towers": folder}, "x")
+    assert "--ks none" in dag.flags("prune_neurons")
+    assert [path.rpartition("~")[2] for path in dag.pruned()] == [str(neurons // 2)]
+    assert Dag({"towers": folder, "export_pruned": {"ks": []}}, "x").pruned() == []
+
+
+@pytest.mark.parametrize(
+    ("towers", "neurons"),
+    [
+        ({"model": "ViT-B-32", "pretrained": "laion2b_s34b_b79k"}, 512),
+        ({"model": "ViT-L-14-quickgelu", "recipe": "laclip-laion"}, 768),
+        ({"recipe": "laclip-cc"}, 512),
+        ("train", 128),
+    ],
+)
+def test_the_width_of_a_model_is_known_before_it_is_there(
+    checkpoint: str, towers: dict | str, neurons: int
+) -> None:
+    if isinstance(towers, dict):
+        towers = {"name": "mine", **towers}
+        towers |= {} if "pretrained" in towers else {"checkpoint": checkpoint}
+    dag = Dag({"towers": towers}, "x")
+    assert [path.rpartition("~")[2] for path in dag.pruned()] == [str(neurons // 2)]
+    with pytest.raises(UserError, match=f"more than the {neurons} neurons"):
+        Dag({"towers": towers, "prune_neurons": {"ks": [neurons + 1]}}, "x")
+
+
+def test_a_model_whose_width_only_its_file_decides(checkpoint: str) -> None:
+    towers = {"name": "mine", "recipe": "laclip-laion", "checkpoint": checkpoint}
+    with pytest.raises(UserError, match=r"export_pruned\.ks"):
+        Dag({"towers": towers}, "x").pruned()
+    assert len(Dag({"towers": towers, "export_pruned": {"ks": [64]}}, "x").pruned()) == 1
+
+
+def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
+    config = {"towers": "train", "pretrain_towers": {"definition": "ViT-B-32"}}
+    assert Dag(config, "x").pruned()[0].endswith("~256")

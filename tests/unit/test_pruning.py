@@ -273,7 +273,8 @@ def test_numbers_kept_that_are_none_are_refused(ks: object, message: str) -> Non
 
 
 def test_the_schema_knows_ranges() -> None:
-    items = Settings.model_json_schema()["properties"]["ks"]["items"]["anyOf"]
+    ways = Settings.model_json_schema()["properties"]["ks"]["anyOf"]
+    (items,) = (way["items"]["anyOf"] for way in ways if way["type"] == "array")
     assert {item["type"] for item in items} == {"integer", "string"}
 
 
@@ -350,6 +351,30 @@ def test_another_protocol_changes_no_silhouette_of_a_purity(tmp_path: Path) -> N
     assert [row for row in one if row["strategy"] in kept] == [
         row for row in both if row["strategy"] in kept and row["protocol"] != "many"
     ]
+
+
+@pytest.mark.parametrize(
+    ("neurons", "expected"),
+    [
+        (512, list(range(200, 501, 50))),  # the paper's
+        (768, list(range(300, 751, 75))),
+        (128, list(range(16, 129, 16))),
+        (24, list(range(3, 25, 3))),
+        (5, [1, 2, 3, 4, 5]),
+        (1, [1]),
+    ],
+)
+def test_numbers_kept_follow_the_width_by_default(neurons: int, expected: list[int]) -> None:
+    assert Settings().kept_of(neurons) == expected
+    assert Settings(ks=[2]).kept_of(neurons) == [2]
+
+
+@pytest.mark.parametrize("options", [[], ["--ks", "none"]])
+def test_step_follows_the_width_by_default(tmp_path: Path, options: list[str]) -> None:
+    _write(tmp_path, _data())
+    assert _run(tmp_path, "--draws", "1", "--rotations", "0", *options) == 0
+    rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
+    assert {row["k"] for row in rows} == set(range(3, 25, 3))
 
 
 def test_step_refuses_more_neurons_than_there_are(tmp_path: Path, capsys) -> None:

@@ -72,7 +72,7 @@ def test_every_step_reads_its_own_flags_back(name: str) -> None:
     swept = {key for key, field in module.Settings.model_fields.items() if is_sweep(field)}
     assert set(values) == set(module.Settings.model_fields) - swept
     for key, value in values.items():
-        if value == NONE and is_optional(module.Settings.model_fields[key].annotation):
+        if value in (NONE, [NONE]) and is_optional(module.Settings.model_fields[key].annotation):
             values[key] = None
     again = module.Settings.model_validate(values)
     assert again.model_dump(exclude=swept) == module.Settings().model_dump(exclude=swept)

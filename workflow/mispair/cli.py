@@ -88,7 +88,7 @@ def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     values = vars(step_parser(name).parse_args(arguments))
     files_and_wildcards = {key: values.pop(key) for key in job_parameters(module.run)}
     for key, value in values.items():
-        if value == NONE and is_optional(module.Settings.model_fields[key].annotation):
+        if value in (NONE, [NONE]) and is_optional(module.Settings.model_fields[key].annotation):
             values[key] = None
     try:
         settings = module.Settings.model_validate(values)

@@ -122,9 +122,8 @@ class Dag:
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
         if wanted:
-            self.models.refuse_more_neurons_than(
-                self.config.prune_neurons.ks, *self._definition_file
-            )
+            self._neurons = self.models.neurons(*self._definition_file)
+            self._refuse_more_neurons_than_there_are()
             if self._trains_towers:
                 self._refuse_to_train_on_too_little()
 
@@ -536,8 +535,29 @@ class Dag:
             for arm in self.arms_from("export_pruned")
             for strategy in settings.strategies
             for ranking in (["none"] if strategy == "random" else settings.rankings)
-            for k in settings.ks
+            for k in self._exported_ks
         ]
+
+    @property
+    def _exported_ks(self) -> list[int]:
+        ks: list[int] | None = self.config.export_pruned.ks
+        if ks is not None:
+            return ks
+        if self._neurons is None:
+            raise UserError(
+                "export_pruned.ks: the width of the towers is not known before they are converted. "
+                "Give numbers of neurons, [] for none, or the towers' `model`."
+            )
+        return [self._neurons // 2]
+
+    def _refuse_more_neurons_than_there_are(self) -> None:
+        for step in ("prune_neurons", "export_pruned"):
+            most = max(getattr(self.config, step).ks or [0])
+            if self._neurons is not None and most > self._neurons:
+                raise UserError(
+                    f"{step}.ks: {most} is more than the {self._neurons} neurons of the towers "
+                    f"{self.towers}; allowed are 1 to {self._neurons}."
+                )
 
     def gallery(self) -> list[str]:
         """Return the gallery of neurons, when its study runs."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from mispair.files import UserError, read_json
 from mispair.provenance import PACKAGE
-from mispair.towers.model_spec import ModelSpec
+from mispair.towers.model_spec import ModelSpec, open_clip_definition, open_clip_names
 
 SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
 TOWER_CONFIG = "open_clip_config.json"
@@ -70,6 +70,7 @@ class Models:
 
     def _start(self, start: str | ModelSpec | None) -> list[str]:
         key = "pretrain_towers.start"
+        self._start_spec = start if isinstance(start, ModelSpec) else None
         if isinstance(start, ModelSpec):
             if start.name not in self._files:
                 self._add(start, key)
@@ -116,32 +117,36 @@ class Models:
         converted = [name for name in self.compared if self.specs[name].folder is None]
         return [CONVERTED_TOWERS[2].format(model=name) for name in converted]
 
-    def refuse_more_neurons_than(self, ks: list[int], definition: str) -> None:
-        """Compare numbers of neurons with the width of the main model, where that is known.
+    def neurons(self, definition: str) -> int | None:
+        """Return the width of the main model's embedding; None if only its weights decide.
 
         Parameters
         ----------
-        ks : list of int
-            Numbers of neurons that are kept.
         definition : str
             The model definition that `pretrain_towers` reads, for towers that are not there yet.
+
+        Raises
+        ------
+        UserError
+            If the file that defines the model states no width.
         """
-        files = self._files[self.main]
-        known = self.start[:1] or [definition] if files is TRAINED_TOWERS else files
-        path = Path(known[0])
+        files, spec = self._files[self.main], self.specs.get(self.main)
+        if files is TRAINED_TOWERS:
+            spec, files = self._start_spec, self.start or [definition]
+        path = Path(files[0])
+        if spec is not None and spec.folder is None:
+            path = open_clip_definition(spec.architecture or "")
+        elif definition in open_clip_names() and not path.is_file():
+            path = open_clip_definition(definition)
         if not path.is_file():
-            return
+            return None
         try:
-            neurons = int(read_json(path)["model_cfg"]["embed_dim"])
-        except (KeyError, TypeError, ValueError) as error:
+            content = read_json(path)
+            return int(content.get("model_cfg", content)["embed_dim"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}: names no model_cfg.embed_dim; is it an open_clip model's configuration?"
             ) from error
-        if max(ks) > neurons:
-            raise UserError(
-                f"prune_neurons.ks: {max(ks)} is more than the {neurons} neurons of the towers "
-                f"({path}); allowed are 1 to {neurons}."
-            )
 
 
 def _of_folder(source: str, key: str = "towers") -> list[str]:

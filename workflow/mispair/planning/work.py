@@ -236,8 +236,9 @@ def _identify_basis(s: Any, job: Any, sizes: Sizes) -> Work:
 
 def _prune_neurons(s: Any, job: Any, sizes: Sizes) -> Work:
     # Random subsets of the basis and of rotated ones, and some 18 rankings, at each k.
-    subsets = len(s.ks) * (2 * s.draws + 18) * min(s.seeds, sizes.rows(job.projection))
-    kept = subsets * sum(s.ks) / len(s.ks)
+    ks = s.kept_of(sizes.projection(job.projection).neurons)
+    subsets = len(ks) * (2 * s.draws + 18) * min(s.seeds, sizes.rows(job.projection))
+    kept = subsets * sum(ks) / len(ks)
     return Work(
         {"answers": _answers(job, sizes), "million products": 1e-6 * _answers(job, sizes) * kept},
         disk_megabytes={"subsets": subsets},

@@ -18,8 +18,10 @@ class Settings(settings.Settings):
     starts: list[Arm] = settings.sweep(
         ["untouched"], description="Arms that are exported; their first seed is."
     )
-    ks: list[Annotated[int, Field(ge=1)]] = settings.sweep(
-        [64], description="Numbers of neurons that exported models keep; none exports nothing."
+    ks: list[Annotated[int, Field(ge=1)]] | None = settings.sweep(
+        None,
+        description="Numbers of neurons that exported models keep; [] exports nothing, null keeps "
+        "half of the neurons.",
     )
     strategies: list[
         Literal[

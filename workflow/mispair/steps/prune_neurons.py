@@ -18,16 +18,21 @@ log = logging.getLogger(__name__)
 RANGE = r"^(\d+)-(\d+)(?::([1-9]\d*))?$"
 """From, to (included) and step."""
 
+PUBLISHED_WIDTH = 512
+"""Neurons of the published models, of which the paper keeps 200 to 500."""
+
 
 class Settings(settings.Settings):
     starts: list[Arm] = settings.sweep(
         ["untouched"], description="Arms that are pruned: the model's own projections, or tuned."
     )
-    ks: list[Annotated[int, Field(ge=1)]] = Field(
-        [16, 32, 48, 64, 80, 96, 112, 128],
+    ks: list[Annotated[int, Field(ge=1)]] | None = Field(
+        None,
         min_length=1,
         description="Numbers of neurons kept, at most the width of the embedding; ranges are "
-        '"200-500" or, in steps, "200-500:50".',
+        '"200-500" or, in steps, "200-500:50". null follows the width: the paper\'s 200 to 500 of '
+        "512 neurons in steps of 50, in proportion for wider models, and each eighth of a narrower "
+        "one.",
     )
     draws: int = Field(
         20,
@@ -46,7 +51,8 @@ class Settings(settings.Settings):
         mode="before",
         json_schema_input_type=list[
             Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=RANGE)]
-        ],
+        ]
+        | None,
     )
     @classmethod
     def _expanded(cls, ks: Any) -> Any:
@@ -68,6 +74,22 @@ class Settings(settings.Settings):
                 )
         return sorted(numbers)
 
+    def kept_of(self, neurons: int) -> list[int]:
+        """Return the numbers of neurons kept of a model's, in order.
+
+        Examples
+        --------
+        >>> Settings().kept_of(512)
+        [200, 250, 300, 350, 400, 450, 500]
+        >>> Settings().kept_of(64)
+        [8, 16, 24, 32, 40, 48, 56, 64]
+        """
+        if self.ks is not None:
+            return self.ks
+        if neurons >= PUBLISHED_WIDTH:
+            return [neurons * k // PUBLISHED_WIDTH for k in range(200, 501, 50)]
+        return sorted({-(-neurons * eighth // 8) for eighth in range(1, 9)})
+
 
 def run(
     settings: Settings, *, projection: Path, images: list[Path], prompts: list[Path], pruning: Path
@@ -84,9 +106,10 @@ def run(
     tensors, origin = files.read_tensors(projection)
     stacks = tensors["image_projection"], tensors["text_projection"]
     neurons = stacks[0].shape[2]
-    if settings.ks[-1] > neurons:
+    ks = settings.kept_of(neurons)
+    if ks[-1] > neurons:
         raise files.UserError(
-            f"prune_neurons: ks: {settings.ks[-1]} is more than the {neurons} neurons of "
+            f"prune_neurons: ks: {ks[-1]} is more than the {neurons} neurons of "
             f"{projection}; give values from 1 to {neurons}."
         )
     names = json.loads(origin.get("seeds", "null")) or range(len(stacks[0]))
@@ -121,7 +144,7 @@ def run(
                     for draw in range(draws)
                 ]
                 here = {"basis": basis, "evaluation_set": name, "seed": seed}
-                found = sweep(model, settings.ks, generators, strategies)
+                found = sweep(model, ks, generators, strategies)
                 rows += [{**row, **here} for row in found]
                 progress.advance()
         log.info("%s: %d rows so far", name, len(rows))

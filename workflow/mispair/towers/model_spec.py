@@ -104,6 +104,14 @@ class ModelSpec(settings.Settings):
             return "recipe"
         return "tag" if self.pretrained is not None else "file"
 
+    @property
+    def architecture(self) -> str | None:
+        """Return open_clip's name of the architecture; None where only the file decides.
+
+        The files of ``laclip-cc`` are as wide as a ViT-B-16, with other layers inside.
+        """
+        return "ViT-B-16" if self.recipe == "laclip-cc" else self.model
+
     @model_validator(mode="after")
     def _leaves_nothing_to_be_guessed(self) -> ModelSpec:
         form = FORMS[self.kind]
@@ -148,10 +156,14 @@ class ModelSpec(settings.Settings):
 @cache
 def open_clip_names() -> tuple[str, ...]:
     """Return the architectures that open_clip knows, without importing it (which takes seconds)."""
-    found = importlib.util.find_spec("open_clip")
-    assert found is not None and found.origin is not None  # noqa: PT018
-    folder = Path(found.origin).parent / "model_configs"
-    return tuple(sorted(path.stem for path in folder.glob("*.json")))
+    return tuple(sorted(path.stem for path in open_clip_definition("").parent.glob("*.json")))
+
+
+def open_clip_definition(name: str) -> Path:
+    """Return the file of open_clip's that defines an architecture."""
+    package = importlib.util.find_spec("open_clip")
+    assert package is not None and package.origin is not None  # noqa: PT018
+    return Path(package.origin).parent / "model_configs" / f"{name}.json"
 
 
 def _keys(keys: frozenset[str] | set[str]) -> str:
