@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 
 from mispair.pairs.images import (
+    MAX_ASPECT_RATIO,
+    ExtremeShapeError,
     TooManyPixelsError,
     UndecodableImageError,
     decode_image,
@@ -228,6 +230,23 @@ def test_the_limit_of_pixels_is_the_callers() -> None:
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
+@pytest.mark.parametrize("size", [(1, 65_500), (65_500, 1), (1, 80_000_000)])
+def test_a_picture_too_narrow_to_be_resized_is_refused(size: tuple[int, int]) -> None:
+    # At 224 pixels the first would have 3 billion, and the last a side that Pillow cannot count.
+    content = encoded(Image.new("1", size), "PNG")
+    for function in (image_size, decode_image):
+        with pytest.raises(ExtremeShapeError, match="times the other"):
+            function(content)
+
+
+def test_the_limit_of_shape_is_the_callers() -> None:
+    content = encoded(Image.new("1", (2, 2 * MAX_ASPECT_RATIO)), "PNG")
+    assert image_size(content) == decode_image(content).size == (2, 2 * MAX_ASPECT_RATIO)
+    for function in (image_size, decode_image):
+        with pytest.raises(ExtremeShapeError):
+            function(content, max_ratio=MAX_ASPECT_RATIO - 0.5)
+
+
 def test_pillow_s_warnings_stay_quiet_and_the_filters_as_they_were() -> None:
     before = list(warnings.filters)
     content = encoded(Image.new("1", (300, 200)), "PNG")
@@ -273,7 +292,7 @@ def png(height):
     return b"\\x89PNG\\r\\n\\x1a\\n" + b"".join(parts)
 
 bomb = png(side)
-image_size(png(1))  # what Pillow loads on first use does not count
+image_size(png(1), max_ratio=side)  # what Pillow loads on first use does not count
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 tracemalloc.start()
 for function in (image_size, decode_image):

@@ -296,10 +296,29 @@ def test_policies_of_taste(tmp_path: Path) -> None:
     assert outcome(min_words=4)["c"] == "caption-length"
     assert outcome(max_pixels=1_199)["c"] == "too-many-pixels"
     assert outcome(max_pixels=1_200)["c"] == ""
-    assert outcome(max_member_bytes=12)["c"] == "member-too-large"
     assert outcome(max_member_bytes=20)["c"] == "member-too-large"
     result = index_of(tmp_path, members, max_member_bytes=20)
     assert "c.jpg" in result.rejected[-1]["detail"]
+    assert outcome(max_caption_bytes=12)["c"] == "member-too-large"
+    assert outcome(max_caption_bytes=13)["c"] == ""
+    assert outcome(max_ratio=1.3)["c"] == "extreme-shape"
+    assert outcome(max_ratio=1.34)["c"] == ""
+
+
+def test_a_narrow_picture_and_a_book_for_a_caption_are_rejected_by_default(tmp_path: Path) -> None:
+    narrow = encoded(Image.new("RGB", (1, 65_500)), "PNG")
+    members = [("a.png", narrow), ("a.txt", b"a line"), ("b.jpg", jpeg()),
+               ("b.txt", b"a" * (2 << 20)), ("c.jpg", jpeg()), ("c.txt", b"a cup")]  # fmt: skip
+    result = index_of(tmp_path, members)
+    assert reasons(result) == {"a": "extreme-shape", "b": "member-too-large"}
+    assert [row["key"] for row in result.kept] == ["c"]
+
+
+def test_a_caption_of_a_table_has_the_limit_too(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.jpg", jpeg()), ("b.jpg", jpeg())])
+    table = {"a": ["a" * (2 << 20)], "b": ["a cup"]}
+    result = index_shard(path, Policy(table="replace"), lambda keys: table)
+    assert reasons(result) == {"a": "caption-length"}
 
 
 def test_captions_from_a_json_field_or_another_extension(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import string
+import time
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -82,11 +85,11 @@ def test_the_towers_that_come_with_mispair() -> None:
     assert not any(parameter.requires_grad for parameter in towers.model.parameters())
     # Its short vocabulary gives the same pieces for its own words as CLIP's whole one.
     whole = open_clip.get_tokenizer("ViT-B-32")
-    short = towers.tokenizer
+    short = towers.tokenizer.__wrapped__  # type: ignore[attr-defined]
     for word in ("circle", "orange", "background", "speckled", "turquoise"):
-        pieces = [short.decoder[i] for i in short.encode(word)]  # type: ignore[attr-defined]
+        pieces = [short.decoder[i] for i in short.encode(word)]
         assert "".join(pieces) == word + "</w>"
-    assert len(short.encode("a red circle")) == len(whole.encode("a red circle"))  # type: ignore[attr-defined]
+    assert len(short.encode("a red circle")) == len(whole.encode("a red circle"))
 
 
 @pytest.mark.parametrize("custom_text", [False, True])
@@ -291,3 +294,36 @@ def test_a_trunk_that_is_missing_is_named(tmp_path: Path) -> None:
     (folder / loading.TRUNK_NAME).unlink()
     with pytest.raises(files.UserError, match=r"trunk/config\.json: cannot be read"):
         loading.load_towers(folder)
+
+
+LETTERS = "".join(random.Random(0).choices(string.ascii_lowercase, k=4_000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [LETTERS, "blackandwhitephotography" * 200, "a red cup " * 900, "ein Bär\n\t" * 900,
+     "a" + " " * 9_000 + "b", "狗和猫" * 1_000, "😂" * 3_000],
+)  # fmt: skip
+def test_the_tokens_of_a_long_text_are_those_of_its_beginning(text: str) -> None:
+    tokenizer = open_clip.get_tokenizer("ViT-B-32")
+    given = []
+
+    def spy(texts: list[str], *rest: Any) -> torch.Tensor:
+        given.extend(texts)
+        return tokenizer(texts, *rest)
+
+    spy.context_length = tokenizer.context_length  # type: ignore[attr-defined]
+    tokens = loading.bounded(spy)
+    assert torch.equal(tokens(["one", text]), tokenizer(["one", text]))
+    assert torch.equal(tokens(text), tokenizer(text))
+    assert torch.equal(tokens([text], 20), tokenizer([text], 20))
+    assert given[0] == "one"
+    assert max(map(len, given)) < 3_000
+
+
+def test_the_tokenizer_of_towers_is_bounded() -> None:
+    towers = loading.load_towers(SHIPPED)
+    started = time.process_time()
+    tokens = towers.tokenizer([LETTERS * 10])
+    assert towers.truncated([LETTERS * 10], tokens).tolist() == [True]
+    assert time.process_time() - started < 15  # 36 s and more if all letters are merged

@@ -59,7 +59,9 @@ def test_a_whole_set(directory: Path) -> None:
     assert (opened.name, opened.kind) == ("wds_example", "classification")
     assert opened.classnames == ["cat", "dog"]
     assert opened.templates == ["a {c}", "the {c}."]
-    assert list(opened.samples()) == [Example(PNG, label) for label in (0, 1, 0, 1)]
+    shard = directory / "test" / "0.tar"
+    expected = [Example(shard, f"s{number}", PNG, number % 2) for number in range(4)]
+    assert list(opened.samples()) == expected
     assert [example.label for example in open_set(directory, "train").samples()] == [1]
 
 
@@ -67,7 +69,9 @@ def test_a_retrieval_set_has_no_classes(retrieval: Path) -> None:
     opened = open_set(retrieval)
     assert (opened.kind, opened.classnames) == ("retrieval", [])
     captions = [("a cat", "the cat."), ("ein Bär",)]
-    assert list(opened.samples()) == [Example(PNG, -1, own) for own in captions]
+    assert [(e.image, e.label, e.captions) for e in opened.samples()] == [
+        (PNG, -1, each) for each in captions
+    ]
     assert files_of(retrieval)[0] == retrieval / DATASET_TYPE
     assert files_of_texts(retrieval) == files_of(retrieval)
 

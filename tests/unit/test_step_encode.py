@@ -27,6 +27,7 @@ from mispair.provenance import PACKAGE
 from mispair.towers import loading, shard_features
 from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
+from mispair.towers.preparation import PixelForm, Preparation
 from tests.unit.test_index import jpeg, write_tar
 from tests.unit.test_loading import NATIVE, build
 
@@ -357,6 +358,22 @@ def test_broken_weights_name_the_first_image(
     save_file(weights, broken / loading.WEIGHTS_NAME)
     assert main(command(corpus, broken, tmp_path / "out")) == 2
     assert "the features of image '00' are not finite in fp32" in capsys.readouterr().err
+
+
+def test_an_image_that_cannot_be_resized_is_named(corpus: Path) -> None:
+    def resize(image: Image.Image) -> torch.Tensor:
+        if image.width > 30:
+            raise OverflowError("signed integer is greater than maximum")
+        return torch.zeros(3, 2, 2)
+
+    kept, _ = files.read_parquet(corpus / "index.parquet")
+    images = shard_features.ShardImages(
+        [corpus / "0.tar"], kept[:2], Preparation(resize), PixelForm()
+    )
+    error = images[[0, 1]]
+    assert isinstance(error, files.UserError)
+    assert "0.tar: the image of '01' cannot be resized" in str(error)
+    assert images[[0]].shape == (1, 3, 2, 2)
 
 
 def test_shards_that_do_not_fit_the_index(

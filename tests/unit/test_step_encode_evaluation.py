@@ -158,7 +158,7 @@ def test_classes_without_images_are_reported(
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ([("0.jpg", b"no image"), ("0.cls", b"0")], "image 0 of test cannot be decoded"),
+        ([("0.jpg", b"no image"), ("0.cls", b"0")], "0.tar: the image of '0' cannot be decoded"),
         ([("0.jpg", b"x"), ("0.cls", b"2")], "Labels and list do not fit"),
         ([], "holds no image for test"),
     ],

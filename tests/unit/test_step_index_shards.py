@@ -582,7 +582,8 @@ def test_every_setting_of_taste_reaches_the_reader(
         max_characters=5,
         max_image_pixels=7,
         min_image_side=11,
+        max_aspect_ratio=13,
     )
     assert seen == [
-        Policy("json:caption", "keep", "keep", 2, 3, 5, 7, 11, Policy().max_member_bytes, "none")
+        Policy("json:caption", "keep", "keep", 2, 3, 5, 7, 11, max_ratio=13, table="none")
     ]

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from PIL import Image
+
 from mispair.files import UserError
+from mispair.pairs.images import UndecodableImageError, decode_image
 from mispair.pairs.shards import IMAGE_EXTENSIONS, Sample, TruncatedShardError, read_samples
 
 log = logging.getLogger(__name__)
@@ -30,13 +33,31 @@ PLACEHOLDER = "{c}"
 
 
 class Example(NamedTuple):
-    """An image of a set, as encoded, with what is known of it."""
+    """An image of a set, as encoded, with its shard and key, and what is known of it."""
 
+    shard: Path
+    key: str
     image: bytes
     label: int = -1
     """Number of its class; -1 in a retrieval set."""
     captions: tuple[str, ...] = ()
     """None in a classification set."""
+
+    def decode(self) -> Image.Image:
+        """Return the image as RGB.
+
+        Raises
+        ------
+        UserError
+            If it cannot be decoded.
+        """
+        try:
+            return decode_image(self.image)
+        except UndecodableImageError as error:
+            raise UserError(
+                f"{self.shard}: the image of {self.key!r} cannot be decoded ({error}). Fetch the "
+                "shard again: an evaluation on a part of a set would not be comparable."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -112,8 +133,9 @@ class EvaluationSet:
         if sample.image is None:
             raise UserError(f"{shard}: sample {sample.key} has no image.")
         if self.kind == "retrieval":
-            return Example(sample.image, captions=_captions(shard, sample))
-        return Example(sample.image, _label(shard, sample, len(self.classnames)))
+            return Example(shard, sample.key, sample.image, captions=_captions(shard, sample))
+        label = _label(shard, sample, len(self.classnames))
+        return Example(shard, sample.key, sample.image, label)
 
 
 def kind_of(directory: Path) -> Kind:

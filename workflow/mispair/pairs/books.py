@@ -9,7 +9,13 @@ from typing import Any
 
 from mispair.files import UserError, parquet_metadata
 from mispair.pairs import captions
-from mispair.pairs.index import DAMAGED_SHARD, LOST_WORKER, TOO_MANY_PIXELS, TOO_SMALL_IMAGE
+from mispair.pairs.index import (
+    DAMAGED_SHARD,
+    EXTREME_SHAPE,
+    LOST_WORKER,
+    TOO_MANY_PIXELS,
+    TOO_SMALL_IMAGE,
+)
 
 Tables = dict[str, Path]
 """A file of each group."""
@@ -28,6 +34,7 @@ SETTINGS = {
     captions.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
     TOO_MANY_PIXELS: "index_shards: max_image_pixels",
     TOO_SMALL_IMAGE: "index_shards: min_image_side",
+    EXTREME_SHAPE: "index_shards: max_aspect_ratio",
     KEY: "gather_index: duplicate_keys",
     IMAGE: "gather_index: duplicate_images",
 }

@@ -76,6 +76,10 @@ def check_caption(text: str, policy: Policy) -> str:
         If it cannot be written as UTF-8, has control characters, is empty, or has a length that is
         not wanted.
     """
+    if len(text) > policy.max_caption_bytes:  # of a table: others were refused unread
+        raise CaptionError(
+            CAPTION_LENGTH, f"{len(text)} characters, over the limit of {policy.max_caption_bytes}"
+        )
     if not is_encodable(text):
         raise CaptionError(UNDECODABLE_CAPTION, "has a lone surrogate, which is no character")
     if policy.control_characters == "quarantine" and (found := CONTROL.search(text)):

@@ -12,6 +12,10 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
 
+MAX_ASPECT_RATIO = 200
+"""Largest longer side over shorter side. A tower enlarges the shorter side to its own, say 224
+pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
+
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """What Pillow may open, whatever the extension says: its reader of EPS would start Ghostscript."""
 
@@ -34,7 +38,13 @@ class TooManyPixelsError(UndecodableImageError):
     """An image that unfolds to more pixels than allowed; it is refused before it is decoded."""
 
 
-def decode_image(encoded: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+class ExtremeShapeError(UndecodableImageError):
+    """An image that is too long and narrow to be resized; it is refused before it is decoded."""
+
+
+def decode_image(
+    encoded: bytes, max_pixels: int = MAX_PIXELS, max_ratio: float = MAX_ASPECT_RATIO
+) -> Image.Image:
     """Decode an image to RGB as a viewer shows it.
 
     The orientation of its EXIF data is applied, transparency lies on white, 16-bit grey is scaled
@@ -46,9 +56,11 @@ def decode_image(encoded: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         If the bytes cannot be decoded to the end.
     TooManyPixelsError
         If width times height is above `max_pixels`.
+    ExtremeShapeError
+        If the longer side is more than `max_ratio` times the shorter one.
     """
     with _pillow_faults(max_pixels):
-        image = _open(encoded, max_pixels)
+        image = _open(encoded, max_pixels, max_ratio)
         image.load()
         _check_mode(image)
         if _orientation(image) != 1:
@@ -56,7 +68,9 @@ def decode_image(encoded: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         return _rgb(image)
 
 
-def image_size(encoded: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+def image_size(
+    encoded: bytes, max_pixels: int = MAX_PIXELS, max_ratio: float = MAX_ASPECT_RATIO
+) -> tuple[int, int]:
     """Return width and height in pixels, as a viewer shows it, of an image that can be decoded.
 
     JPEGs are decoded at an eighth of their size: all bytes are read, most arithmetic is saved.
@@ -65,11 +79,11 @@ def image_size(encoded: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     ------
     UndecodableImageError
         If the bytes cannot be decoded to the end.
-    TooManyPixelsError
-        If width times height is above `max_pixels`.
+    TooManyPixelsError, ExtremeShapeError
+        As for `decode_image`.
     """
     with _pillow_faults(max_pixels):
-        image = _open(encoded, max_pixels)
+        image = _open(encoded, max_pixels, max_ratio)
         width, height = image.size
         image.draft("RGB", JPEG_CHECK_SIZE)
         image.load()
@@ -78,13 +92,17 @@ def image_size(encoded: bytes, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
         return (height, width) if _orientation(image) in SIDEWAYS else (width, height)
 
 
-def _open(encoded: bytes, max_pixels: int) -> Image.Image:
+def _open(encoded: bytes, max_pixels: int, max_ratio: float) -> Image.Image:
     if not encoded:
         raise UndecodableImageError("is empty (0 bytes)")
     image = Image.open(io.BytesIO(encoded), formats=FORMATS)
     width, height = image.size
     if width * height > max_pixels:
         raise TooManyPixelsError(f"{width} x {height} pixels are over the limit of {max_pixels}")
+    if max(width, height) > max_ratio * min(width, height):
+        raise ExtremeShapeError(
+            f"{width} x {height} pixels, one side is more than {max_ratio:g} times the other"
+        )
     return image
 
 

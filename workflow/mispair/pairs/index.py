@@ -25,7 +25,9 @@ from mispair.pairs.captions import (
     sidecar_fields,
 )
 from mispair.pairs.images import (
+    MAX_ASPECT_RATIO,
     MAX_PIXELS,
+    ExtremeShapeError,
     TooManyPixelsError,
     UndecodableImageError,
     image_size,
@@ -33,6 +35,7 @@ from mispair.pairs.images import (
 from mispair.pairs.shards import (
     BUFFER_BYTES,
     MAX_MEMBER_BYTES,
+    MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
     Candidate,
     Run,
@@ -46,6 +49,7 @@ NO_IMAGE = "no-image"
 UNDECODABLE_IMAGE = "undecodable-image"
 TOO_MANY_PIXELS = "too-many-pixels"
 TOO_SMALL_IMAGE = "too-small-image"
+EXTREME_SHAPE = "extreme-shape"
 MEMBER_TOO_LARGE = "member-too-large"
 UNDECODABLE_KEY = "undecodable-key"
 AMBIGUOUS_KEY = "ambiguous-key"
@@ -62,6 +66,7 @@ REASONS = (
     UNDECODABLE_IMAGE,
     TOO_MANY_PIXELS,
     TOO_SMALL_IMAGE,
+    EXTREME_SHAPE,
     MEMBER_TOO_LARGE,
     UNDECODABLE_KEY,
     AMBIGUOUS_KEY,
@@ -71,7 +76,6 @@ REASONS = (
 """Why a pair is rejected: nothing else stands in a table of rejections."""
 
 MAX_DETAIL = 300
-MAX_SIDECAR_BYTES = 1 << 20
 RUNS_PER_LOOKUP = 256
 
 Lookup = Callable[[list[str]], dict[str, list[str]]]
@@ -94,8 +98,10 @@ class Policy:
         Limit of width times height; above it an image is not decoded.
     min_side : int
         Smallest width and height, in pixels.
-    max_member_bytes : int
-        Limit of the size of a caption or an image.
+    max_ratio : float
+        Limit of the longer side over the shorter one; above it an image is not decoded.
+    max_member_bytes, max_caption_bytes : int
+        Limits of the size of an image and of a caption.
     table : "none", "replace" or "augment"
         Whether the user's table of captions takes the place of the shard's, or follows it.
     """
@@ -108,7 +114,9 @@ class Policy:
     max_characters: int | None = None
     max_pixels: int = MAX_PIXELS
     min_side: int = 1
+    max_ratio: float = MAX_ASPECT_RATIO
     max_member_bytes: int = MAX_MEMBER_BYTES
+    max_caption_bytes: int = MAX_TEXT_BYTES
     table: Literal["none", "replace", "augment"] = "none"
 
     @property
@@ -263,6 +271,8 @@ def _verdict(
         return {"reason": error.reason, "detail": error.detail}
     except TooManyPixelsError as error:
         return {"reason": TOO_MANY_PIXELS, "detail": str(error)}
+    except ExtremeShapeError as error:
+        return {"reason": EXTREME_SHAPE, "detail": str(error)}
     except UndecodableImageError as error:
         return {"reason": UNDECODABLE_IMAGE, "detail": str(error)}
 
@@ -279,8 +289,8 @@ def _pair(
     if image is None:
         raise _RejectedError(NO_IMAGE, str(candidate))
     captions = _captions(candidate, policy, table, reader)
-    encoded = _content(image, policy, reader)
-    width, height = image_size(encoded, policy.max_pixels)
+    encoded = _content(image, policy.max_member_bytes, reader)
+    width, height = image_size(encoded, policy.max_pixels, policy.max_ratio)
     if min(width, height) < policy.min_side:
         raise _RejectedError(
             TOO_SMALL_IMAGE, f"{width} x {height} pixels, a side is below {policy.min_side}"
@@ -299,11 +309,10 @@ def _pair(
     }
 
 
-def _content(member: Member, policy: Policy, reader: ShardReader) -> bytes:
-    if member.size > policy.max_member_bytes:
+def _content(member: Member, limit: int, reader: ShardReader) -> bytes:
+    if member.size > limit:
         raise _RejectedError(
-            MEMBER_TOO_LARGE,
-            f"{member.name}: {member.size} bytes are over the limit of {policy.max_member_bytes}",
+            MEMBER_TOO_LARGE, f"{member.name}: {member.size} bytes are over the limit of {limit}"
         )
     return reader.read(member)
 
@@ -332,10 +341,11 @@ def _captions(
 def _own_caption(candidate: Candidate, policy: Policy, reader: ShardReader) -> str:
     if candidate.caption is None:
         raise CaptionError(NO_CAPTION, str(candidate))
-    return decode_caption(_content(candidate.caption, policy, reader), policy.caption_field)
+    content = _content(candidate.caption, policy.max_caption_bytes, reader)
+    return decode_caption(content, policy.caption_field)
 
 
 def _sidecar(member: Member | None, reader: ShardReader) -> dict[str, str | None]:
-    if member is None or member.size > MAX_SIDECAR_BYTES:
+    if member is None or member.size > MAX_TEXT_BYTES:
         return dict.fromkeys(SIDECAR_FIELDS)
     return sidecar_fields(reader.read(member))

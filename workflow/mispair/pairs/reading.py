@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def read_images(shard: Path, wanted: Sequence[Place]) -> Iterator[Image.Image]:
     """Yield images as RGB; see `read_encoded`."""
     for place, encoded in zip(wanted, read_encoded(shard, wanted), strict=True):
         try:
-            yield decode_image(encoded, place.pixels)  # the limit was the index's to set
+            yield decode_image(encoded, place.pixels, math.inf)  # the index has set the limits
         except UndecodableImageError as error:
             raise UserError(
                 f"{shard}: the image of {place.key!r} cannot be decoded ({error}). Index the shard "

@@ -20,6 +20,8 @@ IMAGE_EXTENSIONS = (
 CAPTION_EXTENSION = "txt"
 SIDECAR_EXTENSION = "json"
 MAX_MEMBER_BYTES = 268_435_456
+MAX_TEXT_BYTES = 1 << 20
+"""Of a caption or a sample's JSON; a real one has some hundreds."""
 BUFFER_BYTES = 262_144
 
 

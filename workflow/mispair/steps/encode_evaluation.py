@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from mispair.towers.encoding_settings import EncodingSettings
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from mispair.towers.encoding import Picture
 
 log = logging.getLogger(__name__)
@@ -32,7 +30,6 @@ def run(
 ) -> None:
     """Write pre-projection features of images, their labels, and the class names."""
     import hashlib
-    from functools import partial
 
     import numpy as np
 
@@ -40,7 +37,6 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.evaluation.sets import open_set
-    from mispair.pairs.images import UndecodableImageError, decode_image
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
@@ -54,19 +50,11 @@ def run(
     times = EncodingRecord(encoder.device)
     labels, contents = [], []
 
-    def decode(number: int, encoded: bytes) -> Image.Image:
-        try:
-            return decode_image(encoded)
-        except UndecodableImageError as error:
-            raise files.UserError(
-                f"{opened.directory}: image {number} of {split} cannot be decoded ({error})."
-            ) from error
-
     def pictures() -> Iterator[Picture]:
-        for number, example in enumerate(opened.samples()):
+        for example in opened.samples():
             labels.append(example.label)
             contents.append(hashlib.sha256(example.image).digest())
-            yield Picture(str(number), example.image, partial(decode, number, example.image))
+            yield Picture(f"{example.shard}: {example.key}", example.image, example.decode)
 
     job = [command_line(settings), encoder.device, frozen.fingerprint]
     job += code_version("encode_evaluation")

@@ -43,6 +43,13 @@ class Settings(settings.Settings):
     min_image_side: int = Field(
         1, ge=1, description="Least width and least height of an image, in pixels."
     )
+    max_aspect_ratio: float = Field(
+        200,
+        ge=1,
+        description="Greatest longer side of an image over its shorter one; others are refused "
+        "before they are decoded. Resized for a tower of 224 pixels, an image at this limit has "
+        "224 x 44,800 pixels.",
+    )
     table_captions: Literal["replace", "augment"] = Field(
         "replace",
         description="With a caption table: its captions take the place of those in the shards, or "
@@ -98,6 +105,7 @@ def run(
         max_characters=settings.max_characters,
         max_pixels=settings.max_image_pixels,
         min_side=settings.min_image_side,
+        max_ratio=settings.max_aspect_ratio,
         table=settings.table_captions if table else "none",
     )
     folder = index.with_name(f"{index.name}.parts")

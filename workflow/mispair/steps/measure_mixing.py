@@ -145,14 +145,13 @@ def _accuracy(model: SmallTowers, folder: Path, words: list[str], side: int) -> 
     from mispair.evaluation.protocols import CLIP_BENCHMARK
     from mispair.evaluation.sets import PLACEHOLDER, open_set
     from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
-    from mispair.pairs.images import decode_image
     from mispair.pretraining.pictures import resized
     from mispair.pretraining.towers import features_of_pictures, features_of_texts
     from mispair.pretraining.words import bags
 
     opened = open_set(folder)
     examples = list(opened.samples())
-    images: np.ndarray = np.stack([resized(decode_image(e.image), side) for e in examples])
+    images: np.ndarray = np.stack([resized(example.decode(), side) for example in examples])
     labels = np.array([example.label for example in examples])
     prompts = [t.replace(PLACEHOLDER, name) for name in opened.classnames for t in opened.templates]
     classes = np.repeat(np.arange(len(opened.classnames)), len(opened.templates))

@@ -6,6 +6,7 @@ computed once and every projection is tried on that. `taking_apart` says which t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -33,6 +34,10 @@ HUGGING_FACE_VOCABULARIES = (
     "vocab.txt",
 )
 """Files that hold the vocabulary of a Hugging Face tokenizer, by kind of tokenizer."""
+
+
+CHARACTERS_OF_A_TOKEN = 32
+"""No token of CLIP's vocabulary has more; most have less than ten."""
 
 
 @dataclass(frozen=True)
@@ -268,4 +273,24 @@ def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.T
 
     given = config["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}
     extra = {"bpe_path": str(directory / given["bpe_path"])} if given.get("bpe_path") else {}
-    return open_clip.get_tokenizer(f"local-dir:{directory}", **extra)
+    return bounded(open_clip.get_tokenizer(f"local-dir:{directory}", **extra))
+
+
+def bounded(tokenizer: Any) -> Callable[..., torch.Tensor]:
+    """Return a tokenizer of open_clip that is given no more of a text than it has room for.
+
+    Byte-pair encoding takes the square of the length of a word: 36 s for one of 40,000 letters,
+    of which 77 tokens are used.
+    """
+
+    @functools.wraps(tokenizer)
+    def tokenize(texts: str | Sequence[str], context_length: int | None = None) -> torch.Tensor:
+        room = CHARACTERS_OF_A_TOKEN * ((context_length or tokenizer.context_length) + 2)
+        short = [
+            text if len(text) <= room else " ".join(text.split())[:room]
+            for text in ([texts] if isinstance(texts, str) else texts)
+        ]
+        tokens: torch.Tensor = tokenizer(short, context_length)
+        return tokens
+
+    return tokenize

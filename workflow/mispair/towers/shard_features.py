@@ -73,12 +73,20 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
         the worker process.
         """
         wanted = [self.places[row] for row in rows]
+        shard = self.paths[self.shards[rows[0]]]
+        prepared = []
         try:
-            images = read_images(self.paths[self.shards[rows[0]]], wanted)
-            named = zip(wanted, images, strict=True)
-            return self.form([self.prepare(image, place.key) for place, image in named])
+            for place, image in zip(wanted, read_images(shard, wanted), strict=True):
+                prepared.append(self.prepare(image, place.key))
         except UserError as error:
             return error
+        except (MemoryError, OverflowError) as error:
+            return UserError(
+                f"{shard}: the image of {wanted[len(prepared)].key!r} cannot be resized for the "
+                f"tower ({error!r}). Lower index_shards.max_aspect_ratio, or give the job more "
+                "memory."
+            )
+        return self.form(prepared)
 
     def keys(self, rows: Sequence[int]) -> list[str]:
         """Return the keys of some rows."""

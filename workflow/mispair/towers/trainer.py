@@ -43,9 +43,16 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
     import webdataset
     from open_clip_train import main as trainer
 
+    from mispair.towers.loading import bounded
+
     # By default webdataset seeds the order of samples with the clock and the process number.
     shuffle = random.Random(seed)
     create, load = trainer.create_model_and_transforms, trainer.get_data
+    get_tokenizer = trainer.get_tokenizer
+
+    def get_bounded_tokenizer(*args: Any, **kwargs: Any) -> Any:
+        return bounded(get_tokenizer(*args, **kwargs))
+
     train_epoch = trainer.train_one_epoch
 
     def create_in_channels_last(*args: Any, **kwargs: Any) -> Any:
@@ -84,6 +91,7 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
             (webdataset, "shuffle", partial(webdataset.shuffle, rng=shuffle)),
             (trainer, "create_model_and_transforms", create_in_channels_last),
             (trainer, "get_data", get_resumable_data),
+            (trainer, "get_tokenizer", get_bounded_tokenizer),
             (trainer, "train_one_epoch", train_epoch_and_save),
             (torch.nn.parallel, "DistributedDataParallel", _replica),
         ):
