@@ -18,8 +18,8 @@ import pytest
 from PIL import Image
 
 from mispair.files import UserError
-from mispair.reporting import catalogue, charts, gallery
-from mispair.reporting.figures import compose, render
+from mispair.reporting import catalogue, charts, gallery, style
+from mispair.reporting.figures import compose, few_colours, render
 from mispair.reporting.tables import COLUMNS, Tables, tidy
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import run_plan
@@ -354,3 +354,16 @@ def test_pictures_of_readme_are_small_and_holes_leave_them_alone(tmp_path):
         assert small.mode == "P"
     assert {path.stem for path in pictures.iterdir()} == set(gallery.PICTURES)
     assert set(gallery.PICTURES.values()) <= set(FIGURES)
+
+
+def test_fewer_colours_keep_the_hues_of_thin_lines() -> None:
+    """Smooth lines of eight hues on white, each with all its paler shades at its edges."""
+    hues = np.array([tuple(bytes.fromhex(hue[1:])) for hue in style.CLASSES])
+    strength = np.linspace(0, 1, 300)[None, :, None]
+    rows = 255 - (255 - hues[:, None]) * strength
+    picture = np.full((600, 300, 3), 255, np.uint8)
+    picture[10 : 10 + len(hues)] = rows
+    kept = np.asarray(few_colours(Image.fromarray(picture)).convert("RGB")).astype(int)
+    assert np.abs(kept[10 : 10 + len(hues), -1] - hues).max() <= 16
+    median_cut = np.asarray(Image.fromarray(picture).quantize(64).convert("RGB")).astype(int)
+    assert np.abs(median_cut[10 : 10 + len(hues), -1] - hues).max() > 16

@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from mispair import files
+from mispair.reporting.figures import few_colours
 
 PICTURES = {
     "purity": "purity_by_shuffling",
@@ -25,8 +26,8 @@ PICTURES = {
 }
 """The figure behind each picture."""
 
-WIDTH, COLOURS = 720, 64
-"""Pixels across, and colours: at most 100 kB a picture."""
+WIDTH = 720
+"""Pixels across: at most 100 kB a picture."""
 
 
 def make_pictures(figures: Path, pictures: Path) -> list[str]:
@@ -54,7 +55,7 @@ def make_pictures(figures: Path, pictures: Path) -> list[str]:
             size = (WIDTH, round(drawn.height * WIDTH / drawn.width))
             small = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS)
         with files.replacing(pictures / f"{name}.png") as part:
-            small.quantize(COLOURS, dither=Image.Dither.NONE).save(part, "PNG", optimize=True)
+            few_colours(small).save(part, "PNG", optimize=True)
     return missing
 
 
