@@ -15,8 +15,11 @@ help: ## List the targets
 
 venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
 
+# The programs of a .venv hold its path: after the checkout was moved or copied it is built again.
+MOVED := $(shell grep -sLF '$(realpath .venv)/bin/' $(BIN)/pip)
+
 # A .venv that works is kept, also where PYTHON is another one; one that is broken is made anew.
-$(SET_UP): envs/requirements.lock pyproject.toml
+$(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r envs/requirements.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .

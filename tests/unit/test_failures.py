@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,10 +86,12 @@ class FakeJob:
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[failures.Recorder]:
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("snakemake.logging")
-    before = logger.level
+    before, handler = logger.level, signal.getsignal(signal.SIGINT)
     logger.setLevel(logging.INFO)
     recorder = failed_run.watch(logger)
     yield recorder
+    signal.signal(signal.SIGINT, handler)
+    logger.removeFilter(recorder.passes)
     logger.removeHandler(recorder)
     logger.setLevel(before)
 
@@ -361,3 +364,21 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
         "--neurons", "--benchmarks", "benchmarks", "--page", "reports/incomplete/index.html",
         "--pages", "reports/incomplete/pages", "--title", "of reports/x",
     ]  # fmt: skip
+
+
+def test_what_ends_after_an_interruption_is_no_failure(
+    recorder: failures.Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    dag = Dag()
+    first, stopped = FakeJob(dag, "first"), FakeJob(dag, "stopped")
+    FakeJob(dag, "never_began")
+    first.begin()
+    stopped.begin()
+    first.log_error()
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    stopped.log_error()
+    record = recorder.end(dag, [first, stopped])
+    assert [job["rule"] for job in record["failed"]] == ["first"]
+    assert [job["rule"] for job in record["not_run"]] == ["stopped", "never_began"]
+    assert "Error in rule stopped" not in caplog.text

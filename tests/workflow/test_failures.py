@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import struct
+import subprocess
+import sys
+import time
 from html import unescape
 from pathlib import Path
 
@@ -115,3 +120,39 @@ def test_without_keep_going_there_is_a_summary_and_no_report(
     assert "because the run stopped (--keep-going runs them)" in printed
     assert "ncomplete report" not in printed
     assert not (run.folder / "reports/incomplete").exists()
+
+
+STOPPED = ("make_scenes", "simulate")
+
+
+def test_ctrl_c_is_told_as_an_interruption(empty: Checkout) -> None:
+    """Both a step that saves its state and one that does not are stopped while they run."""
+    long = (
+        "\nmake_scenes: {shards: 90, pairs_per_shard: 2000}\nsimulate: {trials: 1, epochs: 900}\n"
+    )
+    (empty.folder / "mine.yaml").write_text("studies: [simulation, image_text]" + long)
+    log = empty.folder / "printed.log"
+    simulated = "results/simulation/as-run/cs~0.3/trials~0-0.json"
+    command = [sys.executable, "-m", "snakemake", simulated, "results/scenes/shards/00000.tar",
+               "--cores", "3", "--configfile", "mine.yaml"]  # fmt: skip
+    with log.open("w") as printed:
+        process = subprocess.Popen(
+            command, cwd=empty.folder, stdout=printed, stderr=printed, start_new_session=True
+        )
+        try:
+            until = time.monotonic() + 120
+            while not all(any(empty.folder.glob(f"logs/{step}*")) for step in STOPPED):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < until, log.read_text()
+                time.sleep(0.2)
+            time.sleep(5)
+        finally:
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(120) != 0
+    text = log.read_text()
+    assert "Interrupted: 0 of 2 jobs were done" in text
+    assert "Error" not in text
+    assert "Traceback" not in text + "".join(
+        path.read_text() for path in (empty.folder / "logs").rglob("*.log")
+    )
+    assert not (empty.folder / "logs/failures.json").exists()

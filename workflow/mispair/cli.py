@@ -28,6 +28,9 @@ from mispair.origins import recorded
 from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
 from mispair.verbs import VERBS
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -128,7 +131,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``mispair``; return the exit code: 1 for differences, 2 for user faults."""
+    """Run ``mispair``; return the exit code: 1 differences, 2 user fault, 130 Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
@@ -159,4 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"\nmispair {verb}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"\nmispair {verb}: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return 0

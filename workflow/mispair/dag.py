@@ -684,7 +684,7 @@ class Dag:
     @staticmethod
     def category(wildcards: Any) -> str:
         """Return under which heading Snakemake's report lists a file of the site."""
-        return "Report" if hasattr(wildcards, "page") else "Report: what draws its charts"
+        return "Report" if hasattr(wildcards, "page") else "Scripts of the report"
 
     @staticmethod
     def labels(wildcards: Any) -> dict[str, str]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mispair import failures
 from mispair.files import UserError
+from mispair.reporting.words import count
 
 REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")
@@ -35,9 +38,12 @@ MEASUREMENTS = ("purity", "zeroshot", "pruning", "simulation", "checkpoints")
 
 
 def watch(logger: logging.Logger) -> failures.Recorder:
-    """Begin to record what Snakemake's logger says of failed jobs."""
+    """Begin to record what Snakemake's logger says of failed jobs, and whether Ctrl-C ends them."""
     recorder = failures.Recorder()
     logger.addHandler(recorder)
+    logger.addFilter(recorder.passes)
+    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        signal.signal(signal.SIGINT, recorder.interrupt)
     return recorder
 
 
@@ -61,12 +67,19 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
         Snakemake's, which also writes the log of the run.
     """
     record = recorder.end(workflow.dag, workflow.scheduler.failed)
+    if recorder.is_interrupted:
+        done = record["jobs"] - len(record["failed"]) - len(record["not_run"])
+        logger.warning(
+            f"\nInterrupted: {done} of {count(record['jobs'], 'job')} were done. The same command "
+            "goes on from there."
+        )
     if not record["failed"]:
         return  # stopped by the user
-    logger.error(f"\n{failures.told(record, failures.SHOWN)}\n")
+    say = logger.warning if recorder.is_interrupted else logger.error
+    say(f"\n{failures.told(record, failures.SHOWN)}\n")
     try:
         failures.write(record)
-        logger.error(f"The same again: python -m mispair failures ({failures.RECORD})")
+        say(f"The same again: python -m mispair failures ({failures.RECORD})")
         shutil.rmtree(INCOMPLETE, ignore_errors=True)
         stopped = any(job["because"] is None for job in record["not_run"])
         if workflow.execution_settings.keep_going and not stopped:

@@ -69,14 +69,26 @@ class Recorder(logging.Handler):
     ----------
     failed : dict of int to Failure
         By Snakemake's number of the job.
+    is_interrupted : bool
+        Whether the user stopped the run: jobs that end after that are no failures.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.is_interrupted = False
         self.failed: dict[int, Failure] = {}
         self._started: dict[int, tuple[dict[str, str], dict[str, int | None]]] = {}
         self._groups: dict[int, Mapping[str, Any]] = {}
         self._made: set[int] = set()
+
+    def interrupt(self, *_: object) -> None:
+        """Handle SIGINT: remember it, and end as without this handler."""
+        self.is_interrupted = True
+        raise KeyboardInterrupt
+
+    def passes(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is shown: after an interruption no error is."""
+        return not (self.is_interrupted and record.levelno >= logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take in a record; those that are not of jobs are passed by."""
@@ -132,10 +144,13 @@ class Recorder(logging.Handler):
         failed : iterable of snakemake.jobs.AbstractJob
             Jobs that the scheduler gave up, among them those whose output never came.
         """
-        lost = [job for job in dag.needrun_jobs() if job.output]
+        needed = [*dag.needrun_jobs()]
+        lost = [job for job in needed if job.output]
         whole = [job for job in dag.needrun_jobs(exclude_finished=False) if job.output]
         entries: dict[Any, Failure] = {}
         cause: dict[Any, Any] = {}
+        if self.is_interrupted:
+            failed = [job for job in needed if dag.jobid(job) in self.failed]
         for job in failed:
             members = {member: dag.jobid(member) for member in getattr(job, "jobs", [job])}
             known = {member: self._entry(number, member) for member, number in members.items()}

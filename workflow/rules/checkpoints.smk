@@ -16,8 +16,9 @@ rule convert_checkpoint:
         *code_version("convert_checkpoint"),
         stamps=dag.stamps(dag.models.checkpoint),
         spec=lambda wildcards: dag.models.spec(wildcards),
+        folder=folder_of_output,
     message:
         "Convert the checkpoint {wildcards.model} into an open_clip folder"
     shell:
         "python -m mispair convert-checkpoint --spec {params.spec} --checkpoint {input.checkpoint:q}"
-        " --towers results/checkpoints/{wildcards.model} > {log} 2>&1"
+        " --towers {params.folder:q} > {log} 2>&1"

@@ -8,6 +8,7 @@ from snakemake.logging import logger
 
 from mispair.arms import STARTS
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
+from mispair.dag_paths import benchmarks_of_report, folder_of_output, tables_of_rows
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.dag_pretraining import PICTURES
@@ -28,7 +29,7 @@ if not workflow.is_main_process:
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # where even a dry run takes notes
-    dag = Dag(config, " + ".join([*workflow.configfiles, "--config"][-2:]))
+    dag = Dag(config, " + ".join([*map(str, workflow.configfiles), "--config"][-2:]))
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)

@@ -14,12 +14,13 @@ rule make_evaluation_set:
         "../../envs/environment.yaml"
     params:
         *code_version("make_evaluation_set"),
+        folder=folder_of_output,
         flags=dag.flags("make_evaluation_set"),
     message:
         "Write the evaluation set {wildcards.evaluation_set}"
     shell:
         "python -m mispair make-evaluation-set --name {wildcards.evaluation_set}"
-        " --evaluation-set results/scenes/evaluation/{wildcards.evaluation_set} {params.flags} > {log} 2>&1"
+        " --evaluation-set {params.folder:q} {params.flags} > {log} 2>&1"
 
 
 # The same step for sets that consist of other files: no pictures for training, or no classes.

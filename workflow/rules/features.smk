@@ -19,13 +19,14 @@ rule pretrain_towers:
         **dag.training_resources,
     params:
         *code_version("pretrain_towers"),
+        folder=folder_of_output,
         stamps=dag.stamps(dag.training_shards, dag.models.start, dag.tower_definition),
         flags=dag.flags("pretrain_towers"),
     message:
         "Train towers with open_clip's trainer"
     shell:
         "python -m mispair pretrain-towers --shards {input.shards:q}"
-        " --start {input.start:q} --towers results/towers/trained {params.flags} > {log} 2>&1"
+        " --start {input.start:q} --towers {params.folder:q} {params.flags} > {log} 2>&1"
 
 
 rule encode_features:

@@ -22,7 +22,7 @@ rule finetune_projection:
     params:
         *code_version("finetune_projection"),
         flags=dag.flags("finetune_projection"),
-        rows=dag.all_features("parquet"),
+        rows=lambda wildcards, input: tables_of_rows(input.features),
     message:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:

@@ -38,6 +38,7 @@ rule gather_metrics:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_metrics"),
+        folder=folder_of_output,
         models=dag.models.described(),
     message:
         "Gather what was measured into tidy tables"
@@ -54,7 +55,7 @@ rule gather_metrics:
         " --checkpoint-purity {input.checkpoint_purity:q}"
         " --checkpoint-origins {input.origins:q} --stepsize {input.stepsize:q}"
         " --pretraining {input.pretraining:q} --models {params.models}"
-        " --tables reports/tables > {log} 2>&1"
+        " --tables {params.folder:q} > {log} 2>&1"
 
 
 rule export_metrics:
@@ -73,6 +74,7 @@ rule export_metrics:
         "../../envs/environment.yaml"
     params:
         *code_version("export_metrics"),
+        folder=folder_of_output,
         confidence=dag.config.write_report.confidence,
         flags=dag.flags("export_metrics"),
     message:
@@ -80,7 +82,7 @@ rule export_metrics:
     shell:
         "python -m mispair export-metrics --tables {input.tables:q}"
         " --projections {input.projections:q} --training {input.training:q}"
-        " --confidence {params.confidence} --folder reports {params.flags} > {log} 2>&1"
+        " --confidence {params.confidence} --folder {params.folder:q} {params.flags} > {log} 2>&1"
 
 
 rule record_run:
@@ -97,13 +99,14 @@ rule record_run:
         "../../envs/environment.yaml"
     params:
         *code_version("record_run"),
+        benchmarks=benchmarks_of_report,
         # A function: Snakemake would take braces of a list of shards for wildcards.
         config=lambda wildcards: dag.resolved(),
     message:
         "Record what the results were made with and from"
     shell:
         "python -m mispair record-run --results {input.results:q} --provenance {input.provenance}"
-        " --config {params.config} --benchmarks benchmarks --record {output.record} > {log} 2>&1"
+        " --config {params.config} --benchmarks {params.benchmarks:q} --record {output.record} > {log} 2>&1"
 
 
 rule draw_figures:
@@ -127,11 +130,12 @@ rule draw_figures:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_figures"),
+        folder=folder_of_output,
         flags=dag.flags("draw_figures"),
     message:
         "Draw the figures"
     shell:
-        "python -m mispair draw-figures --tables {input.tables:q} --figures reports/figures"
+        "python -m mispair draw-figures --tables {input.tables:q} --figures {params.folder:q}"
         " {params.flags} > {log} 2>&1"
 
 
@@ -219,11 +223,12 @@ rule write_report:
         "../../envs/environment.yaml"
     params:
         *code_version("write_report"),
+        benchmarks=benchmarks_of_report,
         flags=dag.flags("write_report"),
     message:
         "Write the report: reports/index.html"
     shell:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
-        " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks benchmarks"
+        " --contact-sheet {input.contact_sheet:q} --neurons {input.neurons:q} --benchmarks {params.benchmarks:q}"
         " --record {input.record} --page {output.page} --pages {output.pages}"
         " {params.flags} > {log} 2>&1"

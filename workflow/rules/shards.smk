@@ -18,11 +18,12 @@ rule make_scenes:
     threads: 2
     params:
         *code_version("make_scenes"),
+        folder=folder_of_output,
         flags=dag.flags("make_scenes"),
     message:
         "Render the scenes corpus and write it as tar shards"
     shell:
-        "python -m mispair make-scenes --corpus results/scenes/shards {params.flags} > {log} 2>&1"
+        "python -m mispair make-scenes --corpus {params.folder:q} {params.flags} > {log} 2>&1"
 
 
 rule read_captions:
