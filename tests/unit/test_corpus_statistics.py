@@ -23,6 +23,7 @@ from mispair.pairs.corpus_statistics import (
     CorpusStatistics,
     Tally,
     downloads,
+    written,
 )
 from tests.unit.test_corpus import INDEX, Row, digest, pair
 
@@ -206,6 +207,14 @@ def test_a_tally_is_numpys_inverted_cdf() -> None:
         for percent in (50, 100):
             exact = np.quantile(values, percent / 100, method="inverted_cdf")
             assert tally.percentile(percent) == exact
+
+
+def test_missing_samples_are_added_up_over_groups() -> None:
+    groups = [{"expected": 30, "missing": 3, "surplus": 2}, {"expected": 5, "missing": 1}]
+    rows = {row["metric"]: row for row in written(["{}", *map(json.dumps, groups)])}
+    assert (rows["written_missing"]["value"], rows["written_missing"]["n"]) == (4, 35)
+    assert rows["written_surplus"]["value"] == 2
+    assert written(["{}"]) == written(['{"expected": 0, "missing": 0, "surplus": 0}']) == []
 
 
 def test_downloads_are_added_up_over_groups() -> None:

@@ -221,7 +221,7 @@ def test_scattered_and_repeated_keys_lose_every_copy(tmp_path: Path) -> None:
     members = [*whole("a"), *whole("b"), ("a.json", b"{}"), *whole("c"), *whole("b")]
     result = index_of(tmp_path, members)
     assert [row["key"] for row in result.kept] == ["c"]
-    assert [row["key"] for row in result.rejected] == ["a", "b", "a", "b"]
+    assert [row["key"] for row in result.rejected] == ["a", "b"]
     assert {row["reason"] for row in result.rejected} == {"ambiguous-key"}
 
 
@@ -269,6 +269,24 @@ def test_what_is_no_tar_is_one_damaged_row(tmp_path: Path, content: bytes, words
     [row] = result.rejected
     assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", verdicts.DAMAGED_SHARD)
     assert words in row["detail"]
+
+
+def test_joined_tars_keep_the_last_sample_before_the_mark(tmp_path: Path) -> None:
+    one, two = (write_tar(tmp_path / f"{n}.tar", [*whole(f"{n}0"), *whole(f"{n}1")]) for n in "ab")
+    one.write_bytes(one.read_bytes() + two.read_bytes())
+    result = index_shard(one, Policy())
+    assert [row["key"] for row in result.kept] == ["a0", "a1"]
+    [row] = result.rejected
+    assert (row["key"], row["reason"]) == ("", verdicts.DAMAGED_SHARD)
+
+
+@pytest.mark.parametrize("members", [[], [("README", b"hello"), (".hidden.jpg", b"x")]])
+def test_a_shard_without_a_sample_is_one_damaged_row(
+    tmp_path: Path, members: list[tuple[str, bytes]]
+) -> None:
+    [row] = index_of(tmp_path, members).rejected
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", verdicts.DAMAGED_SHARD)
+    assert "no sample" in row["detail"]
 
 
 def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
@@ -365,9 +383,11 @@ def test_a_table_s_captions_take_the_place_of_the_shard_s(tmp_path: Path) -> Non
         "a": ["new a", "newer a"], "b": ["caption b", "second b"], "f": ["good"],
     }  # fmt: skip
     assert reasons(result) == {
-        "c": "no-caption", "d": "no-caption", "e": "empty-caption", "g": "no-image",
+        "c": "not-in-caption-table", "d": "not-in-caption-table", "e": "empty-caption",
+        "g": "no-image",
     }  # fmt: skip
-    assert result.rejected[0]["detail"] == "not in the caption table"
+    assert result.rejected[0]["detail"] == "the table has no such key"
+    assert result.rejected[0]["reason"] == "not-in-caption-table"
 
 
 def test_a_table_s_captions_follow_the_shard_s(tmp_path: Path) -> None:

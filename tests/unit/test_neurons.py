@@ -12,7 +12,7 @@ from mispair import files
 from mispair.evaluation import activations
 from mispair.evaluation.activations import feature_blocks, strongest
 from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap, random_rotation
-from mispair.reporting import neurons
+from mispair.reporting import contact_sheet, neurons
 from mispair.reporting.neurons import Neuron, Ranking, Sample
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'text'"
@@ -231,3 +231,14 @@ def test_without_pairs_the_gallery_still_defines_purity():
     html = neurons.fragment([], {}, TOWERS, Sample("untouched projections", 0, 0), 64)
     assert 'class="hole"' in html
     assert "N(N−1) ordered pairs" in html
+
+
+def test_control_characters_are_shown_as_such() -> None:
+    caption = "a\0 red \x1b[31m\tcup"
+    sheet = contact_sheet.fragment(
+        [contact_sheet.Sample("k\x1b", None, caption, caption, True)], 0.5, 32
+    )
+    shown = _ranking([("k\x1b", 0.5)], [(caption, 0.25)])
+    for html in (sheet, neurons.fragment([shown], {}, TOWERS, SAMPLE, 32)):
+        assert "a\ufffd red \ufffd[31m\tcup" in html
+        assert not {"\0", "\x1b"} & set(html)

@@ -98,6 +98,14 @@ def test_books_that_do_not_balance_are_a_warning():
     assert "Read =" not in table.remark
 
 
+def test_samples_that_were_written_and_not_found_are_a_warning():
+    for missing in (0, 3):
+        rows = [{"metric": "written_missing", "value": missing, "n": 35}]
+        warned = corpus.warnings(Tables.of({"corpus": tidy("corpus", rows)}))
+        assert len(warned) == bool(missing)
+        assert all("3 of 35" in warning for warning in warned)
+
+
 def test_captions_and_images_are_described(whole):
     captions = printed(corpus.captions(whole))
     assert captions["without a word"] == ("4.55 %", "22 samples read")

@@ -157,6 +157,7 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
         ("test/nshards.txt", "many", "number of shards, found 'many'"),
         ("test/nshards.txt", "0", "number of shards"),
         ("test/nshards.txt", "²", "number of shards"),  # a digit to Python, no number
+        ("test/nshards.txt", "1" * 5_000, "number of shards"),
         ("dataset_type.txt", "multilabel", "several classes an image"),
         ("dataset_type.txt", "video", "says 'video'. Sets are for classification"),
     ],
@@ -165,6 +166,20 @@ def test_unfit_pieces(directory: Path, piece: str, text: str, words: str) -> Non
     (directory / piece).write_text(text)
     with pytest.raises(UserError, match=words):
         _ = open_set(directory).templates
+
+
+def test_a_number_of_shards_that_is_far_too_large_ends_soon(directory: Path) -> None:
+    (directory / "test" / "nshards.txt").write_text("999999999")
+    missing = missing_pieces(directory)
+    assert missing[0] == "test/1.tar"
+    assert len(missing) == 100
+
+
+def test_more_shards_than_counted_are_an_error(directory: Path) -> None:
+    shutil.copy(directory / "test" / "0.tar", directory / "test" / "1.tar")
+    shutil.copy(directory / "test" / "0.tar", directory / "test" / "former.tar")
+    with pytest.raises(UserError, match=r"nshards\.txt: says 1, but 1\.tar is in its folder"):
+        open_set(directory)
 
 
 def test_lists_that_are_no_text(directory: Path) -> None:
@@ -187,6 +202,7 @@ def test_class_names_may_repeat_as_two_of_imagenets_do(
         (("cls", b"2"), "sample s0 has class '2', but the class list has 2 names"),
         (("cls", b"-1"), "has class '-1'"),
         (("cls", "²".encode()), "has class '²'"),
+        (("cls", b"1" * 5_000), "has class '1111"),
         (("json", b"{}"), "has class ''"),
         (("npy", b"x"), "sample s0: Sets with several classes an image"),
     ],

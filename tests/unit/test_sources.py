@@ -14,6 +14,7 @@ import pytest
 from mispair.files import UserError
 from mispair.pairs.sources import (
     MOST_JOBS,
+    compare_counts,
     describe,
     downloads,
     expand_braces,
@@ -177,6 +178,17 @@ def test_the_hint_keeps_its_word(count: int) -> None:
     assert math.ceil(count / size) <= MOST_JOBS
     assert math.ceil(count / (size - 1 or 1)) > MOST_JOBS
     assert "jobs" not in describe(shards, math.ceil(count / size))
+
+
+def test_what_was_written_is_compared_with_what_was_found(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = resolve_shards(str(folder))[:4]
+    for number, successes in enumerate((10, 10, 10)):
+        statistics(folder, number, {"successes": successes})
+    counts = compare_counts(dict(zip(shards, (10, 7, 12, 5), strict=True)))
+    assert counts == {"expected": 30, "missing": 3, "surplus": 2}
+    assert [f"0000{n}.tar: holds" in caplog.text for n in range(4)] == [False, True, True, False]
 
 
 def test_downloads_are_summed_and_broken_ones_named(

@@ -149,6 +149,8 @@ def test_the_tables_of_good_and_damaged_shards(shards: list[Path], tmp_path: Pat
         content = shard.read_bytes()[row["image_offset"] :][: row["image_bytes"]]
         assert hashlib.sha256(content).hexdigest() == row["sha256"]
     assert json.loads(metadata["downloads"]) == {"success": 9 * 6}
+    written = json.loads(metadata["written"])
+    assert written == {"expected": 9 * 6, "missing": 9 * 6 - len(kept), "surplus": 0}
     assert metadata["ignored"] == "0"
 
 

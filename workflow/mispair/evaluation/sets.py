@@ -30,6 +30,8 @@ CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 DATASET_TYPE = "dataset_type.txt"
 PLACEHOLDER = "{c}"
+MOST_MISSING = 100
+"""Missing shards of a split that are named."""
 
 
 class Example(NamedTuple):
@@ -323,18 +325,38 @@ def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
 def _of_split(directory: Path, split: str) -> list[Path]:
     """Return the files of a split: the number of its shards, and the shards as far as it is known.
 
+    Where `MOST_MISSING` of the shards are missing, the ones after them are left out.
+
     Raises
     ------
     UserError
-        If the number is none.
+        If the number is none, or there are more shards.
     """
     counter = directory / split / "nshards.txt"
     if not counter.is_file():
         return [counter]
     text = counter.read_text(encoding="utf-8", errors="replace").strip()
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+    shards = _whole_number(text)
+    if not shards:
         raise UserError(f"{counter}: must hold the number of shards, found {text[:40]!r}.")
-    return [counter, *(directory / split / f"{number}.tar" for number in range(int(text)))]
+    numbers = (_whole_number(path.stem) for path in counter.parent.glob("*.tar"))
+    if extra := [number for number in numbers if number is not None and number >= shards]:
+        raise UserError(
+            f"{counter}: says {shards}, but {max(extra)}.tar is in its folder. Write the number of "
+            "shards there, or move the others away."
+        )
+    paths, missing = [counter], 0
+    for number in range(shards):
+        paths.append(directory / split / f"{number}.tar")
+        missing += not paths[-1].is_file()
+        if missing == MOST_MISSING:
+            break
+    return paths
+
+
+def _whole_number(text: str) -> int | None:
+    """Return a number of at most nine decimal digits, or None."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _text(path: Path) -> str:
@@ -348,12 +370,13 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
     if "cls" not in sample.members and "npy" in sample.members:
         raise UserError(f"{shard}: sample {sample.key}: {_not_supported('multilabel')}")
     text = sample.members.get("cls", b"").decode("utf-8", errors="replace").strip()
-    if not (text.isascii() and text.isdecimal()) or int(text) >= classes:
+    label = _whole_number(text)
+    if label is None or label >= classes:
         raise UserError(
             f"{shard}: sample {sample.key} has class {text[:40]!r}, but the class list has "
             f"{classes} names, so 0 to {classes - 1} are allowed. Labels and list do not fit."
         )
-    return int(text)
+    return label
 
 
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ IMAGE = "image-in-several-pairs"
 
 SETTINGS = {
     captions.NO_CAPTION: "index_shards: caption_from",
+    captions.NOT_IN_TABLE: "read_captions: key_column",
     captions.EMPTY_CAPTION: "index_shards: empty_captions",
     captions.CONTROL_CHARACTERS: "index_shards: control_characters",
     captions.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
@@ -229,7 +230,7 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
     seen = (
         f"{lost:,} of {books.read:,} samples ({100 * books.quarantined_share:.2f} %) were rejected "
         f"or excluded, and {books.damaged:,} of {books.shards:,} shards "
-        f"({100 * books.damaged_share:.2f} %) could not be read to their end"
+        f"({100 * books.damaged_share:.2f} %) hold no sample or could not be read to their end"
     )
     if books.kept:
         remedy = (

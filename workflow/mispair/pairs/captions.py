@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mispair.pairs.index import Policy
 
 NO_CAPTION = "no-caption"
+NOT_IN_TABLE = "not-in-caption-table"
 EMPTY_CAPTION = "empty-caption"
 UNDECODABLE_CAPTION = "undecodable-caption"
 CONTROL_CHARACTERS = "control-characters"

@@ -32,6 +32,8 @@ image_duplicate_share               the same bytes are in another pair too  pair
 image_sha256_duplicate_share        the ``sha256`` of the sample's json is  pairs that have one
                                     in another pair too
 downloads                           attempts, for each ``status``           attempts
+written_missing, written_surplus    samples that img2dataset wrote and were samples written
+                                    not found, or the other way round
 =================================== ======================================= ======================
 
 Lengths, flags and duplicates are those of a pair's first caption.
@@ -212,6 +214,21 @@ def downloads(metadata: Iterable[str]) -> list[Row]:
     rows = [*ranked[:STATUSES], *([("other", others)] if others else [])]
     n = sum(found.values())
     return [{"metric": "downloads", "status": name, "value": count, "n": n} for name, count in rows]
+
+
+def written(metadata: Iterable[str]) -> list[Row]:
+    """Add up how many samples img2dataset wrote that were not found, or the other way round.
+
+    Parameters
+    ----------
+    metadata : iterable of str
+        For each group the JSON of `mispair.pairs.sources.compare_counts`.
+    """
+    total: Counter[str] = Counter()
+    for text in metadata:
+        total.update(json.loads(text))
+    names = ("missing", "surplus") if total["expected"] else ()
+    return [_row(f"written_{name}", total[name], total["expected"]) for name in names]
 
 
 def _plain(status: str) -> str:

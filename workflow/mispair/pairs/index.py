@@ -15,6 +15,7 @@ from mispair.pairs.captions import (
     CONTROL_CHARACTERS,
     EMPTY_CAPTION,
     NO_CAPTION,
+    NOT_IN_TABLE,
     SIDECAR_FIELDS,
     UNDECODABLE_CAPTION,
     CaptionError,
@@ -59,6 +60,7 @@ LOST_WORKER = "lost-worker"
 REASONS = (
     NO_IMAGE,
     NO_CAPTION,
+    NOT_IN_TABLE,
     EMPTY_CAPTION,
     UNDECODABLE_CAPTION,
     CONTROL_CHARACTERS,
@@ -188,8 +190,8 @@ def index_shard(
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
         it), words, characters, person, non_ascii, control, url, status, sha256.
         ``rejected`` rows: key, shard, reason, detail. A key whose members do not stand together
-        appears once for each place, each rejected: no half sample is ever taken for a whole one.
-        A damaged shard gives one row for all that could not be read.
+        is rejected, in one row: no half sample is ever taken for a whole one. A damaged shard
+        gives one row for all that could not be read, and so does a shard without a sample.
     """
     if (lookup is None) != (policy.table == "none"):
         raise ValueError("a caption table is looked up if, and only if, the policy names one")
@@ -202,6 +204,9 @@ def index_shard(
     with opened:
         reader = ShardReader(opened)
         verdicts = list(_verdicts(reader, policy, lookup, alive))
+    if not verdicts:
+        detail = f"holds no sample, and {reader.ignored} members that belong to none"
+        verdicts = [("", {"reason": DAMAGED_SHARD, "detail": detail})]
     return _sorted_out(shard.name, verdicts, reader.ignored)
 
 
@@ -241,8 +246,12 @@ def _look_up(runs: Iterable[Run], extension: str, lookup: Lookup) -> dict[str, l
 def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored: int) -> ShardIndex:
     places = Counter(key for key, _ in verdicts)
     index = ShardIndex(ignored=ignored)
+    ambiguous = set()
     for key, verdict in verdicts:
         if places[key] > 1 and verdict.get("reason") != DAMAGED_SHARD:
+            if key in ambiguous:
+                continue
+            ambiguous.add(key)
             verdict = {
                 "reason": AMBIGUOUS_KEY,
                 "detail": f"its members stand in {places[key]} places of the shard: pack it in the "
@@ -334,7 +343,7 @@ def _captions(
         except CaptionError as error:
             faults.append(error)
     if not usable:
-        raise faults[0] if faults else CaptionError(NO_CAPTION, "not in the caption table")
+        raise faults[0] if faults else CaptionError(NOT_IN_TABLE, "the table has no such key")
     return list(usable)
 
 

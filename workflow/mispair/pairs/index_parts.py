@@ -95,6 +95,11 @@ class Counts:
         """Number of samples seen."""
         return self.kept + self.rejected
 
+    @property
+    def samples(self) -> int:
+        """Number of samples seen, without the rows that stand for damage."""
+        return self.read - self.reasons[index.DAMAGED_SHARD]
+
     def __add__(self, other: Counts) -> Counts:
         return Counts(
             self.kept + other.kept, self.ignored + other.ignored, self.reasons + other.reasons

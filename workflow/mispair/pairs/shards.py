@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from mispair.pairs.tar_members import BrokenTarError, Member, read_members
+from mispair.pairs.tar_members import BrokenTarError, Member, TrailingDataError, read_members
 
 IMAGE_EXTENSIONS = (
     *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
@@ -168,6 +168,9 @@ class ShardReader:
                     run = None
                 run = run or Run(key)
                 run.members.append(member)
+            elif run is not None and not damage:
+                yield run
+                run = None
             if damage:
                 run = run or Run("")
                 run.damage = damage
@@ -175,7 +178,10 @@ class ShardReader:
             yield run
 
     def _members(self) -> Iterator[tuple[Member | None, str]]:
-        """Yield the members of samples, and last, if the shard is damaged, the one it broke in."""
+        """Yield the members of samples, and last, if the shard is damaged, the one it broke in.
+
+        No member and no damage mean that the end marker was reached: the last run is whole.
+        """
         try:
             for member in read_members(self.opened):
                 if belongs_to_no_sample(member):
@@ -184,6 +190,9 @@ class ShardReader:
                     yield member, ""
         except OSError as error:
             yield None, f"cannot be read: {error.strerror}"
+        except TrailingDataError as error:
+            yield None, ""
+            yield None, str(error)
         except BrokenTarError as error:
             named = error.member is not None and not belongs_to_no_sample(error.member)
             yield error.member if named else None, str(error)

@@ -8,7 +8,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +221,37 @@ def expected_samples(shards: Sequence[Path]) -> int | None:
             return None
         total += successes
     return total
+
+
+def compare_counts(found: Mapping[Path, int]) -> dict[str, int]:
+    """Compare how many samples shards hold with how many img2dataset wrote into them.
+
+    Parameters
+    ----------
+    found : mapping of Path to int
+        Samples that were found in each shard.
+
+    Returns
+    -------
+    dict of str to int
+        Over the shards with a ``NAME_stats.json``: samples ``expected``, ``missing`` and
+        ``surplus``. A warning names each shard that differs.
+    """
+    counts = {"expected": 0, "missing": 0, "surplus": 0}
+    for shard, number in found.items():
+        expected = expected_samples([shard])
+        if expected is None:
+            continue
+        counts["expected"] += expected
+        counts["missing"] += max(expected - number, 0)
+        counts["surplus"] += max(number - expected, 0)
+        if number != expected:
+            logging.getLogger(__name__).warning(
+                "%s: holds %d samples, but %s counts %d. Fetch the shard again, or remove that "
+                "file if the shard was changed on purpose.",
+                *(shard, number, _statistics_file(shard).name, expected),
+            )
+    return counts
 
 
 def downloads(shards: Sequence[Path]) -> dict[str, int]:

@@ -72,6 +72,10 @@ class BrokenTarError(Exception):
         """The member that is cut off, where its header is still whole."""
 
 
+class TrailingDataError(BrokenTarError):
+    """Something follows the end marker; all members before it are whole."""
+
+
 def read_members(opened: BinaryIO) -> Iterator[Member]:
     """Yield the members of a tar file in order; a yielded member lies within the file.
 
@@ -80,8 +84,9 @@ def read_members(opened: BinaryIO) -> Iterator[Member]:
     Raises
     ------
     BrokenTarError
-        Where the archive is cut off or damaged, and at its end if the end marker is missing, or
-        is followed by anything but padding.
+        Where the archive is cut off or damaged, or ends without an end marker.
+    TrailingDataError
+        If anything but padding follows the end marker.
     """
     length = opened.seek(0, os.SEEK_END)
     position = 0
@@ -231,12 +236,12 @@ def _check_padding(opened: BinaryIO, padding: int) -> None:
     """
     rest = opened.read(MAX_PADDING)
     if rest.count(0) != len(rest):
-        raise BrokenTarError(
+        raise TrailingDataError(
             "data follow its end marker: several tar files joined by cat (use tar --concatenate), "
             "or members were overwritten by zeros"
         )
     if padding > MAX_PADDING + BLOCK:
-        raise BrokenTarError(
+        raise TrailingDataError(
             f"{padding} bytes follow its end marker, beginning with zeros: an unfinished download?"
         )
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 
 import jinja2
 
+from mispair.pairs.captions import CONTROL
 from mispair.pairs.images import UndecodableImageError, decode_image
 
 LONGEST_CAPTION = 280
@@ -44,6 +45,11 @@ def thumbnail(encoded: bytes | None, size: int) -> str | None:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
+def visible(value: object) -> object:
+    """Return a text with its control characters replaced, which HTML does not allow."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
+
+
 def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
     """Return the sheet as a piece of HTML; all text from data is escaped.
 
@@ -56,7 +62,9 @@ def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
     size : int
         Longer side of a thumbnail, in pixels.
     """
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
     source = (files("mispair.reporting") / "templates" / "contact_sheet.html.j2").read_text("utf-8")
     template = environment.from_string(source)
     shown = list(samples)

@@ -72,6 +72,12 @@ def warnings(tables: Tables) -> list[str]:
             "The statistics of the corpus and the tables of its samples count differently: one of "
             "them is old. Run again."
         )
+    missing, written = _values(tables).get("written_missing", (0, 0))
+    if missing:
+        found.append(
+            f"{missing:,.0f} of {written:,.0f} samples that img2dataset wrote are not in the "
+            "shards. The logs of index_shards name these."
+        )
     return found
 
 

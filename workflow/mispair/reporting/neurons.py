@@ -11,7 +11,7 @@ import numpy as np
 
 from mispair.evaluation.activations import Block, Kind, strongest
 from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap
-from mispair.reporting.contact_sheet import LONGEST_CAPTION, thumbnail
+from mispair.reporting.contact_sheet import LONGEST_CAPTION, thumbnail, visible
 
 TOWERS: tuple[Kind, ...] = ("text", "image")
 """The order in which towers are shown: the paper's ranking is by the text tower."""
@@ -187,7 +187,9 @@ def fragment(
     size : int
         Longer side of a thumbnail, in pixels, if the gallery stays small enough.
     """
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
     source = (files("mispair.reporting") / "templates" / "neurons.html.j2").read_text("utf-8")
     template = environment.from_string(source)
     pictures = max((len(n.pictures) for ranking in shown for n in ranking.all), default=0)

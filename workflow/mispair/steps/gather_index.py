@@ -54,7 +54,7 @@ def run(
     from mispair.pairs import books as bookkeeping
     from mispair.pairs import corpus as corpora
     from mispair.pairs import duplicates
-    from mispair.pairs.corpus_statistics import COLUMNS, CorpusStatistics, downloads
+    from mispair.pairs.corpus_statistics import COLUMNS, CorpusStatistics, downloads, written
     from mispair.pairs.distinct_captions import write_captions
 
     indexes, refused = bookkeeping.by_group(index, rejected)
@@ -67,12 +67,13 @@ def run(
     bookkeeping.check_loss(books, settings.max_quarantined_share, rejected[0].parent)
 
     kept = duplicates.kept_positions(pairs, out)
-    found, statuses = CorpusStatistics(), []
+    found, statuses, compared = CorpusStatistics(), [], []
     for path, start, end in zip(indexes.values(), pairs.starts, pairs.starts[1:], strict=False):
         columns, said = bookkeeping.read_columns(path, list(COLUMNS))
         here = kept[start:end]
         found.add(columns.filter(here), pairs.texts(start + np.flatnonzero(here)))
         statuses.append(said.get("downloads", "{}"))
+        compared.append(said.get("written", "{}"))
     name = corpora.fingerprint(corpora.blocks(pairs, kept))
     metadata = {"pairs_fingerprint": name, **books.counts()}
     texts = np.unique(pairs.texts(np.flatnonzero(kept)))
@@ -81,4 +82,5 @@ def run(
     files.write_parquet(excluded, table.to_pandas(), metadata)
     rows = found.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])
     provenance = {"pairs_fingerprint": name, "policies": settings.model_dump()}
-    metrics.write_metrics(statistics, rows + downloads(statuses), provenance)
+    rows += downloads(statuses) + written(compared)
+    metrics.write_metrics(statistics, rows, provenance)

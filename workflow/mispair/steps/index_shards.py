@@ -119,6 +119,9 @@ def run(
             )  # fmt: skip
         counts = index_parts.total(parts, lost)
         downloads = sources.downloads([part.shard for part in parts])
+        read = [part for part in parts if part not in lost]
+        written = sources.compare_counts({p.shard: index_parts.count(p).samples for p in read})
         metadata = counts.metadata() | {"downloads": json.dumps(downloads, sort_keys=True)}
+        metadata |= {"written": json.dumps(written, sort_keys=True)}
         index_parts.gather(parts, lost, index=index, rejected=rejected, metadata=metadata)
     log.info("%d shards: %s%s", len(parts), counts, counts.table())
