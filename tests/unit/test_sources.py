@@ -143,6 +143,44 @@ def test_a_folder_holds_more_than_shards(folder: Path) -> None:
     assert len(resolve_shards(str(folder))) == 12
 
 
+def test_what_is_not_taken_is_printed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "00012.TAR").touch()
+    (folder / "00013.tar.gz").touch()
+    (folder / "00014.tgz").touch()
+    (folder / "unpacked.tar").mkdir()
+    os.mkfifo(folder / "pipe.tar")
+    assert len(resolve_shards(str(folder))) == 12
+    assert "notes.txt" not in caplog.text
+    for name in ("00012.TAR", "00013.tar.gz", "00014.tgz", "unpacked.tar", "pipe.tar"):
+        assert name in caplog.text
+    caplog.clear()
+    assert len(resolve_shards(str(folder / "*.tar"))) == 12
+    assert "unpacked.tar" in caplog.text
+    assert "pipe.tar" in caplog.text
+    assert "00012.TAR" not in caplog.text
+    caplog.clear()
+    assert resolve_shards(str(folder / "{00000..00003}.tar"))
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("target", ["/nowhere/00012.tar", "00012.tar"])
+@pytest.mark.parametrize("source", ["", "*.tar", "00012.tar", "{00000..00012}.tar"])
+def test_a_link_that_leads_nowhere_is_an_error(folder: Path, source: str, target: str) -> None:
+    (folder / "00012.tar").symlink_to(target)
+    with pytest.raises(UserError, match=rf"00012\.tar is a link to {target}, which leads to no"):
+        resolve_shards(str(folder / source))
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    with pytest.raises(UserError, match="cannot be read .File name too long"):
+        resolve_shards("a" * 5_000)
+
+
+def test_a_link_to_a_shard_is_a_shard(folder: Path) -> None:
+    (folder / "00012.tar").symlink_to("00000.tar")
+    assert len(resolve_shards(str(folder))) == 13
+
+
 def test_thousands_of_shards_are_found(tmp_path: Path) -> None:
     for number in range(2200):
         (tmp_path / f"{number:05d}.tar").touch()

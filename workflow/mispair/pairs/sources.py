@@ -6,6 +6,7 @@ import glob
 import json
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,12 @@ MOST_JOBS = 150
 
 MOST_NAMES = 1_000_000
 
+MOST_PRINTED = 10
+"""Names that are not taken of a folder or a glob and are printed one by one."""
+
+log = logging.getLogger(__name__)
+
+_PACKED = re.compile(r"\.(tar(\.\w+)?|t[bgxz]z2?|tzst)$", re.IGNORECASE)
 _BRACE = re.compile(r"^(.*?)\{([^{}]*)\}(.*)$", re.DOTALL)
 _RANGE = re.compile(r"^(\d+)\.\.(\d+)$")
 _REMOTE = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://|(https?|s3|gs|gcs|hf|ftp|pipe):)")
@@ -42,7 +49,10 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
     """
     shards: list[Path] = []
     for source in [sources] if isinstance(sources, str) else sources:
-        shards.extend(_matches(source))
+        try:
+            shards.extend(_matches(source))
+        except OSError as error:
+            raise UserError(f"shards: {source}: cannot be read ({error.strerror}).") from error
     if not shards:
         raise UserError("shards: the list is empty. Name at least one tar shard, or `generated`.")
     repeated = sorted(str(shard) for shard, times in Counter(shards).items() if times > 1)
@@ -137,11 +147,41 @@ def _matches(source: str) -> list[Path]:
     return matched
 
 
+def _plain_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the plain files among some paths, and print what else there is.
+
+    Raises
+    ------
+    UserError
+        If a link leads nowhere.
+    """
+    taken, left = [], []
+    for path in paths:
+        if path.is_file():
+            taken.append(path)
+        elif path.is_symlink() and not path.exists():
+            raise UserError(
+                f"shards: {path} is a link to {os.readlink(path)}, which leads to no file. Correct "
+                "the link, fetch the file, or remove the link."
+            )
+        else:
+            left.append(f"{path} (a folder)" if path.is_dir() else f"{path} (no plain file)")
+    _print_left(left)
+    return taken
+
+
+def _print_left(names: Sequence[str]) -> None:
+    if names:
+        more = f" and {len(names) - MOST_PRINTED:,} more" * (len(names) > MOST_PRINTED)
+        log.warning("shards: not taken: %s%s", ", ".join(names[:MOST_PRINTED]), more)
+
+
 def _in_folder(folder: Path) -> list[Path]:
     # Names that begin with a dot are a system's own, such as the ._NAME.tar of a Mac.
-    found = sorted(
-        path for path in folder.glob("*.tar") if path.is_file() and not path.name.startswith(".")
-    )
+    names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    found = _plain_files([folder / name for name in names if name.endswith(".tar")])
+    others = [name for name in names if not name.endswith(".tar") and _PACKED.search(name)]
+    _print_left([f"{folder / name} (does not end in .tar)" for name in others])
     if not found:
         raise UserError(
             f"shards: the folder {folder} holds no .tar file. Shards in subfolders are named by a "
@@ -152,7 +192,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 def _in_glob(pattern: Path) -> list[Path]:
     matched = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
-    matched = [path for path in matched if path.is_file()]
+    matched = _plain_files(matched)
     tars = [path for path in matched if path.suffix == ".tar"]
     if tars and len(tars) < len(matched):
         other = next(path for path in matched if path.suffix != ".tar")
@@ -246,7 +286,7 @@ def compare_counts(found: Mapping[Path, int]) -> dict[str, int]:
         counts["missing"] += max(expected - number, 0)
         counts["surplus"] += max(number - expected, 0)
         if number != expected:
-            logging.getLogger(__name__).warning(
+            log.warning(
                 "%s: holds %d samples, but %s counts %d. Fetch the shard again, or remove that "
                 "file if the shard was changed on purpose.",
                 *(shard, number, _statistics_file(shard).name, expected),
@@ -270,7 +310,7 @@ def downloads(shards: Sequence[Path]) -> dict[str, int]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError) as error:
-            logging.getLogger(__name__).warning(
+            log.warning(
                 "%s: ignored, it cannot be read as img2dataset's statistics (%r)",
                 _statistics_file(shard),
                 error,
