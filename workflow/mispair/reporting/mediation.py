@@ -15,7 +15,7 @@ import pandas as pd
 
 from mispair.reporting import style
 from mispair.reporting.series import purity_series, zeroshot_series
-from mispair.reporting.tables import Tables, main_first
+from mispair.reporting.tables import Tables, main_first, remembered
 
 LEAST_ARMS = 3
 """Fewer arms leave no relation to measure at a C_m."""
@@ -23,6 +23,7 @@ LEAST_ARMS = 3
 ARM = ["start", "scheme"]
 
 
+@remembered
 def points(tables: Tables, tower: str) -> pd.DataFrame:
     """Return overlap and accuracy of every fine-tuned arm at every C_m.
 

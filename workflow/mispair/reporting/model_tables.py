@@ -13,7 +13,7 @@ from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.comparison_exported import exported
 from mispair.reporting.protocols import said
 from mispair.reporting.set_tables import SCORE_HEADS, score_cells
-from mispair.reporting.tables import Tables, of_protocol
+from mispair.reporting.tables import Tables
 
 UNNAMED = "the frozen model"
 """What a model is called of which nothing was recorded but its purity."""
@@ -82,7 +82,7 @@ def _recorded(tables: Tables) -> dict[str, str]:
 
 def _arms(tables: Tables) -> Table:
     """Return purity, mean accuracy and mean silhouette of every arm."""
-    purity, zeroshot = tables.purity, of_protocol(tables.zeroshot)
+    purity, zeroshot = tables.purity, tables.main_zeroshot
     purity = purity[purity["metric"].isin(["mean_abs_cosine", "participation_ratio"])]
     zeroshot = zeroshot[zeroshot["metric"].isin(["acc1", "silhouette"])]
     of_purity, of_zeroshot = arm_words.by_arm(purity), arm_words.by_arm(zeroshot)

@@ -58,7 +58,7 @@ def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) ->
 
     Where nothing was classified with all neurons they are those of pruning, which name no hash.
     """
-    table = of_protocol(tables.zeroshot)
+    table = tables.main_zeroshot
     own = table[(table["metric"] == metric) & table["classname"].isna()]
     if own.empty:
         table = of_protocol(tables.pruning)

@@ -8,7 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from mispair.reporting.statistics import Trend, trend
-from mispair.reporting.tables import Tables, mean_by, of_protocol
+from mispair.reporting.tables import Tables, mean_by, remembered
 from mispair.reporting.words import count, number
 
 SMALL, LARGE = 1 / 3, 2 / 3
@@ -40,18 +40,17 @@ def carried(own: float, there: float) -> Carried:
     return "weakens" if share >= SMALL else "removes"
 
 
+@remembered
 def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.DataFrame:
     """Return a measure of every rate and seed of a start, averaged over rotations."""
-    table = tables.purity
-    own = table[(table["start"] == start) & (table["tower"] == tower) & (table["metric"] == metric)]
-    return mean_by(own, ["rate", "seed"])
+    rows = tables.purity_of(start, metric)
+    return mean_by(rows[rows["tower"] == tower], ["rate", "seed"])
 
 
 def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
     """Return the logit scale, or what was measured of it, of every rate and seed of a start."""
-    table = tables.purity
-    own = table[(table["start"] == start) & (table["metric"] == metric)]
-    return mean_by(own[own["rate"].notna()], ["rate", "seed"])
+    rows = tables.purity_of(start, metric)
+    return mean_by(rows[rows["rate"].notna()], ["rate", "seed"])
 
 
 def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) -> bool | None:
@@ -60,8 +59,7 @@ def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) 
     The mean over evaluation sets of accuracy − chance has to exceed `sizes` standard errors of the
     images. None where no accuracy or no chance was measured.
     """
-    table = of_protocol(tables.zeroshot)
-    own = table[(table["start"] == start) & (table["metric"] == "acc1")]
+    own = tables.zeroshot_of(start, "acc1")
     own = own.dropna(subset=["rate", "value", "chance", "n"])
     own = own[own["rate"] == own["rate"].min()]
     if own.empty:
@@ -72,6 +70,7 @@ def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) 
     return excess > sizes * math.sqrt(variance)
 
 
+@remembered
 def zeroshot_series(
     tables: Tables, start: str, metric: str, evaluation_set: str | None = None
 ) -> pd.DataFrame:
@@ -79,8 +78,7 @@ def zeroshot_series(
 
     It is of the main protocol, unless `tables` holds another one alone.
     """
-    table = of_protocol(tables.zeroshot)
-    own = table[(table["start"] == start) & (table["metric"] == metric)]
+    own = tables.zeroshot_of(start, metric)
     if evaluation_set is not None:
         own = own[own["evaluation_set"] == evaluation_set]
     else:

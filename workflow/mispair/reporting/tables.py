@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pandas as pd
 
@@ -110,6 +111,27 @@ POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
 """Metrics of the simulation that are points, not numbers; they have a table of their own."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def remembered(function: F) -> F:
+    """Compute a function of tables and hashable arguments once for the same tables.
+
+    What a caller changes in a table that it gets, it changes in a copy.
+    """
+
+    @functools.wraps(function)
+    def once(*args: Any, **named: Any) -> Any:
+        kept = args[0].kept
+        key = (function.__qualname__, *args[1:], *sorted(named.items()))
+        if key not in kept:
+            kept[key] = function(*args, **named)
+        result = kept[key]
+        return result.copy() if isinstance(result, pd.DataFrame) else result
+
+    return cast("F", once)
+
+
 @dataclass(frozen=True)
 class Tables:
     """All measurements of a run, one tidy table for each kind."""
@@ -152,6 +174,7 @@ class Tables:
         }
         return main_first(names)
 
+    @remembered
     def of_scheme(self, scheme: str | None = None) -> Tables:
         """Return what belongs to one scheme, or to the main one: all else is as it is.
 
@@ -160,6 +183,32 @@ class Tables:
         """
         name = scheme or next(iter(self.schemes), None)
         return replace(self, **{table: _of_scheme(getattr(self, table), name) for table in ARMS})
+
+    @functools.cached_property
+    def kept(self) -> dict[tuple[Any, ...], Any]:
+        """Results of functions of these tables that are `remembered`."""
+        return {}
+
+    @functools.cached_property
+    def main_zeroshot(self) -> pd.DataFrame:
+        """The zero-shot numbers under their main protocol."""
+        return of_protocol(self.zeroshot)
+
+    def purity_of(self, start: str, metric: str) -> pd.DataFrame:
+        """Return the rows of one measure of one start in `purity`."""
+        return self.purity.iloc[self._purity_rows.get((start, metric), [])]
+
+    def zeroshot_of(self, start: str, metric: str) -> pd.DataFrame:
+        """Return the rows of one measure of one start in `main_zeroshot`."""
+        return self.main_zeroshot.iloc[self._zeroshot_rows.get((start, metric), [])]
+
+    @functools.cached_property
+    def _purity_rows(self) -> Mapping[Any, Any]:
+        return self.purity.groupby(["start", "metric"]).indices
+
+    @functools.cached_property
+    def _zeroshot_rows(self) -> Mapping[Any, Any]:
+        return self.main_zeroshot.groupby(["start", "metric"]).indices
 
     @property
     def protocols(self) -> list[str]:
