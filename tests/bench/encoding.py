@@ -165,7 +165,8 @@ def compare(
     encoder = Encoder(load_towers(towers, device), batch_size, precision, compiled)
     paths = sorted(shards.glob("*.tar"))
     index = pd.DataFrame([row for path in paths for row in index_shard(path, Policy()).kept])
-    images = ShardImages(paths, index, preparation(encoder.towers), encoder.form)
+    named = {path.name: path for path in paths}
+    images = ShardImages(named, index, preparation(encoder.towers), encoder.form)
     first = images[images.rows_of_shards()[paths[0].name][:batch_size]]
     assert isinstance(first, torch.Tensor)
     expected = encoder.image(first, ["warm-up"])

@@ -418,7 +418,7 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     sheet = figures / "contact_sheet.html"
     if run["index"]:
         draw_contact_sheet.run(
-            draw_contact_sheet.Settings(), shards=run["shards"], index=run["index"],
+            draw_contact_sheet.Settings(), shards=run["shards"], sources=[], index=run["index"],
             pairing=run["pairings"], captions=[], contact_sheet=sheet,
         )  # fmt: skip
     gallery = folder / "gallery.html"
@@ -752,8 +752,8 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
     made = make_pairs(tmp_path)
     settings = draw_contact_sheet.Settings(samples=20, shuffle_rate=0.7)
     draw_contact_sheet.run(
-        settings, shards=made["shards"], index=made["index"], pairing=made["pairings"],
-        captions=[], contact_sheet=tmp_path / "sheet.html",
+        settings, shards=made["shards"], sources=[], index=made["index"],
+        pairing=made["pairings"], captions=[], contact_sheet=tmp_path / "sheet.html",
     )  # fmt: skip
     html = (tmp_path / "sheet.html").read_text(encoding="utf-8")
     assert html.count("Shuffled to") == 16
@@ -769,7 +769,7 @@ def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_p
 
 def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
     draw_contact_sheet.run(
-        draw_contact_sheet.Settings(), shards=[], index=[], pairing=[],
+        draw_contact_sheet.Settings(), shards=[], sources=[], index=[], pairing=[],
         captions=[], contact_sheet=tmp_path / "sheet.html",
     )  # fmt: skip
     assert "No sample pair" in (tmp_path / "sheet.html").read_text()

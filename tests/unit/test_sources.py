@@ -19,6 +19,7 @@ from mispair.pairs.sources import (
     downloads,
     expand_braces,
     expected_samples,
+    resolve_named,
     resolve_shards,
 )
 
@@ -129,6 +130,23 @@ def test_two_shards_of_one_name(folder: Path) -> None:
     other.touch()
     with pytest.raises(UserError, match="00003.tar and .*more/00003.tar have the same file name"):
         resolve_shards([str(folder), str(other)])
+
+
+def test_named_sources_may_have_equal_file_names(folder: Path) -> None:
+    other = folder / "more"
+    other.mkdir()
+    for number in (3, 4):
+        (other / f"{number:05d}.tar").touch()
+    named = resolve_named(
+        {"b": str(folder), "a": [str(other / "00004.tar"), str(other / "00003.tar")]}
+    )
+    assert [(path.name, source) for path, source in named.items()] == [
+        ("00003.tar", "a"), ("00004.tar", "a"), *((f"{n:05d}.tar", "b") for n in range(12)),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="00003.tar is in source a and in b"):
+        resolve_named({"a": str(other), "b": str(other / "00003.tar")})
+    with pytest.raises(UserError, match="no source is named"):
+        resolve_named({})
 
 
 def test_a_name_that_is_not_text(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from mispair.files import UserError
 from mispair.pairs import index as shard_index
 from mispair.pairs import index_parts, shard_writer
 from mispair.pairs.index import Policy, ShardIndex
+from mispair.pairs.reading import by_name
 from mispair.steps import index_shards, read_captions
 
 ROOT = Path(__file__).parents[2]
@@ -75,12 +76,14 @@ def run(
     folder: Path,
     workers: int = 1,
     captions: Path | None = None,
+    sources: Sequence[str] = (),
     **settings: Any,
 ) -> tuple[Path, Path]:
     index, rejected = folder / "0000.parquet", folder / "0000.rejected.parquet"
     index_shards.run(
         index_shards.Settings(**settings),
         shards=shards,
+        sources=sources,
         captions=[captions] if captions else [],
         workers=workers,
         index=index,
@@ -502,8 +505,8 @@ folder = index.with_name(index.name + ".parts")
 watcher = threading.Thread(target=watch)
 watcher.start()
 try:
-    index_shards.run(index_shards.Settings(), shards=shards, captions=[], workers=2, index=index,
-                     rejected=index.with_name("rejected.parquet"))
+    index_shards.run(index_shards.Settings(), shards=shards, sources=[], captions=[], workers=2,
+                     index=index, rejected=index.with_name("rejected.parquet"))
 finally:
     done = True
     watcher.join()
@@ -589,3 +592,42 @@ def test_every_setting_of_taste_reaches_the_reader(
     assert seen == [
         Policy("json:caption", "keep", "keep", 2, 3, 5, 7, 11, max_ratio=13, table="none")
     ]
+
+
+def test_the_name_of_a_source_begins_its_keys(tmp_path: Path) -> None:
+    sources = ["cc3m", "cc3m", "mine"]
+    shards = [*write_shards(tmp_path / "x", 2, 3), *write_shards(tmp_path / "y", 1, 3)]
+    (tmp_path / "y/00000.tar").write_bytes((tmp_path / "y/00000.tar").read_bytes()[:-9_000])
+    (tmp_path / "names").mkdir()
+    kept, rejected, _ = tables(run(shards, tmp_path / "names", sources=sources))
+    (tmp_path / "plain").mkdir()
+    plain, _, _ = tables(run(shards[:2], tmp_path / "plain"))
+    same = kept[kept["shard"].str.startswith("cc3m/")]
+    assert same["key"].tolist() == ["cc3m/" + key for key in plain["key"]]
+    assert same["shard"].tolist() == ["cc3m/" + name for name in plain["shard"]]
+    assert kept["key"].is_unique
+    assert {*rejected["shard"]} == {"mine/00000.tar"}
+    assert all(key == "" or key.startswith("mine/") for key in rejected["key"])
+
+
+def test_a_caption_table_has_the_keys_of_named_sources(tmp_path: Path) -> None:
+    shards = [*write_shards(tmp_path / "x", 1, 2), *write_shards(tmp_path / "y", 1, 2)]
+    key = shard_writer.key_of(0, 0, 1000)
+    (tmp_path / "t.csv").write_text(f"key,caption\nx/{key},a cup\ny/{key},a jug\n{key},no\n")
+    table = tmp_path / "t.parquet"
+    read_captions.run(read_captions.Settings(), table=tmp_path / "t.csv", keys=[], captions=table)
+    (tmp_path / "out").mkdir()
+    kept, rejected, _ = tables(run(shards, tmp_path / "out", captions=table, sources=["x", "y"]))
+    assert dict(zip(kept["key"], kept["caption"], strict=True)) == {
+        f"x/{key}": "a cup", f"y/{key}": "a jug",
+    }  # fmt: skip
+    assert {*rejected["reason"]} == {"not-in-caption-table"}
+
+
+def test_two_groups_of_equal_names_are_encoded(tmp_path: Path) -> None:
+    shards = [*write_shards(tmp_path / "x", 1, 2), *write_shards(tmp_path / "y", 1, 2)]
+    assert by_name(shards, ["x", "y"]) == {
+        "x/00000.tar": shards[0], "y/00000.tar": shards[1],
+    }  # fmt: skip
+    with pytest.raises(UserError, match="have the same file name"):
+        by_name(shards, [])

@@ -129,6 +129,7 @@ def _draw(corpus, path, **settings):
     draw_neurons.run(
         draw_neurons.Settings(**settings),
         **{name: corpus[name] for name in names},
+        sources=[],
         gallery=path,
     )
     return path.read_text(encoding="utf-8")

@@ -44,7 +44,7 @@ class Corpus:
         self.truth = [path.with_suffix(".parquet") for path in self.shards]
         self.index = [folder / "index" / "0000.parquet"]
         index_shards.run(
-            index_shards.Settings(), shards=self.shards, captions=[], workers=1,
+            index_shards.Settings(), shards=self.shards, sources=[], captions=[], workers=1,
             index=self.index[0], rejected=folder / "0000.rejected.parquet",
         )  # fmt: skip
         self.corpus = folder / "corpus.parquet"

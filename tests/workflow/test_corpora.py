@@ -159,6 +159,44 @@ def test_a_key_in_two_shards_is_refused_unless_said_otherwise(empty: Checkout) -
     assert pq.read_metadata(empty.folder / CORPUS).num_rows == 10
 
 
+def test_two_folders_with_equal_names_and_keys_are_one_corpus(empty: Checkout) -> None:
+    for number, name in enumerate(("first", "second")):
+        for shard in range(2):
+            samples = {key: (jpeg(int(key) + 7 * number), f"{name} {key}")
+                       for key in good(shard, 10)}  # fmt: skip
+            write_shard(empty.folder / name / f"{shard:05d}.tar", samples)
+    configuration = {
+        "shards": {"b": "first", "a": ["second"]},
+        "index_shards": {"shards_per_job": 3},
+        "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
+    }
+    sheet = "reports/figures/contact_sheet.html"
+    features = "results/features/mine/scenes-small/0000.parquet"
+    arguments = configured(empty, **configuration)
+    printed = empty.snakemake(CORPUS, sheet, features, *arguments)
+    assert "matched 4 shards" in printed
+    assert "; a: 2; b: 2" in printed
+    corpus = pd.read_parquet(empty.folder / CORPUS)
+    keys = [key for shard in range(2) for key in good(shard, 10)]
+    assert corpus["key"].tolist() == [f"{source}/{key}" for source in "ab" for key in keys]
+    index = pd.concat(
+        pd.read_parquet(empty.folder / f"results/pairs/mine/index/000{group}.parquet")
+        for group in range(2)
+    ).set_index("key")
+    assert index.loc["a/000000003", "caption"] == "second 000000003"
+    assert index.loc["b/000000003", "caption"] == "first 000000003"
+    assert set(index["shard"]) == {f"{s}/0000{n}.tar" for s in "ab" for n in range(2)}
+    encoded = pd.read_parquet(empty.folder / features)
+    assert set(encoded["id"]) == {k for k in corpus["key"] if k < "b/00001"}
+    assert "a/000000003" in (empty.folder / sheet).read_text()
+    assert "image not available" not in (empty.folder / sheet).read_text()
+    # Without names the folders do not form one corpus; other names are other keys.
+    refused = configured(empty, **configuration | {"shards": ["first", "second"]})
+    assert "have the same file name" in empty.snakemake(CORPUS, *refused, check=False)
+    renamed = configured(empty, **configuration | {"shards": {"b": "second", "c": "first"}})
+    assert empty.planned(CORPUS, *renamed)["index_shards"] == 2
+
+
 def test_every_scheme_runs_and_rewritten_captions_are_encoded(run: Checkout) -> None:
     """From captions to the report, beside the arms that were there."""
     smoke = yaml.safe_load((run.folder / SMOKE).read_text())

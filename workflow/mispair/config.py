@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    StringConstraints,
     Tag,
     ValidationError,
     ValidationInfo,
@@ -27,6 +28,8 @@ from mispair.settings import is_sweep
 from mispair.towers.model_spec import ModelSpec
 
 GENERATED = "generated"
+
+SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 def _form(towers: Any) -> str:
@@ -51,10 +54,12 @@ class _General(BaseModel):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="The name of the corpus in result paths and in the report.",
     )
-    shards: str | list[str] = Field(
+    shards: str | list[str] | dict[SourceName, str | list[str]] = Field(
         GENERATED,
         description="Where the image-text pairs come from: `generated` (make_scenes), or "
-        "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these.",
+        "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these. "
+        "Sources with names (`{a: ..., b: ...}`) may have equal file names and keys: the keys of "
+        "`a` then begin with `a/`, in a caption table too.",
     )
     captions: str | None = Field(
         None,

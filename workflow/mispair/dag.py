@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from mispair.dag_pretraining import Pretraining
 from mispair.dag_stepsize import Stepsize
 from mispair.dag_sufficiency import Sufficiency
 from mispair.files import UserError
-from mispair.pairs.sources import describe, resolve_shards
+from mispair.pairs.sources import describe, resolve_named, resolve_shards
 from mispair.provenance import PACKAGE
 from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
 from mispair.settings import NONE, Settings, command_line
@@ -98,6 +99,7 @@ class Dag:
                 f"{source}: models is empty, and the study laclip compares models. Copy those of "
                 "workflow/configs/laclip.yaml that you have."
             )
+        self._sources: dict[str, str] = {}
         # A study that is not run needs none of its files; one that is fails before any job.
         wanted, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if wanted or self.runs("pretraining") else {}
@@ -170,10 +172,14 @@ class Dag:
         return [f"{number:05d}" for number in range(self.config.make_scenes.shards)]
 
     def _groups(self) -> dict[str, list[str]]:
-        if self.config.shards == configuration.GENERATED:
+        given = self.config.shards
+        if given == configuration.GENERATED:
             shards = self.generated_shards
+        elif isinstance(given, dict):
+            self._sources = {str(shard): name for shard, name in resolve_named(given).items()}
+            shards = [*self._sources]
         else:
-            shards = [str(shard) for shard in resolve_shards(self.config.shards)]
+            shards = [str(shard) for shard in resolve_shards(given)]
         size = self.config.index_shards.shards_per_job
         chunks = [shards[start : start + size] for start in range(0, len(shards), size)]
         return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
@@ -182,7 +188,9 @@ class Dag:
         """Say which shards were matched, if they are the user's own."""
         if self._is_generated or not self.groups:
             return ""
-        return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}"
+        found = Counter(self._sources.values()).items()
+        counts = "".join(f"; {name}: {number:,}" for name, number in found)
+        return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
 
     def compare_with_record(self) -> str:
         """Say which steps are not those of the run that is run again, if one is.
@@ -206,6 +214,17 @@ class Dag:
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""
         return self.groups[wildcards.group]
+
+    def sources_of(self, wildcards: Any) -> list[str]:
+        """Return the name of the source of each shard of a group; none if sources have no names."""
+        return self._sources_of(self.shards_of(wildcards))
+
+    def sources_of_first(self, groups: int) -> list[str]:
+        """Return the same of the shards of the first groups."""
+        return self._sources_of(self.shards_of_first(groups))
+
+    def _sources_of(self, shards: list[str]) -> list[str]:
+        return [self._sources[path] for path in shards if path in self._sources]
 
     def downloads_of(self, wildcards: Any) -> list[str]:
         """Return what img2dataset says of its downloads, beside the shards of a group."""

@@ -53,12 +53,13 @@ rule encode_features:
     params:
         *code_version("encode_features"),
         stamps=dag.stamps(dag.shards_of, dag.tower_files),
+        sources=dag.sources_of,
         flags=dag.flags("encode_features"),
     message:
         "Encode images of group {wildcards.group} of {wildcards.corpus}"
     shell:
-        "python -m mispair encode-features --shards {input.shards:q} --index {input.index:q}"
-        " --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features}"
+        "python -m mispair encode-features --shards {input.shards:q} --sources {params.sources}"
+        " --index {input.index:q} --towers {input.towers:q} --workers $(({threads} - 1)) --features {output.features}"
         " --rows {output.rows} --record {output.record} {params.flags} > {log} 2>&1"
 
 

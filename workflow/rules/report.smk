@@ -156,12 +156,13 @@ rule draw_contact_sheet:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_contact_sheet"),
+        sources=dag.sources_of_first(1),
         flags=dag.flags("draw_contact_sheet"),
     message:
         "Lay out sample pairs before and after shuffling"
     shell:
-        "python -m mispair draw-contact-sheet --shards {input.shards:q} --index {input.index:q}"
-        " --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet}"
+        "python -m mispair draw-contact-sheet --shards {input.shards:q} --sources {params.sources}"
+        " --index {input.index:q} --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet}"
         " {params.flags} > {log} 2>&1"
 
 
@@ -186,12 +187,13 @@ rule draw_neurons:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_neurons"),
+        sources=dag.sources_of_first(SHOWN_GROUPS),
         flags=dag.flags("draw_neurons"),
     message:
         "Lay out what activates the most and the least pure neurons most"
     shell:
         "python -m mispair draw-neurons --projection {input.projection} --index {input.index:q}"
-        " --shards {input.shards:q} --features {input.features:q} {input.caption_features:q}"
+        " --shards {input.shards:q} --sources {params.sources} --features {input.features:q} {input.caption_features:q}"
         " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus} --gallery {output.gallery} {params.flags} > {log} 2>&1"
 
 

@@ -67,12 +67,13 @@ rule index_shards:
     params:
         *code_version("index_shards"),
         stamps=dag.stamps(dag.shards_of),
+        sources=dag.sources_of,
         flags=dag.flags("index_shards"),
     message:
         "Index shard group {wildcards.group} of {wildcards.corpus}"
     shell:
-        "python -m mispair index-shards --shards {input.shards:q} --captions {input.captions:q}"
-        " --workers {threads} --index {output.index} --rejected {output.rejected}"
+        "python -m mispair index-shards --shards {input.shards:q} --sources {params.sources}"
+        " --captions {input.captions:q} --workers {threads} --index {output.index} --rejected {output.rejected}"
         " {params.flags} > {log} 2>&1"
 
 

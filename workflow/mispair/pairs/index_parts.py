@@ -59,12 +59,19 @@ REJECTED = pa.schema(
 class Part:
     """What was read from one shard, on disk; `stem` differs when anything it depends on does."""
 
+    name: str
+    """As the index names the shard: its file name, after ``SOURCE/`` if sources have names."""
     shard: Path
     folder: Path
     stem: str
 
     def __str__(self) -> str:
-        return self.shard.name
+        return self.name
+
+    @property
+    def prefix(self) -> str:
+        """What precedes the keys of the shard: ``SOURCE/``, or nothing."""
+        return self.name.removesuffix(self.shard.name)
 
     @property
     def kept(self) -> Path:
@@ -122,9 +129,13 @@ class Counts:
 
 
 def plan(
-    shards: Iterable[Path], folder: Path, policy: Policy, table: Path | None, code: Sequence[str]
+    shards: Mapping[str, Path],
+    folder: Path,
+    policy: Policy,
+    table: Path | None,
+    code: Sequence[str],
 ) -> list[Part]:
-    """Name the part of each shard, in the order of the sorted shards.
+    """Name the part of each shard, in the order of the sorted shards, or of their named sources.
 
     A name depends on the policy, the code, the shard (path, size, time of change) and the caption
     table, so that a part which is found on disk can be taken as it is.
@@ -132,19 +143,14 @@ def plan(
     Raises
     ------
     UserError
-        If a shard or the table is missing, or two shards have the same file name.
+        If a shard or the table is missing.
     """
     shared = [repr(policy), *code, *(_state(table) if table else [])]
-    parts: dict[str, Part] = {}
-    for shard in sorted(shards):
-        if shard.name in parts:
-            raise files.UserError(
-                f"{shard} and {parts[shard.name].shard} have the same file name, by which the "
-                "index names them. Rename one, or index them in different jobs."
-            )
-        digest = provenance.fingerprint([*shared, *_state(shard)])
-        parts[shard.name] = Part(shard, folder, f"{shard.stem[:40]}.{digest}")
-    return list(parts.values())
+    parts = []
+    for name, shard in shards.items():
+        digest = provenance.fingerprint([*shared, *_state(shard), name])
+        parts.append(Part(name, shard, folder, f"{shard.stem[:40]}.{digest}"))
+    return sorted(parts, key=lambda part: (part.prefix, part.shard))
 
 
 def _state(path: Path) -> list[str | bytes]:
@@ -191,7 +197,7 @@ def read_unfinished(
         for done, (part, seconds) in enumerate(outcomes, start=known + 1):
             if isinstance(seconds, Lost):
                 log.warning("%s: lost: %s", part, seconds.detail)
-                lost[part] = _lost(part.shard, seconds.detail)
+                lost[part] = _lost(part, seconds.detail)
             else:
                 log.info("%s: %s, %.1f s", part, count(part), seconds)
             progress(done)
@@ -206,10 +212,22 @@ def write_part(
     policy: Policy,
     table: Path | None,
 ) -> float:
-    """Read a shard with ``read(shard, policy, lookup, alive)``, write its part; return seconds."""
+    """Read a shard with ``read(shard, policy, lookup, alive)``, write its part; return seconds.
+
+    Keys of a named source begin with its name, in the caption table too.
+    """
     started = time.monotonic()
-    lookup = caption_tables.lookup(table) if table else None
-    result = read(part.shard, policy, lookup, alive)
+    whole = caption_tables.lookup(table) if table else None
+
+    def lookup(keys: list[str]) -> dict[str, list[str]]:
+        assert whole is not None
+        found = whole([part.prefix + key for key in keys])
+        return {key.removeprefix(part.prefix): texts for key, texts in found.items()}
+
+    result = read(part.shard, policy, lookup if whole else None, alive)
+    for row in result.kept + result.rejected:
+        row["shard"] = part.name
+        row["key"] = row["key"] and part.prefix + row["key"]
     alive()
     _write(part.rejected, REJECTED, [_table(result.rejected, REJECTED)], {})
     _write(part.kept, KEPT, [_table(result.kept, KEPT)], {"ignored": str(result.ignored)})
@@ -223,8 +241,8 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _lost(shard: Path, detail: str) -> pa.Table:
-    row = {"key": "", "shard": shard.name, "reason": LOST_WORKER, "detail": detail}
+def _lost(part: Part, detail: str) -> pa.Table:
+    row = {"key": "", "shard": part.name, "reason": LOST_WORKER, "detail": detail}
     return _table([row], REJECTED)
 
 

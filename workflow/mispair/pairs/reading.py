@@ -34,6 +34,34 @@ def places(index: pd.DataFrame) -> list[Place]:
     return [Place(*row) for row in zip(*(c.tolist() for c in [*columns, pixels]), strict=True)]
 
 
+def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
+    """Return shards by the name that an index gives them, in their order.
+
+    Parameters
+    ----------
+    shards : sequence of Path
+        Tar files.
+    sources : sequence of str
+        Name of the source of each shard, which precedes the file name (``SOURCE/00000.tar``);
+        empty where sources have no names.
+
+    Raises
+    ------
+    UserError
+        If two shards have one name.
+    """
+    named: dict[str, Path] = {}
+    for shard, source in zip(shards, sources or [""] * len(shards), strict=True):
+        name = f"{source}/{shard.name}" if source else shard.name
+        if name in named:
+            raise UserError(
+                f"{shard} and {named[name]} have the same file name, by which the index names "
+                "them. Rename one, or name their sources (shards: {a: ..., b: ...})."
+            )
+        named[name] = shard
+    return named
+
+
 def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
     """Yield the bytes of images, each read at its offset: nothing else of the shard is touched.
 

@@ -65,10 +65,29 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
         if shard.name in places:
             raise UserError(
                 f"shards: {places[shard.name]} and {shard} have the same file name, by which the "
-                "index names a shard. Rename one of them, or name it through a link."
+                "index names a shard. Rename one, or name the sources: shards: {a: ..., b: ...}."
             )
         places[shard.name] = shard
     return sorted(shards)
+
+
+def resolve_named(sources: Mapping[str, str | Sequence[str]]) -> dict[Path, str]:
+    """Return the tar shards of named sources, each with the name of its source, sorted by it.
+
+    Raises
+    ------
+    UserError
+        As `resolve_shards` for each source, or if there is none, or a shard is of two sources.
+    """
+    if not sources:
+        raise UserError("shards: no source is named. Name at least one, or give `generated`.")
+    named: dict[Path, str] = {}
+    for source in sorted(sources):
+        for shard in resolve_shards(sources[source]):
+            if shard in named:
+                raise UserError(f"shards: {shard} is in source {named[shard]} and in {source}.")
+            named[shard] = source
+    return named
 
 
 def _is_text(name: str) -> bool:

@@ -25,6 +25,7 @@ def run(
     settings: Settings,
     *,
     shards: list[Path],
+    sources: list[str],
     index: list[Path],
     pairing: list[Path],
     captions: list[Path],
@@ -35,7 +36,7 @@ def run(
     import pyarrow.parquet as pq
 
     from mispair import files, seeds
-    from mispair.pairs.reading import distinct_captions, places, read_encoded
+    from mispair.pairs.reading import by_name, distinct_captions, places, read_encoded
     from mispair.reporting.contact_sheet import Sample, fragment
     from mispair.reporting.tables import main_first, records
 
@@ -51,15 +52,16 @@ def run(
     chosen = min(rates, key=lambda path: abs(rates[path] - settings.shuffle_rate), default=None)
     rate = rates[chosen] if chosen else None
     kept = pd.DataFrame()
-    for shard in sorted(shards) if settings.samples else []:
-        kept = rows(index, "shard", [shard.name]).sort_values("key", ignore_index=True)
+    named = by_name(shards, sources) if settings.samples else {}
+    for name in named:
+        kept = rows(index, "shard", [name]).sort_values("key", ignore_index=True)
         if len(kept):
             break
     samples: list[Sample] = []
     if len(kept):
         draw = seeds.generator(settings.seed, "contact-sheet")
         own = kept.loc[sorted(draw.permutation(len(kept))[: settings.samples])]
-        images = dict(zip(own["key"], read_encoded(shard, places(own)), strict=True))
+        images = dict(zip(own["key"], read_encoded(named[name], places(own)), strict=True))
         pairs = rows([chosen], "key", own["key"].tolist()) if chosen else own.assign(swapped=False)
         pairs = pairs.set_index("key")
         given = pairs["caption_id"].unique().tolist()

@@ -46,6 +46,7 @@ def run(
     projection: Path,
     index: list[Path],
     shards: list[Path],
+    sources: list[str],
     features: list[Path],
     feature_rows: list[Path],
     corpus: Path,
@@ -56,6 +57,7 @@ def run(
     from mispair.evaluation.activations import feature_blocks
     from mispair.evaluation.purity import random_rotation
     from mispair.pairs.drawn_pairs import drawn_pairs
+    from mispair.pairs.reading import by_name
     from mispair.reporting import neurons
 
     tensors, origin = files.read_tensors(projection)
@@ -79,19 +81,18 @@ def run(
     except ValueError as error:
         raise files.UserError(f"{projection}: {error}.") from error
     shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
-    encoded = _encoded(shards, pairs[pairs["key"].isin(shown)])
+    encoded = _encoded(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
     sample = neurons.Sample(neurons.arm_of(origin), len(images), len(wanted["text"]))
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
     files.write_text(gallery, html)
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))
 
 
-def _encoded(shards: list[Path], pairs: pd.DataFrame) -> dict[str, bytes]:
+def _encoded(paths: dict[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
     """Read the image files of some pairs out of their shards, by key."""
     from mispair.files import UserError
     from mispair.pairs.reading import places, read_encoded
 
-    paths = {shard.name: shard for shard in shards}
     found: dict[str, bytes] = {}
     for name, own in pairs.groupby("shard"):
         if name not in paths:

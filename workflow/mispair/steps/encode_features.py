@@ -35,6 +35,7 @@ def run(
     settings: Settings,
     *,
     shards: list[Path],
+    sources: list[str],
     index: Path,
     towers: list[Path],
     workers: int,
@@ -46,6 +47,7 @@ def run(
     from mispair import files
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
+    from mispair.pairs.reading import by_name
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
@@ -60,7 +62,7 @@ def run(
     frozen = load_towers(towers[0].parent, device)
     encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
     prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
-    images = ShardImages(shards, kept, prepare, encoder.form)
+    images = ShardImages(by_name(shards, sources), kept, prepare, encoder.form)
     job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
     times = EncodingRecord(device)
     with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:

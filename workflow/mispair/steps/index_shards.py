@@ -79,6 +79,7 @@ def run(
     settings: Settings,
     *,
     shards: list[Path],
+    sources: list[str],
     captions: list[Path],
     workers: int,
     index: Path,
@@ -89,8 +90,10 @@ def run(
     What is finished is kept beside `index` until all is, so that a killed job goes on where it was.
     """
     from mispair.checkpoints import checkpoints
-    from mispair.pairs import index_parts, sources
+    from mispair.pairs import index_parts
+    from mispair.pairs import sources as writers
     from mispair.pairs.index import Policy
+    from mispair.pairs.reading import by_name
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
 
@@ -110,7 +113,7 @@ def run(
     )
     folder = index.with_name(f"{index.name}.parts")
     code = code_version("index_shards")
-    parts = index_parts.plan(shards, folder, policy, table, code)
+    parts = index_parts.plan(by_name(shards, sources), folder, policy, table, code)
     with checkpoints(folder, fingerprint(code)) as states:
         with Progress("indexing", len(parts), "shards") as progress:
             lost = index_parts.read_unfinished(
@@ -118,9 +121,9 @@ def run(
                 ending=states.ending, progress=progress.reach,
             )  # fmt: skip
         counts = index_parts.total(parts, lost)
-        downloads = sources.downloads([part.shard for part in parts])
+        downloads = writers.downloads([part.shard for part in parts])
         read = [part for part in parts if part not in lost]
-        written = sources.compare_counts({p.shard: index_parts.count(p).samples for p in read})
+        written = writers.compare_counts({p.shard: index_parts.count(p).samples for p in read})
         metadata = counts.metadata() | {"downloads": json.dumps(downloads, sort_keys=True)}
         metadata |= {"written": json.dumps(written, sort_keys=True)}
         index_parts.gather(parts, lost, index=index, rejected=rejected, metadata=metadata)

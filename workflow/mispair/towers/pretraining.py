@@ -98,10 +98,10 @@ def write_definition(folder: Path, definition: dict[str, Any], *, absolute: bool
 def corpus_fingerprint(shards: Sequence[Path]) -> str:
     """Return a SHA-256 over the names and the contents of the shards, whatever their order."""
     lines = []
-    for shard in sorted(shards, key=lambda path: path.name):
+    for shard in shards:
         with shard.open("rb") as opened:
-            lines.append(f"{shard.name} {hashlib.file_digest(opened, 'sha256').hexdigest()}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+            lines.append((shard.name, hashlib.file_digest(opened, "sha256").hexdigest()))
+    return hashlib.sha256("".join(f"{n} {d}\n" for n, d in sorted(lines)).encode()).hexdigest()
 
 
 def shard_stamps(shards: Sequence[Path]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,8 +36,8 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
 
     Parameters
     ----------
-    shards : sequence of Path
-        The shards that the index names.
+    shards : mapping of str to Path
+        The shards, by the names that the index gives them.
     index : DataFrame
         Index rows.
     prepare : Preparation
@@ -48,23 +48,22 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
     Raises
     ------
     UserError
-        If a shard of the index is not given, or two shards have one name.
+        If a shard of the index is not given.
     """
 
     def __init__(
-        self, shards: Sequence[Path], index: pd.DataFrame, prepare: Preparation, form: PixelForm
+        self,
+        shards: Mapping[str, Path],
+        index: pd.DataFrame,
+        prepare: Preparation,
+        form: PixelForm,
     ) -> None:
-        self.paths = {shard.name: shard for shard in shards}
+        self.paths = shards
         self.shards: list[str] = index["shard"].tolist()
         self.places = places(index)
         self.prepare, self.form = prepare, form
         if missing := sorted(set(self.shards) - self.paths.keys()):
             raise UserError(f"the index names {missing[0]}, which is not among the shards given.")
-        if len(self.paths) < len(shards):
-            raise UserError(
-                "two shards of the group have the same file name, so an index row does not say "
-                "which one it is of. Rename one, and index again."
-            )
 
     def __getitem__(self, rows: list[int]) -> torch.Tensor | UserError:
         """Return pixels (rows * crops, 3, side, side), the crops of an image together.
@@ -132,7 +131,8 @@ def encode_shards(
     unfinished = []
     for shard, rows in images.rows_of_shards().items():
         # Named by all that it depends on: what an older job left is not looked at.
-        keeper = parts.keeper(f"{shard}-{fingerprint([parts.job, images.content(rows)])}")
+        content = fingerprint([parts.job, images.content(rows)])
+        keeper = parts.keeper(f"{shard.replace('/', '-')}-{content}")
         part = Growing(tower, len(rows) * crops, keeper)
         record.resumed += part.done // crops
         if part.done < len(part.features):
