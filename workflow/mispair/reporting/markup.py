@@ -11,7 +11,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from mispair.reporting.figures import VEGA_LITE
-from mispair.reporting.words import count, p_value, significant
+from mispair.reporting.words import count, p_value, significant, to_size
 
 SYMBOLS = {
     "C_m": Markup("<i>C</i><sub>m</sub>"),
@@ -58,6 +58,7 @@ def environment() -> jinja2.Environment:
     )
     found.filters["symbols"] = symbols
     found.filters["number"] = significant
+    found.filters["to_size"] = to_size
     found.filters["p_value"] = p_value
     found.globals["count"] = count
     return found

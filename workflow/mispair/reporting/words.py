@@ -37,6 +37,19 @@ def significant(value: float | None, digits: int = 3, sign: bool = False) -> str
     return number(value, min(5, max(0, digits - leading - (leading >= 0))), sign)
 
 
+def to_size(value: float | None, size: float, sign: bool = False) -> str:
+    """Format a number with the places that `size` needs for two significant digits.
+
+    Examples
+    --------
+    >>> to_size(-0.01898, 0.0164), to_size(0.1007, 2.1, sign=True), to_size(0.0236, 0.0236)
+    ('−0.019', '+0.1', '0.024')
+    """
+    if not size > 0:
+        return significant(value, sign=sign)
+    return number(value, max(0, 1 - math.floor(math.log10(size))), sign)
+
+
 def interval(low: float, high: float, digits: int = 3, sign: bool = False) -> str:
     """Format an interval, or say that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
