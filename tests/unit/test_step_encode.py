@@ -147,6 +147,17 @@ def test_workers_change_no_byte(
         assert same(tmp_path / "none", tmp_path / str(workers))
 
 
+def test_shards_on_a_disk_of_the_node_change_no_byte(
+    corpus: Path, towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode(corpus, towers, tmp_path / "shared")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("MISPAIR_SCRATCH", str(tmp_path / "scratch"))
+    encode(corpus, towers, tmp_path / "local")
+    assert same(tmp_path / "shared", tmp_path / "local")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 @pytest.mark.parametrize(("cores", "pairs", "expected"), [(2, 21, 2), (8, 4, 2), (8, 0, 0)])
 def test_no_more_workers_than_cores_or_batches(
     cores: int, pairs: int, expected: int, corpus: Path, towers: Path, tmp_path: Path, monkeypatch

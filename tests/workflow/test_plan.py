@@ -136,6 +136,19 @@ def test_the_profile_for_slurm_submits_few_jobs(cc12m: list[str]):
     assert plan["totals"]["levels"] <= 8
 
 
+def test_a_cluster_gives_jobs_the_threads_that_they_ask_for(cc12m: list[str]):
+    """Without --cores a dry run would cut them to one core."""
+    cluster = planned(REPOSITORY, "--workflow-profile", "slurm", *cc12m)
+    local = planned(REPOSITORY, "--cores", "64", *cc12m)
+    threads = [{rule["rule"]: rule["threads"] for rule in plan["rules"]}
+               for plan in (cluster, local)]  # fmt: skip
+    assert threads[0] == threads[1]
+    assert threads[0]["encode_features"] > 12
+    profile = yaml.safe_load(SLURM.read_text())
+    assert cluster["machine"]["first_check"] == profile["slurm-init-seconds-before-status-checks"]
+    assert cluster["machine"]["jobs"] == cluster["machine"]["cores"] == profile["jobs"]
+
+
 def test_a_mistake_in_the_configuration_is_said_and_nothing_is_planned(empty: Checkout):
     done = subprocess.run(
         [sys.executable, "-m", "mispair", "plan", "--config", "corpsu=x"],

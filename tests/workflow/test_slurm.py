@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mispair.cluster import LEAST
 from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Driver, Run, megabytes, minutes, rule_of, shown, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
@@ -60,7 +61,7 @@ def test_every_job_really_ran_in_slurm(run: Run, finished: Checkout) -> None:
 
 def test_requests_are_those_of_the_profiles(run: Run) -> None:
     wanted = run.profile["set-resources"]
-    seen = 0
+    seen, asked_less = 0, False
     for job in run.jobs:
         if (rule := rule_of(job)) not in wanted:
             continue  # a group
@@ -69,15 +70,20 @@ def test_requests_are_those_of_the_profiles(run: Run) -> None:
             {eval(wanted[rule][key], {"attempt": attempt}) for attempt in attempts}
             for key in ("mem_mb", "runtime")
         )
-        assert megabytes(job["MinMemoryNode"]) in memory
-        assert minutes(job["TimeLimit"]) in times, job
+        # The first attempt asks for what is planned, if that is less.
+        assert megabytes(job["MinMemoryNode"]) in memory | {LEAST["mem_mb"]}, job
+        assert minutes(job["TimeLimit"]) in times | {LEAST["runtime"]}, job
+        asked_less |= megabytes(job["MinMemoryNode"]) < min(memory)
+        assert job["JobName"].startswith("mispair_")
         assert job["Account"] == ACCOUNT
         assert job["Requeue"] == "1"
         gpu = rule == "encode_features"
         assert job["Partition"] == ("gpu" if gpu else "cpu")
-        assert ("gres:gpu:fake:1" in job["TresPerJob"]) is gpu
+        assert ("gres:gpu:fake:1" in job.get("TresPerJob", "")) is gpu
+        assert ("TresPerJob" in job) is gpu
         seen += 1
     assert seen > 20
+    assert asked_less
 
 
 def test_a_job_out_of_time_is_sent_again_with_more_of_both(run: Run) -> None:
@@ -87,7 +93,7 @@ def test_a_job_out_of_time_is_sent_again_with_more_of_both(run: Run) -> None:
     assert first is job
     assert later[-1]["JobState"] == "COMPLETED"
     assert minutes(later[0]["TimeLimit"]) == 2 * minutes(job["TimeLimit"])
-    assert megabytes(later[0]["MinMemoryNode"]) == 2 * megabytes(job["MinMemoryNode"])
+    assert megabytes(later[0]["MinMemoryNode"]) >= 2 * megabytes(job["MinMemoryNode"])
     assert "DUE TO TIME LIMIT" in Path(job["StdOut"]).read_text()
 
 
@@ -99,10 +105,13 @@ def test_a_warned_job_saves_its_state_and_is_sent_again(run: Run) -> None:
     assert [other["JobState"] for other in run.attempts(job)][-1] == "COMPLETED"
 
 
-def test_a_cancelled_job_is_sent_again(run: Run) -> None:
+def test_a_cancelled_job_is_sent_again_with_the_same_request(run: Run) -> None:
     (job,) = [job for job in run.jobs if job["JobId"] == run.cancelled]
     assert job["JobState"] == "CANCELLED"
-    assert [other["JobState"] for other in run.attempts(job)][-1] == "COMPLETED"
+    (*_, last) = sorted(run.attempts(job), key=lambda job: int(job["JobId"]))
+    assert last["JobState"] == "COMPLETED"
+    for request in ("MinMemoryNode", "TimeLimit"):
+        assert last[request] == job[request]
 
 
 def test_nothing_started_on_the_drained_node(run: Run) -> None:

@@ -69,6 +69,8 @@ class Recorder(logging.Handler):
     ----------
     failed : dict of int to Failure
         By Snakemake's number of the job.
+    cancelled : Counter
+        How many attempts of a job were cancelled by hand on a cluster, by rule and wildcards.
     is_interrupted : bool
         Whether the user stopped the run: jobs that end after that are no failures.
     """
@@ -76,6 +78,7 @@ class Recorder(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.is_interrupted = False
+        self.cancelled: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self.failed: dict[int, Failure] = {}
         self._started: dict[int, tuple[dict[str, str], dict[str, int | None]]] = {}
         self._groups: dict[int, Mapping[str, Any]] = {}
@@ -116,6 +119,8 @@ class Recorder(logging.Handler):
         wildcards, before = self._started.get(number, ({}, {}))
         group = self._groups.pop(number, {})
         known = self.failed.get(number, {"slurm_jobs": [], "attempts": 0})
+        if _was_cancelled(about["rule_msg"] or "", group.get("aux_logs", [])):
+            self.cancelled[about["rule_name"], tuple(sorted(wildcards.items()))] += 1
         slurm_job = {**group, **about["aux"]}.get("external_jobid")
         self.failed[number] = {
             "rule": about["rule_name"],
@@ -196,6 +201,14 @@ class Recorder(logging.Handler):
                 "output": [str(path) for path in job.output],
             }
         return self.failed[number]
+
+
+def _was_cancelled(message: str, logs: Iterable[str]) -> bool:
+    """Tell whether a job of SLURM was cancelled by hand; of a group only its log states it."""
+    lines = [line for path in logs if Path(path).is_file() for line in tail(Path(path))]
+    return "'CANCELLED'" in message or any(
+        "CANCELLED AT" in line and "DUE TO" not in line for line in lines
+    )
 
 
 def _changed(path: str) -> int | None:

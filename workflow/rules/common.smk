@@ -1,4 +1,5 @@
 # Check the configuration before any job, and say where code and settings of a step come from.
+import os
 import signal
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
@@ -43,8 +44,23 @@ if workflow.is_main_process and (matched := dag.echo()):
 onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
+        if workflow.executor_plugin.name == "slurm":
+            from mispair import cluster
+
+            requests = cluster.Requests(recorder)
+            requests.limit(workflow.rules)
+            cluster.refuse_what_the_cluster_lacks(
+                workflow.dag, workflow.executor_settings, logger
+            )
+            requests.plan(workflow.dag)
     except UserError as error:
         raise WorkflowError(str(error))
+
+
+# The image that --sdm apptainer runs every step in.
+if image := os.environ.get("MISPAIR_CONTAINER"):
+
+    container: image
 
 
 # The same environment for every rule: used with --sdm conda, ignored otherwise.

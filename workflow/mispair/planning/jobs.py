@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.files import UserError
+from mispair.planning.schedule import FIRST_CHECK
 
 OTHER_WORK = ("Params have changed", "Set of input files has changed")
 """Reasons to run a job again after which its old benchmark is one of other work."""
@@ -76,6 +77,8 @@ class Machine:
         ``local``, or the executor of a cluster.
     jobs : int, optional
         Jobs that are on a cluster at a time; None on one machine.
+    first_check : float
+        Seconds until Snakemake looks at the jobs of a cluster for the first time.
     """
 
     folder: Path
@@ -83,6 +86,7 @@ class Machine:
     gpus: int | None = None
     executor: str = "local"
     jobs: int | None = None
+    first_check: float = FIRST_CHECK
 
 
 def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
@@ -122,20 +126,26 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
     logger.addFilter(keep)
     try:
         parser, args = parse_args(options)
-        if args.cores is None and args.jobs is None:
-            parser, args = parse_args([*options, "--cores", "all"])
+        is_local = args.executor in (None, "local", "dryrun")
+        cores = args.cores or args.jobs
+        if args.cores is None:
+            # A dry run limits threads to the cores of this machine, which a cluster does not.
+            enough = "all" if args.jobs is None else str(args.jobs if is_local else sys.maxsize)
+            parser, args = parse_args([*options, "--cores", enough])
         done = args_to_api(args, parser)
     finally:
         logger.removeFilter(keep)
     if not done:
         raise UserError("Snakemake would not run this; what it said stands above.")
     limit = (args.resources or {}).get("gpu")
+    first_check = getattr(args, "slurm_init_seconds_before_status_checks", None)
     machine = Machine(
         folder=Path(args.directory or "."),
-        cores=args.cores or args.jobs,
+        cores=cores or args.cores,
         gpus=None if limit is None or limit.value is None else int(limit.value),
         executor=args.executor or "local",
-        jobs=args.jobs if args.executor not in (None, "local", "dryrun") else None,
+        jobs=None if is_local else args.jobs,
+        first_check=first_check if isinstance(first_check, int) else FIRST_CHECK,
     )
     return _jobs(events), machine
 

@@ -358,7 +358,7 @@ def tasks_of(jobs: Sequence[Job], estimates: Sequence[Estimate], machine: Machin
         is_remote = is_cluster and any(jobs[number].command for number in group)
         seconds = sum(estimates[number].seconds for number in group)
         if is_remote and machine.executor == "slurm":
-            seconds = noticed(seconds)
+            seconds = noticed(seconds, machine.first_check)
         found.append(
             Task(
                 seconds=seconds,

@@ -11,9 +11,9 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-FIRST_CHECK, LATER, LAST = 40, 10, 180
-"""Seconds after which the SLURM plugin looks at its jobs first, how much longer it waits each time
-that nothing has changed, and the longest wait."""
+FIRST_CHECK, LATER, LAST = 40.0, 10.0, 180.0
+"""Seconds after which the SLURM plugin looks at its jobs first unless a profile sets another time,
+how much longer it waits each time that nothing has changed, and the longest wait."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +151,17 @@ def in_order(tasks: Sequence[Task]) -> list[int]:
     return order
 
 
-def noticed(seconds: float) -> float:
+def noticed(seconds: float, first_check: float = FIRST_CHECK) -> float:
     """Return when Snakemake sees that a SLURM job of this length has ended, if it runs alone.
 
     Examples
     --------
     >>> noticed(10), noticed(41), noticed(91)
     (40.0, 90.0, 150.0)
+    >>> noticed(4, first_check=5), noticed(6, first_check=5)
+    (5, 20.0)
     """
-    wait = clock = float(FIRST_CHECK)
+    wait = clock = first_check
     while clock < seconds:
         wait = min(wait + LATER, LAST)
         clock += wait

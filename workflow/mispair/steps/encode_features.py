@@ -48,6 +48,7 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.devices import choose_device
     from mispair.pairs.reading import by_name
+    from mispair.pairs.staging import staged
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
     from mispair.settings import command_line
@@ -62,10 +63,11 @@ def run(
     frozen = load_towers(towers[0].parent, device)
     encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
     prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
-    images = ShardImages(by_name(shards, sources), kept, prepare, encoder.form)
     job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
     times = EncodingRecord(device)
-    with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
+    folder = features.with_name(f"{features.name}.parts")
+    with checkpoints(folder, fingerprint(job)) as parts, staged(shards) as local:
+        images = ShardImages(by_name(local, sources), kept, prepare, encoder.form)
         with Progress("encoding", len(kept), "images") as progress:
             image_features = encode_shards(encoder, images, parts, times, workers, progress.reach)
         metadata = {"towers": frozen.fingerprint, "precision": settings.precision}

@@ -79,11 +79,13 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
         Folder to write: configuration, weights, vocabulary and ``training.json``.
     """
     import shutil
+    from contextlib import nullcontext
 
     from mispair import files, gpus
     from mispair.checkpoints import Checkpoints, only_copy
     from mispair.devices import choose_device
     from mispair.pairs.folders import replacing_folder
+    from mispair.pairs.staging import staged
     from mispair.provenance import code_version, fingerprint
     from mispair.towers import (
         launching,
@@ -117,14 +119,16 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
                 shutil.rmtree(other)
         model = logs / "model"
         origin.write(model, absolute=True)
-        arguments = pretraining.trainer_arguments(
-            settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs), samples=samples,
-            shards=[str(shard) for shard in shards],
-        )  # fmt: skip
         finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
         if finished:
             log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
-        launching.train(settings, arguments, logs)
+        # Other nodes would not see copies on the disk of this one.
+        with staged(shards) if settings.nodes == 1 else nullcontext(shards) as local:
+            arguments = pretraining.trainer_arguments(
+                settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs),
+                samples=samples, shards=[str(shard) for shard in local],
+            )  # fmt: skip
+            launching.train(settings, arguments, logs)
         with replacing_folder(towers) as folder:
             origin.write(folder, absolute=False)
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
