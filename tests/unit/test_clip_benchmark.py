@@ -72,8 +72,7 @@ def measured(
 def theirs(evaluation_set: Path, task: str) -> tuple:
     """Return model, tokenizer and batches as CLIP_benchmark's command line makes them."""
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{SHIPPED_TOWERS}")
-    vocabulary = str(SHIPPED_TOWERS / "bpe.txt.gz")
-    tokenizer = open_clip.get_tokenizer(f"local-dir:{SHIPPED_TOWERS}", bpe_path=vocabulary)
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{SHIPPED_TOWERS}")
     dataset = build_dataset(
         f"wds/{evaluation_set.name}",
         **{"root": str(evaluation_set), "transform": transform, "split": "test", "task": task},

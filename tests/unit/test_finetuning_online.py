@@ -39,8 +39,6 @@ def _locked(folder: Path) -> tuple:
     """Return open_clip's model with its last projections free, its transform and tokenizer."""
     name = f"local-dir:{folder}"
     model, _, transform = open_clip.create_model_and_transforms(name)
-    vocabulary = folder / "bpe.txt.gz"
-    words = {"bpe_path": str(vocabulary)} if vocabulary.exists() else {}
     # Statistics stay as they are by `eval`: with `freeze_bn_stats` open_clip would take the
     # activations out of timm's layers that normalise and activate in one.
     model.lock_image_tower()
@@ -52,7 +50,7 @@ def _locked(folder: Path) -> tuple:
         projected.requires_grad_(True)
     free = [name for name, values in model.named_parameters() if values.requires_grad]
     assert len(free) == 2
-    return model.eval(), transform, open_clip.get_tokenizer(name, **words), image
+    return model.eval(), transform, open_clip.get_tokenizer(name), image
 
 
 def _train(

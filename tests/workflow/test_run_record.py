@@ -92,10 +92,10 @@ def test_a_run_is_made_again_from_its_record_alone(finished: Checkout, tmp_path:
 
 def test_data_that_changed_since_stop_a_run_before_its_first_job(run: Checkout) -> None:
     shutil.copy2(run.folder / "reports/run.json", run.folder / "again.json")
-    words = run.folder / "workflow/mispair/towers/shipped/scenes-small/bpe.txt.gz"
+    words = run.folder / "workflow/mispair/towers/shipped/scenes-small/tokenizer.json"
     words.write_bytes(words.read_bytes()[::-1])
     printed = run.snakemake("--dry-run", "--configfile", "again.json", check=False)
-    assert "bpe.txt.gz is not what it was" in printed
+    assert "tokenizer.json is not what it was" in printed
     assert "--config record=none" in printed
     assert "Job stats" not in printed
     record = ("--config", "record=none")

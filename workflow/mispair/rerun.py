@@ -42,14 +42,15 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
             f"{path}: {', '.join(sorted(unknown | missing))} of {record['step']} is not in both "
             f"this version of mispair and that of the record, {record['versions']['mispair']}."
         )
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary).resolve()
 
         def place(name: str) -> Path:
             """Return where an argument lies: inputs where they were, all else in `scratch`."""
             own = origins.here(name)
             if name in inputs or any(one.startswith(f"{name}/") for one in inputs):
                 return own
-            return Path(scratch) / own.relative_to(own.anchor)
+            return scratch / own.absolute().relative_to("/")
 
         def argument(key: str, kind: Any) -> Any:
             value = record["job"].get(key, 1)  # one worker: they change no result
@@ -60,6 +61,9 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
         settings = module.Settings.model_validate(record["settings"])
         job = {key: argument(key, kind) for key, kind in parameters.items()}
         module.run(settings, **job)
+        for written in scratch.rglob("*.json"):  # some name their folder, for open_clip
+            content = written.read_bytes()
+            written.write_bytes(content.replace(bytes(scratch), b""))
         return [
             f"{name}: {'is not written' if not made.is_file() else 'other bytes'}"
             for name, facts in record["outputs"].items()

@@ -58,5 +58,5 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
         **preprocess,
     }
     with replacing_folder(towers) as folder:
-        architecture.write(folder, state, record)
+        architecture.write(folder, state, record, towers)
         load_towers(folder)  # what cannot be loaded is not left behind

@@ -108,7 +108,7 @@ def run(
     replace_projections(frozen.model, image[:, kept], text[:, kept], scale)
     about = {"strategy": strategy, "ranked_by": ranked_by, "k": k}
     with replacing_folder(pruned) as folder:
-        new = write_pruned(folder, source, frozen.model)
+        new = write_pruned(folder, source, frozen.model, pruned)
         of_sets = scores(sets, new.image_projection.numpy(), new.text_projection.numpy())
         found[""] = [*sizes(folder, new), *of_sets]
         note = {**about, "neurons": kept.tolist(), "towers": frozen.fingerprint}

@@ -118,7 +118,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
                 log.warning("%s is of other settings, code or shards; it is removed.", other)
                 shutil.rmtree(other)
         model = logs / "model"
-        origin.write(model, absolute=True)
+        origin.write(model)
         finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
         if finished:
             log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
@@ -130,7 +130,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
             )  # fmt: skip
             launching.train(settings, arguments, logs)
         with replacing_folder(towers) as folder:
-            origin.write(folder, absolute=False)
+            origin.write(folder, towers)
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
             pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))

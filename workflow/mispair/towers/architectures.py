@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair import files
 from mispair.provenance import fingerprint
-from mispair.towers.loading import CONFIG_NAME, TRUNK_NAME, WEIGHTS_NAME, with_trunk_in
+from mispair.towers.loading import TRUNK_NAME, WEIGHTS_NAME, with_trunk_in, write_configuration
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ class Architecture:
         import torch
 
         with tempfile.TemporaryDirectory() as scratch, torch.device("meta"):
-            self._write_configuration(Path(scratch), {})
+            self._write_configuration(Path(scratch), {}, Path(scratch))
             content = json.loads(json.dumps(self.model_cfg))
             content["vision_cfg"] = with_trunk_in(Path(scratch), content["vision_cfg"])
             custom = content.pop("custom_text", False)
@@ -157,8 +157,10 @@ class Architecture:
         """Return 16 digits that change with anything that decides the numbers."""
         return fingerprint([json.dumps(self.recipe(), sort_keys=True)])
 
-    def write(self, folder: Path, state: State, record: Mapping[str, Any]) -> None:
-        """Write a folder that plain open_clip loads as ``local-dir:.`` from inside.
+    def write(
+        self, folder: Path, state: State, record: Mapping[str, Any], final: Path | None = None
+    ) -> None:
+        """Write a folder that plain open_clip loads as ``local-dir:`` from everywhere.
 
         Parameters
         ----------
@@ -168,10 +170,12 @@ class Architecture:
             Weights that fit, by their names in the file. They are kept bit for bit.
         record : dict
             What the model was made from, for ``config.json``.
+        final : Path or None
+            The folder after it is renamed, where timm looks for the trunk; None if it stays.
         """
         from safetensors.torch import save_file
 
-        self._write_configuration(folder, record)
+        self._write_configuration(folder, record, final or folder)
         weights = {name: self._weight(name, state) for name in self.skeleton.state_dict()}
         with files.replacing(folder / WEIGHTS_NAME) as temporary:
             save_file(dict(sorted(weights.items())), temporary)
@@ -184,12 +188,12 @@ class Architecture:
         # A copy: safetensors refuses weights that share memory, as those of some trainers do.
         return value.detach().clone(memory_format=torch.contiguous_format)
 
-    def _write_configuration(self, folder: Path, record: Mapping[str, Any]) -> None:
-        config = {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg}
-        files.write_json(folder / CONFIG_NAME, config)
+    def _write_configuration(self, folder: Path, record: Mapping[str, Any], final: Path) -> None:
         # Without a table of its own, timm would take every key for one of pretrained weights.
         trunk = {} if self.trunk is None else {**self.trunk, "pretrained_cfg": {}}
         files.write_json(folder / TRUNK_NAME, {**trunk, "mispair": dict(record)})
+        config = {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg}
+        write_configuration(folder, config, final)
 
 
 def _activation(tower: nn.Module) -> str:

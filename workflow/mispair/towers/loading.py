@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,23 +186,55 @@ def fingerprint(directory: Path) -> str:
     record of what a converted checkpoint was made from.
     """
     config = _read_config(directory)
+    vision, text = (config["model_cfg"][part] for part in ("vision_cfg", "text_cfg"))
+    vocabulary = _vocabulary(directory, config)
+    trunk = _trunk(directory, vision)
+    # Where the folder was written decides nothing.
+    if _trunk_folder(directory, vision) == directory.resolve():
+        vision["timm_model_name"] = "local-dir:."
+    merges = _merges(directory, config)
+    if merges and merges.parent == directory:
+        text["tokenizer_kwargs"]["bpe_path"] = merges.name
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    trunk = _trunk(directory, config["model_cfg"]["vision_cfg"])
     if trunk is not None:
         total.update(json.dumps(trunk, sort_keys=True).encode())
-    for path in _vocabulary(directory, config):
+    for path in vocabulary:
         total.update(hashlib.sha256(path.read_bytes()).digest())
     with (directory / WEIGHTS_NAME).open("rb") as opened:
         total.update(hashlib.file_digest(opened, "sha256").digest())
     return total.hexdigest()
 
 
+def write_configuration(folder: Path, content: dict[str, Any], final: Path) -> None:
+    """Write ``open_clip_config.json``, so that open_clip finds its files from everywhere.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to. The files that timm and the tokenizer read exist already.
+    content : dict
+        The configuration. Relative paths are taken from `folder`.
+    final : Path
+        The folder after it is renamed: paths in the file are absolute and start with it.
+    """
+    content = json.loads(json.dumps(content))
+    vision = content["model_cfg"]["vision_cfg"]
+    tokenizer = content["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}
+    if trunk := _trunk_folder(folder, vision):
+        place = final / os.path.relpath(trunk, folder.resolve())
+        vision["timm_model_name"] = f"local-dir:{place.resolve()}"
+    if merges := _merges(folder, content):
+        place = final / os.path.relpath(merges, folder)
+        tokenizer["bpe_path"] = str(place.resolve())
+    files.write_json(folder / CONFIG_NAME, content)
+
+
 def with_trunk_in(directory: Path, vision: dict[str, Any]) -> dict[str, Any]:
     """Return a ``vision_cfg`` that finds timm's ``local-dir:`` from any working directory.
 
-    timm looks for a relative folder below the working directory, so a folder that names itself
-    (``local-dir:.``) could otherwise be loaded from inside only. Nor does the result ask for
-    weights of timm's own, as open_clip's configurations do before there are better ones.
+    timm looks for a relative folder below the working directory, and an absolute one is wrong
+    once the folder was moved. The result asks for no weights of timm's either, as open_clip's
+    configurations do before there are better ones.
     """
     folder = _trunk_folder(directory, vision)
     trunk = {"timm_model_name": f"local-dir:{folder}"} if folder else {}
@@ -218,8 +251,13 @@ def _trunk(directory: Path, vision: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _trunk_folder(directory: Path, vision: dict[str, Any]) -> Path | None:
+    """Return the folder of timm's ``config.json``; `directory` itself if it holds a trunk."""
     scheme, _, folder = str(vision.get("timm_model_name")).partition(":")
-    return (directory / folder).resolve() if scheme == "local-dir" else None
+    if scheme != "local-dir":
+        return None
+    trunk = directory / TRUNK_NAME
+    holds_trunk = trunk.is_file() and "architecture" in files.read_json(trunk)
+    return (directory / ("." if holds_trunk else folder)).resolve()
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
@@ -261,18 +299,27 @@ def _vocabulary(directory: Path, config: dict[str, Any]) -> list[Path]:
     if text.get("hf_tokenizer_name"):
         paths = [directory / name for name in HUGGING_FACE_VOCABULARIES]
         return [path for path in paths if path.is_file()]
-    named = (text.get("tokenizer_kwargs") or {}).get("bpe_path")
-    if named and not (directory / named).is_file():
-        raise files.UserError(f"{directory / named}: is missing, the vocabulary of the towers.")
-    return [directory / named] if named else []
+    merges = _merges(directory, config)
+    if merges and not merges.is_file():
+        raise files.UserError(f"{merges}: is missing, the vocabulary of the towers.")
+    return [merges] if merges else []
+
+
+def _merges(directory: Path, config: dict[str, Any]) -> Path | None:
+    """Return the vocabulary of open_clip's own tokenizer, in `directory` if it is there."""
+    named = (config["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}).get("bpe_path")
+    if not named:
+        return None
+    inside = directory / Path(named).name
+    return inside if inside.is_file() else directory / named
 
 
 def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.Tensor]:
     """Return the tokenizer, with its vocabulary looked for in the folder of the towers."""
     import open_clip
 
-    given = config["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}
-    extra = {"bpe_path": str(directory / given["bpe_path"])} if given.get("bpe_path") else {}
+    merges = _merges(directory, config)
+    extra = {"bpe_path": str(merges)} if merges else {}
     return bounded(open_clip.get_tokenizer(f"local-dir:{directory}", **extra))
 
 

@@ -7,7 +7,6 @@ and a token embedding of 8,514 rows in place of 49,408 is what keeps the towers 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -24,8 +23,11 @@ from mispair.towers.model_spec import open_clip_names
 if TYPE_CHECKING:
     from mispair.steps.pretrain_towers import Settings
 
-BYTES_AND_SPECIAL_TOKENS = 512 + 2
-"""Tokens of a byte-pair vocabulary besides its merges: bytes twice, start and end of text."""
+BYTES = 512
+"""Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
+
+PADDING = "<PAD>"
+"""Fills up rows, where open_clip then writes 0. No text has it, because texts are lower case."""
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
@@ -62,37 +64,70 @@ def read_definition(name: str) -> dict[str, Any]:
     return definition
 
 
-def write_vocabulary(path: Path, merges: int) -> None:
-    """Write the first `merges` byte-pair merges of CLIP's vocabulary, the same bytes every time."""
-    from open_clip.tokenizer import default_bpe
+def write_vocabulary(folder: Path, merges: int) -> None:
+    """Write the first `merges` byte-pair merges of CLIP's vocabulary, the same bytes every time.
 
-    with gzip.open(default_bpe(), "rt", encoding="utf-8") as opened:
-        lines = opened.read().split("\n")[: merges + 1]
-    # No newline at the end: open_clip would read an empty merge from it.
-    path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    Written for transformers, because open_clip looks for the files of its own tokenizer in the
+    working directory and for those of transformers in the folder of the model. The tokens are
+    those of open_clip's tokenizer with these merges, except for characters that the Unicode
+    versions of the two regular expressions class differently.
+    """
+    from open_clip import SimpleTokenizer
+    from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
+
+    whole = SimpleTokenizer()
+    start, end = whole.all_special_ids
+    special = [whole.decoder[start], whole.decoder[end]]
+    vocabulary = [*[*whole.encoder][: BYTES + merges], *special]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={token: number for number, token in enumerate(vocabulary)},
+            merges=[*whole.bpe_ranks][:merges],
+            end_of_word_suffix="</w>",
+        )
+    )
+    letters = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(letters), "removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{special[0]} $A {special[1]}",
+        special_tokens=[(token, BYTES + merges + number) for number, token in enumerate(special)],
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False) for token in [*special, PADDING]]
+    )
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    names = ("bos_token", "eos_token", "pad_token", "sep_token")
+    settings = dict(zip(names, [*special, PADDING, PADDING], strict=True))
+    files.write_json(
+        folder / "tokenizer_config.json",
+        {"tokenizer_class": "PreTrainedTokenizerFast", **settings},
+    )
 
 
-def write_definition(folder: Path, definition: dict[str, Any], *, absolute: bool) -> None:
-    """Write a model without weights: ``open_clip_config.json`` and the vocabulary beside it.
+def write_definition(folder: Path, definition: dict[str, Any]) -> None:
+    """Write a model without weights: ``open_clip_config.json`` and the vocabulary.
 
     Parameters
     ----------
     folder : Path
         Where to; it exists.
     definition : dict
-        From `read_definition`.
-    absolute : bool
-        Name the vocabulary by its absolute path, as open_clip's trainer needs: it looks for a
-        relative one in the working directory.
+        From `read_definition`. One that names a ``bpe_path`` gets CLIP's vocabulary, cut to its
+        ``vocab_size``, in the form that open_clip looks for in the folder of the model.
     """
     content = json.loads(json.dumps(definition))
     text = content["model_cfg"]["text_cfg"]
-    tokenizer = text.get("tokenizer_kwargs", {})
-    if "bpe_path" in tokenizer:
-        vocabulary = folder / Path(tokenizer["bpe_path"]).name
-        write_vocabulary(vocabulary, text["vocab_size"] - BYTES_AND_SPECIAL_TOKENS)
-        tokenizer["bpe_path"] = str(vocabulary.resolve()) if absolute else vocabulary.name
-    (folder / CONFIG_NAME).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if text.get("tokenizer_kwargs", {}).pop("bpe_path", None):
+        write_vocabulary(folder, text["vocab_size"] - BYTES - 2)
+        text["hf_tokenizer_name"] = "."
+        # Lower case, as open_clip's tokenizer; rows filled up with 0, which is no padding token.
+        text["tokenizer_kwargs"] |= {"clean": "lower", "strip_sep_token": True}
+    files.write_json(folder / CONFIG_NAME, content)
 
 
 def corpus_fingerprint(shards: Sequence[Path]) -> str:

@@ -22,7 +22,13 @@ from mispair import files
 from mispair.evaluation.intervals import Row
 from mispair.evaluation.pruning import EvaluationSet
 from mispair.evaluation.zeroshot import answers, classifier, embed
-from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
+from mispair.towers.loading import (
+    CONFIG_NAME,
+    WEIGHTS_NAME,
+    Towers,
+    load_towers,
+    write_configuration,
+)
 from mispair.towers.taking_apart import take_apart
 
 COPIED = (".gz", ".json", ".model", ".txt")
@@ -72,7 +78,7 @@ def _replace(owner: Any, name: str, projection: np.ndarray) -> None:
         setattr(owner, name, nn.Parameter(torch.tensor(projection), requires_grad=False))
 
 
-def write_pruned(folder: Path, source: Path, model: nn.Module) -> Towers:
+def write_pruned(folder: Path, source: Path, model: nn.Module, final: Path | None = None) -> Towers:
     """Write a model with replaced projections into a folder, and load it from there.
 
     Weights keep the number format that they have in `source` wherever that loses nothing.
@@ -85,6 +91,8 @@ def write_pruned(folder: Path, source: Path, model: nn.Module) -> Towers:
         The local open_clip folder that the model comes from. Vocabularies and the like are copied.
     model : nn.Module
         From `replace_projections`.
+    final : Path or None
+        The folder after it is renamed; None if it stays.
 
     Returns
     -------
@@ -101,7 +109,7 @@ def write_pruned(folder: Path, source: Path, model: nn.Module) -> Towers:
             shutil.copyfile(path, folder / path.name)
     config = files.read_json(source / CONFIG_NAME)
     config["model_cfg"]["embed_dim"] = _width(model)
-    files.write_json(folder / CONFIG_NAME, config)
+    write_configuration(folder, config, final or folder)
     with (
         safe_open(source / WEIGHTS_NAME, framework="pt") as stored,
         files.replacing(folder / WEIGHTS_NAME) as temporary,

@@ -18,7 +18,7 @@ from mispair.towers.loading import (
     TRUNK_NAME,
     WEIGHTS_NAME,
     load_towers,
-    with_trunk_in,
+    write_configuration,
 )
 
 if TYPE_CHECKING:
@@ -49,20 +49,20 @@ class Origin:
     dtype: torch.dtype
     folder: Path | None = None
 
-    def write(self, folder: Path, *, absolute: bool) -> None:
+    def write(self, folder: Path, final: Path | None = None) -> None:
         """Write the model as a local open_clip folder.
 
         Parameters
         ----------
         folder : Path
             Where to.
-        absolute : bool
-            For open_clip's trainer, which looks for relative paths in the working directory; the
-            weights, if there are some, are there then, too.
+        final : Path or None
+            The folder after weights are added and it is renamed. None if it stays: then it is for
+            open_clip's trainer, and has the weights that training begins with, if there are some.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.folder is None:
-            pretraining.write_definition(folder, self.content, absolute=absolute)
+            pretraining.write_definition(folder, self.content)
             return
         for path in self.folder.iterdir():
             if path.is_file() and path.name not in RECORDS and path.suffix not in WEIGHTS:
@@ -71,16 +71,10 @@ class Origin:
             trunk = files.read_json(folder / TRUNK_NAME)
             trunk.pop("mispair", None)  # what a converted checkpoint was made from
             files.write_json(folder / TRUNK_NAME, trunk)
-        content = json.loads(json.dumps(self.content))
-        if absolute:
-            model = content["model_cfg"]
-            model["vision_cfg"] = with_trunk_in(folder, model["vision_cfg"])
-            tokenizer = model["text_cfg"].get("tokenizer_kwargs") or {}
-            if tokenizer.get("bpe_path"):
-                tokenizer["bpe_path"] = str((folder / tokenizer["bpe_path"]).resolve())
+        if final is None:
             (folder / WEIGHTS_NAME).unlink(missing_ok=True)
             (folder / WEIGHTS_NAME).symlink_to((self.folder / WEIGHTS_NAME).resolve())
-        files.write_json(folder / CONFIG_NAME, content)
+        write_configuration(folder, self.content, final or folder)
 
 
 def origin(definition: str, start: Sequence[Path]) -> Origin:
