@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from mispair import files
 from mispair.pairs.evaluation_sets import EVALUATION_SETS, labelled_pictures
 from mispair.steps import make_scenes, pretrain_towers
-from mispair.towers import loading, pretraining
+from mispair.towers import loading, pretraining, trainer
 
 SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
 
@@ -160,3 +160,22 @@ def test_the_recipe_beside_the_towers_is_that_of_the_default_step(tmp_path: Path
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes()
     assert recipe["corpus"]["pairs"] == 20000
     assert recipe["losses"][-1]["loss"] < recipe["losses"][0]["loss"]
+
+
+def test_the_trainer_s_tokenizer_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from open_clip_train import main as open_clip_trainer
+
+    given: list[str] = []
+
+    def tokenizer(texts: list[str], context_length: int | None = None) -> None:
+        given.extend(texts)
+
+    tokenizer.context_length = 77  # type: ignore[attr-defined]
+    monkeypatch.setattr(open_clip_trainer, "get_tokenizer", lambda name: tokenizer)
+    monkeypatch.setattr(
+        open_clip_trainer, "main", lambda _: open_clip_trainer.get_tokenizer("any")("a" * 40_000)
+    )
+    trainer.train([], tmp_path, seed=0)
+    assert [len(text) < 3_000 for text in given] == [True]

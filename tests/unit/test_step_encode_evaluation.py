@@ -17,7 +17,7 @@ from mispair.cli import main
 from mispair.evaluation.protocols import protocol_files
 from mispair.evaluation.sets import files_of, files_of_texts
 from mispair.towers import encoding, loading
-from tests.unit.test_index import jpeg, write_tar
+from tests.unit.test_index import encoded, jpeg, write_tar
 from tests.unit.test_loading import NATIVE, build
 
 TEMPLATES = ("a {c}", "the {c}", "no {c}")
@@ -155,10 +155,14 @@ def test_classes_without_images_are_reported(
     assert "1 of 3 classes have no image (star)" in caplog.text
 
 
+NARROW = encoded(Image.new("1", (1, 65_500)), "PNG")
+
+
 @pytest.mark.parametrize(
     ("members", "words"),
     [
         ([("0.jpg", b"no image"), ("0.cls", b"0")], "0.tar: the image of '0' cannot be decoded"),
+        ([("0.png", NARROW), ("0.cls", b"0")], "0.tar: the image of '0' cannot be decoded (1 x"),
         ([("0.jpg", b"x"), ("0.cls", b"2")], "Labels and list do not fit"),
         ([], "holds no image for test"),
     ],
