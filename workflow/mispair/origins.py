@@ -19,6 +19,7 @@ from mispair.devices import device_in_use
 from mispair.provenance import PACKAGE, code_version, file_digest, sampled_digest
 from mispair.settings import is_sweep
 from mispair.software import commit, versions
+from mispair.stamps import remember
 
 if TYPE_CHECKING:
     from mispair.settings import Settings
@@ -56,6 +57,8 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     job : mapping of str to object
         Files and wildcards: the keyword arguments of the step's ``run``.
     """
+    for path in _paths(job):
+        remember(path)
     before = {path: _state(path) for path in _paths(job)}
     # Now: a module that is edited while the step runs is not the one that runs.
     code = code_version(step)

@@ -33,7 +33,7 @@ rule corrupt_captions:
         corpus="results/pairs/{corpus}/corpus.parquet",
         index=dag.index(),
         similar=dag.similar_captions,
-        truth=dag.truth,
+        truth=steady(dag.truth),
     output:
         pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
         captions="results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
@@ -45,6 +45,7 @@ rule corrupt_captions:
         "../../envs/environment.yaml"
     params:
         *code_version("corrupt_captions"),
+        stamps=dag.stamps(dag.truth),
         flags=dag.flags("corrupt_captions"),
         draws=dag.draws,
     message:

@@ -3,7 +3,7 @@
 
 rule convert_checkpoint:
     input:
-        checkpoint=dag.models.checkpoint,
+        checkpoint=steady(dag.models.checkpoint),
     output:
         CONVERTED_TOWERS,
     log:

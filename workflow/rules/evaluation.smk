@@ -40,8 +40,8 @@ use rule make_evaluation_set as make_retrieval_set with:
 
 rule encode_evaluation:
     input:
-        evaluation_set=dag.evaluation.images_of,
-        towers=dag.tower_files,
+        evaluation_set=steady(dag.evaluation.images_of),
+        towers=steady(dag.tower_files),
     output:
         evaluation_features="results/evaluation/{towers}/{evaluation_set}/{split}.safetensors",
     log:
@@ -66,9 +66,9 @@ rule encode_evaluation:
 
 rule encode_prompts:
     input:
-        evaluation_set=dag.evaluation.texts_of,
-        protocol=dag.evaluation.protocol_files,
-        towers=dag.tower_files,
+        evaluation_set=steady(dag.evaluation.texts_of),
+        protocol=steady(dag.evaluation.protocol_files),
+        towers=steady(dag.tower_files),
     output:
         prompts="results/evaluation/{towers}/{evaluation_set}/prompts~{protocol}.safetensors",
     log:

@@ -3,9 +3,9 @@
 
 rule pretrain_towers:
     input:
-        shards=dag.training_shards,
-        definition=dag.tower_definition,
-        start=dag.models.start,
+        shards=steady(dag.training_shards),
+        definition=steady(dag.tower_definition),
+        start=steady(dag.models.start),
     output:
         towers=TRAINED_TOWERS,
     log:
@@ -31,11 +31,11 @@ rule pretrain_towers:
 
 rule encode_features:
     input:
-        shards=dag.shards_of,
+        shards=steady(dag.shards_of),
         index="results/pairs/{corpus}/index/{group}.parquet",
         # Nothing is encoded before the whole corpus has passed; what it holds changes no feature.
         passed=ancient("results/pairs/{corpus}/corpus.parquet"),
-        towers=dag.tower_files,
+        towers=steady(dag.tower_files),
     output:
         features="results/features/{corpus}/{towers}/{group}.safetensors",
         rows="results/features/{corpus}/{towers}/{group}.parquet",
@@ -66,7 +66,7 @@ rule encode_features:
 rule encode_captions:
     input:
         captions=dag.texts,
-        towers=dag.tower_files,
+        towers=steady(dag.tower_files),
     output:
         features="results/features/{corpus}/{towers}/{texts}.safetensors",
         rows="results/features/{corpus}/{towers}/{texts}.parquet",
@@ -93,7 +93,7 @@ rule encode_captions:
 
 rule extract_projection:
     input:
-        towers=dag.tower_files,
+        towers=steady(dag.tower_files),
     output:
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
     log:

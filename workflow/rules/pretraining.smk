@@ -5,7 +5,7 @@ rule decode_pictures:
     input:
         corpus="results/pairs/{corpus}/corpus.parquet",
         index=dag.index(),
-        shards=dag.shards_of_first(len(dag.groups)),
+        shards=steady(dag.shards_of_first(len(dag.groups))),
     output:
         pictures=PICTURES,
     log:
@@ -36,6 +36,7 @@ use rule corrupt_captions as corrupt_captions_of_draw with:
         "benchmarks/corrupt_captions_of_draw/{corpus}/{scheme}~{rate}/draw~{draw}.tsv"
     params:
         *code_version("corrupt_captions"),
+        stamps=dag.stamps(dag.truth),
         flags=dag.pretraining.corruption_flags,
         draws=1,
     message:
@@ -76,7 +77,7 @@ rule measure_mixing:
         pictures=PICTURES,
         corpus="results/pairs/{corpus}/corpus.parquet",
         index=dag.index(),
-        truth=dag.truth_of_all(),
+        truth=steady(dag.truth_of_all()),
         evaluation_sets=dag.pretraining.evaluation_sets(),
     output:
         mixing=f"{DRAWN}/mixing.json",

@@ -52,7 +52,7 @@ rule measure_semantics:
         index=dag.index(),
         features=dag.all_features("safetensors"),
         rows=dag.all_features("parquet"),
-        truth=dag.truth_of_all(),
+        truth=steady(dag.truth_of_all()),
     output:
         semantics="results/arms/{corpus}/{towers}/{arm}/semantics.json",
     log:
@@ -98,7 +98,7 @@ rule prune_neurons:
 
 rule export_pruned:
     input:
-        towers=dag.tower_files,
+        towers=steady(dag.tower_files),
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
         images=dag.test_images,
         prompts=dag.prompts,
@@ -114,6 +114,7 @@ rule export_pruned:
         "../../envs/environment.yaml"
     params:
         *code_version("export_pruned"),
+        stamps=dag.stamps(dag.tower_files),
         flags=dag.flags("export_pruned"),
     message:
         "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
@@ -133,7 +134,7 @@ rule identify_basis:
         caption_features=dag.caption_features("safetensors"),
         caption_rows=dag.caption_features("parquet"),
         corpus=dag.gathered("corpus.parquet"),
-        truth=dag.truth_of_all(),
+        truth=steady(dag.truth_of_all()),
     output:
         basis="results/arms/{corpus}/{towers}/{arm}/basis.json",
     log:

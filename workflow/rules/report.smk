@@ -141,7 +141,7 @@ rule draw_figures:
 
 rule draw_contact_sheet:
     input:
-        shards=dag.shards_of_first(1),
+        shards=steady(dag.shards_of_first(1)),
         index=dag.index(),
         pairing=dag.pairings(),
         captions=dag.written_captions(),
@@ -170,7 +170,7 @@ rule draw_neurons:
     input:
         projection=dag.untouched_projection(),
         index=dag.index()[:SHOWN_GROUPS],
-        shards=dag.shards_of_first(SHOWN_GROUPS),
+        shards=steady(dag.shards_of_first(SHOWN_GROUPS)),
         features=dag.features("safetensors")[:SHOWN_GROUPS],
         rows=dag.features("parquet")[:SHOWN_GROUPS],
         caption_features=dag.caption_features("safetensors"),

@@ -28,8 +28,8 @@ rule make_scenes:
 
 rule read_captions:
     input:
-        table=dag.caption_table,
-        key_list=dag.caption_keys,
+        table=steady(dag.caption_table),
+        key_list=steady(dag.caption_keys),
     output:
         captions="results/pairs/{corpus}/captions.parquet",
     log:
@@ -51,8 +51,8 @@ rule read_captions:
 
 rule index_shards:
     input:
-        shards=dag.shards_of,
-        downloads=dag.downloads_of,
+        shards=steady(dag.shards_of),
+        downloads=steady(dag.downloads_of),
         captions=dag.captions(),
     output:
         index="results/pairs/{corpus}/index/{group}.parquet",
@@ -66,7 +66,7 @@ rule index_shards:
     threads: dag.config.index_shards.workers
     params:
         *code_version("index_shards"),
-        stamps=dag.stamps(dag.shards_of),
+        stamps=dag.stamps(dag.shards_of, dag.downloads_of),
         sources=dag.sources_of,
         flags=dag.flags("index_shards"),
     message:

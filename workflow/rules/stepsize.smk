@@ -3,7 +3,7 @@
 
 rule train_two_layer:
     input:
-        cifar=dag.stepsize.cifar,
+        cifar=steady(dag.stepsize.cifar),
     output:
         measurements=TWO_LAYER,
     log:
@@ -31,7 +31,7 @@ rule train_two_layer:
 
 rule train_multilayer:
     input:
-        cifar=dag.stepsize.cifar,
+        cifar=steady(dag.stepsize.cifar),
     output:
         measurements=MULTILAYER,
     log:
