@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -99,3 +101,67 @@ def test_all_mistakes_come_at_once() -> None:
 
 def test_an_empty_section_means_the_defaults() -> None:
     assert config.validate({"corrupt_captions": None}, "mine.yaml") == config.Config()
+
+
+def located(folder: Path, given: dict, **changes: Any) -> dict[str, Any]:
+    """Return a configuration with the paths of a file in a folder."""
+    content = copy.deepcopy(given) | changes
+    config.locate(content, {folder / "mine.yaml": given}, changes)
+    return content
+
+
+def test_relative_paths_start_at_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "shards": ["a/{0..3}.tar", "/data/*.tar", "~/b.tar", "s3://c/d.tar"],
+        "captions": "captions.csv",
+        "towers": {"name": "a", "folder": "models/a"},
+        "models": [{"name": "b", "recipe": "laclip-cc", "checkpoint": "../b.pt"}],
+        "evaluation_sets": ["scenes-shape", "wds_mine"],
+        "protocols": ["single-prompt", "prompts"],
+        "pretrain_towers": {"definition": "ViT-B-32", "start": "b"},
+        "train_two_layer": {"cifar_dir": "cifar"},
+        "write_report": {"title": "a/b"},
+    }
+    inside = located(tmp_path / "mine", given)
+    assert inside["shards"] == ["mine/a/{0..3}.tar", *given["shards"][1:]]
+    assert inside["captions"] == "mine/captions.csv"
+    assert inside["towers"]["folder"] == "mine/models/a"
+    assert inside["models"][0]["checkpoint"] == "b.pt"
+    assert inside["evaluation_sets"] == ["scenes-shape", "mine/wds_mine"]
+    assert inside["protocols"] == ["single-prompt", "mine/prompts"]
+    assert inside["pretrain_towers"] == given["pretrain_towers"]
+    assert inside["train_two_layer"] == {"cifar_dir": "mine/cifar"}
+    assert inside["write_report"] == given["write_report"]
+    assert located(Path("/elsewhere"), given)["captions"] == "/elsewhere/captions.csv"
+    del given["models"]
+    assert located(tmp_path, given) == given
+
+
+def test_paths_of_the_command_line_and_of_records_start_at_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "mine"
+    assert located(folder, {"shards": "a.tar"}, shards="b.tar")["shards"] == "b.tar"
+    assert located(folder, {"shards": "a.tar", "record": {}})["shards"] == "a.tar"
+
+
+@pytest.mark.parametrize(
+    ("mine", "command_line", "source"),
+    [
+        ({"corrupt_captions": {"rate": 1}}, {}, "mine.yaml"),
+        ({"corrupt_captions": {"rates": [0.5]}}, {"corrupt_captions": {"rates": [7]}}, "--config"),
+        ({"corpus": "mine"}, {}, "config.yaml"),
+    ],
+)
+def test_a_mistake_names_the_source_that_has_it(
+    mine: dict, command_line: dict, source: str
+) -> None:
+    content = {"studie": []} if source == "config.yaml" else {}
+    content |= mine | command_line
+    sources = config.locate(content, {Path("mine.yaml"): mine}, command_line)
+    with pytest.raises(UserError, match=f"^{source} has 1 mistake"):
+        config.validate(content, sources)

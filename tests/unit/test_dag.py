@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -173,3 +174,20 @@ def test_a_group_looks_at_its_own_shards_only(
         assert len(dag.shards_of(wildcards)) == 2
         dag.downloads_of(wildcards)
     assert len(looked) == 2 * groups
+
+
+def test_another_configuration_is_told_that_it_replaces_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = Dag({"studies": ["image_text"]}, "x")
+    assert first.replaced_report() == ""
+    record = tmp_path / "reports/run.json"
+    record.parent.mkdir()
+    record.write_text(json.dumps(first.config.model_dump(mode="json")))
+    rates = {"corrupt_captions": {"rates": [0.5]}}
+    assert Dag({"studies": ["image_text", "stepsize"], **rates}, "x").replaced_report() == ""
+    assert "corpus" in Dag({"studies": ["image_text"], "corpus": "b"}, "x").replaced_report()
+    assert "studies" in Dag({"studies": ["stepsize"]}, "x").replaced_report()
+    record.write_text("[")
+    assert first.replaced_report() == ""

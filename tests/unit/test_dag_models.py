@@ -75,12 +75,12 @@ def test_a_model_can_be_fine_tuned_too(checkpoint: str, folder: str) -> None:
 @pytest.mark.parametrize(
     ("models", "words"),
     [
-        ([{"name": "a", "recipe": "laclip-cc", "checkpoint": "gone.pt"}], "no file gone.pt"),
+        ([{"name": "a", "recipe": "laclip-cc", "checkpoint": "gone.pt"}], "/gone.pt."),
         ([{"name": "a", "folder": "gone"}], "models[0].folder: 'gone' is neither"),
         ([{"name": "a", "model": "ViT-B-32", "pretrained": "x"}] * 2, "two models are called 'a'"),
         ([{"name": "a", "recipe": "laclip"}], "laclip"),
         ([{"name": "a"}], "does not say what it is"),
-        ([], "models is empty"),
+        ([], "models: the list is empty"),
     ],
 )
 def test_what_is_missing_is_named_before_any_job(models: list[dict], words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflow.conftest import Checkout
+from tests.workflow.conftest import SMOKE, Checkout
 
 
 def refused(checkout: Checkout, *arguments: str) -> str:
@@ -19,7 +19,7 @@ def refused(checkout: Checkout, *arguments: str) -> str:
     [
         ("shards: nowhere/*.tar", ["nowhere/*.tar matches no file"]),
         ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, of which 4 do not exist"]),
-        ("captions: nowhere.csv", ["captions: there is no file nowhere.csv"]),
+        ("captions: nowhere.csv", ["captions: there is no file ", "/nowhere.csv."]),
         ("caption_keys: keys.txt", ["caption_keys", "there are keys but no captions"]),
         ("shards: 'https://example.org/0.tar'", ["https"]),
         ("towers: nowhere", ["towers: 'nowhere' is neither"]),
@@ -41,6 +41,19 @@ def test_wrong_settings(empty: Checkout, content: str, words: list[str]) -> None
     printed = refused(empty, "--configfile", "mine.yaml")
     for word in words:
         assert word in printed
+
+
+def test_a_mistake_names_its_file_and_the_path_that_was_tried(empty: Checkout) -> None:
+    folder = empty.folder / "mine"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("coprus: a\n")
+    printed = refused(empty, "--configfile", "mine/mine.yaml")
+    assert "mine/mine.yaml has 1 mistake" in printed
+    printed = refused(empty, "--configfile", SMOKE, "--config", "coprus=a")
+    assert "--config has 1 mistake" in printed
+    (folder / "mine.yaml").write_text("shards: data/*.tar\n")
+    printed = refused(empty, "--configfile", "mine/mine.yaml")
+    assert f"{folder}/data/*.tar matches no file" in printed
 
 
 def test_a_config_that_is_no_yaml(empty: Checkout) -> None:

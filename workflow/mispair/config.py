@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -22,9 +25,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from mispair.cli import step_module, step_names
+from mispair.evaluation.protocols import BUILT_IN
 from mispair.files import UserError
+from mispair.pairs.evaluation_sets import EVALUATION_SETS
 from mispair.run_record import RECORD
-from mispair.settings import is_sweep
+from mispair.settings import Located, is_sweep
 from mispair.towers.model_spec import ModelSpec
 
 GENERATED = "generated"
@@ -54,26 +59,30 @@ class _General(BaseModel):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="The name of the corpus in result paths and in the report.",
     )
-    shards: str | list[str] | dict[SourceName, str | list[str]] = Field(
+    shards: Annotated[
+        str | list[str] | dict[SourceName, str | list[str]], Located(GENERATED)
+    ] = Field(
         GENERATED,
         description="Where the image-text pairs come from: `generated` (make_scenes), or "
         "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these. "
         "Sources with names (`{a: ..., b: ...}`) may have equal file names and keys: the keys of "
         "`a` then begin with `a/`, in a caption table too.",
     )
-    captions: str | None = Field(
+    captions: Annotated[str | None, Located()] = Field(
         None,
         description="Captions that take the place of the shards' own, or join them "
         "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, or a "
         "text file with one caption a line; null for the shards' own.",
     )
-    caption_keys: str | None = Field(
+    caption_keys: Annotated[str | None, Located()] = Field(
         None,
         description="The keys of captions in a text file, one a line: without them a caption "
         "cannot be told from its neighbour's, so such a file is refused.",
     )
     towers: Annotated[
-        Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")], Discriminator(_form)
+        Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")],
+        Discriminator(_form),
+        Located("shipped|train"),
     ] = Field(
         "shipped",
         description="The frozen towers of the image-text study: `shipped` (small, pre-trained on "
@@ -87,7 +96,7 @@ class _General(BaseModel):
         "(a tag of open_clip's); `model`, `checkpoint`, `quick_gelu` and `preprocess`. "
         "`pretraining` and `method` say beside which published figures it stands.",
     )
-    evaluation_sets: list[str] = Field(
+    evaluation_sets: Annotated[list[str], Located("|".join(EVALUATION_SETS))] = Field(
         [
             "scenes-shape",
             "scenes-shape-heldout",
@@ -101,7 +110,7 @@ class _General(BaseModel):
         description="Zero-shot evaluation sets, for classification or retrieval: names of "
         "generated sets, or folders in CLIP_benchmark's webdataset layout.",
     )
-    protocols: list[str] = Field(
+    protocols: Annotated[list[str], Located("|".join(BUILT_IN))] = Field(
         ["clip_benchmark", "single-prompt"],
         min_length=1,
         description="How images are classified zero-shot: `clip_benchmark` (templates and class "
@@ -140,7 +149,75 @@ Config = _config_model()
 """The pydantic model of ``config.yaml``: general keys, and one section per step."""
 
 
-def validate(content: dict[str, Any], source: str) -> Any:
+Sources = Mapping[str, Mapping[str, Any]]
+"""Content of each configuration file, and of ``--config``, by name; later ones take precedence."""
+
+
+def locate(
+    content: dict[str, Any],
+    files: Mapping[Path, Mapping[str, Any]],
+    command_line: Mapping[str, Any],
+) -> Sources:
+    """Let the relative paths of each configuration file start at its folder.
+
+    Parameters
+    ----------
+    content : dict
+        The merged configuration, which is changed where it has the values of a file.
+    files : mapping
+        Content of each configuration file. Paths in the record of a run start where Snakemake runs.
+    command_line : mapping
+        Content of ``--config``.
+
+    Returns
+    -------
+    mapping
+        All sources by name.
+    """
+    for path, given in files.items():
+        if RECORD not in given:
+            _start_paths(path.parent, content, given, Config)
+    named = {_from_here(path): given for path, given in files.items()}
+    return named | ({"--config": command_line} if command_line else {})
+
+
+def _from_here(path: Path) -> str:
+    """Return a path relative to the folder that Snakemake runs in, if it is in there."""
+    whole = os.path.abspath(path)
+    return os.path.relpath(whole) if Path(whole).is_relative_to(Path.cwd()) else whole
+
+
+def _start_paths(
+    folder: Path, content: dict[str, Any], given: Mapping[str, Any], model: type[BaseModel]
+) -> None:
+    for key in content.keys() & given.keys() & model.model_fields.keys():
+        field, value = model.model_fields[key], given[key]
+        inner = _model_in(field.annotation)
+        if inner and isinstance(value, dict) and isinstance(content[key], dict):
+            _start_paths(folder, content[key], value, inner)
+        elif content[key] == value:
+            content[key] = _started(folder, value, field)
+
+
+def _started(folder: Path, value: Any, field: FieldInfo) -> Any:
+    marks = [mark for mark in field.metadata if isinstance(mark, Located)]
+    inner = _model_in(field.annotation)
+    if isinstance(value, list):
+        return [_started(folder, item, field) for item in value]
+    if isinstance(value, dict):
+        if inner is None:
+            return {key: _started(folder, item, field) for key, item in value.items()}
+        value = dict(value)
+        _start_paths(folder, value, dict(value), inner)
+        return value
+    if not isinstance(value, str) or not marks or re.fullmatch(marks[0].names, value):
+        return value
+    if not value.strip() or re.match(r"[/~]|[A-Za-z0-9+.-]+:", value):
+        return value
+    return _from_here(folder / value)
+
+
+def validate(content: dict[str, Any], source: str | Sources) -> Any:
     """Check a configuration and fill in the defaults.
 
     Parameters
@@ -148,8 +225,8 @@ def validate(content: dict[str, Any], source: str) -> Any:
     content : dict
         What ``config.yaml`` and the command line say, merged; or the record of a run, which has
         one more key.
-    source : str
-        The file's name, for the message.
+    source : str or mapping
+        Name of the file, or all sources of `content`, for the message.
 
     Returns
     -------
@@ -169,7 +246,28 @@ def validate(content: dict[str, Any], source: str) -> Any:
     try:
         return Config.model_validate(content)
     except ValidationError as error:
+        if not isinstance(source, str):
+            faults = error.errors(include_url=False)
+            origins = [_origin(content, source, fault["loc"]) for fault in faults]
+            source = " + ".join(dict.fromkeys(origins))
         raise UserError(explain(error, Config, source)) from error
+
+
+def _origin(content: Mapping[str, Any], sources: Sources, location: Iterable[int | str]) -> str:
+    """Return the name of the last source that gives the key at a location."""
+    keys = list(location)
+    depth = _depth(content, keys)
+    names = [name for name, given in sources.items() if _depth(given, keys) == depth]
+    return names[-1] if names else "config.yaml"
+
+
+def _depth(content: Any, keys: list[int | str]) -> int:
+    """Return how many of the keys lead into nested mappings, one after another."""
+    for depth, key in enumerate(keys):
+        if not isinstance(content, Mapping) or key not in content:
+            return depth
+        content = content[key]
+    return len(keys)
 
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:

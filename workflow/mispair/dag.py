@@ -6,6 +6,7 @@ Paths are relative to the folder that Snakemake runs in, so a moved checkout rer
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -77,8 +78,8 @@ class Dag:
     ----------
     content : dict
         ``config.yaml`` merged with what the command line says.
-    source : str
-        Its name, for messages.
+    source : str or mapping
+        Its name, or all of its sources by name, for messages.
 
     Raises
     ------
@@ -86,7 +87,7 @@ class Dag:
         If a key is wrong or a file that it names is missing; nothing has run by then.
     """
 
-    def __init__(self, content: dict[str, Any], source: str):
+    def __init__(self, content: dict[str, Any], source: str | configuration.Sources):
         self.config = configuration.validate(content, source)
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word
@@ -96,7 +97,7 @@ class Dag:
         self.corpus: str = self.config.corpus
         if self.runs("laclip") and not self.config.models:
             raise UserError(
-                f"{source}: models is empty, and the study laclip compares models. Copy those of "
+                "models: the list is empty, and the study laclip compares models. Copy those of "
                 "workflow/configs/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
@@ -211,6 +212,24 @@ class Dag:
             "other bytes are to be expected"
         )
 
+    def replaced_report(self) -> str:
+        """Return a warning if `reports` holds the report of other data, models or studies."""
+        try:
+            former = json.loads(Path("reports/run.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ""
+        content = self.config.model_dump(mode="json")
+        keys = ("corpus", "shards", "captions", "towers", "models")
+        changed = [key for key in keys if former.get(key, content[key]) != content[key]]
+        if not set(former.get("studies", [])) <= set(self.config.studies):
+            changed.append("studies")
+        if not changed:
+            return ""
+        return (
+            f"reports: this run replaces the report of another configuration, which has other "
+            f"{', '.join(changed)}. To keep that report, give this run a folder: --directory DIR"
+        )
+
     def shards_of(self, wildcards: Any) -> list[str]:
         """Return the shards of a group."""
         return self.groups[wildcards.group]
@@ -258,7 +277,7 @@ class Dag:
         if path is None:
             return []
         if not Path(path).is_file():
-            raise UserError(f"{key}: there is no file {path} (looked from {Path.cwd()}).")
+            raise UserError(f"{key}: there is no file {Path(path).absolute()}.")
         return [path]
 
     @staticmethod

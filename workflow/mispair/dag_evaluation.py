@@ -135,8 +135,8 @@ def _folder(source: str) -> Path:
         return Path(os.path.normpath(source))
     from mispair.config import nearest
 
-    hint = nearest(source, EVALUATION_SETS)
+    hint = nearest(Path(source).name, EVALUATION_SETS)
     raise UserError(
         f"evaluation_sets: {source!r} is neither a generated set "
-        f"({', '.join(EVALUATION_SETS)}) nor a folder.{hint}"
+        f"({', '.join(EVALUATION_SETS)}) nor a folder (looked for {Path(source).absolute()}).{hint}"
     )

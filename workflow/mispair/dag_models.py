@@ -86,7 +86,7 @@ class Models:
             return
         if spec.checkpoint is not None and not Path(spec.checkpoint).is_file():
             raise UserError(
-                f"{key}.checkpoint: there is no file {spec.checkpoint} (looked from {Path.cwd()})."
+                f"{key}.checkpoint: there is no file {Path(spec.checkpoint).absolute()}."
             )
         self._files[spec.name] = [path.format(model=spec.name) for path in CONVERTED_TOWERS]
 
@@ -155,7 +155,7 @@ def _of_folder(source: str, key: str = "towers") -> list[str]:
         other = "the name of one of `models`" if key.endswith("start") else "`train`"
         raise UserError(
             f"{key}: {source!r} is neither `shipped` nor {other} nor a folder with an "
-            f"{TOWER_CONFIG} (a local open_clip model) in it."
+            f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
         )
     others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
     return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -46,6 +46,13 @@ def sweep(default: Any, **field: Any) -> Any:
     Adding a value to a sweep therefore leaves the jobs of the other values as they are.
     """
     return Field(default, json_schema_extra={"sweep": True}, **field)
+
+
+class Located(NamedTuple):
+    """Marks a setting that names files: relative paths start at the file that gives them."""
+
+    names: str = ""
+    """Regular expression of values that are no paths."""
 
 
 def is_sweep(field: Any) -> bool:

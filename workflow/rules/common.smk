@@ -4,10 +4,12 @@ import signal
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
+from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 from mispair.arms import STARTS
+from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
 from mispair.dag_paths import benchmarks_of_report, folder_of_output, tables_of_rows
 from mispair.dag_evaluation import generated_files
@@ -31,13 +33,16 @@ if not workflow.is_main_process:
 try:
     if workflow.is_main_process:
         refuse_full_or_read_only(".snakemake")  # where even a dry run takes notes
-    dag = Dag(config, " + ".join([*map(str, workflow.configfiles), "--config"][-2:]))
+    given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
+    dag = Dag(config, locate(config, given, workflow.config_settings.config))
     # Jobs on a cluster read the Snakefile again; once is enough.
     if workflow.is_main_process and (differs := dag.compare_with_record()):
         logger.warning(differs)
 except UserError as error:
     raise WorkflowError(str(error))
 
+if workflow.is_main_process and (replaced := dag.replaced_report()):
+    logger.warning(replaced)
 if workflow.is_main_process and (matched := dag.echo()):
     logger.info(matched)
 

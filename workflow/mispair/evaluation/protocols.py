@@ -149,8 +149,8 @@ def protocol_name(source: str) -> str:
     folder = Path(source)
     if not folder.is_dir():
         raise UserError(
-            f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder."
-            f"{_hint(source, BUILT_IN)}"
+            f"protocols: {source!r} is neither a protocol ({', '.join(BUILT_IN)}) nor a folder "
+            f"(looked for {folder.absolute()}).{_hint(folder.name, BUILT_IN)}"
         )
     if not _NAME.fullmatch(folder.name) or folder.name in BUILT_IN:
         raise UserError(

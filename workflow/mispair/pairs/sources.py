@@ -160,8 +160,8 @@ def _matches(source: str) -> list[Path]:
     matched = _in_glob(path)
     if not matched:
         raise UserError(
-            f"shards: {source} matches no file (looked from {Path.cwd()}). Give a tar file, a "
-            "glob, a brace pattern or a folder; relative paths start where snakemake runs."
+            f"shards: {path.absolute()} matches no file. Give a tar file, a glob, a brace pattern "
+            "or a folder. Relative paths in a --configfile start at the folder of that file."
         )
     return matched
 
@@ -203,8 +203,8 @@ def _in_folder(folder: Path) -> list[Path]:
     _print_left([f"{folder / name} (does not end in .tar)" for name in others])
     if not found:
         raise UserError(
-            f"shards: the folder {folder} holds no .tar file. Shards in subfolders are named by a "
-            f"glob ({folder}/**/*.tar); compressed ones are unpacked to .tar first."
+            f"shards: the folder {folder.absolute()} holds no .tar file. Shards in subfolders "
+            f"are named by a glob ({folder}/**/*.tar); compressed ones are unpacked to .tar first."
         )
     return found
 
@@ -225,7 +225,7 @@ def _in_glob(pattern: Path) -> list[Path]:
 def _in_braces(source: str) -> list[Path]:
     named = [Path(name).expanduser() for name in expand_braces(source)]
     found = {name: [name] if name.is_file() else _in_glob(name) for name in named}
-    missing = [str(name) for name in named if not found[name]]
+    missing = [str(name.absolute()) for name in named if not found[name]]
     if missing:
         raise UserError(
             f"shards: {source} names {len(named)} shards, of which {len(missing)} do not "

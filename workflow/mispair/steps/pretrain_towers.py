@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,12 +16,12 @@ log = logging.getLogger(__name__)
 class Settings(settings.Settings):
     """Settings of pre-training; the towers that come with mispair were made with the defaults."""
 
-    definition: str = Field(
+    definition: Annotated[str, settings.Located(r"[^/]*(?<!\.json)")] = Field(
         "scenes-small",
         description="Model: a definition of mispair, an architecture of open_clip such as "
         "ViT-B-32, or a path to a .json. Not used with `start`.",
     )
-    start: str | None = settings.sweep(
+    start: Annotated[str | None, settings.Located("[^/]+")] = settings.sweep(
         None,
         description="Towers of which all weights are trained on: `shipped`, the folder of a local "
         "open_clip model, or the name of a model under `models`; null to train from scratch.",

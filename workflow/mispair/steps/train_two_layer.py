@@ -48,7 +48,7 @@ class Settings(settings.Settings):
         "widths, bounds, acceleration, neurons), `data_set`, `activations`, `widths`, "
         "`stepsizes` (η; with `per_octave` the ends of a geometric ladder), `seeds` and `steps`.",
     )
-    cifar_dir: str | None = settings.sweep(
+    cifar_dir: Annotated[str | None, settings.Located()] = settings.sweep(
         None,
         description="Folder cifar-10-batches-bin of CIFAR-10's binary release, for parts of the "
         "data set cifar2; null leaves these out.",

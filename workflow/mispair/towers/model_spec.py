@@ -11,7 +11,7 @@ import difflib
 import importlib.util
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -67,14 +67,18 @@ class ModelSpec(settings.Settings):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="Name of the model in result paths and in the report.",
     )
-    folder: str | None = Field(None, description="A local open_clip folder, taken as it is.")
+    folder: Annotated[str | None, settings.Located()] = Field(
+        None, description="A local open_clip folder, taken as it is."
+    )
     model: str | None = Field(
         None, description="open_clip's name of the architecture, such as ViT-B-32-quickgelu."
     )
     pretrained: str | None = Field(
         None, description="open_clip's tag of weights for `model`; downloaded when it is needed."
     )
-    checkpoint: str | None = Field(None, description="A local file of weights.")
+    checkpoint: Annotated[str | None, settings.Located()] = Field(
+        None, description="A local file of weights."
+    )
     recipe: Recipe | None = Field(
         None,
         description="How `checkpoint` was made: `laclip-cc` (LaCLIP's files of CC3M, CC12M and "
