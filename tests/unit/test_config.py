@@ -135,6 +135,8 @@ def test_relative_paths_start_at_their_file(
     assert inside["pretrain_towers"] == given["pretrain_towers"]
     assert inside["train_two_layer"] == {"cifar_dir": "mine/cifar"}
     assert inside["write_report"] == given["write_report"]
+    named = {"shards": {"a": "a.tar", "b": ["b.tar"]}}
+    assert located(tmp_path / "mine", named)["shards"] == {"a": "mine/a.tar", "b": ["mine/b.tar"]}
     assert located(Path("/elsewhere"), given)["captions"] == "/elsewhere/captions.csv"
     del given["models"]
     assert located(tmp_path, given) == given

@@ -35,6 +35,7 @@ from mispair.towers.model_spec import ModelSpec
 GENERATED = "generated"
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Sources = str | list[str] | dict[SourceName, str | list[str]]
 
 
 def _form(towers: Any) -> str:
@@ -59,9 +60,7 @@ class _General(BaseModel):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="The name of the corpus in result paths and in the report.",
     )
-    shards: Annotated[
-        str | list[str] | dict[SourceName, str | list[str]], Located(GENERATED)
-    ] = Field(
+    shards: Annotated[Sources, Located(GENERATED)] = Field(
         GENERATED,
         description="Where the image-text pairs come from: `generated` (make_scenes), or "
         "webdataset tar shards as a path, a glob, a brace pattern, a folder, or a list of these. "
@@ -149,7 +148,7 @@ Config = _config_model()
 """The pydantic model of ``config.yaml``: general keys, and one section per step."""
 
 
-Sources = Mapping[str, Mapping[str, Any]]
+Layers = Mapping[str, Mapping[str, Any]]
 """Content of each configuration file, and of ``--config``, by name; later ones take precedence."""
 
 
@@ -157,7 +156,7 @@ def locate(
     content: dict[str, Any],
     files: Mapping[Path, Mapping[str, Any]],
     command_line: Mapping[str, Any],
-) -> Sources:
+) -> Layers:
     """Let the relative paths of each configuration file start at its folder.
 
     Parameters
@@ -217,7 +216,7 @@ def _started(folder: Path, value: Any, field: FieldInfo) -> Any:
     return _from_here(folder / value)
 
 
-def validate(content: dict[str, Any], source: str | Sources) -> Any:
+def validate(content: dict[str, Any], source: str | Layers) -> Any:
     """Check a configuration and fill in the defaults.
 
     Parameters
@@ -253,7 +252,7 @@ def validate(content: dict[str, Any], source: str | Sources) -> Any:
         raise UserError(explain(error, Config, source)) from error
 
 
-def _origin(content: Mapping[str, Any], sources: Sources, location: Iterable[int | str]) -> str:
+def _origin(content: Mapping[str, Any], sources: Layers, location: Iterable[int | str]) -> str:
     """Return the name of the last source that gives the key at a location."""
     keys = list(location)
     depth = _depth(content, keys)

@@ -87,7 +87,7 @@ class Dag:
         If a key is wrong or a file that it names is missing; nothing has run by then.
     """
 
-    def __init__(self, content: dict[str, Any], source: str | configuration.Sources):
+    def __init__(self, content: dict[str, Any], source: str | configuration.Layers):
         self.config = configuration.validate(content, source)
         self._record = content.get(run_record.RECORD)
         if self._record in (NONE, "null"):  # on Snakemake's command line every null is a word

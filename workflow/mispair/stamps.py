@@ -42,7 +42,8 @@ def remember(path: Path) -> None:
 
     Nothing happens to files of Snakemake's, small files, and files whose digest is up to date.
     """
-    if not SNAKEMAKE.is_dir() or not path.is_file() or path.as_posix().startswith(MADE):
+    made = not path.is_absolute() and MADE.rstrip("/") in path.parts  # a module has a prefix
+    if made or not SNAKEMAKE.is_dir() or not path.is_file():
         return
     if path.stat().st_size > SMALL:
         _updated(path, _remembered(path))
