@@ -116,8 +116,7 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
     own = _own_profile(checkout)
     options = ["--profile", str(own), "--workflow-profile", "slurm", "--configfile", SMOKE,
                # Of two real cores more jobs side by side have nothing.
-               "--jobs", "6", "--latency-wait", "10",
-               "--slurm-init-seconds-before-status-checks", "5"]  # fmt: skip
+               "--jobs", "6", "--latency-wait", "10"]  # fmt: skip
     result = Run(checkout, profile)
     driver = Driver(cluster, checkout, options)
     driver.start()

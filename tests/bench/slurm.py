@@ -13,8 +13,6 @@ from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Run, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout
 
-SECONDS_BETWEEN_LOOKS = 5
-
 Row = tuple[str, str, str, str]
 
 
@@ -38,7 +36,7 @@ def measure() -> Iterator[Row]:
         same = local.results() == remote.results()
         yield (
             "smoke configuration through SLURM",
-            f"{through:.0f} s, {submitted} submissions, a look every {SECONDS_BETWEEN_LOOKS} s",
+            f"{through:.0f} s, {submitted} submissions",
             f"{without:.0f} s with --cores 2, {'same' if same else 'OTHER'} bytes",
             f"{(through - without) / submitted:.1f} s a submission",
         )
@@ -90,7 +88,6 @@ def _seconds(clock: str) -> int:
 def _through(cluster: Cluster, checkout: Checkout) -> None:
     command = [
         *(sys.executable, "-m", "snakemake", "--workflow-profile", "slurm", "--jobs", "6"),
-        *("--slurm-init-seconds-before-status-checks", str(SECONDS_BETWEEN_LOOKS)),
         *("--quiet", "all", "--configfile", SMOKE),
     ]
     subprocess.run(command, cwd=checkout.folder, env=cluster.environment, check=True)

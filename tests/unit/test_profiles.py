@@ -44,6 +44,10 @@ def test_what_is_asked_for_grows_with_each_attempt(slurm: dict[str, Any]) -> Non
             assert second == 2 * first > 0, (rule, key)
 
 
+def test_a_wave_of_jobs_does_not_wait_for_its_first_look(slurm: dict[str, Any]) -> None:
+    assert 1 <= slurm["slurm-init-seconds-before-status-checks"] <= 10
+
+
 def test_long_steps_are_warned_before_their_time_is_up(slurm: dict[str, Any]) -> None:
     warned = {rule for rule, asked in slurm["set-resources"].items() if "slurm_extra" in asked}
     assert warned == set(LONG)

@@ -142,7 +142,7 @@ def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> N
     weights.write_bytes(b"no weights")
     target = "results/arms/scenes/scenes-small/untouched/projection.safetensors"
     options = [target, "--workflow-profile", "slurm", "--retries", "0", "--jobs", "1",
-               "--slurm-init-seconds-before-status-checks", "5", "--configfile", SMOKE]  # fmt: skip
+               "--configfile", SMOKE]  # fmt: skip
     driver = Driver(cluster, checkout, options)
     driver.start()
     assert driver.process.wait(300) == 1
@@ -167,8 +167,7 @@ def test_a_training_on_two_nodes(tmp_path: Path) -> None:
     (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(settings))
     with Cluster(nodes=2) as two:
         options = ["results/towers/trained/training.json", "--workflow-profile", "slurm",
-                   "--slurm-init-seconds-before-status-checks", "5", "--retries", "0",
-                   "--jobs", "2", "--configfile", "mine.yaml"]  # fmt: skip
+                   "--retries", "0", "--jobs", "2", "--configfile", "mine.yaml"]  # fmt: skip
         driver = Driver(two, checkout, options)
         driver.start()
         code = driver.process.wait(400)
