@@ -15,7 +15,8 @@ from mispair.evaluation import protocols
 from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import EvaluationSet, open_set
-from mispair.files import UserError
+from mispair.files import UserError, write_json
+from mispair.towers.loading import made_from_laion
 from tests.unit.test_sets import write_split
 
 PUBLISHED_COUNTS = {
@@ -129,6 +130,54 @@ def test_laclips_templates_of_imagenet_are_seven_of_clips_eighty(opened: Evaluat
 
 
 @pytest.mark.parametrize(
+    ("record", "laion"),
+    [
+        ({"recipe": "laclip-laion", "pretraining": ""}, True),
+        ({"recipe": None, "pretraining": "LAION-400M"}, True),
+        ({"recipe": None, "pretrained": "laion400m_e32"}, True),
+        ({"recipe": "laclip-cc", "pretraining": "CC3M"}, False),
+        ({"recipe": None, "pretrained": "laion2b_s34b_b79k"}, False),
+    ],
+)
+def test_the_record_of_a_model_names_laion(record: dict, laion: bool, tmp_path: Path) -> None:
+    assert not made_from_laion(tmp_path)
+    write_json(tmp_path / "config.json", {"mispair": record})
+    assert made_from_laion(tmp_path) == laion
+
+
+def test_laion_models_have_all_eighty_for_imagenet_alone(opened: EvaluationSet) -> None:
+    imagenet = replace(opened, directory=Path("wds_imagenet1k"))
+    found = prompts(imagenet, "laclip", laion=True)
+    assert found.templates == clip_benchmarks_templates()["imagenet1k"]
+    assert found.fingerprint != prompts(imagenet, "laclip").fingerprint
+    pets = replace(opened, directory=Path("wds_vtab-pets"))
+    assert prompts(pets, "laclip", laion=True).fingerprint == prompts(pets, "laclip").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("folder", "names", "expected"),
+    [
+        ("wds_fer2013", ["angry", "happy"], ["angry", "happy", "smiling"]),
+        ("wds_fer2013_test", ["surprised", "sad"],
+         ["surprised", "shocked", "spooked", "sad", "depressed"]),
+        ("wds_vtab-clevr_count_all", ["three", "ten"], ["3", "10"]),
+        ("wds_mnist", ["three"], ["three"]),
+    ],
+)  # fmt: skip
+def test_laclip_has_slips_class_lists(
+    folder: str, names: list[str], expected: list[str], opened: EvaluationSet
+) -> None:
+    of_set = replace(opened, directory=Path(folder), classnames=names)
+    found = prompts(of_set, "laclip")
+    last = (found.templates or [])[-1]
+    texts = [text for text in found.texts if text in {last.format(c=name) for name in expected}]
+    assert texts == [last.format(c=name) for name in expected]
+    assert len(found.texts) == len(expected) * len(found.templates or [])
+    assert found.classnames == names
+    assert sorted(set(found.classes.tolist())) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
     ("folder", "metric", "templates"),
     [
         ("wds_vtab-caltech101", "mean_per_class_recall", 34),
@@ -140,6 +189,8 @@ def test_laclips_templates_of_imagenet_are_seven_of_clips_eighty(opened: Evaluat
         ("imagenet1k", "acc1", 7),
         ("OxfordIIITPet", "mean_per_class_recall", 1),
         ("stanford_cars", "acc1", 8),
+        ("wds_pets_test", "mean_per_class_recall", 1),
+        ("wds_vtab-pets_test", "mean_per_class_recall", 1),
     ],
 )
 def test_names_of_folders(folder: str, metric: str, templates: int, opened: EvaluationSet) -> None:

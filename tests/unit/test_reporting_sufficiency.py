@@ -70,6 +70,13 @@ def test_published_tables_are_whole() -> None:
         ("clip", "both"): 25, ("zsc", "both"): 25, ("cdm", "both"): 30, ("vlm", "both"): 30,
         ("cdm", "image"): 20, ("vlm", "text"): 20,
     }  # fmt: skip
+    # Of the authors' result files: 0.681499, 0.380462, 0.380467, 1.930463 and 0.736491.
+    risk = shifted.set_index(["task", "shifted", "model", "flip"])["risk"]
+    assert risk["vlm", "both", "bayes", 0.1] == 0.681
+    assert risk["vlm", "both", "misspecified", 0.02] == 0.380
+    assert risk["vlm", "both", "guided", 0.02] == 0.380
+    assert risk["vlm", "text", "frozen", 0.4] == 1.930
+    assert risk["vlm", "text", "joint", 0.1] == 0.736
     prompts = published.sufficiency_prompts()
     assert len(prompts) == 24
     assert set(prompts["model"]) == {"standard", "guided", "shallow"}

@@ -67,6 +67,20 @@ class Evaluation:
                 f"{', '.join(without)}. Add clip_benchmark or single-prompt, which take every set."
             )
 
+    def echo(self) -> list[str]:
+        """Return a line for each protocol that has no prompts for some of the sets."""
+        lines = []
+        for protocol, source in self.protocols.items():
+            without = [
+                name
+                for name in self.folders
+                if self.kind(name) == "classification"
+                and not protocols.applies(source, name, "classification")
+            ]
+            if without:
+                lines.append(f"protocol {protocol}: has no prompts for {', '.join(without)}")
+        return lines
+
     def _is_generated(self, name: str) -> bool:
         return self.folders[name] == Path(GENERATED_SETS.format(evaluation_set=name))
 

@@ -43,8 +43,9 @@ except UserError as error:
 
 if workflow.is_main_process and (replaced := dag.replaced_report()):
     logger.warning(replaced)
-if workflow.is_main_process and (matched := dag.echo()):
-    logger.info(matched)
+if workflow.is_main_process:
+    for line in filter(None, [dag.echo(), *dag.evaluation.echo()]):
+        logger.info(line)
 
 
 def steady(files):

@@ -6,7 +6,8 @@ carries the name of its protocol and the fingerprint of its prompts.
 - ``clip_benchmark``: the templates and class names in the set's folder; accuracy.
 - ``laclip``: the templates of SLIP's evaluation, which LaCLIP's follows; recall averaged over the
   classes for Pets, Caltech-101, Aircraft and Flowers, accuracy for all others. Class names are
-  those of the folder.
+  those of the folder, for FER-2013 and CLEVR counts those of SLIP (a class may have several).
+  Models of LAION-400M have CLIP's 80 templates for ImageNet, as LaCLIP's evaluation of these.
 - ``single-prompt``: "a photo of a {c}"; accuracy.
 - ``captions``: for retrieval sets: every caption stands for its image.
 - Any other name is that of a folder of the user's with files for some sets: ``SET.templates.txt``,
@@ -27,10 +28,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mispair.evaluation.set_names import canonical
@@ -101,7 +103,9 @@ class Prompts:
         return fingerprint([*head, *self.classnames, *rows])
 
 
-def prompts(opened: EvaluationSet, protocol: str, custom: Sequence[Path] = ()) -> Prompts:
+def prompts(
+    opened: EvaluationSet, protocol: str, custom: Sequence[Path] = (), *, laion: bool = False
+) -> Prompts:
     """Return the prompts of a protocol for a set.
 
     Parameters
@@ -112,6 +116,8 @@ def prompts(opened: EvaluationSet, protocol: str, custom: Sequence[Path] = ()) -
         One of `BUILT_IN`, or the name of a folder of the user's.
     custom : sequence of Path
         The files in that folder; those of other sets are passed over.
+    laion : bool
+        The model was pre-trained on LAION-400M.
 
     Raises
     ------
@@ -130,7 +136,13 @@ def prompts(opened: EvaluationSet, protocol: str, custom: Sequence[Path] = ()) -
         return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
     if protocol == LACLIP:
         known = _of_laclip(opened.name)
-        return _of_templates(protocol, opened.classnames, known["templates"], known["metric"])
+        templates = known["templates"]
+        if laion and known is _laclip_sets()["imagenet"]:
+            from open_clip import OPENAI_IMAGENET_TEMPLATES
+
+            templates = [template(PLACEHOLDER) for template in OPENAI_IMAGENET_TEMPLATES]
+        others = known.get("classnames", {})
+        return _of_templates(protocol, opened.classnames, templates, known["metric"], others)
     if protocol == SINGLE_PROMPT:
         return _of_templates(protocol, opened.classnames, [f"a photo of a {PLACEHOLDER}"], ACC1)
     return _custom(opened, protocol, custom)
@@ -317,9 +329,17 @@ def _per_class(path: Path, classnames: Sequence[str]) -> list[list[str]]:
 
 
 def _of_templates(
-    protocol: str, classnames: list[str], templates: list[str], metric: str
+    protocol: str,
+    classnames: list[str],
+    templates: list[str],
+    metric: str,
+    others: Mapping[str, list[str]] = MappingProxyType({}),
 ) -> Prompts:
-    texts = [[template.replace(PLACEHOLDER, name) for template in templates] for name in classnames]
+    """Return every template with every name of a class; `others` replace names of the folder."""
+    texts = [
+        [template.replace(PLACEHOLDER, text) for template in templates for text in names]
+        for names in (others.get(name, [name]) for name in classnames)
+    ]
     return _prompts(protocol, classnames, texts, metric, templates)
 
 

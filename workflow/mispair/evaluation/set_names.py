@@ -6,12 +6,12 @@ import re
 
 
 def canonical(name: str) -> str:
-    """Return the name of a set without CLIP_benchmark's prefixes, case and punctuation.
+    """Return the name of a set without CLIP_benchmark's prefixes, split, case and punctuation.
 
     Examples
     --------
-    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets"), canonical("FGVC_Aircraft")
+    >>> canonical("wds_vtab-caltech101"), canonical("vtab/pets_test"), canonical("FGVC_Aircraft")
     ('caltech101', 'pets', 'fgvcaircraft')
     """
-    bare = re.sub(r"^(wds[_/-])?(vtab[_/-])?", "", name.lower())
+    bare = re.sub(r"^(wds[_/-])?(vtab[_/-])?|[_-](test|train|val)$", "", name.lower())
     return re.sub(r"[^a-z0-9]", "", bare)

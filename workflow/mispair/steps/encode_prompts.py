@@ -35,10 +35,11 @@ def run(
     from mispair.settings import command_line
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
-    from mispair.towers.loading import load_towers
+    from mispair.towers.loading import load_towers, made_from_laion
 
     opened = open_set(evaluation_set[0].parent)
-    asked = protocols.prompts(opened, protocol, protocol_files)
+    laion = made_from_laion(towers[0].parent)
+    asked = protocols.prompts(opened, protocol, protocol_files, laion=laion)
     log.info(
         "%s by protocol %s: %d classes, %d prompts",
         *(opened.name, protocol, len(asked.classnames), len(asked.texts)),

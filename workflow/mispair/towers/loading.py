@@ -179,6 +179,16 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     )
 
 
+def made_from_laion(directory: Path) -> bool:
+    """Return whether a converted checkpoint was pre-trained on LAION-400M, by its record."""
+    path = directory / TRUNK_NAME
+    record = (files.read_json(path) if path.is_file() else {}).get("mispair") or {}
+    stated = [str(record.get(key)) for key in ("pretraining", "pretrained")]
+    return record.get("recipe") == "laclip-laion" or any(
+        name.lower().replace("-", "").startswith("laion400m") for name in stated
+    )
+
+
 def fingerprint(directory: Path) -> str:
     """Return the SHA-256 over configuration, vocabulary and weights in a folder of towers.
 
