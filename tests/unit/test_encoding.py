@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +16,7 @@ import torch
 from PIL import Image
 
 from mispair.checkpoints import Checkpoints
-from mispair.devices import Precision
+from mispair.devices import Precision, is_out_of_memory
 from mispair.files import UserError
 from mispair.towers import encoding
 from mispair.towers.encoding import Encoder, Picture, Tower, encode_images, encode_texts
@@ -253,7 +254,7 @@ def test_no_memory_for_a_single_image_is_the_end() -> None:
 def test_the_machines_own_words_are_known() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(2**60, dtype=torch.uint8)
-    assert encoding.is_out_of_memory(raised.value)
+    assert is_out_of_memory(raised.value)
 
 
 def test_other_errors_are_not_taken_for_it() -> None:
@@ -336,3 +337,46 @@ def test_a_cpu_may_wait(caplog) -> None:
         time.sleep(0.02)
     assert record.finish()["waiting_share"] > 0.3
     assert not [line for line in caplog.records if line.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_batch_that_is_filled_up_keeps_the_order_of_memory(number: int) -> None:
+    """Another order would be compiled anew, and a copy of expanded rows is no pinned memory."""
+    seen: list[torch.Tensor] = []
+
+    def forward(inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(inputs)
+        return inputs.sum(dim=(1, 2, 3))[:, None]
+
+    whole = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
+    run = Tower("image", forward, 1, 4, "fp32", "cpu", whole_batches=True)
+    run(torch.cat([whole, whole[:number]]), [*"abcdefgh"[: 4 + number]])
+    assert [one.stride() for one in seen] == [whole.stride()] * 2
+    assert torch.equal(seen[1], whole[[*range(number), *[number - 1] * (4 - number)]])
+
+
+def test_any_number_of_workers_gives_the_same_features(native: Towers) -> None:
+    def features(workers: int) -> torch.Tensor:
+        encoder, record = Encoder(native, 2), EncodingRecord("cpu")
+        some = [
+            Picture(str(n), b"", partial(Image.new, "RGB", (30 + n, 40), (20 * n, 0, 90)))
+            for n in range(7)
+        ]
+        return encoder.encode_images(some, record, workers=workers)
+
+    assert torch.equal(features(3), features(0))
+
+
+def test_workers_decode_while_the_tower_runs(native: Towers) -> None:
+    threads = set()
+
+    def decode(number: int) -> Image.Image:
+        threads.add(threading.current_thread().name)
+        if number == 5:
+            raise UserError("picture 5 cannot be decoded")
+        return Image.new("RGB", (30, 30))
+
+    some = [Picture(str(n), b"", partial(decode, n)) for n in range(7)]
+    with pytest.raises(UserError, match="picture 5"):
+        Encoder(native, 2).encode_images(some, EncodingRecord("cpu"), workers=2)
+    assert threading.main_thread().name not in threads

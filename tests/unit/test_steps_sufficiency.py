@@ -11,6 +11,7 @@ from snakemake.iocontainers import Wildcards
 from mispair import checkpoints, files
 from mispair.config import validate
 from mispair.dag import Dag
+from mispair.devices import free_memory
 from mispair.files import UserError
 from mispair.metrics import read_metrics
 from mispair.steps import (
@@ -21,7 +22,6 @@ from mispair.steps import (
     train_encoders,
     train_head,
 )
-from mispair.sufficiency import sizes
 from mispair.sufficiency.names import OF_ENCODERS, TASKS
 from mispair.sufficiency.sizes import Size
 
@@ -241,7 +241,7 @@ def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(
     assert "lower depth, branching or symbols" in str(e.value)
     given, read = trees(tmp_path), [encoders(tmp_path)]
     made = [head(tmp_path, "cdm", "joint", [])]
-    monkeypatch.setattr("mispair.sufficiency.artefacts.memory", lambda device: 1000)
+    monkeypatch.setattr("mispair.sufficiency.artefacts.free_memory", lambda device: 1000)
     for run, words in (
         (lambda: encoders(tmp_path), "a batch of 8 pairs of 4 leaves each would take"),
         (lambda: head(tmp_path, "cdm", "joint", []), "lower train_head.batch_size, width"),
@@ -289,7 +289,7 @@ def test_what_is_reckoned_is_what_torch_allocates() -> None:
     reckoned = size.bytes_of_training(128, 32, 3, size.leaves)
     assert reckoned / 2 < sum(kept.values()) - weights < 2 * reckoned
     assert output.shape == (128, 10)
-    assert sizes.memory() > 10**8
+    assert free_memory("cpu") > 10**8
 
 
 # The jobs -----------------------------------------------------------------------------------------

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import resource
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mispair import gpus
 from mispair.files import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MEMORY_SHARE = 0.8
+"""Share of the memory that a job may plan to take."""
 
 Precision = Literal["fp32", "bf16", "fp16"]
 """Number formats in which frozen towers can run (`mispair.towers.precision`)."""
@@ -34,11 +48,37 @@ def choose_device(wanted: str) -> str:
     if torch.version.cuda is not None:
         gpus.reserve()
     if torch.cuda.is_available():
+        compute_repeatably()
         return "cuda"
     gpus.release()
     if wanted == "cuda":
         raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
     return "cpu"
+
+
+def compute_repeatably() -> None:
+    """Make a GPU give the same bytes in each run, where CUDA has a way to.
+
+    Products keep all bits of float32 (no TF32), cuDNN takes no algorithm by its speed, cuBLAS has a
+    workspace of its own for each stream, and an operation without a deterministic algorithm warns.
+    Call it before anything touches CUDA.
+    """
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # What is allocated is written before it is read, so filling it first would only take time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def upload(values: Tensor, device: str | torch.device) -> Tensor:
+    """Return a tensor of the CPU, or of the device, on a device without waiting for a GPU."""
+    if str(device) == "cpu" or values.is_cuda:
+        return values
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def device_in_use() -> str:
@@ -70,6 +110,73 @@ def peak_memory(device: str) -> int:
         return 1024 * int(number.split()[0])
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else 1024 * largest
+
+
+def free_memory(device: str) -> int:
+    """Return the bytes of a GPU that no process uses, or those of this machine's memory."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is due to a lack of memory, of a GPU or of the machine."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # cuBLAS and cuDNN allocate on their own account; their errors have no class of their own.
+    signs = ("can't allocate memory", "ALLOC_FAILED", "CUDA error: out of memory")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+def in_portions(
+    items: Sequence[Item], size: int, what: str, run: Callable[[Sequence[Item]], Result]
+) -> Iterator[Result]:
+    """Yield what a function returns for portions of items, halved where memory runs out.
+
+    Parameters
+    ----------
+    items : sequence
+        What is to be worked on.
+    size : int
+        Items of a portion at first.
+    what : str
+        What the items are, for messages.
+    run : callable
+        Takes a portion.
+
+    Raises
+    ------
+    UserError
+        If memory does not hold a single item.
+    """
+    start = 0
+    while start < len(items):
+        portion = items[start : start + size]
+        try:
+            result = run(portion)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            reason = str(error).partition("\n")[0]
+        else:
+            start += len(portion)
+            yield result
+            continue
+        # Outside `except`: the error's frames hold on to the memory that is missing.
+        size = len(portion) // 2
+        if not size:
+            raise UserError(
+                f"memory does not hold one of the {what} ({reason}). Set device to cpu, or take a "
+                "device with more memory."
+            )
+        log.warning("out of memory with %d %s: going on with %d (%s)",
+                    len(portion), what, size, reason)  # fmt: skip
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()
 
 
 def usable_cores() -> int:

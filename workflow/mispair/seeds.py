@@ -33,8 +33,12 @@ def generator(*parts: object) -> np.random.Generator:
     return np.random.default_rng(integer(*parts))
 
 
-def torch_generator(*parts: object, device: str = "cpu") -> torch.Generator:
-    """Return a torch generator on `device`, named by the parts."""
+def torch_generator(*parts: object) -> torch.Generator:
+    """Return a torch generator of the CPU, named by the parts.
+
+    Numbers for a GPU are drawn with it, too, and uploaded (`mispair.devices.upload`): a GPU's
+    generators give other numbers.
+    """
     import torch
 
-    return torch.Generator(device=device).manual_seed(integer(*parts))
+    return torch.Generator().manual_seed(integer(*parts))

@@ -50,6 +50,7 @@ rule encode_evaluation:
         "benchmarks/encode_evaluation/{towers}/{evaluation_set}/{split}.tsv"
     conda:
         "../../envs/environment.yaml"
+    threads: 1 + dag.config.encode_evaluation.workers
     resources:
         gpu=dag.gpus("encode_evaluation"),
     params:
@@ -60,7 +61,7 @@ rule encode_evaluation:
         "Encode the {wildcards.split} images of {wildcards.evaluation_set} with {wildcards.towers}"
     shell:
         "python -m mispair encode-evaluation --evaluation-set {input.evaluation_set:q}"
-        " --split {wildcards.split} --towers {input.towers:q}"
+        " --split {wildcards.split} --towers {input.towers:q} --workers $(({threads} - 1))"
         " --evaluation-features {output.evaluation_features} {params.flags} > {log} 2>&1"
 
 

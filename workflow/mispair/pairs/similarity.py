@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.arithmetic import times
+from mispair.devices import free_memory, upload
 from mispair.pairs.nearest import NOBODY, PORTION, Keeper, Nearest, Neighbours, best_first
 
 SPARE = 6
@@ -61,7 +62,8 @@ def nearest_rows(
     memory : int
         Bound of the working blocks in bytes. Beside them stand 8 k + 52 bytes for each row.
     device : {"cpu", "cuda"}
-        Where blocks are multiplied.
+        Where blocks are multiplied. A GPU holds all rows if they take at most half of its free
+        memory, and may use a quarter of it for the blocks.
     progress : callable
         Told now and then which share of the product is done.
     keeper : Keeper, optional
@@ -73,18 +75,24 @@ def nearest_rows(
         Of the next m rows, m being `nearest.PORTION` but for the last.
     """
     n, width = rows.shape
+    held: np.ndarray | Tensor = rows
+    if device != "cpu":
+        free = free_memory(device)
+        memory = max(memory, free // 4)
+        if rows.nbytes <= free // 2:
+            held = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
     side = _side(width, k + SPARE, memory, device)
     best = Nearest(n, k + SPARE)
     done, number = best.resume(keeper), 0
     for start in range(0, n, side):
-        first = _load(rows, start, side, device)
+        first = _load(held, start, side, device)
         # Each block meets the others in ascending order: what only equals the last place in a row
         # has the larger index, and need not be looked at.
         for later in range(start, n, side):
             number += 1
             if number <= done:
                 continue
-            second = first if later == start else _load(rows, later, side, device)
+            second = first if later == start else _load(held, later, side, device)
             scores = _scores(second, first)
             if later == start:
                 scores.fill_diagonal_(-torch.inf)
@@ -106,7 +114,9 @@ def _side(width: int, places: int, memory: int, device: str) -> int:
     return side
 
 
-def _load(rows: np.ndarray, start: int, side: int, device: str) -> Tensor:
+def _load(rows: np.ndarray | Tensor, start: int, side: int, device: str) -> Tensor:
+    if isinstance(rows, Tensor):
+        return rows[start : start + side]
     return torch.from_numpy(np.array(rows[start : start + side])).to(device)
 
 
@@ -114,8 +124,8 @@ def _scores(left: Tensor, right: Tensor) -> Tensor:
     scores = times(left, right.mT)
     for dimension, block in enumerate((left, right)):
         zero = block.norm(dim=1) == 0
-        if zero.any():
-            scores.index_fill_(dimension, zero.nonzero()[:, 0], -torch.inf)
+        if zero.is_cuda or zero.any():  # asking a GPU would wait for it
+            scores.masked_fill_(zero.unsqueeze(1 - dimension), -torch.inf)
     return scores
 
 
@@ -126,8 +136,9 @@ def _offer(best: Nearest, scores: Tensor, start: int, others: int) -> None:
         scores = F.pad(scores, (0, short), value=-torch.inf)
     groups = scores.unflatten(1, (_GROUP, -1))  # the columns of a group lie apart
     maxima = _maxima(groups)
-    floor = torch.from_numpy(best.floor[start : start + len(scores)]).to(scores.device)
-    if maxima.shape[1] >= best.places and torch.isneginf(floor).any():
+    lowest = torch.from_numpy(best.floor[start : start + len(scores)])
+    floor = upload(lowest, scores.device)
+    if maxima.shape[1] >= best.places and torch.isneginf(lowest).any():
         # The k largest of the maxima are k scores: what lies below them is not among the k best.
         reached = maxima.topk(best.places).values[:, -1]
         floor = floor.maximum(reached.nextafter(torch.full_like(reached, -torch.inf)))

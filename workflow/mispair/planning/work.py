@@ -121,7 +121,8 @@ def _encode_evaluation(s: Any, job: Any, sizes: Sizes) -> Work:
     shards = [path for path in job.evaluation_set if path.suffix == ".tar"]
     images, towers = sizes.total(shards), sizes.towers(job.towers)
     sizes.planned[str(job.evaluation_features)] = images
-    return _encoding(images, towers.image_gflop, towers.image_width, towers, 1, "images")
+    hands = max(1, job.workers)
+    return _encoding(images, towers.image_gflop, towers.image_width, towers, hands, "images")
 
 
 def _encode_prompts(s: Any, job: Any, sizes: Sizes) -> Work:

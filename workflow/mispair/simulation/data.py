@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair import seeds
+from mispair.devices import upload
 from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise
 from mispair.simulation.misalignment import SpuriousSets, misalign
 from mispair.simulation.study import Study
@@ -45,15 +46,15 @@ class Draws:
 
     def generator(self, *name: object) -> torch.Generator:
         """Return the generator of the draws called `name`."""
-        return seeds.torch_generator(self.seed, "simulate", self.trial, *name, device=self.device)
+        return seeds.torch_generator(self.seed, "simulate", self.trial, *name)
 
     def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw standard normal numbers, to the precision of float32: the same ones in float64."""
-        return torch.randn(*shape, generator=generator, device=self.device).to(self.dtype)
+        return upload(torch.randn(*shape, generator=generator), self.device).to(self.dtype)
 
     def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
         """Draw numbers from [0, 1), the same ones whatever the precision."""
-        return torch.rand(*shape, generator=generator, device=self.device)
+        return upload(torch.rand(*shape, generator=generator), self.device)
 
     def bernoulli(self, generator: torch.Generator, share: float, *shape: int) -> Tensor:
         """Draw truth values that hold with probability `share`."""
@@ -149,7 +150,7 @@ def draw_fresh_noise(
     """Draw noise (n, d1) for one step: in projected form, in full, or neither if there is none."""
     if std == 0 or n == 0:
         return None, None
-    if study.noise_draws == "full" or draws.device == "cuda":
+    if study.noise_draws == "full":
         return None, draws.normal(generator, n, study.d1).mul_(std)
     seen = draws.normal(generator, n, study.m)
     return FreshNoise(std, seen, draws.normal(generator, study.m, study.d1)), None
@@ -167,7 +168,7 @@ class CodedSample:
         What they are coefficients of.
     noise : Tensor (s, d1)
         Noise of some rows, as it is added.
-    noise_row : Tensor (n,) of int64
+    noise_row : Tensor (n,) of int64, on the CPU
         Row of `noise` that belongs to a row of `codes`; -1 for one without noise.
     """
 
@@ -227,7 +228,10 @@ class Sample:
         return len(self.pairs.image)
 
     def take(self, rows: Tensor) -> Batch:
-        """Gather the pairs `rows` (B,), those with noisy captions first, else in that order."""
+        """Gather the pairs `rows` (B,), those with noisy captions first, else in that order.
+
+        The numbers of the rows are on the CPU, so that no length waits for a GPU.
+        """
         if isinstance(self.text, CodedSample):
             noisy = self.text.noise_row[rows] >= 0
             rows = torch.cat([rows[noisy], rows[~noisy]])
@@ -236,11 +240,15 @@ class Sample:
 
 def _take(inputs: Dense | CodedSample, rows: Tensor) -> Dense | Coded:
     if isinstance(inputs, Dense):
-        return Dense(inputs.values.index_select(0, rows))
+        return Dense(_rows(inputs.values, rows))
     noise_row = inputs.noise_row[rows]
-    stored = inputs.noise.index_select(0, noise_row[noise_row >= 0])
-    codes = inputs.codes.index_select(0, rows)
+    stored = _rows(inputs.noise, noise_row[noise_row >= 0])
+    codes = _rows(inputs.codes, rows)
     return Coded(codes, inputs.rows, stored=stored if len(stored) else None)
+
+
+def _rows(values: Tensor, rows: Tensor) -> Tensor:
+    return values.index_select(0, upload(rows, values.device))
 
 
 def joined(samples: Sequence[Sample]) -> Sample:
@@ -321,11 +329,11 @@ def _fixed_inputs(
     """Add noise; what is met together with fresh pairs stays coded, as those are."""
     n, std = len(codes), study.std(name)
     if std == 0:
-        nowhere = torch.full((n,), -1, device=codes.device)
+        nowhere = torch.full((n,), -1)
         return CodedSample(codes, rows, codes.new_zeros(0, study.d1), nowhere)
     noise = draws.normal(generator, n, study.d1).mul_(std)
     if study.data == "fresh":
-        return CodedSample(codes, rows, noise, torch.arange(n, device=codes.device))
+        return CodedSample(codes, rows, noise, torch.arange(n))
     if study.dictionaries == "axes":
         noise[:, : study.d].add_(codes)
         return Dense(noise)

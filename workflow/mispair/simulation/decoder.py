@@ -15,7 +15,7 @@ from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.simulation import span
 from mispair.simulation.data import Dictionaries, Draws, Sample
-from mispair.simulation.encoder import Diverged, Encoders
+from mispair.simulation.encoder import Diverged, Encoders, FiniteSteps
 from mispair.simulation.inputs import Coded, Inputs
 from mispair.simulation.schedules import Phases
 from mispair.simulation.study import Study
@@ -104,8 +104,9 @@ def start_decoder(
         weights = encoders.weights
     else:
         bound = (6 / (study.m + study.d1)) ** 0.5
-        weights = torch.empty(2, study.m, study.d1, dtype=draws.dtype, device=draws.device)
+        weights = torch.empty(2, study.m, study.d1, dtype=draws.dtype)
         weights.uniform_(-bound, bound, generator=draws.generator("decoder", "start"))
+        weights = weights.to(draws.device)
     return Decoder(study.decoder, weights[0].clone(), bias, weights[1].clone(), output_bias)
 
 
@@ -260,12 +261,12 @@ def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder
         trained += [W, b] if learns_biases else [W]
     adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
     scale, growth = _scale(study, n), _growth(study, n)
+    finite = FiniteSteps(study.decoder_steps, W.device)
     for step in range(study.decoder_steps):
         images, captions = pairs(step)
         hidden = decoder.hidden(images)
         error = decoder.captions(hidden).sub_(captions)
-        if not bool(torch.isfinite(error.square().sum())):
-            raise Diverged(step)
+        finite.note(step, error.square().sum())
         error.mul_(scale)
         gradients = [times(hidden.T, error)]
         if learns_biases:

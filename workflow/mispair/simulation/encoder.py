@@ -30,6 +30,36 @@ class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
         self.step = step
 
 
+class FiniteSteps:
+    """Which steps of a training gave finite numbers; a GPU is asked now and then only.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    device : torch.device
+        Where the training computes.
+    """
+
+    def __init__(self, steps: int, device: torch.device) -> None:
+        self._finite = torch.ones(steps, dtype=torch.bool, device=device)
+        self._every = 1 if device.type == "cpu" else 50
+
+    def note(self, step: int, *values: Tensor) -> None:
+        """Note whether values of a step are finite.
+
+        Raises
+        ------
+        Diverged
+            If those of this or of an earlier step are not, naming the first such step.
+        """
+        self._finite[step] = torch.stack([one.isfinite().all() for one in values]).all()
+        if (step + 1) % self._every == 0 or step + 1 == len(self._finite):
+            first = step if self._every == 1 else 0
+            if not bool(self._finite[first : step + 1].all()):
+                raise Diverged(first + int(self._finite[first:].int().argmin()))
+
+
 class Silenced(ArithmeticError):  # noqa: N818
     """No neuron of an encoder responded to any pair of a batch, so that nothing can be learned.
 

@@ -64,7 +64,7 @@ def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: 
         return Sample(sample.image, Dense(captions), sample.pairs)
     swap = replaced[:, None].to(hidden.dtype)
     text = sample.text
-    kept = text.noise_row.masked_fill(replaced, -1)
+    kept = text.noise_row.masked_fill(replaced.cpu(), -1)
     rows = torch.cat([text.rows, decoder.output_rows, decoder.output_bias[None]])
     codes = torch.cat([text.codes * (1 - swap), hidden * swap, swap], dim=1)
     return Sample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
@@ -83,7 +83,7 @@ def only(sample: Sample, wanted: Tensor) -> Sample:
 def _only(inputs: Dense | CodedSample, wanted: Tensor) -> Dense | CodedSample:
     if isinstance(inputs, Dense):
         return Dense(inputs.values[wanted])
-    codes, noise_row = inputs.codes[wanted], inputs.noise_row[wanted]
+    codes, noise_row = inputs.codes[wanted], inputs.noise_row[wanted.cpu()]
     return _compacted(codes, inputs.rows, inputs.noise, noise_row)
 
 

@@ -1,19 +1,21 @@
 """What a training step sees of one modality: an n × d1 matrix X, in the cheapest form there is.
 
 A step needs two products of X only, X Wᵀ and Gᵀ X, so X itself is rarely made. Matrices may carry a
-leading axis of runs that are trained side by side (on a GPU); there, X is always dense.
+leading axis of runs that are trained side by side (on a GPU); there, X is dense, less fresh noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mispair.arithmetic import times
+from mispair.devices import upload
 from mispair.simulation import noise
 
 
@@ -158,10 +160,51 @@ class Coded:
         """Return X, which projected fresh noise does not have."""
         if self.fresh is not None:
             raise ValueError("noise in projected form has no coordinates; draw it in full")
+        return self.without_fresh()
+
+    def without_fresh(self) -> Tensor:
+        """Return X less its fresh noise."""
         found = self.codes @ self.rows
         if self.stored is not None:
-            found[: len(self.stored)].add_(self.stored)
+            count = 0 if self.fresh is None else len(self.fresh.seen)
+            found[count : count + len(self.stored)].add_(self.stored)
         return found
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """X = values + noise of several runs, with fresh noise on the first rows of each.
+
+    Attributes
+    ----------
+    values : Dense
+        X without its fresh noise, (runs, n, d1).
+    fresh : FreshNoise
+        Of all rows; what belongs to rows without noise is zero.
+    has_noise : Tensor (runs, n, 1)
+        One for the rows with noise, else zero.
+    """
+
+    values: Dense
+    fresh: FreshNoise
+    has_noise: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def product(self, weights: Tensor) -> Tensor:
+        """Return X Wᵀ."""
+        return self.values.product(weights).add_(self.fresh.product(weights))
+
+    def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Add Gᵀ X to `out`."""
+        noise = self.fresh.back_product(gradient * self.has_noise, weights)
+        self.values.accumulate(gradient, weights, out)
+        out.add_(noise)
+
+    def dense(self) -> Tensor:
+        """Raise: noise in projected form has no coordinates."""
+        raise ValueError("noise in projected form has no coordinates; draw it in full")
 
 
 @dataclass(frozen=True)
@@ -185,11 +228,27 @@ def stacked(batches: Sequence[Batch]) -> Batch:
     """Join the batches of several runs along a leading axis; one batch is returned as it is."""
     if len(batches) == 1:
         return batches[0]
-    image, text = (
-        Dense(torch.stack([getattr(batch, side).dense() for batch in batches]))
-        for side in ("image", "text")
+    return Batch(
+        _stacked([batch.image for batch in batches]), _stacked([batch.text for batch in batches])
     )
-    return Batch(image, text)
 
 
-BatchOf = Callable[[int], Batch]
+def _stacked(inputs: Sequence[Inputs]) -> Inputs:
+    drawn = [one.fresh if isinstance(one, Coded) else None for one in inputs]
+    values = torch.stack(
+        [one.without_fresh() if isinstance(one, Coded) else one.dense() for one in inputs]
+    )
+    first = next((noise for noise in drawn if noise is not None), None)
+    if first is None:
+        return Dense(values)
+    n, unseen = values.shape[1], torch.zeros_like(first.unseen)
+    nothing = FreshNoise(first.std, first.seen[:0], unseen)
+    noises = [noise or nothing for noise in drawn]
+    seen = [pad(noise.seen, (0, 0, 0, n - len(noise.seen))) for noise in noises]
+    counts = torch.tensor([len(noise.seen) for noise in noises])
+    has_noise = (torch.arange(n) < counts[:, None]).to(values.dtype)
+    return Noisy(
+        Dense(values),
+        FreshNoise(first.std, torch.stack(seen), torch.stack([noise.unseen for noise in noises])),
+        upload(has_noise, values.device).unsqueeze(-1),
+    )

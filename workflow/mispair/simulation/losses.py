@@ -126,9 +126,8 @@ class InfoNCE:
         lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
         within = (lowest >= -80) & (highest <= 80)
         shift = torch.where(within, 0, (highest + lowest) / 2)
-        # A run that is not a number must not decide for the others, nor can it be helped.
-        needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
-        spread, moved = needed.view(2, -1).amax(dim=1).tolist()
+        # Which way is faster depends on the values, and a GPU is not waited for to see them.
+        spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
         if spread < 160:
             log_sums = _symmetric(xx, xy, yy, shift if moved else None)
         else:
@@ -141,6 +140,13 @@ class InfoNCE:
         image_gradient = times(xx, image).add_(times(xy, text)).mul_(scale)
         text_gradient = times(yy, text).add_(times(xy.mT, image)).mul_(scale)
         return loss, image_gradient, text_gradient
+
+
+def _range(lowest: Tensor, highest: Tensor, shift: Tensor) -> list[float]:
+    """Return the largest spread and the largest shift of all runs."""
+    # A run that is not a number must not decide for the others, nor can it be helped.
+    needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
+    return needed.view(2, -1).amax(dim=1).tolist()
 
 
 def _symmetric(xx: Tensor, xy: Tensor, yy: Tensor, shift: Tensor | None) -> Tensor:

@@ -61,19 +61,20 @@ def draw_spurious_sets(draws: Draws, study: Study) -> SpuriousSets:
     d, size = study.d, study.spurious_group_size
     generator = draws.generator("spurious")
     if study.misalignment == "random-sets":
-        scores = torch.rand(d, d, generator=generator, device=draws.device)
+        scores = torch.rand(d, d, generator=generator)
         scores.fill_diagonal_(-1.0)
         others = scores.topk(size - 1, dim=1).indices
-        weights = torch.empty(d, size - 1, device=draws.device, dtype=torch.float64)
+        weights = torch.empty(d, size - 1, dtype=torch.float64)
         weights.exponential_(generator=generator)  # normalised, these are Dirichlet(1)
-        chances = torch.zeros(d, d, device=draws.device, dtype=torch.float64)
+        chances = torch.zeros(d, d, dtype=torch.float64)
         chances.scatter_(1, others, weights)
     else:
         size = {"groups": size, "caption": d}.get(study.misalignment, 2)
-        order = torch.randperm(d, generator=generator, device=draws.device)
+        order = torch.randperm(d, generator=generator)
         group = torch.empty_like(order)
-        group[order] = torch.arange(d, device=draws.device) // size
+        group[order] = torch.arange(d) // size
         chances = (group[:, None] == group).double().fill_diagonal_(0.0)
+    chances = chances.to(draws.device)
     correlated = chances > 0 if study.misalignment != "caption" else torch.zeros_like(chances) > 0
     return SpuriousSets((chances / chances.sum(dim=1, keepdim=True)).to(draws.dtype), correlated)
 

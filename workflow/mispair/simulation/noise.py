@@ -22,14 +22,17 @@ from torch import Tensor
 
 from mispair.arithmetic import times
 
+_TOLERANCE = 100
+"""Smallest square of a row's distance from the span of others, in units of rounding."""
+
 
 def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Factor V Vᵀ = L Lᵀ.
 
     Parameters
     ----------
-    weights : Tensor (m, d1)
-        V.
+    weights : Tensor (m, d1) or (runs, m, d1)
+        V; of several runs, L and its inverse have a leading axis, too.
 
     Returns
     -------
@@ -38,11 +41,13 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     L_inverse : Tensor (r, m)
         Its left inverse, so that ``L_inverse @ weights`` has orthonormal rows.
     """
+    if weights.dim() == 3 or weights.is_cuda:
+        return _factors(weights)
     gram = times(weights, weights.T).double()
     lower, failed = torch.linalg.cholesky_ex(gram)
     # A diagonal entry of L is a row's distance from the span of the rows before it; close to
     # rounding, that distance means nothing.
-    tolerance = 100 * torch.finfo(weights.dtype).eps
+    tolerance = _TOLERANCE * torch.finfo(weights.dtype).eps
     if int(failed) == 0 and bool((lower.diagonal() ** 2 > tolerance * gram.diagonal()).all()):
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
@@ -55,9 +60,29 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     return lower.to(weights.dtype), inverse.to(weights.dtype)
 
 
+def _factors(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor the products of weights (…, m, d1), without waiting for a GPU.
+
+    The factor of a run without full rank is that of a product whose diagonal is larger by the
+    tolerance: the noise along each row has a variance larger by 1e-5 of itself.
+    """
+    gram = times(weights, weights.mT).double()
+    tolerance = _TOLERANCE * torch.finfo(weights.dtype).eps
+    squares = gram.diagonal(dim1=-2, dim2=-1)
+    lower, failed = torch.linalg.cholesky_ex(gram)
+    distances = lower.diagonal(dim1=-2, dim2=-1) ** 2
+    full = (failed == 0) & (distances > tolerance * squares).all(dim=-1)
+    added = tolerance * squares + torch.finfo(weights.dtype).tiny
+    enlarged, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(added))
+    lower = torch.where(full[..., None, None], lower, enlarged)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
+    return lower.to(weights.dtype), inverse.to(weights.dtype)
+
+
 def forward(seen: Tensor, lower: Tensor) -> Tensor:
     """Return E Vᵀ (n, m) from the normals E₁ (n, m) and the factor L (m, r)."""
-    return times(seen[:, : lower.shape[1]], lower.T)
+    return times(seen[..., : lower.shape[-1]], lower.mT)
 
 
 def backward(
@@ -86,7 +111,7 @@ def backward(
         Those rows.
     """
     upper = torch.linalg.qr(gradient, mode="r").R
-    unseen = unseen[: len(upper)]
-    along = times(unseen, weights.T) @ inverse.T  # N Q, (q, r)
-    a = (times(gradient.T, seen[:, : len(inverse)]) - upper.T @ along) @ inverse
-    return a, upper.T, unseen
+    unseen = unseen[..., : upper.shape[-2], :]
+    along = times(unseen, weights.mT) @ inverse.mT  # N Q, (q, r)
+    a = (times(gradient.mT, seen[..., : inverse.shape[-2]]) - upper.mT @ along) @ inverse
+    return a, upper.mT, unseen

@@ -1,7 +1,7 @@
 """Run the trials of one condition through all of their arms, at one C_s or at several.
 
 On a CPU trials are run one after the other, each on one thread; on a GPU those of all C_s are
-trained side by side, because a single one leaves it idle.
+trained side by side, as many as its memory holds, because a single one leaves it idle.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from mispair.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.progress import Progress
 from mispair.simulation.data import Draws
 from mispair.simulation.dynamics import relative_loss_gap
@@ -91,15 +92,38 @@ def run_trials(
         study = study.model_copy(update={"noise_draws": "full"})
     dtype = torch.float64 if study.precision == "float64" else torch.float32
     wanted = list(product(spurious_probabilities, trials))
-    found: Found = {}
-    for chunk in [wanted] if device == "cuda" else [[one] for one in wanted]:
+
+    def run(which: Which) -> Found:
         group = [
             Trial(study, probability, Draws(study.seed, trial, device, dtype))
-            for probability, trial in chunk
+            for probability, trial in which
         ]
         run_side_by_side(group, arms, keepers)
-        found |= dict(zip(chunk, (trial.rows for trial in group), strict=True))
+        return dict(zip(which, (trial.rows for trial in group), strict=True))
+
+    found: Found = {}
+    for rows_of_portion in in_portions(wanted, trials_at_once(study, device), "trials", run):
+        found |= rows_of_portion
     return found
+
+
+def trials_at_once(study: Study, device: str) -> int:
+    """Return how many trials are to be trained at the same time: on a CPU, one."""
+    if device == "cpu":
+        return 1
+    return max(1, int(MEMORY_SHARE * free_memory(device) / bytes_of_trial(study)))
+
+
+def bytes_of_trial(study: Study) -> int:
+    """Return an upper bound of the memory of one trial in a stack, in bytes."""
+    high, low = study.high_quality_pairs, study.low_quality_pairs
+    raw = low if study.data == "fixed" and study.retrain_with_raw else 0
+    # Both samples and what S4 trains on, each with images and captions; generated captions; test
+    # images; a batch with its noise; weights, gradients and moments of both encoders.
+    rows = 2 * (high + low) + 2 * (high + low + raw) + low + 2 * study.test_images
+    rows += 6 * study.batch_size + 20 * study.m
+    itemsize = 8 if study.precision == "float64" else 4
+    return itemsize * (rows * study.d1 + 16 * study.batch_size**2)
 
 
 def run_side_by_side(
@@ -123,8 +147,8 @@ class _Runner:
         self.detailed = bool(set(arms) - {"raw", "filtered", LONGER})
 
     def run(self) -> None:
-        trainings = [(trial, trial.pretraining()) for trial in self.trials]
-        self._train("raw", trainings)
+        # No name holds the samples of S1, so that they are freed before S4.
+        self._train("raw", [(trial, trial.pretraining()) for trial in self.trials])
         for trial in self.trials:
             if "raw" in trial.trained:
                 trial.rows["raw"] += trial.trajectories()

@@ -187,7 +187,7 @@ def _followed(fresh: Coded, fixed: Inputs) -> Coded:
 
 
 class _Orders:
-    """An endless stream of permutations of the same length, read at any place."""
+    """An endless stream of permutations of the same length, on the CPU, read at any place."""
 
     def __init__(self, draws: Draws, name: tuple[object, ...], length: int) -> None:
         self.length = length
@@ -206,4 +206,4 @@ class _Orders:
 
     def _drawn(self, number: int) -> Tensor:
         generator = self._draws.generator(*self._name, number)
-        return torch.randperm(self.length, generator=generator, device=self._draws.device)
+        return torch.randperm(self.length, generator=generator)

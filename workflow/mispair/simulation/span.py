@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from mispair.arithmetic import times
-from mispair.simulation.encoder import Diverged
+from mispair.simulation.encoder import FiniteSteps
 
 
 def descend(
@@ -81,6 +81,7 @@ def descend(
     if trains_weights:
         of_images, of_captions = times(images, images.T), times(captions, captions.T)
         with_output, of_output = times(captions, output.T), output @ output.T
+    finite = FiniteSteps(steps, start.device)
     for step in range(steps):
         S = activate(start - times(of_images, D) if trains_weights else start, step)
         if trains_weights:
@@ -90,7 +91,6 @@ def descend(
         SS = times(S.T, S)
         M.sub_(SS @ M, alpha=rate)
         N.sub_(times(N, SS).sub_(S), alpha=rate)
-        if not all(bool(torch.isfinite(found).all()) for found in (D, M, N)):
-            raise Diverged(step)
+        finite.note(step, D, M, N)
     moved = weights - times(D.T, images) if trains_weights else weights.clone()
     return moved, M @ output + times(N.T, captions)

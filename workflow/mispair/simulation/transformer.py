@@ -17,14 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mispair.adamw import AdamW
 from mispair.arithmetic import denormals_flushed
 from mispair.simulation.data import Draws
-from mispair.simulation.encoder import Diverged
+from mispair.simulation.encoder import Diverged, FiniteSteps
 from mispair.simulation.inputs import Batch, Inputs
 from mispair.simulation.losses import loss_named
 from mispair.simulation.schedules import Phases
@@ -211,7 +210,7 @@ def train_transformer(
     nobody = torch.empty(2, 0)
     return Trained(
         training.encoders,  # type: ignore[arg-type]  # encoders of another kind, used alike
-        training.losses.reshape(plan.epochs, plan.steps_per_epoch),
+        training.losses.cpu().numpy().reshape(plan.epochs, plan.steps_per_epoch),
         Phases(None, None, nobody, nobody),
     )
 
@@ -221,9 +220,11 @@ class _Training:
 
     def __init__(self, start: TransformerEncoders, plan: Plan) -> None:
         self.encoders, self.plan, self.step = start.clone(), plan, 0
-        self.losses = np.full(plan.steps, np.nan)
-        self._loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
         self._parameters: list[Tensor] = [*self.encoders.parameters()]
+        device = self._parameters[0].device
+        self.losses = torch.full((plan.steps,), torch.nan, dtype=torch.float64, device=device)
+        self._finite = FiniteSteps(plan.steps, device)
+        self._loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
         self._adam = AdamW(self._parameters, decay=0.0) if plan.optimiser == "adam" else None
 
     def advance(self, batch: Batch) -> None:
@@ -233,9 +234,8 @@ class _Training:
         loss, *of_features = self._loss(image.detach(), text.detach())
         gradients = torch.autograd.grad([image, text], self._parameters, of_features)
         with torch.no_grad():
-            value = float(loss) + self._penalise(gradients)
-            if not np.isfinite(value):
-                raise Diverged(self.step)
+            value = loss.double() + self._penalise(gradients)
+            self._finite.note(self.step, value)
             self.losses[self.step] = value
             lr = self.plan.lr_at(self.step)
             if self._adam is not None:
@@ -244,22 +244,22 @@ class _Training:
                 torch._foreach_add_(self._parameters, gradients, alpha=-lr)
         self.step += 1
 
-    def _penalise(self, gradients: Sequence[Tensor]) -> float:
+    def _penalise(self, gradients: Sequence[Tensor]) -> Tensor | float:
         """Add the penalty's gradient and return its value."""
         penalty = self.plan.weight_penalty
         if penalty == 0:
             return 0.0
-        squares = 0.0
+        squares = self.losses.new_zeros(())
         for gradient, parameter in zip(gradients, self._parameters, strict=True):
             gradient.add_(parameter, alpha=2 * penalty)
-            squares += float(parameter.square().sum())
+            squares += parameter.square().sum()
         return penalty * squares
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
         moments = {} if self._adam is None else self._adam.state()
         found = {name: value.clone() for name, value in (self.encoders.state() | moments).items()}
-        found["losses"] = torch.from_numpy(self.losses.copy())
+        found["losses"] = self.losses.clone()
         found["step"] = torch.tensor(self.step)
         return found
 
@@ -268,5 +268,5 @@ class _Training:
         self.encoders.load(state)
         if self._adam is not None:
             self._adam.restore(state)
-        self.losses = state["losses"].cpu().numpy().copy()
+        self.losses.copy_(state["losses"])
         self.step = int(state["step"])

@@ -298,21 +298,32 @@ class Trial:
 
     def watch(self, step: int, encoders: Encoders) -> None:
         """Look at the alignments that a step of S1 meets, as long as thresholds are zero."""
-        if step % WATCHED_EVERY or step > WATCHED_UNTIL or bool(encoders.biases.any()):
+        if step % WATCHED_EVERY or step > WATCHED_UNTIL:
+            return
+        thresholds = encoders.biases.any()
+        if thresholds.device.type == "cpu" and thresholds:
             return
         sides = (self.dictionaries.image, self.dictionaries.text)
-        image, text = (w @ rows.T for w, rows in zip(encoders.weights, sides, strict=True))
+        # What has thresholds is marked, and left out later: asking now would wait for a GPU.
+        image, text = (
+            (w @ rows.T).masked_fill_(thresholds, torch.nan)
+            for w, rows in zip(encoders.weights, sides, strict=True)
+        )
         self.watched.append((step, image, text))
 
     def trajectories(self) -> list[Row]:
         """Compare what was watched with Eq. 34 and, where features are paired up, Eqs. 35, 36."""
         if not self.watched:
             return []
-        study = self.study
+        values = torch.stack([torch.stack(both) for _, *both in self.watched]).cpu()
         watched = [
-            (step, image.double().cpu().numpy(), text.double().cpu().numpy())
-            for step, image, text in self.watched
+            (step, *both.double().numpy())
+            for (step, *_), both in zip(self.watched, values, strict=True)
+            if bool(both.isfinite().all())
         ]
+        if not watched:
+            return []
+        study = self.study
         moment = cross_moment(study, self.spurious_probability, self.spurious)
         if study.pretrain_on_high_quality:
             aligned = cross_moment(study, 0.0, self.spurious)

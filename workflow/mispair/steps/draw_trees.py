@@ -37,9 +37,10 @@ def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
     trees : Path
         Written.
     """
+    from mispair.devices import free_memory
     from mispair.files import UserError, write_tensors
     from mispair.provenance import fingerprint
-    from mispair.sufficiency.sizes import Size, memory, refuse_too_large
+    from mispair.sufficiency.sizes import Size, refuse_too_large
     from mispair.sufficiency.trees import draw_skeletons
 
     if not 0 <= tree < 2**32:
@@ -47,7 +48,7 @@ def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
     try:
         shape = Size.of(size)
         refuse_too_large(
-            shape.bytes_of_matrices() + shape.bytes_of_messages(1, 4), memory(),
+            shape.bytes_of_matrices() + shape.bytes_of_messages(1, 4), free_memory("cpu"),
             f"draw_trees: belief propagation in one tree of {shape.leaves:,} leaves",
             "lower depth, branching or symbols",
         )  # fmt: skip

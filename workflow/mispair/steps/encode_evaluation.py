@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mispair import settings
 from mispair.towers.encoding_settings import EncodingSettings
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ log = logging.getLogger(__name__)
 class Settings(EncodingSettings):
     """Settings of `encode_evaluation`."""
 
+    workers: int = settings.sweep(
+        0,
+        ge=0,
+        description="Threads of a job that decode and resize for the tower; 0 suits CPUs, where "
+        "other jobs fill the cores. Changes no result.",
+    )
+
 
 def run(
     settings: Settings,
@@ -27,6 +35,7 @@ def run(
     split: str,
     towers: list[Path],
     evaluation_features: Path,
+    workers: int = 0,
 ) -> None:
     """Write pre-projection features of images, their labels, and the class names."""
     import hashlib
@@ -35,7 +44,7 @@ def run(
 
     from mispair import files
     from mispair.checkpoints import checkpoints
-    from mispair.devices import choose_device
+    from mispair.devices import choose_device, usable_cores
     from mispair.evaluation.sets import open_set
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint
@@ -61,7 +70,9 @@ def run(
     folder = evaluation_features.with_name(f"{evaluation_features.name}.parts")
     with checkpoints(folder, fingerprint(job)) as parts:
         with Progress(f"encoding {opened.name}", opened.count(), "images") as progress:
-            features = encoder.encode_images(pictures(), times, parts, progress.reach).numpy()
+            features = encoder.encode_images(
+                pictures(), times, parts, progress.reach, min(workers, usable_cores())
+            ).numpy()
         if not labels:
             raise files.UserError(f"{opened.directory}: holds no image for {split}.")
         times.finish(precision=settings.precision)

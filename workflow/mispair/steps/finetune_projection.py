@@ -129,10 +129,9 @@ def run(
         try:
             steps = training.epochs * (data.pairs // training.batch_size)
             with Progress(f"fine-tuning {described}", steps, "steps") as progress:
-                tuned = towers.finetune(
-                    data, initial, training, streams, device, parts.keeper("training"),
-                    progress.reach,
-                )  # fmt: skip
+                tuned = towers.finetune_in_portions(
+                    data, initial, training, streams, device, parts.keeper, progress.reach
+                )
         except (ValueError, FloatingPointError) as error:
             raise files.UserError(f"finetune_projection ({described}): {error}.") from error
         shares = {

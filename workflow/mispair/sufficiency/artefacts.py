@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mispair.devices import choose_device
+from mispair.devices import choose_device, free_memory
 from mispair.files import UserError, read_tensors, write_tensors
 from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
 from mispair.sufficiency.heads import Head, start_head
 from mispair.sufficiency.names import Arm, Task
-from mispair.sufficiency.sizes import Size, memory, refuse_too_large
+from mispair.sufficiency.sizes import Size, refuse_too_large
 from mispair.sufficiency.transformer import Towers
 from mispair.sufficiency.trees import Skeletons
 
@@ -43,7 +43,7 @@ def refuse(needed: int, device: str, what: str, remedy: str) -> None:
         If it is too large for the memory of the machine, or of its GPU.
     """
     try:
-        refuse_too_large(needed, memory(device), what, remedy)
+        refuse_too_large(needed, free_memory(device), what, remedy)
     except ValueError as error:
         raise UserError(f"{error}.") from error
 

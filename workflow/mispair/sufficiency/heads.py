@@ -97,10 +97,9 @@ def loss_of_step(
     seed: int,
 ) -> Callable[[int], Tensor]:
     """Return what draws the pairs of a step, the same for all arms, and returns their loss."""
-    device = trees.text.device
 
     def loss(step: int) -> Tensor:
-        draw = seeds.torch_generator(seed, "train-head", step, device=device.type)
+        draw = seeds.torch_generator(seed, "train-head", step)
         pairs = draw_pairs(trees, batch_size, draw)
         noisy = add_noise(pairs.image, sigma, draw) if task == "cdm" else None
         given = told(task, arm, trees, pairs, towers)

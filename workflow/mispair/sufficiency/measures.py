@@ -63,7 +63,7 @@ class Setting:
 
     def generator(self, *parts: object) -> torch.Generator:
         """Return a generator named by the parts and the seed."""
-        return seeds.torch_generator(self.seed, "measure", *parts, device=self.device)
+        return seeds.torch_generator(self.seed, "measure", *parts)
 
     def pairs(self, trees: Trees, number: int, *parts: object) -> Pairs:
         """Draw pairs."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mispair.devices import upload
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import Skeletons
 
@@ -53,10 +54,9 @@ def trees_at(
 
 
 def draw_pairs(trees: Trees, number: int, generator: torch.Generator) -> Pairs:
-    """Draw independent pairs; the generator is one of the trees' device."""
-    roots = torch.randint(
-        trees.size.symbols, (number,), generator=generator, device=trees.text.device
-    )
+    """Draw independent pairs on the trees' device; the generator is one of the CPU."""
+    roots = torch.randint(trees.size.symbols, (number,), generator=generator)
+    roots = upload(roots, trees.text.device)
     text = draw_leaves(trees.text, roots, generator)
     return Pairs(roots, text, draw_leaves(trees.image, roots, generator))
 
@@ -68,7 +68,7 @@ def draw_leaves(transitions: Tensor, roots: Tensor, generator: torch.Generator) 
     child = torch.arange(transitions.shape[1], device=roots.device)
     for level in cumulative:
         chances = level[child, symbols[..., None]]  # (batch, parents, branching, symbols)
-        uniform = torch.rand(chances.shape[:-1], generator=generator, device=roots.device)
+        uniform = upload(torch.rand(chances.shape[:-1], generator=generator), roots.device)
         # The last bound is left out: it is one up to rounding.
         symbols = (uniform[..., None] > chances[..., :-1]).sum(dim=-1).flatten(1)
     return symbols
@@ -76,5 +76,5 @@ def draw_leaves(transitions: Tensor, roots: Tensor, generator: torch.Generator) 
 
 def add_noise(image: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
     """Read symbols as the numbers 0, 1, ... and add Gaussian noise."""
-    noise = torch.randn(image.shape, generator=generator, device=image.device)
+    noise = upload(torch.randn(image.shape, generator=generator), image.device)
     return image + sigma * noise

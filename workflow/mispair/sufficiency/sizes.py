@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import NamedTuple
 
-SHARE = 0.8
-"""Share of the memory that a job may plan to take."""
+from mispair.devices import MEMORY_SHARE
 
 
 class Size(NamedTuple):
@@ -84,15 +82,6 @@ class Size(NamedTuple):
         return 4 * batch * blocks * tokens * (20 * width + 3 * tokens)
 
 
-def memory(device: str = "cpu") -> int:
-    """Return the bytes of memory of this machine, or of its GPU."""
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.mem_get_info()[1])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def refuse_too_large(needed: int, there: int, what: str, remedy: str) -> None:
     """Stop before an allocation that cannot work.
 
@@ -101,7 +90,7 @@ def refuse_too_large(needed: int, there: int, what: str, remedy: str) -> None:
     ValueError
         If more is needed than there is, with both numbers and what to do.
     """
-    if needed > SHARE * there:
+    if needed > MEMORY_SHARE * there:
         raise ValueError(
             f"{what} would take {needed / 1e9:,.1f} GB of memory, and there are "
             f"{there / 1e9:,.1f} GB: {remedy}"

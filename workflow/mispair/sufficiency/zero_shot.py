@@ -9,6 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from mispair.devices import upload
 from mispair.sufficiency.sampling import Trees, draw_leaves
 
 CHUNK = 1_000_000
@@ -30,10 +31,8 @@ def draw_prompts(trees: Trees, per_class: int, generator: torch.Generator) -> Te
     found: list[list[Tensor]] = [[] for _ in range(symbols)]
     have = [0] * symbols
     while min(have) < per_class:
-        roots = torch.randint(
-            symbols, (2 * per_class * symbols,), generator=generator, device=trees.text.device
-        )
-        texts = draw_leaves(trees.text, roots, generator)
+        roots = torch.randint(symbols, (2 * per_class * symbols,), generator=generator)
+        texts = draw_leaves(trees.text, upload(roots, trees.text.device), generator)
         for name in range(symbols):
             own = texts[texts[:, 0] == name]
             found[name].append(own)

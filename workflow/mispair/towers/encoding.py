@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from mispair.devices import Precision
+from mispair.devices import Precision, is_out_of_memory
 from mispair.files import UserError
 from mispair.provenance import fingerprint
 from mispair.towers.encoding_record import EncodingRecord
@@ -121,7 +123,7 @@ class Tower:
     def _features(self, piece: torch.Tensor) -> torch.Tensor:
         number = len(piece)
         if self.whole_batches and number < self.size:
-            piece = torch.cat([piece, piece[-1:].expand(self.size - number, *piece.shape[1:])])
+            piece = _filled_up(piece, self.size)
         piece = piece.to(self.device, non_blocking=True)
         with torch.inference_mode(), autocast(self.precision, self.device):
             features = self.forward(piece)
@@ -140,6 +142,19 @@ class Tower:
         )
         if self.device == "cuda":
             torch.cuda.empty_cache()
+
+
+def _filled_up(piece: torch.Tensor, size: int) -> torch.Tensor:
+    """Repeat the last row up to a size, in the order of memory and the kind of memory of the rest.
+
+    Compiled code is for one order; a copy from memory that is not pinned waits for the GPU.
+    """
+    filled = torch.empty_strided(
+        (size, *piece.shape[1:]), piece.stride(), dtype=piece.dtype, pin_memory=piece.is_pinned()
+    )
+    filled[: len(piece)] = piece
+    filled[len(piece) :] = piece[-1]
+    return filled
 
 
 class Picture(NamedTuple):
@@ -273,14 +288,19 @@ class Encoder:
         record: EncodingRecord,
         states: Checkpoints | None = None,
         progress: Progress = lambda number: None,
+        workers: int = 0,
     ) -> torch.Tensor:
         """Return features (n, d_image) of images, prepared the model's own way.
+
+        Pictures are decoded and resized by `workers` threads while the tower runs; by none, in its
+        pauses. The features are the same bytes.
 
         What is done is kept in `states`, part by part; images of parts that are there are read,
         but not decoded. `progress` is told how many images are done.
         """
         blocks, remaining, done = [self.image(torch.empty(0), [])], iter(images), 0
         size = self.batch_size if states is None else self._part(IMAGES_OF_A_PART)
+        record.workers = workers
         with record.timing("images"):
             while True:
                 with record.timing("waiting"):
@@ -303,13 +323,36 @@ class Encoder:
         record.resumed += part.done
         if states is not None:
             self.image.restart()
+        prepared = self._prepared(images[part.done :], record.workers)
         for start in range(part.done, len(images), self.batch_size):
             batch = images[start : start + self.batch_size]
             with record.timing("waiting"):
-                pixels = self.form([self.towers.preprocess(i.decode())[None] for i in batch])
+                pixels = self.form(list(islice(prepared, len(batch))))
+                if self.device == "cuda":
+                    pixels = pixels.pin_memory()
             part.add(self.image(pixels, [image.name for image in batch]))
         record.images += len(images)
         return part.features
+
+    def _prepared(self, images: Sequence[Picture], workers: int) -> Iterator[torch.Tensor]:
+        """Yield pixels (1, 3, side, side) of images in order, prepared up to two batches ahead."""
+
+        def prepare(image: Picture) -> torch.Tensor:
+            return self.towers.preprocess(image.decode())[None]
+
+        if not workers:
+            yield from map(prepare, images)
+            return
+        pool, remaining = ThreadPoolExecutor(workers), iter(images)
+        try:
+            ahead = deque(pool.submit(prepare, image)
+                          for image in islice(remaining, 2 * self.batch_size))  # fmt: skip
+            while ahead:
+                pixels = ahead.popleft().result()
+                ahead.extend(pool.submit(prepare, image) for image in islice(remaining, 1))
+                yield pixels
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _part(self, rows: int) -> int:
         """Return about so many rows, in whole batches: parts cut none in two."""
@@ -366,10 +409,3 @@ def encode_texts(
     """
     encoder = Encoder(towers, batch_size, precision)
     return encoder.encode_texts(texts, texts, record or EncodingRecord(encoder.device)).numpy()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that the memory of a GPU or of the machine is used up."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,17 @@ class PairedFeatures:
     def pairs(self) -> int:
         """Pairs of a draw."""
         return int(self.text_rows.shape[1])
+
+    def of_draws(self, some: slice) -> PairedFeatures:
+        """Return the same features with some of the draws of pairs; one draw is that of all."""
+        if len(self.text_rows) == 1:
+            return self
+        return dataclasses.replace(
+            self,
+            text_rows=self.text_rows[some],
+            image_rows=None if self.image_rows is None else self.image_rows[some],
+            keeps_caption=None if self.keeps_caption is None else self.keeps_caption[some],
+        )
 
 
 def read_part(features: Path, rows: Path) -> Part:

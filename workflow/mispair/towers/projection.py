@@ -29,6 +29,7 @@ from mispair import seeds as named_seeds
 from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.checkpoints import FileKeeper
+from mispair.devices import MEMORY_SHARE, free_memory, in_portions, upload
 from mispair.towers.batches import PairRows, batch_order
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning_presets import FIRST_NEWTON_STEPS, Training, refuse
@@ -187,7 +188,7 @@ def finetune(
     seeds : sequence of int
         One for each run.
     device : {"cpu", "cuda"}
-        Where to compute; all features must fit there.
+        Where to compute.
     keeper : FileKeeper, optional
         Is asked after every step whether it is due, and given the state then. If it has one,
         training goes on from there, on a CPU with the very bits it would have had.
@@ -208,11 +209,12 @@ def finetune(
     """
     refuse(training, features.pairs)
     per_epoch = features.pairs // training.batch_size
-    images = torch.as_tensor(features.image_features, device=device)
-    texts = torch.as_tensor(features.text_features, device=device)
-    rows = PairRows(features, len(seeds), device)
+    source = device if bytes_on_device(features, device) else "cpu"
+    images = torch.as_tensor(features.image_features, device=source)
+    texts = torch.as_tensor(features.text_features, device=source)
+    rows = PairRows(features, len(seeds), source)
     rates = learning_rates(training, per_epoch)
-    run = _Run(images, texts, initial, training, per_epoch)
+    run = _Run(images, texts, initial, training, per_epoch, device)
 
     def slopes() -> Slopes:
         """Measure the loss as a function of the scale, each time on the same batches."""
@@ -231,7 +233,7 @@ def finetune(
             for _ in range(1 if epoch else FIRST_NEWTON_STEPS):
                 run.set_scale(slopes().newton_step)
         order = batch_order(features.pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
-        for batch in torch.as_tensor(order, device=device):
+        for batch in torch.as_tensor(order, device=source):
             run.step(*rows.of_batch(batch, epoch), float(rates[run.taken]))
             progress(run.taken)
             if keeper is not None and keeper.due():
@@ -256,6 +258,76 @@ def finetune(
     )
 
 
+def finetune_in_portions(
+    features: PairedFeatures,
+    initial: Projections,
+    training: Training,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    keepers: Callable[[str], FileKeeper | None] = lambda name: None,
+    progress: Callable[[int], None] = lambda step: None,
+) -> Tuned:
+    """Fine-tune as `finetune` does, as many seeds at a time as memory holds.
+
+    A seed's run is the same alone and in a stack, on a GPU to rounding.
+
+    Parameters
+    ----------
+    features, initial, training, seeds, device, progress
+        Those of `finetune`.
+    keepers : callable
+        Returns the keeper of a portion of the seeds, given its name.
+
+    Raises
+    ------
+    UserError
+        If memory does not hold one seed.
+    """
+    room = MEMORY_SHARE * free_memory(device) - bytes_on_device(features, device)
+    width = sum(array.shape[1] * array.shape[2] for array in (initial.image, initial.text))
+    size = max(1, int(room / bytes_of_seed(training.batch_size, width)))
+
+    def run(numbers: Sequence[int]) -> Tuned:
+        some = slice(numbers[0], numbers[-1] + 1)
+        name = f"-{numbers[0]}-to-{numbers[-1]}" if len(numbers) < len(seeds) else ""
+        return finetune(
+            features.of_draws(some),
+            Projections(initial.image[some], initial.text[some], initial.logit_scale[some]),
+            training,
+            seeds[some],
+            device,
+            keepers(f"training{name}"),
+            lambda step: progress((numbers[0] * steps + len(numbers) * step) // len(seeds)),
+        )
+
+    steps = training.epochs * (features.pairs // training.batch_size)
+    found = [*in_portions(range(len(seeds)), size, "seeds", run)]
+    projections = [tuned.projections.tensors() for tuned in found]
+    return Tuned(
+        Projections.from_tensors(
+            {name: np.concatenate([one[name] for one in projections]) for name in projections[0]}
+        ),
+        *(np.concatenate(values) for values in zip(*(tuned[1:] for tuned in found), strict=True)),
+    )
+
+
+def bytes_of_seed(batch_size: int, weights: int) -> int:
+    """Return an upper bound of the memory of one seed of a stack, without features, in bytes."""
+    # Cosines, both softmaxes, gradients and what they are made of; weights with their gradients,
+    # moments and what the optimiser and the inputs take.
+    return 4 * (8 * batch_size**2 + 8 * weights)
+
+
+def bytes_on_device(features: PairedFeatures, device: str) -> int:
+    """Return the memory that features take on a device, in bytes: none if they stay on the CPU.
+
+    They go to a GPU if they take at most half of its free memory. Otherwise the rows of each batch
+    are uploaded.
+    """
+    size = features.image_features.nbytes + features.text_features.nbytes
+    return size if device != "cpu" and size <= free_memory(device) / 2 else 0
+
+
 def fingerprint(
     features: PairedFeatures, initial: Projections, training: Training, seeds: Sequence[int]
 ) -> str:
@@ -275,13 +347,13 @@ class _Run:
 
     def __init__(
         self, images: Tensor, texts: Tensor, initial: Projections, training: Training,
-        per_epoch: int,
+        per_epoch: int, device: str,
     ) -> None:  # fmt: skip
         self.images, self.texts, self.training = images, texts, training
         self.precision = torch.promote_types(images.dtype, torch.float32)
 
         def weight(array: np.ndarray) -> Tensor:
-            return torch.tensor(array, dtype=self.precision, device=images.device)
+            return torch.tensor(array, dtype=self.precision, device=device)
 
         self.image_weight, self.text_weight = weight(initial.image), weight(initial.text)
         self.log_scale = weight(initial.logit_scale).clamp_(0, MAX_LOGIT_SCALE)
@@ -296,12 +368,12 @@ class _Run:
             self.optimisers.append((optimiser, training.logit_scale_lr / training.lr))
         stack, batch = len(initial.image), training.batch_size
         self.inputs = [
-            images.new_empty(stack * batch, features.shape[1], dtype=self.precision)
+            torch.empty(stack * batch, features.shape[1], dtype=self.precision, device=device)
             for features in (images, texts)
         ]
         self.per_epoch, epochs = per_epoch, training.epochs
-        self.losses = images.new_zeros(epochs * per_epoch, stack, dtype=self.precision)
-        self.scales = images.new_zeros(epochs, stack, dtype=self.precision)
+        self.losses = self.log_scale.new_zeros(epochs * per_epoch, stack)
+        self.scales = self.log_scale.new_zeros(epochs, stack)
         self.taken = self.checked = 0
 
     @torch.no_grad()
@@ -374,7 +446,9 @@ class _Run:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the inputs (s, b, d), the normalised embeddings (s, b, e) and their norms."""
         buffer = self.inputs[tower]
-        if features.dtype == buffer.dtype:
+        if features.device != buffer.device:
+            buffer.copy_(upload(features.index_select(0, rows), buffer.device))
+        elif features.dtype == buffer.dtype:
             torch.index_select(features, 0, rows, out=buffer)
         else:
             buffer.copy_(features.index_select(0, rows))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mispair.devices import upload
 from mispair.towers.batches import PairRows, batch_order
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning_presets import MEASURED_PAIRS
@@ -60,7 +61,7 @@ def measure(
     Parameters
     ----------
     sources : two tensors
-        Pre-projection features of images and captions, on the device to compute on.
+        Pre-projection features of images and captions, on the device of the weights or the CPU.
     weights : two (s, d, e) tensors
         Projections of both towers.
     log_scale : (s,) tensor
@@ -76,14 +77,14 @@ def measure(
     steps = max(min(per_epoch, MEASURED_PAIRS // batch_size), 1)
     device = log_scale.device
     order = batch_order(features.pairs, per_epoch, batch_size, seeds, 0)[:steps]
-    rows = PairRows(features, len(seeds), device)
+    rows = PairRows(features, len(seeds), sources[0].device)
     first, second, gap, kept = torch.zeros(4, len(seeds), dtype=torch.float64, device=device)
-    for pairs in torch.as_tensor(order, device=device):
-        keeps = rows.keep_captions(pairs).view(len(seeds), batch_size)
+    for pairs in torch.as_tensor(order, device=sources[0].device):
+        keeps = upload(rows.keep_captions(pairs), device).view(len(seeds), batch_size)
         units = []
         for source, places, weight in zip(sources, rows.of_batch(pairs, 0), weights, strict=True):
-            inputs = source[places].view(len(seeds), batch_size, -1).to(weight.dtype)
-            units.append(torch.nn.functional.normalize(inputs @ weight, dim=2))
+            inputs = upload(source[places], device).view(len(seeds), batch_size, -1)
+            units.append(torch.nn.functional.normalize(inputs.to(weight.dtype) @ weight, dim=2))
         for one in range(len(seeds)):  # the cosines of a large batch fill a GPU
             cosines = units[0][one] @ units[1][one].T
             pair = cosines.diagonal()
@@ -91,6 +92,6 @@ def measure(
             gap[one] += ((pair - others) * keeps[one]).sum()
             kept[one] += keeps[one].sum()
             slopes = scale_slopes(cosines[None], log_scale[one : one + 1])
-            first[one] += slopes[0].item() / steps
-            second[one] += slopes[1].item() / steps
+            first[one] += slopes[0][0].double() / steps
+            second[one] += slopes[1][0].double() / steps
     return Slopes(first, second, gap / kept)
