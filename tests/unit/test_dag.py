@@ -191,3 +191,37 @@ def test_another_configuration_is_told_that_it_replaces_a_report(
     assert "studies" in Dag({"studies": ["stepsize"]}, "x").replaced_report()
     record.write_text("[")
     assert first.replaced_report() == ""
+
+
+SMALL_JOBS = [
+    "simulate", "encode_features", "encode_captions", "encode_evaluation", "encode_prompts",
+    "finetune_projection", "train_encoders", "train_head", "measure_sufficiency", "measure_bayes",
+    "measure_transfer",
+]  # fmt: skip
+
+
+def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mispair.dag.has_gpu", lambda: True)
+    demo = Dag({}, "x")
+    for step in (*SMALL_JOBS, "find_similar_captions"):
+        assert demo.gpus(step) == 0, step
+        assert "--device cpu" in demo.flags(step), step
+    chosen = {step: {"device": "cuda"} for step in (*SMALL_JOBS, "find_similar_captions")}
+    on_gpu = Dag(chosen, "x")
+    assert [on_gpu.gpus(step) for step in SMALL_JOBS] == [1] * len(SMALL_JOBS)
+    assert on_gpu.gpus("find_similar_captions") == 0
+    compared = Dag({"find_similar_captions": {"measure": "features", "device": "cuda"}}, "x")
+    assert compared.gpus("find_similar_captions") == 1
+
+
+def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mispair.dag.has_gpu", lambda: True)
+    large = {
+        "simulate": {"trials_per_job": 4},
+        "draw_trees": {"depth": 4, "branching": 3},
+        "train_encoders": {"blocks": 4},
+    }
+    dag = Dag(large, "x")
+    assert [dag.gpus(step) for step in ("simulate", "train_encoders", "train_head")] == [1, 1, 1]
+    monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
+    assert dag.gpus("simulate") == 0

@@ -22,7 +22,7 @@ from mispair.dag_evaluation import Evaluation
 from mispair.dag_models import TRAINED_TOWERS, Models
 from mispair.dag_pretraining import Pretraining
 from mispair.dag_stepsize import Stepsize
-from mispair.dag_sufficiency import Sufficiency
+from mispair.dag_sufficiency import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.files import UserError
 from mispair.pairs.sources import describe, resolve_named, resolve_shards
 from mispair.provenance import PACKAGE
@@ -68,7 +68,7 @@ def _corrupts(wildcards: Any, *schemes: str) -> bool:
 
 def has_gpu() -> bool:
     """Tell whether this machine has an NVIDIA GPU, without importing torch."""
-    return Path("/dev/nvidia0").exists()
+    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 class Dag:
@@ -153,11 +153,31 @@ class Dag:
     def flags(self, step: str) -> str:
         """Return a step's settings as one string of command-line flags."""
         # A step without settings is no section of the configuration.
-        return command_line(getattr(self.config, step, Settings()))
+        section = getattr(self.config, step, Settings())
+        device = {"device": self.device(step)} if hasattr(section, "device") else {}
+        return command_line(section.model_copy(update=device))
+
+    def device(self, step: str) -> str:
+        """Return where a step computes: under ``auto`` on the CPU if its jobs are small.
+
+        Starting CUDA takes such a job longer than the work itself, and all jobs take turns at it.
+        """
+        config: Any = self.config
+        section = getattr(config, step)
+        if step == "find_similar_captions" and section.measure == "tfidf":
+            return "cpu"  # words are compared there
+        if step == "simulate":
+            small = section.trials_per_job * section.probabilities_per_job == 1
+        elif step in STEPS_WITH_DEVICE:
+            small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
+        else:
+            small = config.towers == "shipped" and not config.models and step != "pretrain_towers"
+        device: str = section.device
+        return "cpu" if small and device == "auto" else device
 
     def gpus(self, step: str) -> int:
         """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
-        device = getattr(self.config, step).device
+        device = self.device(step)
         return int(device == "cuda" or (device == "auto" and has_gpu()))
 
     # Inputs ---------------------------------------------------------------------------------
@@ -638,7 +658,8 @@ class Dag:
 
     def condition_flags(self, wildcards: Any) -> str:
         """Return all settings of a condition as one string of command-line flags."""
-        return command_line(self.conditions[wildcards.condition].study)
+        study = self.conditions[wildcards.condition].study
+        return command_line(study.model_copy(update={"device": self.device("simulate")}))
 
     def simulated_arms(self, wildcards: Any) -> str:
         """Return the arms of a job as one string; those of figure 1 for a file asked by hand.

@@ -12,6 +12,9 @@ from mispair.sufficiency.sizes import Size
 TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
 BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
 TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"
+STEPS_WITH_DEVICE = (
+    "measure_bayes", "train_encoders", "measure_sufficiency", "train_head", "measure_transfer",
+)  # fmt: skip
 PUBLISHED = (Size(4, 3, 10), 42)
 """Size and seed of the published trees."""
 
