@@ -54,6 +54,7 @@ def measured(
         "encode-evaluation",
         **{"evaluation_set": given, "split": "test", "towers": towers, **settings},
         evaluation_features=found["images"],
+        workers=0,
     )
     run(
         "encode-prompts",

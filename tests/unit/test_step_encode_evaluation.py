@@ -59,7 +59,7 @@ def retrieval(tmp_path: Path) -> Path:
 def images_command(folder: Path, towers: Path, out: Path, split: str = "test") -> list[str]:
     return [
         *("encode-evaluation", "--evaluation-set", *map(str, files_of(folder, split))),
-        *("--split", split),
+        *("--split", split, "--workers", "1"),
         *("--towers", str(towers / loading.CONFIG_NAME), "--evaluation-features", str(out)),
         *("--batch-size", "2"),
     ]

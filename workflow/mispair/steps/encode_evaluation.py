@@ -34,8 +34,8 @@ def run(
     evaluation_set: list[Path],
     split: str,
     towers: list[Path],
+    workers: int,
     evaluation_features: Path,
-    workers: int = 0,
 ) -> None:
     """Write pre-projection features of images, their labels, and the class names."""
     import hashlib
