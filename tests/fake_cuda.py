@@ -49,18 +49,20 @@ class CudaTensor(torch.Tensor):
         # For C++ it is a meta tensor: autograd would want a stream of a CUDA tensor.
         tensor = torch.Tensor._make_wrapper_subclass(
             cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(),
-            dtype=held.dtype, device="meta",
+            dtype=held.dtype, device=torch.device("meta"),
         )  # fmt: skip
         tensor.held = held
         return tensor
 
     def __init__(self, held: torch.Tensor) -> None: ...
 
-    def __repr__(self, **_: object) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"CudaTensor({self.held})"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch declares it without `func`
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise AssertionError(f"{func} of a tensor on the device outside of FakeCuda")
 
 

@@ -28,6 +28,7 @@ from mispair.sufficiency.training import Plan, train
 from mispair.sufficiency.trees import draw_skeletons
 from mispair.towers import projection
 from mispair.towers.encoding import encode_images, encode_texts
+from mispair.towers.finetuning_presets import Training
 from mispair.towers.loading import load_towers
 from tests.fake_cuda import FakeCuda
 from tests.unit.test_projection import QUICK
@@ -167,7 +168,7 @@ def tuned(device: str = "cpu", dtype: type = np.float32, **options: Any) -> proj
     )
     model = small_model(scale=4.0, dtype=np.float32)
     initial = projection.starting_point(model, [3, 8])
-    training = projection.Training(**QUICK | {"epochs": 2} | options)
+    training = Training(**QUICK | {"epochs": 2} | options)
     return projection.finetune_in_portions(features, initial, training, [3, 8], device)
 
 
@@ -215,7 +216,7 @@ def test_fine_tuning_splits_the_seeds_that_memory_does_not_hold(limit: int) -> N
 
 def test_fine_tuning_takes_as_many_seeds_as_memory_holds() -> None:
     whole = tuned()
-    room = int(1.5 * projection.bytes_of_seed(QUICK["batch_size"], 12 * (24 + 16)) / 0.8)
+    room = int(1.5 * projection.bytes_of_seed(int(QUICK["batch_size"]), 12 * (24 + 16)) / 0.8)
     with (
         mock.patch.object(projection, "free_memory", return_value=room),
         mock.patch.object(projection, "finetune", wraps=projection.finetune) as finetune,
@@ -269,11 +270,15 @@ def test_training_of_heads(task: Task, arm: Arm, cuda: FakeCuda) -> None:
 
 
 MEASURES: dict[str, Callable[..., list[dict]]] = {
-    "contrastive": lambda *one: measures.contrastive(*one, 40, [2, 8]),
-    "information": lambda *one: measures.root_information(*one, 40, 3),
-    "classification": lambda *one: measures.classification(*one, 40, [1, 3]),
-    "shifted contrastive": lambda *one: measures.shifted_contrastive(*one, 40, 4, [0.1, 0.3]),
-    "shifted classes": lambda *one: measures.shifted_classification(*one, 40, 3, [0.1, 0.3]),
+    "contrastive": lambda setting, towers: measures.contrastive(setting, towers, 40, [2, 8]),
+    "information": lambda setting, towers: measures.root_information(setting, towers, 40, 3),
+    "classification": lambda setting, towers: measures.classification(setting, towers, 40, [1, 3]),
+    "shifted contrastive": lambda setting, towers: measures.shifted_contrastive(
+        setting, towers, 40, 4, [0.1, 0.3]
+    ),
+    "shifted classes": lambda setting, towers: measures.shifted_classification(
+        setting, towers, 40, 3, [0.1, 0.3]
+    ),
     "bayes": lambda setting, towers: measures.bayes_risks(setting, 40, 4, 1.0),
 }
 
@@ -294,7 +299,7 @@ def test_transfer_of_heads(task: Task, cuda: FakeCuda) -> None:
     def rows(device: str) -> list[dict]:
         model = encoders.start_towers(SIZE, 8, 1, 0).to(device).requires_grad_(False)
         setting = measures.Setting(draw_skeletons(1, SIZE), 0.2, 0, device, torch.float32)
-        arms = {
+        arms: Any = {
             arm: (heads.start_head(task, arm, SIZE, 8, 1, 0).to(device).requires_grad_(False),
                   model if arm == "frozen" else None)
             for arm in ("frozen", "oracle")
