@@ -194,7 +194,7 @@ def test_another_configuration_is_told_that_it_replaces_a_report(
 
 
 SMALL_JOBS = [
-    "simulate", "encode_features", "encode_captions", "encode_evaluation", "encode_prompts",
+    "encode_features", "encode_captions", "encode_evaluation", "encode_prompts",
     "finetune_projection", "train_encoders", "train_head", "measure_sufficiency", "measure_bayes",
     "measure_transfer",
 ]  # fmt: skip
@@ -209,6 +209,10 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
     chosen = {step: {"device": "cuda"} for step in (*SMALL_JOBS, "find_similar_captions")}
     on_gpu = Dag(chosen, "x")
     assert [on_gpu.gpus(step) for step in SMALL_JOBS] == [1] * len(SMALL_JOBS)
+    one_trial = SimpleNamespace(condition="as-run", probabilities="0.3", first="1", last="1")
+    assert demo.gpus("simulate", one_trial) == 0
+    assert "--device cpu" in demo.condition_flags(one_trial)
+    assert Dag({"simulate": {"device": "cuda"}}, "x").gpus("simulate", one_trial) == 1
     assert on_gpu.gpus("find_similar_captions") == 0
     compared = Dag({"find_similar_captions": {"measure": "features", "device": "cuda"}}, "x")
     assert compared.gpus("find_similar_captions") == 1
@@ -217,11 +221,16 @@ def test_small_jobs_and_word_counts_ask_for_no_gpu(monkeypatch: pytest.MonkeyPat
 def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: True)
     large = {
-        "simulate": {"trials_per_job": 4},
         "draw_trees": {"depth": 4, "branching": 3},
         "train_encoders": {"blocks": 4},
     }
     dag = Dag(large, "x")
-    assert [dag.gpus(step) for step in ("simulate", "train_encoders", "train_head")] == [1, 1, 1]
+    assert [dag.gpus(step) for step in ("train_encoders", "train_head")] == [1, 1]
+    jobs = [
+        SimpleNamespace(condition="as-run", probabilities="0.3", first="0", last="3"),
+        SimpleNamespace(condition="as-run", probabilities="0.1+0.3", first="0", last="0"),
+    ]
+    assert [dag.gpus("simulate", job) for job in jobs] == [1, 1]
+    assert "--device auto" in dag.condition_flags(jobs[0])
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
-    assert dag.gpus("simulate") == 0
+    assert dag.gpus("simulate", jobs[0]) == 0

@@ -455,7 +455,7 @@ def test_captions_travel_by_key(table_captions: str, tmp_path: Path) -> None:
         assert list(rejected["key"]) == [
             key for key in lacking if name == "all" or key in survivors
         ]
-        assert set(rejected["reason"]) <= {"no-caption"}
+        assert set(rejected["reason"]) <= {"not-in-caption-table"}
     assert len(survivors) == 35
     assert set(found["some"]) == survivors & set(found["all"])
     for key, (caption, more) in found["some"].items():

@@ -62,8 +62,9 @@ def test_large_corpora_are_planned_in_few_jobs(
     planned = empty.planned(*arguments)
     assert planned["index_shards"] == planned["encode_features"] == groups <= 150
     assert planned["encode_captions"] == -(-groups // 8)
-    # Two starts by two schemes of five rates, of which rate 0 is one for both; two by one scheme.
-    assert planned["finetune_projection"] == 2 * 9 + 2 * 5
+    # Two schemes of five rates, of which rate 0 is one for both; the control that solves for the
+    # scale at five rates; seven other controls at three.
+    assert planned["finetune_projection"] == 9 + 5 + 7 * 3
     # Six sets with their templates under three protocols, of which one is for sets that it knows.
     assert planned["encode_prompts"] == 6 * 3
     assert planned["find_similar_captions"] == 1
@@ -205,7 +206,7 @@ def test_every_scheme_runs_and_rewritten_captions_are_encoded(run: Checkout) -> 
     arguments = ("--configfile", "mine.yaml")
     planned = run.planned(*arguments)
     assert planned["corrupt_captions"] == planned["encode_captions"] == 3
-    assert planned["finetune_projection"] == 6
+    assert planned["finetune_projection"] == 3  # controls are of the first scheme alone
     assert not {"encode_features", "find_similar_captions"} & planned.keys()
     run.snakemake(*arguments)
     purity = pd.read_csv(run.folder / "reports/tables/purity.csv")

@@ -307,8 +307,9 @@ def test_more_points_of_pruning_encode_nothing(run: Checkout) -> None:
 
 
 def test_another_protocol_encodes_its_prompts_and_no_image(run: Checkout) -> None:
-    (run.folder / "mine").mkdir()
-    (run.folder / "mine/scenes-digit.templates.txt").write_text("a nice {c}\n")
+    mine = (run.folder / SMOKE).parent / "mine"  # paths start at the file that has them
+    mine.mkdir()
+    (mine / "scenes-digit.templates.txt").write_text("a nice {c}\n")
     with (run.folder / SMOKE).open("a") as config:
         config.write("protocols: [clip_benchmark, single-prompt, mine]\n")
     assert run.planned() == {

@@ -157,17 +157,18 @@ class Dag:
         device = {"device": self.device(step)} if hasattr(section, "device") else {}
         return command_line(section.model_copy(update=device))
 
-    def device(self, step: str) -> str:
+    def device(self, step: str, wildcards: Any = None) -> str:
         """Return where a step computes: under ``auto`` on the CPU if its jobs are small.
 
         Starting CUDA takes such a job longer than the work itself, and all jobs take turns at it.
+        A job of the simulation, named by `wildcards`, is small if it has one trial at one C_s.
         """
         config: Any = self.config
         section = getattr(config, step)
         if step == "find_similar_captions" and section.measure == "tfidf":
             return "cpu"  # words are compared there
         if step == "simulate":
-            small = section.trials_per_job * section.probabilities_per_job == 1
+            small = len(self.trials_of(wildcards)) * len(self.probabilities_of(wildcards)) == 1
         elif step in STEPS_WITH_DEVICE:
             small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
         else:
@@ -175,9 +176,9 @@ class Dag:
         device: str = section.device
         return "cpu" if small and device == "auto" else device
 
-    def gpus(self, step: str) -> int:
+    def gpus(self, step: str, wildcards: Any = None) -> int:
         """Return how many GPUs a step takes here: a CPU-only machine must not queue for one."""
-        device = self.device(step)
+        device = self.device(step, wildcards)
         return int(device == "cuda" or (device == "auto" and has_gpu()))
 
     # Inputs ---------------------------------------------------------------------------------
@@ -659,7 +660,7 @@ class Dag:
     def condition_flags(self, wildcards: Any) -> str:
         """Return all settings of a condition as one string of command-line flags."""
         study = self.conditions[wildcards.condition].study
-        return command_line(study.model_copy(update={"device": self.device("simulate")}))
+        return command_line(study.model_copy(update={"device": self.device("simulate", wildcards)}))
 
     def simulated_arms(self, wildcards: Any) -> str:
         """Return the arms of a job as one string; those of figure 1 for a file asked by hand.

@@ -14,7 +14,7 @@ rule simulate:
     conda:
         "../../envs/environment.yaml"
     resources:
-        gpu=dag.gpus("simulate"),
+        gpu=lambda wildcards: dag.gpus("simulate", wildcards),
     params:
         *code_version("simulate"),
         flags=dag.condition_flags,
