@@ -16,6 +16,16 @@ from filelock import FileLock
 REPOSITORY = Path(__file__).parents[2]
 CHECKOUT = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
 SMOKE = "workflow/configs/smoke.yaml"
+ONE_ARM = {
+    "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
+    "finetune_projection": {
+        "starts": ["pretrained"], "pairs": None, "seeds": 1, "epochs": 2, "batch_size": 32,
+    },
+    "prune_neurons": {"ks": [16], "draws": 1},
+    "export_pruned": {"ks": []},
+    "measure_purity": {"rotations": 1},
+}  # fmt: skip
+"""Sections of the image-text study with one fine-tuned arm, and little measured of it."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.workflow.conftest import REPOSITORY, Checkout
+from tests.workflow.conftest import ONE_ARM, REPOSITORY, Checkout
 
 SNAKEFILE = f"""
 module mispair:
@@ -26,13 +26,7 @@ TINY = {
     "make_scenes": {"shards": 2, "pairs_per_shard": 60},
     "evaluation_sets": ["scenes-digit"],
     "make_evaluation_set": {"images": 50, "train_images": 40, "retrieval_images": 20},
-    "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
-    "finetune_projection": {
-        "starts": ["pretrained"], "pairs": None, "seeds": 1, "epochs": 2, "batch_size": 32,
-    },
-    "prune_neurons": {"ks": [16], "draws": 1},
-    "export_pruned": {"ks": []},
-    "measure_purity": {"rotations": 1},
+    **ONE_ARM,
     "measure_semantics": {"rotations": 1},
     "identify_basis": {"rotations": 1},
 }  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.workflow.conftest import REPOSITORY, Checkout, new_checkout
+from tests.workflow.conftest import ONE_ARM, REPOSITORY, Checkout, new_checkout
 
 REPORT = {
     "gather_metrics": 1, "record_run": 1, "draw_figures": 1, "export_metrics": 1, "write_report": 1,
@@ -340,13 +340,7 @@ OWN = {
     "evaluation_sets": ["own/digits"],
     "protocols": ["clip_benchmark", "own/prompts"],
     "index_shards": {"shards_per_job": 1},
-    "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
-    "finetune_projection": {
-        "starts": ["pretrained"], "pairs": None, "seeds": 1, "epochs": 2, "batch_size": 32,
-    },
-    "prune_neurons": {"ks": [16], "draws": 1},
-    "export_pruned": {"ks": []},
-    "measure_purity": {"rotations": 1},
+    **ONE_ARM,
 }  # fmt: skip
 
 

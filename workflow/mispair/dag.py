@@ -114,13 +114,8 @@ class Dag:
         self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
-        companions: dict[str, Sufficiency | Stepsize] = {
-            "sufficiency": self.sufficiency,
-            "stepsize": self.stepsize,
-        }
-        self._companions = {
-            name: study.results() for name, study in companions.items() if self.runs(name)
-        }
+        for study in ("sufficiency", "stepsize"):
+            self.companion(study)  # raises before any job if its settings do not fit
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
@@ -700,7 +695,8 @@ class Dag:
 
     def companion(self, study: str) -> list[str]:
         """Return the results of a companion study, when it runs."""
-        return self._companions.get(study, [])
+        results: list[str] = getattr(self, study).results() if self.runs(study) else []
+        return results
 
     def tables(self) -> list[str]:
         """Return the tidy tables of the report."""

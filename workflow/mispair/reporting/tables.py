@@ -196,19 +196,15 @@ class Tables:
 
     def purity_of(self, start: str, metric: str) -> pd.DataFrame:
         """Return the rows of one measure of one start in `purity`."""
-        return self.purity.iloc[self._purity_rows.get((start, metric), [])]
+        return self.purity.iloc[self._rows("purity").get((start, metric), [])]
 
     def zeroshot_of(self, start: str, metric: str) -> pd.DataFrame:
         """Return the rows of one measure of one start in `main_zeroshot`."""
-        return self.main_zeroshot.iloc[self._zeroshot_rows.get((start, metric), [])]
+        return self.main_zeroshot.iloc[self._rows("main_zeroshot").get((start, metric), [])]
 
-    @functools.cached_property
-    def _purity_rows(self) -> Mapping[Any, Any]:
-        return self.purity.groupby(["start", "metric"]).indices
-
-    @functools.cached_property
-    def _zeroshot_rows(self) -> Mapping[Any, Any]:
-        return self.main_zeroshot.groupby(["start", "metric"]).indices
+    @remembered
+    def _rows(self, table: str) -> Mapping[Any, Any]:
+        return getattr(self, table).groupby(["start", "metric"]).indices
 
     @property
     def protocols(self) -> list[str]:
