@@ -1,6 +1,8 @@
 """pyproject.toml, the lock, the conda environment, the container and the citation say the same."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
@@ -140,3 +142,25 @@ def test_the_citation_names_this_version() -> None:
 def test_the_changelog_has_a_heading_for_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
     assert re.search(rf"^## \[{re.escape(mispair.__version__)}\]", changelog, re.MULTILINE)
+
+
+LOADING = """
+import sys
+from pathlib import Path
+from mispair.towers.loading import load_towers
+towers = load_towers(Path(sys.argv[1]))
+assert towers.tokenizer(["a red circle"]).any()
+print(*sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+def test_the_shipped_towers_load_with_nothing_but_the_direct_dependencies_and_theirs() -> None:
+    """The conda environment and the container have no package of the tests, and the lock has."""
+    shipped = Path(mispair.__file__).parent / "towers" / "shipped" / "scenes-small"
+    command = [sys.executable, "-c", LOADING, str(shipped)]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    packages = metadata.packages_distributions()
+    loaded = {canonicalize_name(packages[name][0]) for name in modules if name in packages}
+    reached = {canonicalize_name(requirement.name) for _, requirement in needed(DIRECT)}
+    assert {"torch", "open-clip-torch", "transformers"} <= loaded
+    assert loaded - reached <= {"mispair"}

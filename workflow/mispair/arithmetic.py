@@ -8,7 +8,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+_ONEDNN = (
+    torch.backends.mkldnn.is_available()
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    and torch.backends.cpu.get_cpu_capability() == "AVX512"
+)
 _WORTHWHILE = 2**20
 _KEPT_BYTES = 31 << 20
 
@@ -31,9 +35,11 @@ def denormals_flushed() -> Iterator[None]:
 def times(left: Tensor, right: Tensor) -> Tensor:
     """Return ``left @ right``, by the faster of two libraries.
 
-    PyTorch asks MKL for a product of float32 matrices on a CPU, which uses AVX-512 on Intel's
-    processors only. oneDNN, which comes with PyTorch too, uses it on all: 230 against 100 GFLOP/s
-    on one thread of an AMD EPYC. Both compute in float32; their results differ by rounding.
+    PyTorch multiplies float32 matrices on a CPU by MKL, which uses AVX-512 on Intel's processors
+    only. oneDNN, a part of PyTorch too, uses it on all: 230 against 100 GFLOP/s on one thread of an
+    AMD EPYC with AVX-512. On one without, MKL is faster (76 against 67 GFLOP/s for large matrices,
+    77 against 56 for those of a fine-tuning step). Both compute in float32; their results differ by
+    rounding.
 
     Parameters
     ----------
