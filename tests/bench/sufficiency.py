@@ -200,28 +200,28 @@ def _published_next(transitions: Tensor, text: Tensor) -> Tensor:
     messages: dict[tuple[int, int], Tensor] = {}
     predictions = []
     for leaf in range(text.shape[1] - 1):
-        messages[depth, leaf] = logs[-1, leaf % branching].T[text[:, leaf]]
+        message = logs[-1, leaf % branching][:, text[:, leaf]]
         node = leaf
         for level in range(depth - 1, -1, -1):
+            messages[level + 1, node] = message
             read = range(branching * (node // branching), node + 1)
             node //= branching
-            likelihood = torch.stack([messages[level + 1, child] for child in read]).sum(dim=0)
-            likelihood = likelihood - likelihood.amax(dim=-1, keepdim=True)
-            likelihoods[level, node] = likelihood
+            likelihood = sum(messages[level + 1, child] for child in read)
+            likelihoods[level, node] = likelihood - likelihood.amax(dim=0)
             if level:
                 matrix = transitions[level - 1, node % branching]
-                message = torch.einsum("as,ns->na", matrix, likelihood.exp()).log()
-                messages[level, node] = message - message.amax(dim=-1, keepdim=True)
+                message = (matrix @ likelihoods[level, node].exp()).log()
         belief = likelihoods[0, 0]
         for level in range(1, depth + 1):
             node = (leaf + 1) // branching ** (depth - level)
-            rest = belief - messages.get((level, node), 0)
-            falling = torch.einsum(
-                "as,na->ns", transitions[level - 1, node % branching], rest.exp()
-            )
-            belief = falling.log() + likelihoods.get((level, node), 0)
-            belief = belief - belief.amax(dim=-1, keepdim=True)
-        predictions.append(belief.softmax(dim=-1))
+            matrix = transitions[level - 1, node % branching].T
+            if (level, node) in messages:
+                rest = (belief - messages[level, node]).exp()
+                belief = (matrix @ rest).log() + likelihoods[level, node]
+            else:
+                belief = (matrix @ belief.exp()).log()
+            belief = belief - belief.amax(dim=0)
+        predictions.append(belief.softmax(dim=0).T)
     return torch.stack(predictions, dim=1)
 
 
