@@ -98,9 +98,14 @@ def test_work_goes_from_job_to_job(tmp_path):
         " --index i.parquet --rejected r.parquet"
     )
     assert indexed.seconds == {"pairs of a worker": 40}
+    listed = work(
+        "list-files --files i.parquet i.rejected.parquet"
+        " --listings parquet.sha256 rejected.parquet.sha256"
+    )
+    assert listed.seconds == {"rows read": 80}
     work(
-        "gather-index --index i.parquet --rejected r.parquet --corpus c.parquet"
-        " --captions p.parquet --excluded e.parquet --statistics s.json"
+        "gather-index --index @parquet.sha256 --rejected @rejected.parquet.sha256"
+        " --corpus c.parquet --captions p.parquet --excluded e.parquet --statistics s.json"
     )
     assert sizes.rows("c.parquet") == 80
     work(

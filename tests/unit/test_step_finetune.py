@@ -17,6 +17,8 @@ from mispair.steps.finetune_projection import Settings, _subset
 from mispair.towers import projection as towers
 from tests.unit.test_projection import _features, _model
 
+KINDS = ("features", "parquet")
+
 
 def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
     """Write two groups of features, a pairing, and the captions that the pairing adds."""
@@ -93,6 +95,20 @@ def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
         "p",
         "100",
     )
+
+
+def test_step_takes_listings_for_its_features_and_records_the_files(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
+    given = [str(tmp_path / f"{part}.{kind}") for part in range(3) for kind in KINDS]
+    listings = [str(tmp_path / f"{kind}.sha256") for kind in KINDS]
+    assert cli.main(["list-files", "--files", *given, "--listings", *listings]) == 0
+    options = ["--features", f"@{listings[0]}", "--feature-rows", f"@{listings[1]}"]
+    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, *options) == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    one, other = (files.read_json(tmp_path / f"{name}.run.json") for name in "ab")
+    assert one["inputs"] == other["inputs"]
+    assert set(given) <= other["inputs"].keys()
 
 
 def test_step_with_fewer_seeds_gives_the_first_of_more(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -68,8 +69,13 @@ def test_large_corpora_are_planned_in_few_jobs(
     # Six sets with their templates under three protocols, of which one is for sets that it knows.
     assert planned["encode_prompts"] == 6 * 3
     assert planned["find_similar_captions"] == 1
-    printed = empty.snakemake("--dry-run", *arguments)
+    printed = empty.snakemake("--dry-run", "--printshellcmds", *arguments)
     assert f"matched {number:,} shards" in printed
+    # Jobs of which there are many read listings: their inputs do not grow with the shards.
+    for step in ("finetune-projection", "corrupt-captions", "gather-index"):
+        commands = re.findall(rf"-m mispair {step} .*", printed)
+        assert commands
+        assert all(one.count("results/") < 15 for one in commands)
 
 
 def test_damaged_shards_cost_what_they_hold_and_no_more(empty: Checkout) -> None:

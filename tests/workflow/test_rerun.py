@@ -65,6 +65,20 @@ def test_touched_data_does_nothing(run: Checkout) -> None:
     assert run.planned() == {}
 
 
+def test_changed_features_rerun_every_arm_and_equal_ones_none(run: Checkout) -> None:
+    """Arms depend on the listing of the features, which holds their digests."""
+    features = next((run.folder / "results/features/scenes").glob("*/0001.safetensors"))
+    listing = features.with_name("safetensors.sha256")
+    before = listing.read_bytes()
+    run.snakemake("--force", "list_features", "--until", "list_features")
+    assert listing.read_bytes() == before
+    assert "finetune_projection" not in run.planned()
+    features.write_bytes(features.read_bytes()[:-1] + b"\x55")
+    planned = run.planned()
+    assert (planned["list_features"], planned["finetune_projection"]) == (1, 12)
+    assert "encode_features" not in planned
+
+
 def test_words_do_nothing(run: Checkout) -> None:
     package = run.folder / "workflow/mispair"
     with (package / "evaluation/purity.py").open("a") as module:
@@ -222,7 +236,8 @@ TUNED = {
         (
             "make_scenes:\n",
             "make_scenes:\n  seed: 1\n",
-            {"make_scenes": 1, "index_shards": 3, "gather_index": 1, "encode_features": 3,
+            {"make_scenes": 1, "index_shards": 3, "list_files": 1, "gather_index": 1,
+             "encode_features": 3, "list_features": 1,
              "encode_captions": 1, "find_similar_captions": 1, "corrupt_captions": 4,
              "measure_covariance": 1,
              "draw_neurons": 1, **TUNED, "measure_purity": 13, "measure_semantics": 3,
@@ -280,8 +295,10 @@ def test_a_replaced_shard_reruns_its_index_its_features_and_what_descends(run: C
     planned = run.planned()
     assert planned == {
         "index_shards": 1,
+        "list_files": 1,
         "gather_index": 1,
         "encode_features": 1,
+        "list_features": 1,
         "encode_captions": 1,
         "find_similar_captions": 1,
         "corrupt_captions": 4,
@@ -380,7 +397,8 @@ ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REP
 RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "identify_basis": 1,
              "evaluate_zeroshot": 1, "fit_linear_probe": 1, "compare_arms": 1,
              **REPORT}  # fmt: skip
-INDEXED = {"gather_index": 1, "encode_captions": 1, "corrupt_captions": 1, "draw_neurons": 1,
+INDEXED = {"list_files": 1, "gather_index": 1, "encode_captions": 1, "list_features": 1,
+           "corrupt_captions": 1, "draw_neurons": 1,
            **RETRAINED, "measure_covariance": 1, "measure_purity": 2, "identify_basis": 2,
            **SHEET}  # fmt: skip
 
@@ -399,8 +417,8 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             b"",
             {"encode_features": 2, "encode_captions": 1, "encode_evaluation": 2,
              "encode_prompts": 2, "extract_projection": 1, "draw_neurons": 1,
-             "measure_covariance": 1, **RETRAINED, "measure_purity": 2, "identify_basis": 2,
-             **ZEROSHOT, "fit_linear_probe": 2},
+             "list_features": 1, "measure_covariance": 1, **RETRAINED, "measure_purity": 2,
+             "identify_basis": 2, **ZEROSHOT, "fit_linear_probe": 2},
         ),
         # Labels of images are checked against the list, which goes with their features.
         (

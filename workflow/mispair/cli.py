@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from mispair import __version__, steps
 from mispair.devices import peak_memory
 from mispair.files import UserError
+from mispair.listings import expanded
 from mispair.origins import recorded
 from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
 from mispair.verbs import VERBS
@@ -104,7 +105,11 @@ def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 
 def run_step(name: str, arguments: Sequence[str]) -> None:
     """Parse the options of a step, validate its settings and run it."""
-    settings, files_and_wildcards = parsed(name, arguments)
+    settings, parameters = parsed(name, arguments)
+    files_and_wildcards = {
+        key: expanded(value) if isinstance(value, list) else value
+        for key, value in parameters.items()
+    }
     with recorded(name, settings, files_and_wildcards):
         step_module(name).run(settings, **files_and_wildcards)
 

@@ -5,7 +5,7 @@ They are derived from its inputs and outputs, to which a module's ``prefix:`` is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,8 +18,3 @@ def folder_of_output(wildcards: Any, output: Sequence[str]) -> str:
 def benchmarks_of_report(wildcards: Any, output: Sequence[str]) -> str:
     """Return the folder of benchmarks next to the folder of the report's first output."""
     return str(PurePath(output[0]).parent.with_name("benchmarks"))
-
-
-def tables_of_rows(features: Iterable[str]) -> list[str]:
-    """Return the table of rows of each file of features: the same job writes both."""
-    return [str(PurePath(path).with_suffix(".parquet")) for path in features]

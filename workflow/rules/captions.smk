@@ -31,7 +31,7 @@ rule find_similar_captions:
 rule corrupt_captions:
     input:
         corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
+        index="results/pairs/{corpus}/index/parquet.sha256",
         similar=dag.similar_captions,
         truth=steady(dag.truth),
     output:
@@ -52,6 +52,6 @@ rule corrupt_captions:
         "Corrupt captions of {wildcards.corpus}: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
         "python -m mispair corrupt-captions --scheme {wildcards.scheme} --rate {wildcards.rate}"
-        " --draws {params.draws} --corpus {input.corpus} --index {input.index:q}"
+        " --draws {params.draws} --corpus {input.corpus} --index @{input.index:q}"
         " --similar {input.similar:q} --truth {input.truth:q} --pairing {output.pairing} --captions {output.captions}"
         " {params.flags} > {log} 2>&1"

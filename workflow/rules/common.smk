@@ -11,7 +11,7 @@ from snakemake.logging import logger
 from mispair.arms import STARTS
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
-from mispair.dag_paths import benchmarks_of_report, folder_of_output, tables_of_rows
+from mispair.dag_paths import benchmarks_of_report, folder_of_output
 from mispair.dag_evaluation import generated_files
 from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.dag_pretraining import PICTURES

@@ -91,6 +91,19 @@ rule encode_captions:
         " {params.flags} > {log} 2>&1"
 
 
+use rule list_files as list_features with:
+    input:
+        files=dag.all_features("safetensors") + dag.all_features("parquet"),
+    output:
+        listings=expand(
+            "results/features/{{corpus}}/{{towers}}/{kind}.sha256", kind=["safetensors", "parquet"]
+        ),
+    log:
+        "logs/list_files/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/list_files/{corpus}/{towers}.tsv"
+
+
 rule extract_projection:
     input:
         towers=steady(dag.tower_files),

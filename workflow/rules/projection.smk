@@ -4,8 +4,8 @@
 rule finetune_projection:
     input:
         pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
-        # With their tables of rows, which the same jobs write: half as many files to look for.
-        features=dag.all_features("safetensors"),
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
@@ -22,12 +22,11 @@ rule finetune_projection:
     params:
         *code_version("finetune_projection"),
         flags=dag.flags("finetune_projection"),
-        rows=lambda wildcards, input: tables_of_rows(input.features),
     message:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
         "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --features {input.features:q} {input.written_features:q}"
-        " --feature-rows {params.rows:q} {input.written_rows:q}"
+        " --pairing {input.pairing} --features @{input.features:q} {input.written_features:q}"
+        " --feature-rows @{input.rows:q} {input.written_rows:q}"
         " --untouched {input.untouched} --projection {output.projection}"
         " {params.flags} > {log} 2>&1"

@@ -77,27 +77,53 @@ rule index_shards:
         " {params.flags} > {log} 2>&1"
 
 
+# What many jobs write and others read whole, as one file each: a plan has that many fewer to look for.
+rule list_files:
+    input:
+        files=dag.index() + dag.index("rejected.parquet"),
+    output:
+        listings=expand(
+            "results/pairs/{{corpus}}/index/{kind}.sha256", kind=["parquet", "rejected.parquet"]
+        ),
+    log:
+        "logs/list_files/{corpus}.log",
+    benchmark:
+        "benchmarks/list_files/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("list_files"),
+    message:
+        "List the files in {output.listings}"
+    shell:
+        "python -m mispair list-files --files {input.files:q} --listings {output.listings:q}"
+        " > {log} 2>&1"
+
+
 rule gather_index:
     input:
-        index=dag.index(),
-        rejected=dag.index("rejected.parquet"),
+        index=f"results/pairs/{dag.corpus}/index/parquet.sha256",
+        rejected=f"results/pairs/{dag.corpus}/index/rejected.parquet.sha256",
     output:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=expand("results/pairs/{{corpus}}/{part}.parquet", part=dag.caption_parts),
-        excluded="results/pairs/{corpus}/excluded.parquet",
-        statistics="results/pairs/{corpus}/statistics.json",
+        corpus=f"results/pairs/{dag.corpus}/corpus.parquet",
+        # Without a wildcard: each lookup of a file below results/pairs tries all patterns with one.
+        captions=expand(
+            "results/pairs/{corpus}/{part}.parquet", corpus=dag.corpus, part=dag.caption_parts
+        ),
+        excluded=f"results/pairs/{dag.corpus}/excluded.parquet",
+        statistics=f"results/pairs/{dag.corpus}/statistics.json",
     log:
-        "logs/gather_index/{corpus}.log",
+        f"logs/gather_index/{dag.corpus}.log",
     benchmark:
-        "benchmarks/gather_index/{corpus}.tsv"
+        f"benchmarks/gather_index/{dag.corpus}.tsv"
     conda:
         "../../envs/environment.yaml"
     params:
         *code_version("gather_index"),
         flags=dag.flags("gather_index"),
     message:
-        "Count what {wildcards.corpus} holds, and stop if too much of it is damaged"
+        f"Count what {dag.corpus} holds, and stop if too much of it is damaged"
     shell:
-        "python -m mispair gather-index --index {input.index:q} --rejected {input.rejected:q}"
+        "python -m mispair gather-index --index @{input.index:q} --rejected @{input.rejected:q}"
         " --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
         " --statistics {output.statistics} {params.flags} > {log} 2>&1"

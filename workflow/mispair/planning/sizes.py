@@ -15,6 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from mispair.listings import files_of, listing_of
+
 PAIRS_IN_A_SHARD = 10_000
 """As img2dataset writes them: for shards that cannot be counted."""
 
@@ -79,7 +81,9 @@ class Sizes:
         if name in self.planned and not (self.is_finished and is_there):
             return self.planned[name]
         if name not in self._known:
-            self._known[name] = self._count(self.folder / name)
+            listing = listing_of(Path(name))
+            files = files_of(self.folder / listing) if listing else [self.folder / name]
+            self._known[name] = sum(map(self._count, files))
         return self._known[name]
 
     def total(self, paths: Iterable[Path]) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mispair.listings import MARK, of_ending
 from mispair.planning.sizes import Sizes, Towers
 
 Quantities = Mapping[str, float]
@@ -71,6 +72,12 @@ def _index_shards(s: Any, job: Any, sizes: Sizes) -> Work:
     sizes.planned[str(job.index)] = pairs
     side_by_side = min(job.workers, len(job.shards))
     return Work({"pairs of a worker": pairs / side_by_side}, disk_megabytes={"pairs": pairs})
+
+
+def _list_files(s: Any, job: Any, sizes: Sizes) -> Work:
+    for listing in job.listings:
+        sizes.planned[f"{MARK}{listing}"] = sizes.total(of_ending(job.files, listing))
+    return Work({"rows read": sizes.total(job.files)})
 
 
 def _gather_index(s: Any, job: Any, sizes: Sizes) -> Work:
@@ -420,6 +427,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
     "gather_metrics": _gather_metrics,
     "identify_basis": _identify_basis,
     "index_shards": _index_shards,
+    "list_files": _list_files,
     "make_evaluation_set": _make_evaluation_set,
     "make_scenes": _make_scenes,
     "measure_bayes": _measure_bayes,
