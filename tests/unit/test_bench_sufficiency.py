@@ -1,29 +1,35 @@
-"""The bench's naive twins against belief propagation, on a small tree."""
+"""The bench's peers against belief propagation, on a small tree."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from mispair.sufficiency.belief_propagation import from_the_left, upward
+from mispair.sufficiency.belief_propagation import leaf_beliefs
 from mispair.sufficiency.sampling import draw_pairs, trees_at
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import draw_skeletons
 from tests.bench import sufficiency
 
-
-def test_node_objects_and_levels_agree() -> None:
-    trees = trees_at(draw_skeletons(0, Size(3, 2, 4)), 0.3, 0.3, dtype=torch.float64)
-    evidence = sufficiency._evidence(trees)[:5]
-    naive = sufficiency._naive(trees.image.numpy(), evidence.numpy())
-    np.testing.assert_allclose(sufficiency._beliefs(trees, evidence), naive, atol=1e-6)
+SIZES = [Size(3, 2, 4), Size(1, 4, 2), Size(2, 1, 3), Size(4, 3, 10)]
 
 
-def test_one_pass_for_each_leaf_and_one_for_all_agree() -> None:
-    trees = trees_at(draw_skeletons(0, Size(3, 2, 4)), 0.3, 0.3, dtype=torch.float64)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_published_algorithm_and_ours_agree(size: Size) -> None:
+    trees = trees_at(draw_skeletons(0, size), 0.3, 0.3, dtype=torch.float64)
+    for batch in (1, 5):
+        evidence = sufficiency._evidence(trees, batch)
+        peer = sufficiency._published(trees.image, evidence)
+        np.testing.assert_allclose(leaf_beliefs(trees.image, evidence), peer, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size.leaves > 1])
+def test_the_published_next_leaf_and_ours_agree(size: Size) -> None:
+    trees = trees_at(draw_skeletons(0, size), 0.3, 0.3, dtype=torch.float64)
     text = draw_pairs(trees, 5, torch.Generator().manual_seed(0)).text
-    at_once = from_the_left(trees.text, upward(trees.text, text))[-1]
-    np.testing.assert_allclose(sufficiency._one_by_one(trees.text, text), at_once, rtol=1e-9)
+    peer = sufficiency._published_next(trees.text, text)
+    np.testing.assert_allclose(sufficiency._next_leaves(trees.text, text), peer, atol=1e-12)
 
 
 def test_candidates_and_prompts_are_summed_to_the_same() -> None:

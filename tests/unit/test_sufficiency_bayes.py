@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mispair.sufficiency.belief_propagation import (
     ancestors,
     downward,
     from_the_left,
+    leaf_beliefs,
     normalised,
     prefix_messages,
     upward,
@@ -145,6 +147,65 @@ def test_the_best_similarity() -> None:
     images, texts = upward(given.image, LEAVES).posterior, upward(given.text, LEAVES).posterior
     found = bayes.log_likelihood_ratio(images[:, None], texts[None])
     np.testing.assert_allclose(found, np.log(ratio), atol=1e-10)
+
+
+class Node:
+    """A node of a tree that holds its children and their messages: one sample at a time."""
+
+    def __init__(self, transitions: np.ndarray, evidence: Iterator[np.ndarray]) -> None:
+        self.matrices = transitions[0] if len(transitions) else []
+        self.children = [Node(transitions[1:], evidence) for _ in self.matrices]
+        self.evidence = None if self.children else next(evidence)
+
+    def up(self) -> np.ndarray:
+        if not self.children:
+            return self.evidence
+        pairs = zip(self.children, self.matrices, strict=True)
+        self.sent = [matrix @ child.up() for child, matrix in pairs]
+        likelihood = np.prod(self.sent, axis=0)
+        return likelihood / likelihood.max()
+
+    def down(self, known: np.ndarray) -> list[np.ndarray]:
+        """Return the beliefs of the leaves below."""
+        if not self.children:
+            return [known * self.evidence / (known * self.evidence).sum()]
+        beliefs = []
+        for number, (child, matrix) in enumerate(zip(self.children, self.matrices, strict=True)):
+            siblings = self.sent[:number] + self.sent[number + 1 :]
+            heard = np.prod([known, *siblings], axis=0) @ matrix
+            beliefs += child.down(heard / heard.sum())
+        return beliefs
+
+
+@pytest.mark.parametrize("flip", [0.0, 1e-6, 0.3, 0.9])
+@pytest.mark.parametrize("size", [Size(3, 3, 5), Size(2, 5, 7), Size(4, 2, 2), Size(2, 1, 3)])
+def test_beliefs_are_those_of_node_objects(size: Size, flip: float) -> None:
+    """Noisy leaves of which some were not seen, in batches of 7 and 1, with and without a text."""
+    given = trees_at(draw_skeletons(8, size), flip, flip, dtype=torch.float64)
+    draw = torch.Generator().manual_seed(9)
+    pairs = draw_pairs(given, 7, draw)
+    noisy = add_noise(pairs.image, 1.0, draw).double()
+    evidence = bayes.noisy_evidence(noisy, size.symbols, 1.0).exp()
+    evidence[torch.rand(noisy.shape, generator=draw) < 0.3] = 1.0
+    root = upward(given.text, pairs.text).root
+    transitions = given.image.numpy()
+    for external in (None, root):
+        ours = leaf_beliefs(given.image, evidence, external)
+        single = leaf_beliefs(given.image.float(), evidence.float(), external if external is None
+                              else external.float())  # fmt: skip
+        parts = normalised(downward(given.image, upward(given.image, evidence), external)[-1]
+                           * evidence)  # fmt: skip
+        expected = []
+        for number, sample in enumerate(evidence.numpy()):
+            tree = Node(transitions, iter(sample))
+            tree.up()
+            known = np.ones(size.symbols) if external is None else external[number].numpy()
+            expected.append(tree.down(known))
+        np.testing.assert_allclose(ours, expected, atol=1e-12)
+        np.testing.assert_allclose(parts, expected, atol=1e-12)
+        np.testing.assert_allclose(single, expected, atol=1e-5)
+        alone = leaf_beliefs(given.image, evidence[:1], None if external is None else external[:1])
+        np.testing.assert_allclose(alone, ours[:1], atol=1e-12)
 
 
 def masked_one_by_one(transitions: torch.Tensor, leaves: torch.Tensor, root: torch.Tensor):

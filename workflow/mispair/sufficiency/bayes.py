@@ -8,7 +8,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from mispair.sufficiency.belief_propagation import downward, from_the_left, upward
+from mispair.sufficiency.belief_propagation import from_the_left, leaf_beliefs, upward
 from mispair.sufficiency.sampling import Trees
 
 
@@ -31,9 +31,14 @@ def class_probabilities(image_posterior: Tensor, text_transitions: Tensor) -> Te
 
 
 def noisy_evidence(noisy: Tensor, symbols: int, sigma: float) -> Tensor:
-    """Return the log-likelihood of each symbol of a leaf given its noisy reading."""
+    """Return the log-likelihood of each symbol of a leaf given its noisy reading.
+
+    Of readings (batch, leaves) this is a view (batch, leaves, symbols) with the batch contiguous,
+    as belief propagation computes.
+    """
     levels = torch.arange(symbols, device=noisy.device, dtype=noisy.dtype)
-    return -((noisy[..., None] - levels) ** 2) / (2 * sigma**2)
+    distances = noisy.T.contiguous()[:, None] - levels[:, None]
+    return (-(distances**2) / (2 * sigma**2)).permute(2, 0, 1)
 
 
 def denoise(trees: Trees, noisy: Tensor, text: Tensor | None, sigma: float) -> Tensor:
@@ -54,9 +59,9 @@ def denoise(trees: Trees, noisy: Tensor, text: Tensor | None, sigma: float) -> T
     logs = noisy_evidence(noisy.to(trees.image.dtype), symbols, sigma)
     evidence = (logs - logs.amax(dim=-1, keepdim=True)).exp()
     external = None if text is None else upward(trees.text, text).root
-    beliefs = downward(trees.image, upward(trees.image, evidence), external)[-1] * evidence
+    beliefs = leaf_beliefs(trees.image, evidence, external)
     levels = torch.arange(symbols, device=noisy.device, dtype=beliefs.dtype)
-    return (beliefs @ levels) / beliefs.sum(dim=-1)
+    return (beliefs * levels).sum(dim=-1)
 
 
 def next_words(trees: Trees, text: Tensor, image: Tensor | None) -> Tensor:

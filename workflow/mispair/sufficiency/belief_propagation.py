@@ -1,13 +1,14 @@
 """Exact belief propagation on a tree, for a whole batch and a whole level at a time.
 
-Messages are probabilities up to a factor: each is divided by its largest entry. A level l holds
-arrays of shape (batch, branching**l, symbols), and the children of node u are the nodes
-branching * u, ..., branching * u + branching - 1 of the next level.
+Messages are probabilities up to a factor: each is divided by its largest entry, so that no product
+of siblings underflows as a whole. The children of node u are the nodes branching * u, ...,
+branching * u + branching - 1 of the next level. A level is computed as an array of shape (nodes,
+symbols, batch): its messages are one batched matrix product, and all else runs along the batch.
+Results have the shape (batch, nodes, symbols); they are views of such arrays, not contiguous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,8 +25,8 @@ class Upward:
         By level, from the root: (batch, 1, symbols) to the one above the leaves: how likely the
         evidence below each node is, given its symbol.
     sent : list of Tensor
-        By level of the sender, the children's first: ``sent[l]`` of shape (batch, branching**l,
-        branching, symbols) is what the nodes of level l + 1 tell their parents of level l.
+        By level of the receiver, the root's first: ``sent[l]`` of shape (branching**l, branching,
+        symbols, batch) holds the messages from the nodes of level l + 1 to their parents.
     """
 
     likelihoods: list[Tensor]
@@ -48,7 +49,20 @@ def normalised(values: Tensor) -> Tensor:
 
 
 def _scaled(values: Tensor) -> Tensor:
-    return values / values.amax(dim=-1, keepdim=True)
+    return values / values.amax(dim=1, keepdim=True)
+
+
+def _batch_first(values: Tensor) -> Tensor:
+    return values.permute(2, 0, 1)
+
+
+def _batch_last(evidence: Tensor, transitions: Tensor) -> Tensor:
+    """Return evidence as probabilities: contiguous (leaves, symbols, batch)."""
+    if evidence.dim() == 3:
+        # A transpose of two dimensions is the fast one.
+        return evidence.flatten(1).T.contiguous().unflatten(0, evidence.shape[1:])
+    symbols = torch.arange(transitions.shape[-1], device=evidence.device)
+    return (evidence.T.contiguous()[:, None] == symbols[:, None]).to(transitions.dtype)
 
 
 def upward(transitions: Tensor, evidence: Tensor) -> Upward:
@@ -60,23 +74,20 @@ def upward(transitions: Tensor, evidence: Tensor) -> Upward:
         Rows are the parent's symbols.
     evidence : Tensor (batch, leaves, symbols), or of integers (batch, leaves)
         Likelihood of each symbol of a leaf: ones for a leaf that was not seen. Or the symbols
-        themselves, all seen: then the first messages are looked up.
+        themselves, all seen.
     """
-    branching = transitions.shape[1]
-    symbols_are_seen = evidence.dim() == 2
+    return _up(transitions, _batch_last(evidence, transitions))
+
+
+def _up(transitions: Tensor, leaves: Tensor) -> Upward:
     likelihoods: list[Tensor] = []
     sent: list[Tensor] = []
-    below = evidence
+    below = leaves
     for matrices in transitions.flip(0):
-        children = below.unflatten(1, (-1, branching))
-        if symbols_are_seen and not sent:
-            child = torch.arange(branching, device=evidence.device)
-            messages = matrices.mT[child, children]
-        else:
-            messages = torch.einsum("nucs,cas->nuca", children, matrices)
-        below = _scaled(messages.prod(dim=2))
+        messages = matrices @ below.unflatten(0, (-1, len(matrices)))
+        below = _scaled(messages.prod(dim=1))
         sent.insert(0, messages)
-        likelihoods.insert(0, below)
+        likelihoods.insert(0, _batch_first(below))
     return Upward(likelihoods, sent)
 
 
@@ -99,8 +110,27 @@ def downward(transitions: Tensor, up: Upward, external: Tensor | None = None) ->
     list of Tensor (batch, branching**level, symbols)
         Probabilities.
     """
-    others = [products_before(sent) * products_before(sent.flip(2)).flip(2) for sent in up.sent]
-    return _down(transitions, others, external)
+    return [_batch_first(level) for level in _down(transitions, up, external, after=True)]
+
+
+def leaf_beliefs(transitions: Tensor, evidence: Tensor, external: Tensor | None = None) -> Tensor:
+    """Return the probabilities of each leaf's symbols given all evidence.
+
+    Parameters
+    ----------
+    transitions, evidence : Tensor
+        As for `upward`.
+    external : Tensor (batch, symbols), optional
+        As for `downward`.
+
+    Returns
+    -------
+    Tensor (batch, leaves, symbols)
+        Probabilities.
+    """
+    leaves = _batch_last(evidence, transitions)
+    beliefs = _down(transitions, _up(transitions, leaves), external, after=True)[-1].mul_(leaves)
+    return _batch_first(beliefs.div_(beliefs.sum(dim=1, keepdim=True)))
 
 
 def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
@@ -121,24 +151,47 @@ def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = Non
     list of Tensor (batch, branching**level, symbols)
         Probabilities.
     """
-    return _down(transitions, [products_before(sent) for sent in up.sent], external)
+    return [_batch_first(level) for level in _down(transitions, up, external, after=False)]
 
 
-def products_before(sent: Tensor) -> Tensor:
-    """Return for each child the product of what its left siblings sent: ones for the first."""
-    first = torch.ones_like(sent[:, :, :1])
-    return torch.cat([first, sent[:, :, :-1]], dim=2).cumprod(dim=2)
+def _heard(known: Tensor | float, sent: Tensor, after: bool) -> Tensor:
+    """Multiply, for each child, what its parent knows by the messages of its siblings.
+
+    Parameters
+    ----------
+    known : Tensor (nodes, symbols, batch), or 1
+        Evidence on the parents from elsewhere.
+    sent : Tensor (nodes, branching, symbols, batch)
+        Messages from the children.
+    after : bool
+        Whether the siblings to the right count as those to the left do.
+
+    Returns
+    -------
+    Tensor (nodes, branching, symbols, batch)
+    """
+    heard = torch.empty_like(sent)
+    heard[:, 0] = known
+    for child in range(1, sent.shape[1]):
+        torch.mul(heard[:, child - 1], sent[:, child - 1], out=heard[:, child])
+    if after:
+        right = sent[:, -1]
+        for child in range(sent.shape[1] - 2, -1, -1):
+            heard[:, child] *= right
+            if child > 0:
+                right = right * sent[:, child]
+    return heard
 
 
-def _down(transitions: Tensor, siblings: Sequence[Tensor], external: Tensor | None) -> list[Tensor]:
-    """Go down, each node hearing of its parent and of the siblings that are given."""
-    known = torch.ones_like(siblings[0][:, :, 0]) if external is None else external[:, None]
-    found = []
-    for matrices, heard in zip(transitions, siblings, strict=True):
-        told = known[:, :, None] * heard
-        known = normalised(torch.einsum("nuca,cas->nucs", told, matrices).flatten(1, 2))
-        found.append(known)
-    return found
+def _down(transitions: Tensor, up: Upward, external: Tensor | None, after: bool) -> list[Tensor]:
+    """Return the levels from 1 on, each node hearing of its parent and of its siblings."""
+    known: Tensor | float = 1.0 if external is None else external.T
+    levels = []
+    for matrices, sent in zip(transitions, up.sent, strict=True):
+        level = (matrices.mT @ _heard(known, sent, after)).flatten(0, 1)
+        known = level.div_(level.sum(dim=1, keepdim=True))
+        levels.append(level)
+    return levels
 
 
 def ancestors(leaves: int, branching: int, levels_up: int) -> Tensor:
@@ -161,13 +214,12 @@ def prefix_messages(transitions: Tensor, up: Upward) -> list[Tensor]:
         of the leaves 0, ..., j below leaf j's ancestor, given its symbol. The largest entry is one.
     """
     depth, branching = transitions.shape[:2]
-    found: list[Tensor] = []
+    prefixes: list[Tensor] = []
     for level in range(depth - 1, -1, -1):
-        own = ancestors(branching**depth, branching, depth - 1 - level).to(transitions.device)
-        left = products_before(up.sent[level]).flatten(1, 2)[:, own]
-        if not found:
-            message = up.sent[level].flatten(1, 2)
-        else:
-            message = torch.einsum("njs,jas->nja", found[-1], transitions[level][own % branching])
-        found.append(_scaled(left * message))
-    return found
+        parents = ancestors(branching**depth, branching, depth - 1 - level).to(transitions.device)
+        message = up.sent[level].flatten(0, 1)
+        left = _heard(1.0, up.sent[level], after=False).flatten(0, 1)[parents]
+        if prefixes:
+            message = transitions[level][parents % branching] @ prefixes[-1]
+        prefixes.append(_scaled(left * message))
+    return [_batch_first(messages) for messages in prefixes]

@@ -42,7 +42,7 @@ def _at_leaves(messages: Tensor, leaves: int) -> Tensor:
 
 def _rising(up: Upward, leaves: int) -> list[Tensor]:
     """Return the upward messages at all leaves: of their parents first, of the root last."""
-    return [logs(_at_leaves(messages, leaves)) for messages in reversed(up.likelihoods)]
+    return [_at_leaves(logs(messages), leaves) for messages in reversed(up.likelihoods)]
 
 
 def for_encoder(transitions: Tensor, leaves: Tensor) -> list[Tensor]:
@@ -65,7 +65,7 @@ def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> lis
     targets.append(torch.cat([root, root], dim=1))
     for level, above in enumerate(downward(trees.image, image, words.root), start=1):
         own = image.likelihoods[level] if level < size.depth else 1.0
-        falling = logs(_at_leaves(above * own, size.leaves))
+        falling = _at_leaves(logs(above * own), size.leaves)
         targets.append(torch.cat([falling, root], dim=1))
     return targets
 
