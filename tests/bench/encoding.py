@@ -97,7 +97,8 @@ def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
     import pandas as pd
     from PIL import Image
 
-    from mispair.pairs.index import Policy, index_shard
+    from mispair.pairs.index import index_shard
+    from mispair.pairs.policy import Policy
     from mispair.pairs.reading import places, read_encoded, read_images
     from mispair.towers.loading import load_towers
     from mispair.towers.preparation import preparation
@@ -155,7 +156,8 @@ def compare(
     import pandas as pd
 
     from mispair.checkpoints import Checkpoints
-    from mispair.pairs.index import Policy, index_shard
+    from mispair.pairs.index import index_shard
+    from mispair.pairs.policy import Policy
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers

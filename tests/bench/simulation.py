@@ -32,8 +32,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from mispair.simulation.data import Draws
     from mispair.simulation.decoder import Decoder
+    from mispair.simulation.draws import Draws
     from mispair.simulation.encoder import Encoders
     from mispair.simulation.inputs import Batch, Source
     from mispair.simulation.study import Study
@@ -167,7 +167,7 @@ class _Clock:
 
 
 def _draws(study: Study) -> Draws:
-    from mispair.simulation.data import Draws
+    from mispair.simulation.draws import Draws
 
     return Draws(study.seed, 0, "cpu", getattr(torch, study.precision))
 
@@ -455,7 +455,7 @@ def stacked_figure(
     study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
 ) -> Row:
     """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
-    from mispair.simulation.data import Draws
+    from mispair.simulation.draws import Draws
     from mispair.simulation.run import run_side_by_side
     from mispair.simulation.trial import Trial
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mispair.pairs import captions
+from mispair.pairs import policy
 from mispair.pairs.captions import (
     CaptionError,
     check_caption,
@@ -14,7 +14,7 @@ from mispair.pairs.captions import (
     describe_caption,
     sidecar_fields,
 )
-from mispair.pairs.index import Policy
+from mispair.pairs.policy import Policy
 
 
 def reason_of(text: str, **policy: object) -> str:
@@ -32,22 +32,22 @@ def test_a_byte_order_mark_and_white_space_are_no_part_of_a_caption() -> None:
 def test_what_is_not_utf8_is_refused(content: bytes) -> None:
     with pytest.raises(CaptionError) as caught:
         decode_caption(content)
-    assert caught.value.reason == captions.UNDECODABLE_CAPTION
+    assert caught.value.reason == policy.UNDECODABLE_CAPTION
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b'{"caption": "a cat"', captions.UNDECODABLE_CAPTION),
-        (b"", captions.UNDECODABLE_CAPTION),
-        (b"\xff{}", captions.UNDECODABLE_CAPTION),
-        (b'["caption"]', captions.UNDECODABLE_CAPTION),
-        (b"[" * 100_000, captions.UNDECODABLE_CAPTION),
-        (b'{"caption": ' + b"9" * 5_000 + b"}", captions.UNDECODABLE_CAPTION),
-        (b'{"caption": 7}', captions.UNDECODABLE_CAPTION),
-        (b'{"caption": ["a cat"]}', captions.UNDECODABLE_CAPTION),
-        (b'{"caption": null}', captions.NO_CAPTION),
-        (b'{"text": "a cat"}', captions.NO_CAPTION),
+        (b'{"caption": "a cat"', policy.UNDECODABLE_CAPTION),
+        (b"", policy.UNDECODABLE_CAPTION),
+        (b"\xff{}", policy.UNDECODABLE_CAPTION),
+        (b'["caption"]', policy.UNDECODABLE_CAPTION),
+        (b"[" * 100_000, policy.UNDECODABLE_CAPTION),
+        (b'{"caption": ' + b"9" * 5_000 + b"}", policy.UNDECODABLE_CAPTION),
+        (b'{"caption": 7}', policy.UNDECODABLE_CAPTION),
+        (b'{"caption": ["a cat"]}', policy.UNDECODABLE_CAPTION),
+        (b'{"caption": null}', policy.NO_CAPTION),
+        (b'{"text": "a cat"}', policy.NO_CAPTION),
     ],
 )
 def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
@@ -58,7 +58,7 @@ def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
 
 def test_a_lone_surrogate_is_refused_and_a_pair_of_them_is_one_character() -> None:
     lone = decode_caption(rb'{"caption": "a \ud83d cat"}', "caption")
-    assert reason_of(lone) == captions.UNDECODABLE_CAPTION
+    assert reason_of(lone) == policy.UNDECODABLE_CAPTION
     pair = decode_caption(rb'{"caption": "a \ud83d\ude00 cat"}', "caption")
     assert check_caption(pair, Policy()) == "a \U0001f600 cat"
 
@@ -68,7 +68,7 @@ def test_control_characters_are_refused_wherever_they_stand_or_kept_and_flagged(
     character: str,
 ) -> None:
     for text in (f"{character}a cat", f"a{character}cat", f"a cat{character}"):
-        assert reason_of(text) == captions.CONTROL_CHARACTERS
+        assert reason_of(text) == policy.CONTROL_CHARACTERS
     kept = check_caption(f"a{character}cat", Policy(control_characters="keep"))
     assert kept == f"a{character}cat"
     assert describe_caption(kept)["control"]
@@ -102,23 +102,23 @@ def test_letters_of_other_scripts_are_no_control_characters() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u200b", "\ufeff \u202e"])
 def test_empty_captions_are_refused_or_kept(text: str) -> None:
-    assert reason_of(text) == captions.EMPTY_CAPTION
+    assert reason_of(text) == policy.EMPTY_CAPTION
     assert check_caption(text, Policy(empty_captions="keep")) == text.strip()
 
 
 def test_length_limits_count_words_and_characters_after_stripping() -> None:
     text = "  one two three  "
     assert check_caption(text, Policy(min_words=3, max_words=3, max_characters=13))
-    assert reason_of(text, min_words=4) == captions.CAPTION_LENGTH
-    assert reason_of(text, max_words=2) == captions.CAPTION_LENGTH
-    assert reason_of(text, max_characters=12) == captions.CAPTION_LENGTH
+    assert reason_of(text, min_words=4) == policy.CAPTION_LENGTH
+    assert reason_of(text, max_words=2) == policy.CAPTION_LENGTH
+    assert reason_of(text, max_characters=12) == policy.CAPTION_LENGTH
 
 
 def test_a_long_caption_is_kept_unless_a_limit_is_set() -> None:
     text = "word " * 4_000
     described = describe_caption(check_caption(text, Policy()))
     assert (described["words"], described["characters"]) == (4_000, 19_999)
-    assert reason_of(text, max_characters=10_000) == captions.CAPTION_LENGTH
+    assert reason_of(text, max_characters=10_000) == policy.CAPTION_LENGTH
 
 
 def test_person_is_flagged_as_conceptual_12m_writes_it() -> None:

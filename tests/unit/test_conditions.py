@@ -10,16 +10,16 @@ from typing import get_args
 
 import pytest
 
-from mispair.cli import step_parser
+from mispair.command import step_parser
 from mispair.files import UserError
 from mispair.provenance import code_version
 from mispair.settings import command_line
+from mispair.simulation import settings
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
 from mispair.simulation.literal import CHANGES, STATEMENTS
 from mispair.simulation.presets import AS_RUN, AS_WRITTEN, UNSTATED
+from mispair.simulation.settings import Settings
 from mispair.simulation.study import Study
-from mispair.steps import simulate
-from mispair.steps.simulate import Settings
 
 EVERYTHING = {"compare_presets": True, "bridge_trials": 1, "grid_trials": 1}
 
@@ -38,10 +38,10 @@ def test_switches_share_out_what_the_presets_differ_in() -> None:
 
 
 def test_choices_of_the_sweeps_are_those_of_the_study() -> None:
-    assert set(get_args(simulate.Switch)) == set(SWITCHES)
+    assert set(get_args(settings.Switch)) == set(SWITCHES)
     for choices, key in (
-        (simulate.Misalignment, "misalignment"),
-        (simulate.BiasSchedule, "bias_schedule"),
+        (settings.Misalignment, "misalignment"),
+        (settings.BiasSchedule, "bias_schedule"),
     ):
         assert set(get_args(choices)) == set(get_args(Study.model_fields[key].annotation))
 

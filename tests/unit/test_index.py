@@ -17,7 +17,9 @@ from PIL import Image
 
 from mispair.files import read_parquet, write_parquet
 from mispair.pairs import index as verdicts
-from mispair.pairs.index import REASONS, Policy, ShardIndex, index_shard
+from mispair.pairs import policy
+from mispair.pairs.index import ShardIndex, index_shard
+from mispair.pairs.policy import REASONS, Policy
 
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",
@@ -232,7 +234,7 @@ def test_a_truncated_shard_yields_whole_samples_only(tmp_path: Path, cut: int) -
     end = content.rindex(b"caption 3") + 512 - content.rindex(b"caption 3") % 512
     path.write_bytes(content[: cut if cut > 0 else end + cut])
     result = index_shard(path, Policy())
-    assert list(reasons(result).values()) == [verdicts.DAMAGED_SHARD]
+    assert list(reasons(result).values()) == [policy.DAMAGED_SHARD]
     assert [row["key"] for row in result.kept] == ["0", "1", "2", "3"][: len(result.kept)]
     assert result.rejected[0]["key"] == ("" if cut == 100 else str(len(result.kept)))
     assert all(row["caption"] == f"caption {row['key']}" for row in result.kept)
@@ -250,7 +252,7 @@ def test_truncation_anywhere_keeps_what_stands_before(tmp_path: Path, dotted: bo
         # Whole once the header of the next sample's first member has been read.
         expected = [n for n, end in zip(names, captions_end, strict=True) if cut >= end + 512]
         assert [row["key"] for row in result.kept] == expected
-        assert [row["reason"] for row in result.rejected] == [verdicts.DAMAGED_SHARD]
+        assert [row["reason"] for row in result.rejected] == [policy.DAMAGED_SHARD]
     path.write_bytes(content[: captions_end[-1] + 512])
     assert len(index_shard(path, Policy()).kept) == 4
 
@@ -267,7 +269,7 @@ def test_what_is_no_tar_is_one_damaged_row(tmp_path: Path, content: bytes, words
     result = index_shard(path, Policy())
     assert result.kept == []
     [row] = result.rejected
-    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", verdicts.DAMAGED_SHARD)
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", policy.DAMAGED_SHARD)
     assert words in row["detail"]
 
 
@@ -277,7 +279,7 @@ def test_joined_tars_keep_the_last_sample_before_the_mark(tmp_path: Path) -> Non
     result = index_shard(one, Policy())
     assert [row["key"] for row in result.kept] == ["a0", "a1"]
     [row] = result.rejected
-    assert (row["key"], row["reason"]) == ("", verdicts.DAMAGED_SHARD)
+    assert (row["key"], row["reason"]) == ("", policy.DAMAGED_SHARD)
 
 
 @pytest.mark.parametrize("members", [[], [("README", b"hello"), (".hidden.jpg", b"x")]])
@@ -285,14 +287,14 @@ def test_a_shard_without_a_sample_is_one_damaged_row(
     tmp_path: Path, members: list[tuple[str, bytes]]
 ) -> None:
     [row] = index_of(tmp_path, members).rejected
-    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", verdicts.DAMAGED_SHARD)
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", policy.DAMAGED_SHARD)
     assert "no sample" in row["detail"]
 
 
 def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
     for path in (tmp_path / "none.tar", tmp_path):
         [row] = index_shard(path, Policy()).rejected
-        assert row["reason"] == verdicts.DAMAGED_SHARD
+        assert row["reason"] == policy.DAMAGED_SHARD
         assert "cannot be opened" in row["detail"]
 
 

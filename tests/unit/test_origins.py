@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mispair import cli, files, origins, software
+from mispair import cli, files, origins, registry, software
 from mispair.pairs.folders import replacing_folder
 
 RESULT = Path("results/arms/x/purity.json")
@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_written_fails_no_step(folder, monkeypatch, capl
 
 def recorded(**job: object) -> None:
     """Write each output of a made-up job inside its record."""
-    settings = cli.step_module("measure_purity").Settings()
+    settings = registry.step_module("measure_purity").Settings()
     with origins.recorded("measure_purity", settings, job):
         for key, path in job.items():
             if key == "corpus":
@@ -166,7 +166,7 @@ def test_ancestors_are_found_by_their_records_and_strangers_are_not(folder: Path
     for name, inputs in steps.items():
         job = {f"from_{one}": Path(f"results/{one}.txt") for one in inputs}
         job["to"] = Path(f"results/{name}.txt")
-        settings = cli.step_module("measure_purity").Settings()
+        settings = registry.step_module("measure_purity").Settings()
         with origins.recorded("measure_purity", settings, job):
             files.write_text(job["to"], name)
     found = origins.ancestry([Path("results/c.txt")], Path("results"))

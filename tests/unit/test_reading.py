@@ -13,7 +13,8 @@ from PIL import Image
 
 from mispair.files import UserError
 from mispair.pairs import reading
-from mispair.pairs.index import Policy, caption_id, image_id, index_shard
+from mispair.pairs.index import caption_id, image_id, index_shard
+from mispair.pairs.policy import Policy
 from tests.unit.test_index import whole, write_tar
 
 

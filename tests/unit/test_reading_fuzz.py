@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mispair.pairs.index import DAMAGED_SHARD, REASONS, Policy, ShardIndex, index_shard
+from mispair.pairs.index import ShardIndex, index_shard
+from mispair.pairs.policy import DAMAGED_SHARD, REASONS, Policy
 from mispair.pairs.shards import IMAGE_EXTENSIONS, split_name
 
 BLOCK = 512

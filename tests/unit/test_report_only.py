@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mispair.cli import step_names
 from mispair.provenance import code_version
+from mispair.registry import step_names
 
 REPORT = {
     "draw_contact_sheet", "draw_figures", "draw_neurons", "export_metrics", "gather_metrics",

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from mispair.cli import step_names
+from mispair.registry import step_names
 from mispair.reporting import missing
 from mispair.reporting.catalogue import STUDIES
 from mispair.reporting.content import Content

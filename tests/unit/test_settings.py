@@ -9,7 +9,8 @@ import pytest
 from pydantic import Field, ValidationError
 
 from mispair import settings
-from mispair.cli import job_parameters, step_module, step_names, step_parser
+from mispair.command import step_parser
+from mispair.registry import job_parameters, step_module, step_names
 from mispair.settings import NONE, command_line, is_optional, is_sweep
 
 

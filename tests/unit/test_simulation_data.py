@@ -12,7 +12,6 @@ from torch import Tensor
 from mispair.simulation.data import (
     CodedSample,
     Dictionaries,
-    Draws,
     Pairs,
     Sample,
     draw_dictionaries,
@@ -22,6 +21,7 @@ from mispair.simulation.data import (
     draw_pairs,
     joined,
 )
+from mispair.simulation.draws import Draws
 from mispair.simulation.inputs import Coded, Dense
 from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
 from mispair.simulation.study import Study

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from mispair.simulation import span
-from mispair.simulation.data import Draws, Sample, draw_dictionaries, draw_high_quality
+from mispair.simulation.data import Sample, draw_dictionaries, draw_high_quality
 from mispair.simulation.decoder import (
     Decoder,
     fit_decoder,
     start_decoder,
     starts_from_encoders,
 )
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Diverged, Encoders
 from mispair.simulation.inputs import Dense
 from mispair.simulation.schedules import Phases

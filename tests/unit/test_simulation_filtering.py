@@ -12,12 +12,12 @@ from torch import Tensor
 from mispair.simulation.data import (
     CodedSample,
     Dictionaries,
-    Draws,
     Sample,
     draw_dictionaries,
     draw_low_quality,
 )
 from mispair.simulation.decoder import Decoder
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Encoders
 from mispair.simulation.filtering import Replacement, compare, only, replaced_sample, shares
 from mispair.simulation.inputs import Coded, Dense

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import ARMS, Job, jobs
-from mispair.steps.simulate import Settings
+from mispair.simulation.settings import Settings
 
 TWO = ("raw", "filtered")
 EVERY = (

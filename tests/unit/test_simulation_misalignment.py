@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.misalignment import (
     SpuriousSets,
     cross_moment,

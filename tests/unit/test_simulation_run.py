@@ -14,7 +14,8 @@ from torch import Tensor
 from mispair.files import UserError
 from mispair.metrics import read_metrics
 from mispair.simulation import run as simulation
-from mispair.simulation.data import Dictionaries, Draws
+from mispair.simulation.data import Dictionaries
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Encoders
 from mispair.simulation.inputs import Batch, Dense, Source
 from mispair.simulation.run import is_arm, rows, run_trials

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mispair.arithmetic import times
 from mispair.simulation import noise
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Diverged, Encoders, Silenced, draw_encoders, side_by_side
 from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise, Inputs
 from mispair.simulation.study import Study

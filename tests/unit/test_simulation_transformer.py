@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Diverged
 from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise
 from mispair.simulation.study import Study

@@ -15,8 +15,9 @@ import open_clip
 import pytest
 import torch
 
-from mispair.cli import main, step_module
+from mispair.cli import main
 from mispair.files import UserError, read_json
+from mispair.registry import step_module
 from mispair.towers import laclip
 from mispair.towers.architectures import PREPROCESS, Architecture
 from mispair.towers.loading import load_towers

@@ -22,7 +22,8 @@ from safetensors.torch import load_file, save_file
 from mispair import files
 from mispair.cli import main
 from mispair.pairs import reading
-from mispair.pairs.index import Policy, caption_id, index_shard
+from mispair.pairs.index import caption_id, index_shard
+from mispair.pairs.policy import Policy
 from mispair.provenance import PACKAGE
 from mispair.towers import loading, shard_features
 from mispair.towers.encoding import Tower

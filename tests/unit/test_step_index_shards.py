@@ -30,7 +30,8 @@ from mispair import files
 from mispair.files import UserError
 from mispair.pairs import index as shard_index
 from mispair.pairs import index_parts, shard_writer
-from mispair.pairs.index import Policy, ShardIndex
+from mispair.pairs.index import ShardIndex
+from mispair.pairs.policy import Policy
 from mispair.pairs.reading import by_name
 from mispair.steps import index_shards, read_captions
 

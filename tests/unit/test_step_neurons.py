@@ -13,7 +13,8 @@ from PIL import Image
 
 from mispair import files, metrics
 from mispair.evaluation.purity import random_rotation
-from mispair.pairs.index import Policy, index_shard
+from mispair.pairs.index import index_shard
+from mispair.pairs.policy import Policy
 from mispair.pairs.shard_writer import add_member
 from mispair.steps import draw_neurons, measure_semantics
 

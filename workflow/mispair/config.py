@@ -24,10 +24,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from mispair.cli import step_module, step_names
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.files import UserError
 from mispair.pairs.evaluation_sets import EVALUATION_SETS
+from mispair.registry import step_module, step_names
 from mispair.run_record import RECORD
 from mispair.settings import Located, is_sweep
 from mispair.towers.model_spec import ModelSpec

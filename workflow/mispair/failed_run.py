@@ -33,8 +33,10 @@ STEPS = (
     "write_report",
 )
 """The steps of the report, in the order in which they run."""
-MEASUREMENTS = ("purity", "zeroshot", "pruning", "simulation", "checkpoints")
-"""Inputs of gather_metrics without any of which there is nothing to report."""
+NO_MEASUREMENTS = (
+    "pairings", "index", "rejected", "excluded", "statistics", "records", "origins",
+)  # fmt: skip
+"""Inputs of gather_metrics that describe data and models; every other one is a measurement."""
 
 
 def watch(logger: logging.Logger) -> failures.Recorder:
@@ -107,8 +109,8 @@ def report(jobs: Mapping[str, Any], lost: set[str]) -> str:
     """
     if "write_report" not in jobs or not lost.intersection(jobs["write_report"].output):
         return ""  # it was not asked for, or is whole
-    measured = [path for name in MEASUREMENTS for path in jobs["gather_metrics"].input.get(name)]
-    if not set(measured) - lost:
+    gathered = jobs["gather_metrics"].input
+    if not {*gathered}.difference(lost, *map(gathered.get, NO_MEASUREMENTS)):
         return "No report of what there is: nothing was measured."
     LOGS.mkdir(parents=True, exist_ok=True)
     done = {name: _run(name, jobs[name], lost) for name in STEPS if name in jobs}

@@ -46,8 +46,8 @@ def failures(arguments: Sequence[str]) -> int:
 
 def retry(arguments: Sequence[str]) -> int:
     """Print the index files that have rejections of given reasons, for --forcerun."""
-    from mispair.pairs.index import REASONS
     from mispair.pairs.index_parts import groups_rejected_for
+    from mispair.pairs.policy import REASONS
 
     parser = _parser(
         "retry",
@@ -63,8 +63,9 @@ def retry(arguments: Sequence[str]) -> int:
 
 def rerun(arguments: Sequence[str]) -> int:
     """Run the step of a result again, from its .run.json, and compare the bytes."""
-    from mispair import cli, origins
+    from mispair import origins, registry
     from mispair import rerun as reruns
+    from mispair.command import use_one_thread
 
     parser = _parser(
         "rerun",
@@ -72,14 +73,14 @@ def rerun(arguments: Sequence[str]) -> int:
         "bytes. Start it in the folder of the run. Exit code 1: they differ.",
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RESULT.run.json")
-    cli.use_one_thread()
+    use_one_thread()
     code = 0
     for path in parser.parse_args(arguments).records:
         record = origins.read(path)
-        if record["step"] not in cli.step_names():
+        if record["step"] not in registry.step_names():
             raise UserError(f"{path}: this version of mispair has no step {record['step']}.")
-        module = cli.step_module(record["step"])
-        faults = reruns.again(path, module, cli.job_parameters(module.run))
+        module = registry.step_module(record["step"])
+        faults = reruns.again(path, module, registry.job_parameters(module.run))
         code = _say(path, "the same bytes", faults, reruns.reasons(record)) or code
     return code
 

@@ -8,19 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mispair.files import UserError, parquet_metadata
-from mispair.pairs import captions
-from mispair.pairs.index import (
-    DAMAGED_SHARD,
-    EXTREME_SHAPE,
-    LOST_WORKER,
-    TOO_MANY_PIXELS,
-    TOO_SMALL_IMAGE,
-)
+from mispair.pairs import policy
 
 Tables = dict[str, Path]
 """A file of each group."""
 
-DAMAGED = (DAMAGED_SHARD, LOST_WORKER)
+DAMAGED = (policy.DAMAGED_SHARD, policy.LOST_WORKER)
 """Reasons that stand for a shard that was not read to its end: one row each, whatever was lost."""
 
 KEY = "key-in-several-shards"
@@ -28,14 +21,14 @@ IMAGE = "image-in-several-pairs"
 """Reasons for which pairs are excluded; all others are reasons of rejection."""
 
 SETTINGS = {
-    captions.NO_CAPTION: "index_shards: caption_from",
-    captions.NOT_IN_TABLE: "read_captions: key_column",
-    captions.EMPTY_CAPTION: "index_shards: empty_captions",
-    captions.CONTROL_CHARACTERS: "index_shards: control_characters",
-    captions.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
-    TOO_MANY_PIXELS: "index_shards: max_image_pixels",
-    TOO_SMALL_IMAGE: "index_shards: min_image_side",
-    EXTREME_SHAPE: "index_shards: max_aspect_ratio",
+    policy.NO_CAPTION: "index_shards: caption_from",
+    policy.NOT_IN_TABLE: "read_captions: key_column",
+    policy.EMPTY_CAPTION: "index_shards: empty_captions",
+    policy.CONTROL_CHARACTERS: "index_shards: control_characters",
+    policy.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
+    policy.TOO_MANY_PIXELS: "index_shards: max_image_pixels",
+    policy.TOO_SMALL_IMAGE: "index_shards: min_image_side",
+    policy.EXTREME_SHAPE: "index_shards: max_aspect_ratio",
     KEY: "gather_index: duplicate_keys",
     IMAGE: "gather_index: duplicate_images",
 }

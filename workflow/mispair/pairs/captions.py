@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mispair.pairs.index import Policy
-
-NO_CAPTION = "no-caption"
-NOT_IN_TABLE = "not-in-caption-table"
-EMPTY_CAPTION = "empty-caption"
-UNDECODABLE_CAPTION = "undecodable-caption"
-CONTROL_CHARACTERS = "control-characters"
-CAPTION_LENGTH = "caption-length"
+from mispair.pairs.policy import (
+    CAPTION_LENGTH,
+    CONTROL_CHARACTERS,
+    EMPTY_CAPTION,
+    NO_CAPTION,
+    UNDECODABLE_CAPTION,
+    Policy,
+)
 
 PERSON = "<PERSON>"
 """What Conceptual 12M puts in the place of names."""

@@ -52,7 +52,7 @@ import pyarrow.compute as pc
 
 from mispair.metrics import Row
 from mispair.pairs.books import IMAGE, KEY, Books
-from mispair.pairs.captions import EMPTY_CAPTION
+from mispair.pairs.policy import EMPTY_CAPTION
 
 COLUMNS = (
     "words", "characters", "person", "non_ascii", "control", "width", "height", "sha256",

@@ -8,16 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mispair.pairs.captions import (
-    CAPTION_LENGTH,
-    CONTROL_CHARACTERS,
-    EMPTY_CAPTION,
-    NO_CAPTION,
-    NOT_IN_TABLE,
     SIDECAR_FIELDS,
-    UNDECODABLE_CAPTION,
     CaptionError,
     check_caption,
     decode_caption,
@@ -26,16 +20,27 @@ from mispair.pairs.captions import (
     sidecar_fields,
 )
 from mispair.pairs.images import (
-    MAX_ASPECT_RATIO,
-    MAX_PIXELS,
     ExtremeShapeError,
     TooManyPixelsError,
     UndecodableImageError,
     image_size,
 )
+from mispair.pairs.policy import (
+    AMBIGUOUS_KEY,
+    DAMAGED_SHARD,
+    EXTREME_SHAPE,
+    MEMBER_TOO_LARGE,
+    NO_CAPTION,
+    NO_IMAGE,
+    NOT_IN_TABLE,
+    TOO_MANY_PIXELS,
+    TOO_SMALL_IMAGE,
+    UNDECODABLE_IMAGE,
+    UNDECODABLE_KEY,
+    Policy,
+)
 from mispair.pairs.shards import (
     BUFFER_BYTES,
-    MAX_MEMBER_BYTES,
     MAX_TEXT_BYTES,
     SIDECAR_EXTENSION,
     Candidate,
@@ -46,90 +51,10 @@ from mispair.pairs.shards import (
 )
 from mispair.pairs.tar_members import BrokenTarError, Member
 
-NO_IMAGE = "no-image"
-UNDECODABLE_IMAGE = "undecodable-image"
-TOO_MANY_PIXELS = "too-many-pixels"
-TOO_SMALL_IMAGE = "too-small-image"
-EXTREME_SHAPE = "extreme-shape"
-MEMBER_TOO_LARGE = "member-too-large"
-UNDECODABLE_KEY = "undecodable-key"
-AMBIGUOUS_KEY = "ambiguous-key"
-DAMAGED_SHARD = "damaged-shard"
-LOST_WORKER = "lost-worker"
-
-REASONS = (
-    NO_IMAGE,
-    NO_CAPTION,
-    NOT_IN_TABLE,
-    EMPTY_CAPTION,
-    UNDECODABLE_CAPTION,
-    CONTROL_CHARACTERS,
-    CAPTION_LENGTH,
-    UNDECODABLE_IMAGE,
-    TOO_MANY_PIXELS,
-    TOO_SMALL_IMAGE,
-    EXTREME_SHAPE,
-    MEMBER_TOO_LARGE,
-    UNDECODABLE_KEY,
-    AMBIGUOUS_KEY,
-    DAMAGED_SHARD,
-    LOST_WORKER,
-)
-"""Why a pair is rejected: nothing else stands in a table of rejections."""
-
 MAX_DETAIL = 300
 RUNS_PER_LOOKUP = 256
 
 Lookup = Callable[[list[str]], dict[str, list[str]]]
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What is a pair: where captions come from, and the limits that are a matter of taste.
-
-    Attributes
-    ----------
-    caption_from : str
-        Extension of the caption's member, or ``json:FIELD``.
-    empty_captions, control_characters : "quarantine" or "keep"
-        What becomes of a caption without visible characters, or with control characters other than
-        tab, newline and return.
-    min_words, max_words, max_characters : int
-        Limits of a caption's length; None is no limit.
-    max_pixels : int
-        Limit of width times height; above it an image is not decoded.
-    min_side : int
-        Smallest width and height, in pixels.
-    max_ratio : float
-        Limit of the longer side over the shorter one; above it an image is not decoded.
-    max_member_bytes, max_caption_bytes : int
-        Limits of the size of an image and of a caption.
-    table : "none", "replace" or "augment"
-        Whether the user's table of captions takes the place of the shard's, or follows it.
-    """
-
-    caption_from: str = "txt"
-    empty_captions: Literal["quarantine", "keep"] = "quarantine"
-    control_characters: Literal["quarantine", "keep"] = "quarantine"
-    min_words: int = 0
-    max_words: int | None = None
-    max_characters: int | None = None
-    max_pixels: int = MAX_PIXELS
-    min_side: int = 1
-    max_ratio: float = MAX_ASPECT_RATIO
-    max_member_bytes: int = MAX_MEMBER_BYTES
-    max_caption_bytes: int = MAX_TEXT_BYTES
-    table: Literal["none", "replace", "augment"] = "none"
-
-    @property
-    def caption_field(self) -> str | None:
-        """The field of the json that holds the caption, or None if a file of its own does."""
-        return self.caption_from[5:] if self.caption_from.startswith("json:") else None
-
-    @property
-    def caption_extension(self) -> str:
-        """Extension of the member that holds the caption."""
-        return "json" if self.caption_field is not None else self.caption_from.lower().lstrip(".")
 
 
 @dataclass

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from mispair import files, provenance
 from mispair.pairs import caption_tables, index
-from mispair.pairs.index import LOST_WORKER, REASONS, Policy, ShardIndex
+from mispair.pairs.index import ShardIndex
+from mispair.pairs.policy import DAMAGED_SHARD, LOST_WORKER, REASONS, Policy
 from mispair.pairs.supervision import Lost, supervise
 
 
@@ -105,7 +106,7 @@ class Counts:
     @property
     def samples(self) -> int:
         """Number of samples seen, without the rows that stand for damage."""
-        return self.read - self.reasons[index.DAMAGED_SHARD]
+        return self.read - self.reasons[DAMAGED_SHARD]
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -312,7 +313,7 @@ def groups_rejected_for(reasons: Iterable[str], rejected_files: Iterable[Path]) 
     Raises
     ------
     UserError
-        If a reason is not one of ``mispair.pairs.index.REASONS``, or a table cannot be read.
+        If a reason is not one of ``mispair.pairs.policy.REASONS``, or a table cannot be read.
     """
     wanted = set(reasons)
     if unknown := sorted(wanted - set(REASONS)):

@@ -115,21 +115,6 @@ def features_of(parts: list[Part]) -> list[str]:
     return [feature for feature in FEATURES if feature in present]
 
 
-def code_of(features: list[str]) -> list[int]:
-    """Return the binary code (length ``len(FEATURES)``) of a list of features.
-
-    Raises
-    ------
-    KeyError
-        If a name is not in `FEATURES`.
-    """
-    code = [0] * len(FEATURES)
-    position = {feature: i for i, feature in enumerate(FEATURES)}
-    for feature in features:
-        code[position[feature]] = 1
-    return code
-
-
 def spurious_partners(seed: int) -> dict[str, str]:
     """Return the feature that each feature is spuriously linked to, as kind:value of one kind.
 

@@ -452,7 +452,7 @@ WORK: dict[str, Callable[[Any, Any, Sizes], Work]] = {
 
 def work_of(command: tuple[str, ...], sizes: Sizes) -> Work:
     """Return the work of a job from its command, and note what its outputs will hold."""
-    from mispair.cli import parsed
+    from mispair.command import parsed
 
     step = command[0].replace("-", "_")
     if step in CONSTANT:

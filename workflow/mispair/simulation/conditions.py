@@ -19,7 +19,7 @@ from mispair.simulation.scaling import scaled
 from mispair.simulation.study import Study
 
 if TYPE_CHECKING:
-    from mispair.steps.simulate import Settings
+    from mispair.simulation.settings import Settings
 
 SWITCHES: dict[str, tuple[str, ...]] = {
     "latents": ("latent_values",),
@@ -89,7 +89,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
 
     Examples
     --------
-    >>> from mispair.steps.simulate import Settings
+    >>> from mispair.simulation.settings import Settings
     >>> list(conditions(Settings(preset="as-written", compare_presets=True)))
     ['as-written', 'as-run']
     """

@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 from mispair.adamw import AdamW
 from mispair.arithmetic import times
 from mispair.simulation import span
-from mispair.simulation.data import Dictionaries, Draws, Sample
+from mispair.simulation.data import Dictionaries, Sample
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Diverged, Encoders, FiniteSteps
 from mispair.simulation.inputs import Coded, Inputs
 from mispair.simulation.schedules import Phases

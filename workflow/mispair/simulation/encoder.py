@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.inputs import Dense, Inputs
 from mispair.simulation.study import Study
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mispair.simulation.conditions import Condition, refuse
 
 if TYPE_CHECKING:
-    from mispair.steps.simulate import Settings
+    from mispair.simulation.settings import Settings
 
 FIGURE_1 = ("raw", "filtered")
 ARMS = (

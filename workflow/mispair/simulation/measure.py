@@ -10,7 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from mispair.simulation import metrics
-from mispair.simulation.data import Dictionaries, Draws
+from mispair.simulation.data import Dictionaries
+from mispair.simulation.draws import Draws
 from mispair.simulation.embedding import tsne
 from mispair.simulation.encoder import Encoders
 from mispair.simulation.mixing import mixing

@@ -18,15 +18,12 @@ A feature carries its sign with it: :math:`z_y^{j'} = z_x^j`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from mispair.simulation.draws import Draws
 from mispair.simulation.study import Study
-
-if TYPE_CHECKING:
-    from mispair.simulation.data import Draws
 
 
 @dataclass(frozen=True)

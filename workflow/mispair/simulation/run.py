@@ -16,7 +16,7 @@ import torch
 
 from mispair.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.progress import Progress
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.dynamics import relative_loss_gap
 from mispair.simulation.encoder import Diverged, Encoders, Silenced
 from mispair.simulation.measure import Row

@@ -8,14 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.simulation.data import (
-    Dictionaries,
-    Draws,
-    Sample,
-    draw_fresh_noise,
-    draw_pairs,
-    joined,
-)
+from mispair.simulation.data import Dictionaries, Sample, draw_fresh_noise, draw_pairs, joined
+from mispair.simulation.draws import Draws
 from mispair.simulation.inputs import Batch, Coded, Inputs
 from mispair.simulation.misalignment import SpuriousSets
 from mispair.simulation.study import Study

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mispair.simulation.data import Dictionaries, Draws
+from mispair.simulation.data import Dictionaries
+from mispair.simulation.draws import Draws
 from mispair.simulation.study import Study
 
 _MOST_DRAWS = 1000

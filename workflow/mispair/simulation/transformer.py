@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from mispair.adamw import AdamW
 from mispair.arithmetic import denormals_flushed
-from mispair.simulation.data import Draws
+from mispair.simulation.draws import Draws
 from mispair.simulation.encoder import Diverged, FiniteSteps
 from mispair.simulation.inputs import Batch, Inputs
 from mispair.simulation.losses import loss_named

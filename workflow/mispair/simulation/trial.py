@@ -21,7 +21,6 @@ from mispair.simulation.caption_statistics import (
     scale,
 )
 from mispair.simulation.data import (
-    Draws,
     Sample,
     draw_dictionaries,
     draw_high_quality,
@@ -30,6 +29,7 @@ from mispair.simulation.data import (
     joined,
 )
 from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder, starts_from_encoders
+from mispair.simulation.draws import Draws
 from mispair.simulation.dynamics import (
     alignments_after,
     alignments_as_printed,

@@ -92,7 +92,7 @@ def run(
     from mispair.checkpoints import checkpoints
     from mispair.pairs import index_parts
     from mispair.pairs import sources as writers
-    from mispair.pairs.index import Policy
+    from mispair.pairs.policy import Policy
     from mispair.pairs.reading import by_name
     from mispair.progress import Progress
     from mispair.provenance import code_version, fingerprint

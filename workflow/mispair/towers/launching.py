@@ -18,7 +18,7 @@ from mispair.towers import trainer
 from mispair.towers.training_size import cores_of_a_process
 
 if TYPE_CHECKING:
-    from mispair.steps.pretrain_towers import Settings
+    from mispair.towers.pretraining_settings import Settings
 
 FIRST_PORT, PORTS = 20000, 10000
 POLL_SECONDS = 0.2

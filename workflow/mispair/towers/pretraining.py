@@ -21,7 +21,7 @@ from mispair.towers.loading import refuse_what_open_clip_would_fetch
 from mispair.towers.model_spec import open_clip_names
 
 if TYPE_CHECKING:
-    from mispair.steps.pretrain_towers import Settings
+    from mispair.towers.pretraining_settings import Settings
 
 BYTES = 512
 """Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""

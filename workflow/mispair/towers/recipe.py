@@ -12,7 +12,7 @@ from mispair.towers import pretraining
 from mispair.towers.training_origin import Origin
 
 if TYPE_CHECKING:
-    from mispair.steps.pretrain_towers import Settings
+    from mispair.towers.pretraining_settings import Settings
 
 PACKAGES = ("open_clip_torch", "timm", "torch", "torchvision", "webdataset")
 

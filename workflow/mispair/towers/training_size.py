@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mispair.files import UserError
 
 if TYPE_CHECKING:
-    from mispair.steps.pretrain_towers import Settings
+    from mispair.towers.pretraining_settings import Settings
 
 
 def refuse_too_few_shards(size: Settings, shards: int) -> None:

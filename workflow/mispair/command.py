@@ -1,0 +1,94 @@
+"""The command of a step: its options, and how it runs.
+
+The options of a step come from two places only: its settings, and the files and wildcards that
+its ``run`` function names as keyword-only parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, get_args, get_origin
+
+from pydantic import ValidationError
+
+from mispair.config import explain
+from mispair.files import UserError
+from mispair.listings import expanded
+from mispair.origins import recorded
+from mispair.registry import job_parameters, step_module
+from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@cache
+def step_parser(name: str) -> argparse.ArgumentParser:
+    """Build the command-line parser of a step."""
+    module = step_module(name)
+    parser = argparse.ArgumentParser(
+        prog=f"mispair {name.replace('_', '-')}",
+        description=(module.__doc__ or "").strip(),
+        allow_abbrev=False,
+    )
+    job = parser.add_argument_group("files and wildcards of the job")
+    for parameter, annotation in job_parameters(module.run).items():
+        if get_origin(annotation) is list:
+            kind, nargs = get_args(annotation)[0], "*"
+        else:
+            kind, nargs = get_args(annotation)[0] if is_optional(annotation) else annotation, None
+        needed = not is_optional(annotation)
+        job.add_argument(option(parameter), type=kind, nargs=nargs, required=needed)
+    group = parser.add_argument_group("settings, as in config.yaml")
+    for key, field in sorted(module.Settings.model_fields.items()):
+        if is_sweep(field):
+            continue
+        details: dict[str, Any] = {
+            "default": argparse.SUPPRESS,
+            "help": f"{field.description} Default: {field.default}.".replace("%", "%%"),
+        }
+        if takes(field.annotation, bool):
+            group.add_argument(option(key), action=argparse.BooleanOptionalAction, **details)
+        elif is_list(field.annotation):
+            group.add_argument(option(key), nargs="*", **details)
+        else:
+            group.add_argument(option(key), **details)
+    return parser
+
+
+def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Parse the options of a step; return its checked settings, and its files and wildcards."""
+    module = step_module(name)
+    values = vars(step_parser(name).parse_args(arguments))
+    files_and_wildcards = {key: values.pop(key) for key in job_parameters(module.run)}
+    for key, value in values.items():
+        if value in (NONE, [NONE]) and is_optional(module.Settings.model_fields[key].annotation):
+            values[key] = None
+    try:
+        settings = module.Settings.model_validate(values)
+    except ValidationError as error:
+        raise UserError(explain(error, module.Settings, "the command line")) from error
+    return settings, files_and_wildcards
+
+
+def run_step(name: str, arguments: Sequence[str]) -> None:
+    """Parse the options of a step, validate its settings and run it."""
+    settings, parameters = parsed(name, arguments)
+    files_and_wildcards = {
+        key: expanded(value) if isinstance(value, list) else value
+        for key, value in parameters.items()
+    }
+    with recorded(name, settings, files_and_wildcards):
+        step_module(name).run(settings, **files_and_wildcards)
+
+
+def use_one_thread() -> None:
+    """Give every numerical library one thread, so that results do not depend on the core count.
+
+    Parallel sums are added in another order on another number of threads; mispair parallelises
+    over jobs instead, which is also faster for matrices of this size.
+    """
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = "1"
