@@ -12,9 +12,9 @@ import pytest
 
 from mispair import files
 from mispair.reporting import catalogue, corpus, encoding, records
-from mispair.reporting.comparison import Table
 from mispair.reporting.figures import render
 from mispair.reporting.rows import encoded, origins
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables, read, tidy
 from mispair.steps import gather_metrics
 from tests.unit.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report

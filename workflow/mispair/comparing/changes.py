@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mispair.comparing.runs import Run
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.words import count, duration
 
 NOTHING = "–"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.tables import COLUMNS, DETAILS, STEPSIZE_RUN, VALUES, records
 from mispair.reporting.words import count, number
 

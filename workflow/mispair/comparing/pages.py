@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.failures import clean
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 
 WIDEST = 80
 """Characters of the widest cell on a terminal."""

@@ -9,8 +9,8 @@ from mispair.evaluation.set_names import canonical
 from mispair.reporting import published, verdicts
 from mispair.reporting.checkpoints import METHODS
 from mispair.reporting.claims_schemes import effect_text
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.statistics import Effect, effect_of_mean
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.verdicts import Claim, Control, Part, Verdict
 from mispair.reporting.words import count, number

@@ -16,7 +16,6 @@ from mispair.reporting.claims_schemes import (
     effect_text,
     overlap,
 )
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.matching import at_equal_dose, by_rate
 from mispair.reporting.mediation import (
     ARM,
@@ -32,6 +31,7 @@ from mispair.reporting.mediation import (
 from mispair.reporting.protocols import said
 from mispair.reporting.series import LARGE, SMALL, why_missing
 from mispair.reporting.statistics import Effect, effect_of_mean
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Control, Part, Verdict
 from mispair.reporting.words import count, listing, number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.verdicts import Verdict
 from mispair.reporting.words import p_value, significant
 

@@ -3,54 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-import pandas as pd
 
 from mispair.reporting import claims_pruning, published, style
 from mispair.reporting.protocols import named, said
 from mispair.reporting.series import purity_series, zeroshot_series
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables
-from mispair.reporting.words import MISSING, interval, number
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study.
-
-    A ``warning`` stands above it.
-    """
-
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    remark: str = ""
-    folded: bool = False
-    section: str = "Measured against published"
-    warning: str = ""
-
-
-def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str:
-    """Format mean ± standard deviation and the number of runs, with unbreakable spaces."""
-    values = values.dropna()
-    if values.empty:
-        return MISSING
-    text = number(values.mean(), digits)
-    if len(values) > 1:
-        text += f" ± {number(values.std(), digits)}"
-    if counted:
-        text += f" (n = {len(values)})"
-    return text.replace(" ", "\u00a0")
-
-
-def with_interval(rows: pd.DataFrame, digits: int = 3) -> str:
-    """Format the value of a single row with its interval, or mean ± deviation of several."""
-    if len(rows) != 1:
-        return mean_and_spread(rows["value"], digits, counted=False)
-    value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
-    if not math.isfinite(low + high):
-        return mean_and_spread(rows["value"], digits, counted=False)
-    return f"{number(value, digits)} ({interval(low, high, digits)})".replace(" ", "\u00a0")
 
 
 def image_text(tables: Tables) -> list[Table]:
@@ -173,8 +131,3 @@ def _pruned(tables: Tables) -> Table:
         f"Measured: {said(tables)}. Published: k of 512 neurons, 200 to 500, ranked by the text "
         "projection, one random draw.",
     )  # fmt: skip
-
-
-def or_dash(value: float, digits: int, sign: bool = False) -> str:
-    """Format a number; what was not measured is a dash."""
-    return number(value, digits, sign) if math.isfinite(value) else "–"

@@ -9,10 +9,10 @@ from typing import Any
 from mispair.evaluation.set_names import canonical
 from mispair.reporting import checkpoint_overlap, published
 from mispair.reporting.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.comparison_evaluation import retrieval
 from mispair.reporting.differences import RULES, flagged, reason
 from mispair.reporting.protocols import HASHES, short
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import MISSING, interval, listing, number
 

@@ -6,8 +6,8 @@ import math
 
 from mispair.reporting import bridge, grid, style, verdicts
 from mispair.reporting.claims_simulation import NAMES
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.statistics import Interval
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.words import number
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table, or_dash, with_interval
 from mispair.reporting.protocols import HASHES, base_arm, named, short
+from mispair.reporting.table import Table, or_dash, with_interval
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.words import count, listing, number
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table
 from mispair.reporting.protocols import named
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.words import number
 

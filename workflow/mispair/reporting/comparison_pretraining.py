@@ -8,7 +8,6 @@ from mispair.evaluation.identified_basis import RECOVERED
 from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
 from mispair.reporting import verdicts
 from mispair.reporting.claims_pretraining import SMALLEST
-from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.pretraining_runs import (
     BASIS_WORDS,
     bases,
@@ -17,6 +16,7 @@ from mispair.reporting.pretraining_runs import (
     sample,
     values,
 )
+from mispair.reporting.table import Table, mean_and_spread
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import MISSING
 

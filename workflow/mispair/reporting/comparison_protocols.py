@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mispair.reporting.comparison import Table, or_dash, with_interval
 from mispair.reporting.protocols import HASHES, base_arm, short
 from mispair.reporting.series import change, run_trend, zeroshot_series
+from mispair.reporting.table import Table, or_dash, with_interval
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import trend_words
 from mispair.reporting.words import listing, number

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from mispair.reporting import published, style
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.data_sets import published_name
 from mispair.reporting.protocols import HASHES, named, of_metric, said
 from mispair.reporting.series import ends_text, purity_series, run_trend, zeroshot_series
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.verdicts import trend_words
 from mispair.reporting.words import count, interval, number, p_value

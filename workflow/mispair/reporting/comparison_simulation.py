@@ -9,7 +9,6 @@ import pandas as pd
 
 from mispair.reporting import published, style
 from mispair.reporting.claims_simulation import NAMES
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.comparison_conditions import switches, whole_grid
 from mispair.reporting.comparison_text import literal, slopes, unstated
 from mispair.reporting.reproduction import PUBLISHED_RUNS, TOLERANCES, foils, points
@@ -23,6 +22,7 @@ from mispair.reporting.simulation_runs import (
     runs,
 )
 from mispair.reporting.statistics import mean_interval
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.verdicts import Verdict
 from mispair.reporting.words import MISSING, interval, number

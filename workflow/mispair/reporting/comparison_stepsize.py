@@ -6,7 +6,6 @@ import math
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.stepsize_runs import (
     DATA_SETS,
     SCHEDULES,
@@ -16,6 +15,7 @@ from mispair.reporting.stepsize_runs import (
     slopes,
     without_monotone,
 )
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, number
 from mispair.stepsize.cifar_files import CIFAR

@@ -6,7 +6,6 @@ import pandas as pd
 
 from mispair.reporting import published
 from mispair.reporting.checks_sufficiency import LEVELS, checks
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.statistics import Interval
 from mispair.reporting.sufficiency_runs import (
     ENCODERS,
@@ -19,6 +18,7 @@ from mispair.reporting.sufficiency_runs import (
     trained,
     worths,
 )
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import interval, number
 

@@ -14,9 +14,9 @@ from mispair.reporting.claims_scaling import (
     values,
 )
 from mispair.reporting.claims_simulation import NAMES
-from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.grid import FAILED
 from mispair.reporting.simulation_runs import PAIR, PRESETS, of_preset, presets, runs
+from mispair.reporting.table import Table, mean_and_spread
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.words import count
 from mispair.simulation.literal import STATEMENTS

@@ -8,7 +8,6 @@ import pandas as pd
 
 from mispair.arms import RANDOM_STARTS
 from mispair.reporting import style
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.contrasts import accuracy_contrast
 from mispair.reporting.protocols import said
 from mispair.reporting.series import (
@@ -22,6 +21,7 @@ from mispair.reporting.series import (
     zeroshot_series,
 )
 from mispair.reporting.statistics import contrast
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import trend_words
 from mispair.reporting.words import listing, number

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 from mispair.reporting.tables import records as rows_of
 from mispair.reporting.words import number

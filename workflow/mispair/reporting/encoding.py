@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, duration
 

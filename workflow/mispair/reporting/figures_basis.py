@@ -9,10 +9,10 @@ import pandas as pd
 
 from mispair.reporting import arm_words, charts, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.figures_nulls import TOWERS
 from mispair.reporting.figures_semantics import SECTION
 from mispair.reporting.protocols import base_arm
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.words import interval, listing, number
 

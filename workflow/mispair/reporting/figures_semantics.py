@@ -9,10 +9,10 @@ import pandas as pd
 
 from mispair.reporting import charts, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.figures_nulls import TOWERS, against_null, null_panels
 from mispair.reporting.protocols import base_arm
 from mispair.reporting.statistics import contrast
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables, records
 from mispair.reporting.verdicts import effect_text
 from mispair.reporting.words import count, interval, listing, number, p_value

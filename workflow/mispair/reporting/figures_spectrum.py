@@ -10,7 +10,6 @@ import pandas as pd
 from mispair.evaluation.overlap_spectrum import GAUSSIAN, IDENTITY, directions_of_overlap
 from mispair.reporting import arm_words, charts, published, style
 from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.figures_image_text import (
     NOT_RUN,
     TOWERS,
@@ -21,6 +20,7 @@ from mispair.reporting.figures_image_text import (
 from mispair.reporting.figures_nulls import SHOWN, against_null, null_panels
 from mispair.reporting.figures_semantics import SECTION
 from mispair.reporting.series import change, purity_series
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, interval, listing, number
 

@@ -9,10 +9,10 @@ import pandas as pd
 
 from mispair.reporting import arm_words, checkpoints
 from mispair.reporting.checkpoints import Score
-from mispair.reporting.comparison import Table, mean_and_spread
 from mispair.reporting.comparison_exported import exported
 from mispair.reporting.protocols import said
 from mispair.reporting.set_tables import SCORE_HEADS, score_cells
+from mispair.reporting.table import Table, mean_and_spread
 from mispair.reporting.tables import Tables
 
 UNNAMED = "the frozen model"

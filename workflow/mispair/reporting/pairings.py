@@ -8,7 +8,7 @@ from dataclasses import fields
 import pandas as pd
 
 from mispair.pairs.effective_rate import EffectiveRate, Variety
-from mispair.reporting.comparison import Table, or_dash
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 
 WIDTH = 100
 """Characters of a line of words; a table is as wide as its cells."""

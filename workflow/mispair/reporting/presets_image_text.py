@@ -6,8 +6,8 @@ import json
 
 import pandas as pd
 
-from mispair.reporting.comparison import Table
 from mispair.reporting.protocols import said
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 from mispair.reporting.words import count, listing
 from mispair.towers.finetuning_presets import NOT_STATED, STATED

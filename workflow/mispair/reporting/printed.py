@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from mispair.reporting import claims_table, model_tables, records, set_tables, studies
-from mispair.reporting.comparison import Table
 from mispair.reporting.content import Content
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 
 

@@ -12,9 +12,9 @@ import math
 import pandas as pd
 
 from mispair.reporting import published, verdicts
-from mispair.reporting.comparison import Table, or_dash
 from mispair.reporting.series import SMALL
 from mispair.reporting.statistics import effect_of_mean
+from mispair.reporting.table import Table, or_dash
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Claim, Verdict
 from mispair.reporting.words import count, interval, listing, number, p_value

@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from mispair import __version__
-from mispair.reporting.comparison import Table
 from mispair.reporting.simulation_runs import presets
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 from mispair.reporting.tables import records as rows_of
 from mispair.reporting.words import count, duration

@@ -9,9 +9,9 @@ import pandas as pd
 
 from mispair.reporting import arm_words
 from mispair.reporting.checkpoints import Score
-from mispair.reporting.comparison import Table, mean_and_spread, or_dash
 from mispair.reporting.comparison_evaluation import retrieval
 from mispair.reporting.protocols import short
+from mispair.reporting.table import Table, mean_and_spread, or_dash
 from mispair.reporting.tables import Tables, of_protocol, protocols
 from mispair.reporting.words import interval, number, p_value
 

@@ -39,7 +39,7 @@ from mispair.reporting import (
     testable_pruning,
     verdicts,
 )
-from mispair.reporting.comparison import Table
+from mispair.reporting.table import Table
 from mispair.reporting.tables import Tables
 from mispair.reporting.verdicts import Verdict
 
@@ -58,9 +58,7 @@ class Parts:
     tables: Printed
 
 
-def _image_text(
-    tables: Tables, judged: Sequence[Verdict], confidence: float
-) -> list[comparison.Table]:
+def _image_text(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
     alpha = 1 - confidence
     single = (
         controls_image_text.controls(tables, alpha),
