@@ -77,7 +77,7 @@ schema: venv ## Write the schema and the reference page of config.yaml from the 
 	mv workflow/schemas/.reference.part workflow/schemas/config.md
 
 pictures: venv ## Make README's pictures from the figures of the last run
-	PYTHONPATH=workflow $(BIN)/python -m mispair.reporting.gallery reports/figures workflow/report/readme
+	PYTHONPATH=workflow $(BIN)/python -m mispair.report.exports.gallery reports/figures workflow/report/readme
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mispair import files
-from mispair.reporting.tables import COLUMNS, Tables, tidy
-from mispair.steps import draw_figures, write_report
+from mispair.core import files
+from mispair.report.steps import draw_figures, write_report
+from mispair.report.tables import COLUMNS, Tables, tidy
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
 SCHEMES = ("random", "similar", "spurious", "missing", "drop")

@@ -215,7 +215,7 @@ def at_home(name: str, folder: Path) -> Path:
     Path
         The copy: the same but for its paths, which began with ``/data``.
     """
-    from mispair.pairs.sources import expand_braces
+    from mispair.pairs.shards.sources import expand_braces
 
     text = (REPOSITORY / "workflow" / "configs" / f"{name}.yaml").read_text()
     text = text.replace("/data/", f"{folder}/data/")

@@ -58,7 +58,7 @@ class Comparison:
 
 def measure() -> Iterator[tuple[str, str, str, str]]:
     """Yield the rows: of one core and one worker, and of a GPU where there is one."""
-    from mispair.devices import device_name, usable_cores
+    from mispair.core.devices import device_name, usable_cores
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
@@ -97,9 +97,9 @@ def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
     import pandas as pd
     from PIL import Image
 
-    from mispair.pairs.index import index_shard
-    from mispair.pairs.policy import Policy
-    from mispair.pairs.reading import places, read_encoded, read_images
+    from mispair.pairs.index.index import index_shard
+    from mispair.pairs.index.policy import Policy
+    from mispair.pairs.index.reading import places, read_encoded, read_images
     from mispair.towers.loading import load_towers
     from mispair.towers.preparation import preparation
 
@@ -155,9 +155,9 @@ def compare(
     """
     import pandas as pd
 
-    from mispair.checkpoints import Checkpoints
-    from mispair.pairs.index import index_shard
-    from mispair.pairs.policy import Policy
+    from mispair.core.resume import Checkpoints
+    from mispair.pairs.index.index import index_shard
+    from mispair.pairs.index.policy import Policy
     from mispair.towers.encoding import Encoder
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
@@ -210,7 +210,7 @@ def write_towers(folder: Path, model: str) -> None:
     import open_clip
 
     from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME
-    from mispair.towers.pretraining import write_weights
+    from mispair.towers.pretraining.pretraining import write_weights
 
     folder.mkdir()
     torch.manual_seed(0)
@@ -221,7 +221,7 @@ def write_towers(folder: Path, model: str) -> None:
 
 def write_shards(folder: Path, shards: int, images: int, distinct: int = 64) -> None:
     """Write tar shards of JPEGs with a shorter side of 256 and a longer one of up to 400 pixels."""
-    from mispair.pairs.shard_writer import img2dataset_row, key_of, write_shard
+    from mispair.pairs.shards.shard_writer import img2dataset_row, key_of, write_shard
 
     folder.mkdir()
     draw = np.random.default_rng(0)

@@ -26,8 +26,8 @@ from tests.bench.simulation import SQUARE, device_title, square_rate
 
 if TYPE_CHECKING:
     from mispair.towers.features import PairedFeatures
-    from mispair.towers.finetuning_presets import Training
-    from mispair.towers.projection import Projections
+    from mispair.towers.finetuning.finetuning_presets import Training
+    from mispair.towers.finetuning.projection import Projections
 
 Row = tuple[str, str, str, str]
 
@@ -40,7 +40,7 @@ AGREEMENT = 1e-4
 
 def measure() -> Iterator[Row]:
     """Yield the rows: at the demo's sizes, at the paper's, and on a GPU where there is one."""
-    from mispair.towers.finetuning_presets import PRESETS
+    from mispair.towers.finetuning.finetuning_presets import PRESETS
 
     torch.set_num_threads(1)
     yield from _demo()
@@ -53,13 +53,14 @@ def measure() -> Iterator[Row]:
 
 def _demo() -> Iterator[Row]:
     """Compare the twins at the demo's sizes."""
-    from mispair import config, seeds
-    from mispair.dag_models import SHIPPED_TOWERS
-    from mispair.pairs.corruption import shuffle_captions
-    from mispair.towers import projection
+    from mispair import config
+    from mispair.core import seeds
+    from mispair.pairs.corruption.corruption import shuffle_captions
+    from mispair.towers.dag import SHIPPED_TOWERS
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.features import PairedFeatures
-    from mispair.towers.finetuning_presets import resolve
+    from mispair.towers.finetuning import projection
+    from mispair.towers.finetuning.finetuning_presets import resolve
     from mispair.towers.loading import load_towers
 
     defaults = config.Config()
@@ -113,8 +114,8 @@ def _demo() -> Iterator[Row]:
 
 
 def _pairs(number: int) -> tuple[list[bytes], list[str]]:
-    from mispair.pairs.shards import read_samples
-    from mispair.steps import make_scenes
+    from mispair.pairs.shards.shards import read_samples
+    from mispair.pairs.steps import make_scenes
 
     with tempfile.TemporaryDirectory() as folder:
         settings = make_scenes.Settings(shards=-(-number // 1000), pairs_per_shard=1000)
@@ -128,7 +129,7 @@ def _pairs(number: int) -> tuple[list[bytes], list[str]]:
 
 
 def _decode(data: bytes) -> Any:
-    from mispair.pairs.images import decode_image
+    from mispair.pairs.shards.images import decode_image
 
     return decode_image(data)
 
@@ -144,8 +145,8 @@ def _online(
     steps: int,
 ) -> tuple[float, np.ndarray]:
     """Train one seed for some steps through the towers; return seconds and losses."""
-    from mispair.towers.batches import batch_order
-    from mispair.towers.projection import BETAS, learning_rates
+    from mispair.towers.finetuning.batches import batch_order
+    from mispair.towers.finetuning.projection import BETAS, learning_rates
 
     per_epoch = len(encoded) // training.batch_size
     assert steps == per_epoch * training.epochs
@@ -210,9 +211,9 @@ def sweep(
     towers_pairs : int
         Pairs that they are measured on, three times.
     """
-    from mispair import seeds
-    from mispair.pairs.corruption import shuffle_captions
-    from mispair.towers import projection
+    from mispair.core import seeds
+    from mispair.pairs.corruption.corruption import shuffle_captions
+    from mispair.towers.finetuning import projection
 
     features, start = _made_up(sizes, torch.float32)
     keys = np.array([f"{number:07d}" for number in range(sizes.pairs)])
@@ -249,7 +250,7 @@ def sweep(
 
 def _share(what: str, sizes: Sizes, batch: int, steps: int, seconds: float) -> Row:
     """Compare what a sweep computes in a second with the products alone."""
-    from mispair.arithmetic import times
+    from mispair.core.arithmetic import times
 
     b, d, e = batch, sizes.image, sizes.neurons
     shapes = {
@@ -299,7 +300,7 @@ def _made_up(sizes: Sizes, dtype: torch.dtype) -> tuple[PairedFeatures, Projecti
     A block of features is repeated: their values change no number of operations.
     """
     from mispair.towers.features import PairedFeatures
-    from mispair.towers.projection import Projections
+    from mispair.towers.finetuning.projection import Projections
 
     draw = torch.Generator().manual_seed(0)
 
@@ -323,7 +324,7 @@ def _towers_seconds(model: str, pairs: int) -> float:
     import open_clip
     from PIL import Image
 
-    from mispair.pairs.shards import read_samples
+    from mispair.pairs.shards.shards import read_samples
     from tests.bench.encoding import write_shards
 
     with tempfile.TemporaryDirectory() as folder:
@@ -376,7 +377,7 @@ def _infonce(image: torch.Tensor, text: torch.Tensor, scale: float) -> torch.Ten
 
 def on_a_gpu(sizes: Sizes, preset: str, training: Training, device: str = "cuda") -> Row:
     """Measure one epoch of one rate, all seeds side by side, features on the device throughout."""
-    from mispair.towers import projection
+    from mispair.towers.finetuning import projection
 
     features, start = _made_up(sizes, torch.float16)
     epoch = replace(training, epochs=1, warmup_epochs=0)

@@ -126,7 +126,7 @@ def _cell(seconds: float, megabytes: float) -> str:
 
 def make_corpus(folder: Path, shards: int, pairs_per_shard: int) -> None:
     """Generate the shards."""
-    from mispair.steps import make_scenes
+    from mispair.pairs.steps import make_scenes
 
     settings = make_scenes.Settings(shards=shards, pairs_per_shard=pairs_per_shard, image_size=64)
     make_scenes.run(settings, corpus=folder)

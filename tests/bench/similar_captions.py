@@ -49,7 +49,7 @@ def measure() -> Iterator[Row]:
 
 def on_a_gpu(number: int, device: str) -> Row:
     """Search features on a device, and say how near its products come to its peak."""
-    from mispair.pairs.similarity import nearest_rows
+    from mispair.pairs.neighbours.similarity import nearest_rows
     from tests.bench.simulation import device_title, square_rate
 
     vectors = _vectors(number)
@@ -152,7 +152,7 @@ def _agree(ours: Found, theirs: Found) -> None:
 
 
 def _by_words(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
-    from mispair.pairs.tfidf import nearest_texts, tfidf
+    from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
 
     texts = json.loads(path.read_text())
     yield None
@@ -177,7 +177,7 @@ def _by_dense_matrix(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | Non
 def _by_blocks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
     import torch
 
-    from mispair.pairs.similarity import nearest_rows
+    from mispair.pairs.neighbours.similarity import nearest_rows
 
     torch.set_num_threads(1)
     vectors = np.load(path)
@@ -222,7 +222,7 @@ def _captions(number: int) -> list[str]:
 
 def _vectors(number: int) -> np.ndarray:
     """Draw features in 2,000 clusters around directions that share one component."""
-    from mispair.pairs.similarity import unit_rows
+    from mispair.pairs.neighbours.similarity import unit_rows
 
     draw = np.random.default_rng(0)
     centres = draw.standard_normal((2_000, WIDTH)) + draw.standard_normal(WIDTH)

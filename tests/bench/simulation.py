@@ -32,11 +32,11 @@ from torch import Tensor
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from mispair.simulation.decoder import Decoder
-    from mispair.simulation.draws import Draws
-    from mispair.simulation.encoder import Encoders
-    from mispair.simulation.inputs import Batch, Source
+    from mispair.simulation.sampling.draws import Draws
+    from mispair.simulation.sampling.inputs import Batch, Source
     from mispair.simulation.study import Study
+    from mispair.simulation.training.decoder import Decoder
+    from mispair.simulation.training.encoder import Encoders
 
 CONFIGS = Path(__file__).parents[2] / "workflow" / "configs"
 
@@ -140,7 +140,7 @@ Trainer = Callable[["Study", "Encoders", "Source"], "tuple[Encoders, float]"]
 
 
 def _arm(study: Study, trainer: Trainer) -> Arm:
-    from mispair.simulation.encoder import draw_encoders
+    from mispair.simulation.training.encoder import draw_encoders
 
     started = time.perf_counter()
     draws = _draws(study)
@@ -167,13 +167,13 @@ class _Clock:
 
 
 def _draws(study: Study) -> Draws:
-    from mispair.simulation.draws import Draws
+    from mispair.simulation.sampling.draws import Draws
 
     return Draws(study.seed, 0, "cpu", getattr(torch, study.precision))
 
 
 def _source(draws: Draws, study: Study) -> Source:
-    from mispair.simulation import data, misalignment, sources
+    from mispair.simulation.sampling import data, misalignment, sources
 
     dictionaries = data.draw_dictionaries(draws, study.d1, study.d)
     spurious = misalignment.draw_spurious_sets(draws, study)
@@ -187,7 +187,7 @@ def _source(draws: Draws, study: Study) -> Source:
 
 
 def _engine(study: Study, start: Encoders, source: Source) -> tuple[Encoders, float]:
-    from mispair.simulation.training import plan_of, train
+    from mispair.simulation.training.training import plan_of, train
 
     plan = plan_of(study, study.epochs, study.steps_per_epoch)
     trained = train(start, source.batch, plan)
@@ -196,7 +196,7 @@ def _engine(study: Study, start: Encoders, source: Source) -> tuple[Encoders, fl
 
 def _naive(study: Study, start: Encoders, source: Source) -> tuple[Encoders, float]:
     """Train by autograd on dense matrices, as either preset says."""
-    from mispair.simulation.encoder import Encoders
+    from mispair.simulation.training.encoder import Encoders
 
     weights, biases = (value.clone() for value in (start.weights, start.biases))
     learned = [weights, biases] if start.kind == "relu" else [weights]
@@ -389,8 +389,8 @@ def _train_until(study: Study, begun: Event, enough: Event) -> None:
 
 def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[float, float]]:
     """Fit the decoder (S2) in the span of its pairs and in all coordinates."""
-    from mispair.simulation import data
-    from mispair.simulation.decoder import fit_decoder, start_decoder
+    from mispair.simulation.sampling import data
+    from mispair.simulation.training.decoder import fit_decoder, start_decoder
 
     draws = _draws(study)
     dictionaries = data.draw_dictionaries(draws, study.d1, study.d)
@@ -455,8 +455,8 @@ def stacked_figure(
     study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
 ) -> Row:
     """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
-    from mispair.simulation.draws import Draws
     from mispair.simulation.run import run_side_by_side
+    from mispair.simulation.sampling.draws import Draws
     from mispair.simulation.trial import Trial
 
     study = study.model_copy(update={"noise_draws": "full"})  # a GPU draws it so in any case
@@ -520,7 +520,7 @@ def _sweep(preset: str) -> dict:
 
 def _gemm_rates(study: Study) -> list[float]:
     """Return the rates of the engine's products: of squares, for features, for gradients."""
-    from mispair.arithmetic import times
+    from mispair.core.arithmetic import times
 
     b, d1, m = study.batch_size, study.d1, study.m
     shapes = [(SQUARE, SQUARE, SQUARE), (b, d1, m), (m, b, d1)]

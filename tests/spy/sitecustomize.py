@@ -9,7 +9,8 @@ import sys
 import time
 
 if "SPY" in os.environ and sys.orig_argv[1:3] == ["-m", "mispair"]:
-    from mispair import checkpoints, cli
+    from mispair import cli
+    from mispair.core import resume as checkpoints
 
     def tell(*event):
         line = "\t".join(map(str, [time.time(), os.getpid(), *event])) + "\n"

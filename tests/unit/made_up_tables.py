@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mispair.evaluation.purity import map_rows
-from mispair.reporting import style
-from mispair.reporting.tables import POINTS, Tables, tidy
+from mispair.report import style
+from mispair.report.tables import POINTS, Tables, tidy
 
 EVIL = "<img src=x onerror=alert(1)> & \"'}{"
 """The name of the first evaluation set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.reporting import published
+from mispair.report import published
 
 Row = dict[str, Any]
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mispair import metrics
+from mispair.core import metrics
+from mispair.core.files import UserError
+from mispair.core.seeds import generator
 from mispair.evaluation.basis_measures import Inputs, measures
 from mispair.evaluation.purity import random_rotation
-from mispair.files import UserError
-from mispair.reporting import figures_basis
-from mispair.reporting.tables import Tables, tidy
-from mispair.seeds import generator
-from mispair.steps import identify_basis
+from mispair.evaluation.report import figures_basis
+from mispair.evaluation.steps import identify_basis
+from mispair.report.tables import Tables, tidy
 from tests.unit.test_step_neurons import corpus  # noqa: F401
 
 SOURCES = 12

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.pairs.shards import read_samples
+from mispair.pairs.shards.shards import read_samples
 from tests.bench import encoding
 from tests.unit.test_loading import NATIVE, build
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.towers import projection
-from mispair.towers.batches import batch_order
-from mispair.towers.finetuning_presets import Training
+from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.batches import batch_order
+from mispair.towers.finetuning.finetuning_presets import Training
 from tests.bench import finetuning
 from tests.unit.test_simulation_run import DEVICES
 

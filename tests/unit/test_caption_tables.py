@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mispair import files
-from mispair.files import UserError
-from mispair.pairs import caption_tables
-from mispair.steps import read_captions
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.pairs.captions import caption_tables
+from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
 

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from mispair.pairs import policy
-from mispair.pairs.captions import (
+from mispair.pairs.captions.captions import (
     CaptionError,
     check_caption,
     decode_caption,
     describe_caption,
     sidecar_fields,
 )
-from mispair.pairs.policy import Policy
+from mispair.pairs.index import policy
+from mispair.pairs.index.policy import Policy
 
 
 def reason_of(text: str, **policy: object) -> str:

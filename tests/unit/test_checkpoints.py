@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mispair import checkpoints, files
-from mispair.pairs.folders import replacing_folder
-from mispair.provenance import PACKAGE
+from mispair.core import files
+from mispair.core import resume as checkpoints
+from mispair.core.folders import replacing_folder
+from mispair.core.provenance import PACKAGE
 
 STATE = {"step": np.array(3), "weights": np.arange(4.0)}
 
@@ -91,7 +92,7 @@ def test_a_state_is_due_after_a_while(tmp_path: Path, monkeypatch: pytest.Monkey
 HOLD = """
 import sys
 from pathlib import Path
-from mispair.checkpoints import checkpoints
+from mispair.core.resume import checkpoints
 with checkpoints(Path(sys.argv[1]), "job"):
     print("held", flush=True)
     sys.stdin.read()
@@ -155,8 +156,8 @@ def test_a_file_system_without_locks_is_a_warning(
 LEAVE = """
 import os, signal, sys
 from pathlib import Path
-from mispair.files import replacing
-from mispair.pairs.folders import replacing_folder
+from mispair.core.files import replacing
+from mispair.core.folders import replacing_folder
 with replacing(Path("file")) as one, replacing_folder(Path("folder")) as other:
     one.write_text("half")
     (one.parent / ".tmpAbC").write_text("a library's own, as safetensors has it")

@@ -20,14 +20,14 @@ import torch
 from clip_benchmark.datasets.builder import build_dataset
 from clip_benchmark.metrics import zeroshot_classification, zeroshot_retrieval
 
-from mispair import metrics, seeds
 from mispair.cli import main
-from mispair.dag_models import SHIPPED_TOWERS
-from mispair.pairs.draws import Draws
-from mispair.pairs.scene_captions import write_caption
-from mispair.pairs.scene_images import render
-from mispair.pairs.scenes import training_scene
-from mispair.pairs.shard_writer import add_member
+from mispair.core import metrics, seeds
+from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.scenes.scene_captions import write_caption
+from mispair.pairs.scenes.scene_images import render
+from mispair.pairs.scenes.scenes import training_scene
+from mispair.pairs.shards.shard_writer import add_member
+from mispair.towers.dag import SHIPPED_TOWERS
 from tests.unit.test_steps_image_text import step
 
 POINT = 0.001

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from snakemake.resources import Resources
 
-from mispair import cluster, failures
-from mispair.files import UserError
+from mispair.core import failures
+from mispair.core.files import UserError
+from mispair.planning import cluster
 from mispair.planning.plan import FAR, HERE, NONE, Estimate
 
 WILDCARDS = {"arm": "untouched", "corpus": "mine"}

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair import files
 from mispair.cli import main
 from mispair.comparing.changes import changes
 from mispair.comparing.numbers import differences
 from mispair.comparing.runs import read
-from mispair.reporting.tables import COLUMNS, tidy
+from mispair.core import files
+from mispair.report.tables import COLUMNS, tidy
 
 RECORD: dict[str, Any] = {
     "mispair": "0.1.0",

@@ -11,9 +11,9 @@ from typing import get_args
 import pytest
 
 from mispair.command import step_parser
-from mispair.files import UserError
-from mispair.provenance import code_version
-from mispair.settings import command_line
+from mispair.core.files import UserError
+from mispair.core.provenance import code_version
+from mispair.core.settings import command_line
 from mispair.simulation import settings
 from mispair.simulation.conditions import SWITCHES, Condition, conditions
 from mispair.simulation.literal import CHANGES, STATEMENTS

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mispair import provenance
-from mispair.files import UserError
-from mispair.pairs import corpus as corpora
-from mispair.pairs import duplicates
-from mispair.pairs.books import (
+from mispair.core import provenance
+from mispair.core.files import UserError
+from mispair.pairs.index import corpus as corpora
+from mispair.pairs.index import duplicates
+from mispair.pairs.index.books import (
     IMAGE,
     KEY,
     SETTINGS,
@@ -29,7 +29,7 @@ from mispair.pairs.books import (
     check_loss,
     read_books,
 )
-from mispair.pairs.identities import hexadecimal, identities
+from mispair.pairs.index.identities import hexadecimal, identities
 
 INDEX = pa.schema(
     [(name, pa.string()) for name in ("key", "shard", "image_id", "caption", "caption_id")]

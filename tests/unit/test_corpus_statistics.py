@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair import metrics
-from mispair.pairs.books import Books, Reason
-from mispair.pairs.corpus_statistics import (
+from mispair.core import metrics
+from mispair.pairs.index.books import Books, Reason
+from mispair.pairs.index.corpus_statistics import (
     BINS,
     COLUMNS,
     STATUSES,

@@ -7,13 +7,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.pairs.corruption import (
+from mispair.pairs.corruption.corruption import (
     choose_pairs,
     draw_neighbours,
     pairing_shares,
     shuffle_captions,
 )
-from mispair.pairs.key_draws import streams, uniforms
+from mispair.pairs.corruption.key_draws import streams, uniforms
 
 
 def _keys(n):

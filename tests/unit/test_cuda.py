@@ -12,23 +12,23 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.adamw import AdamW
-from mispair.dag_models import SHIPPED_TOWERS
-from mispair.devices import upload
-from mispair.pairs import similarity
+from mispair.core.adamw import AdamW
+from mispair.core.devices import upload
+from mispair.pairs.neighbours import similarity
 from mispair.simulation import run as simulation
-from mispair.simulation.encoder import Encoders
 from mispair.simulation.run import LONGER, bytes_of_trial, run_trials
 from mispair.simulation.study import Study
-from mispair.simulation.training import Outcome, train_side_by_side
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.training import Outcome, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import trees_at
 from mispair.sufficiency.training import Plan, train
 from mispair.sufficiency.trees import draw_skeletons
-from mispair.towers import projection
+from mispair.towers.dag import SHIPPED_TOWERS
 from mispair.towers.encoding import encode_images, encode_texts
-from mispair.towers.finetuning_presets import Training
+from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.finetuning_presets import Training
 from mispair.towers.loading import load_towers
 from tests.fake_cuda import FakeCuda
 from tests.unit.test_projection import QUICK
@@ -365,7 +365,7 @@ def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
         return full(*args, **options)
 
     with (
-        mock.patch("mispair.simulation.schedules.torch.full", forgetful),
+        mock.patch("mispair.simulation.training.schedules.torch.full", forgetful),
         pytest.raises(RuntimeError, match="cpu"),
     ):
         run_trials(short(AS_WRITTEN), [0.3], [0, 1], ("raw",), "cuda")

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from snakemake.iocontainers import Wildcards
 
+from mispair.core.files import UserError
+from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
-from mispair.files import UserError
-from mispair.provenance import PACKAGE
 
 
 def test_arms_of_the_embedded_configuration() -> None:

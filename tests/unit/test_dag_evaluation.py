@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mispair.dag_evaluation import Evaluation, generated_files
-from mispair.files import UserError
+from mispair.core.files import UserError
+from mispair.evaluation.dag import Evaluation, generated_files
 
 
 def write_set(folder: Path, *left_out: str, train: bool = False, retrieval: bool = False) -> str:

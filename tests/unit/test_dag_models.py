@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mispair.core.files import UserError
 from mispair.dag import Dag
-from mispair.files import UserError
-from mispair.towers.model_spec import ModelSpec
+from mispair.towers.checkpoints.model_spec import ModelSpec
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from mispair import gpus
-from mispair.devices import choose_device, device_in_use, device_name, peak_memory
-from mispair.files import UserError
+from mispair.core import gpus
+from mispair.core.devices import choose_device, device_in_use, device_name, peak_memory
+from mispair.core.files import UserError
 
 
 @pytest.mark.parametrize("available", [True, False])
@@ -35,7 +35,7 @@ def test_a_processor_is_told_from_a_gpu() -> None:
 
 def test_memory_is_counted_in_bytes_at_its_peak() -> None:
     code = (
-        "from mispair.devices import peak_memory\n"
+        "from mispair.core.devices import peak_memory\n"
         "before = peak_memory('cpu')\n"
         "block = b'x' * 200_000_000\n"
         "del block\n"
@@ -94,9 +94,9 @@ def test_a_torch_without_cuda_waits_for_no_gpu(monkeypatch, one_gpu) -> None:
 
 def test_the_cpu_needs_no_torch() -> None:
     code = (
-        "import sys; from mispair.devices import choose_device, device_in_use;"
+        "import sys; from mispair.core.devices import choose_device, device_in_use;"
         "print(choose_device('cpu'), device_in_use()); assert 'torch' not in sys.modules"
     )
-    given = os.environ | {"PYTHONPATH": str(Path(gpus.__file__).parents[1])}
+    given = os.environ | {"PYTHONPATH": str(Path(gpus.__file__).parents[2])}
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=given)
     assert printed.startswith("cpu cpu (")

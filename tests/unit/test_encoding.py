@@ -15,9 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.checkpoints import Checkpoints
-from mispair.devices import Precision, is_out_of_memory
-from mispair.files import UserError
+from mispair.core.devices import Precision, is_out_of_memory
+from mispair.core.files import UserError
+from mispair.core.resume import Checkpoints
 from mispair.towers import encoding
 from mispair.towers.encoding import Encoder, Picture, Tower, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord

@@ -16,15 +16,15 @@ import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
-from mispair import files
-from mispair.reporting import curves, trackers
-from mispair.reporting.curves import Curve, Run
-from mispair.reporting.event_files import event_file
-from mispair.reporting.tables import COLUMNS, Tables, tidy
-from mispair.steps import export_metrics
-from mispair.towers import projection as towers
+from mispair.core import files
+from mispair.report.exports import curves, trackers
+from mispair.report.exports.curves import Curve, Run
+from mispair.report.exports.event_files import event_file
+from mispair.report.steps import export_metrics
+from mispair.report.tables import COLUMNS, Tables, tidy
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning_presets import Training
+from mispair.towers.finetuning import projection as towers
+from mispair.towers.finetuning.finetuning_presets import Training
 
 ABOUT = {"start": "pretrained", "scheme": "random", "rate": 0.5}
 

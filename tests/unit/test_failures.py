@@ -21,9 +21,11 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from mispair import cli, failed_run, failures
+from mispair import cli
 from mispair.config import Config
+from mispair.core import failures
 from mispair.dag import Dag as GraphOfFiles
+from mispair.planning import failed_run
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair import files
+from mispair.core import files
 from mispair.towers.features import Part, gather, read_part
 
 

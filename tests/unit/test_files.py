@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair import files, metrics
+from mispair.core import files, metrics
 
 
 def test_an_interrupted_write_keeps_the_old_file_and_leaves_nothing(tmp_path: Path) -> None:

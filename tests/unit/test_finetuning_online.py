@@ -15,12 +15,12 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.pairs.images import decode_image
-from mispair.pairs.scenes import make_pair
-from mispair.towers import projection
+from mispair.pairs.scenes.scenes import make_pair
+from mispair.pairs.shards.images import decode_image
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning_presets import Training
+from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.finetuning_presets import Training
 from mispair.towers.loading import load_towers
 from tests.unit.test_loading import NATIVE, SHIPPED, build
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mispair import settings
-from mispair.reporting import presets_image_text
-from mispair.steps.finetune_projection import Settings
-from mispair.towers.finetuning_presets import (
+from mispair.core import settings
+from mispair.image_text.report import presets_image_text
+from mispair.towers.finetuning.finetuning_presets import (
     NOT_STATED,
     PRESETS,
     STARTS,
@@ -20,6 +19,7 @@ from mispair.towers.finetuning_presets import (
     refuse,
     resolve,
 )
+from mispair.towers.steps.finetune_projection import Settings
 
 AS_RUN = {
     "loss": "infonce",

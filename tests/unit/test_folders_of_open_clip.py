@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from mispair.cli import main
-from mispair.dag_models import SHIPPED_TOWERS
-from mispair.files import read_json
-from mispair.towers import laclip, loading, pruned_model
+from mispair.core.files import read_json
+from mispair.evaluation import pruned_model
+from mispair.towers import loading
+from mispair.towers.checkpoints import laclip
+from mispair.towers.dag import SHIPPED_TOWERS
 from tests.unit.test_model_recipes import SMALL, cc_shapes, random_weights
 from tests.unit.test_step_convert_checkpoint import CC, convert, trainer_file
 

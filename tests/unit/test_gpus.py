@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from mispair import gpus
-from mispair.files import UserError
-from mispair.gpus import Gpu
+from mispair.core import gpus
+from mispair.core.files import UserError
+from mispair.core.gpus import Gpu
 
-PACKAGE = Path(gpus.__file__).parents[1]
+PACKAGE = Path(gpus.__file__).parents[2]
 TWO = [Gpu("GPU-aa11", "GPU-aa11", "Card"), Gpu("GPU-bb22", "GPU-bb22", "Card")]
 JOB = """
 import logging, os, sys, time
 from pathlib import Path
-from mispair import gpus
+from mispair.core import gpus
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)
 gpus.LOCKS, gpus.POLL = Path({locks!r}), 0.02
 gpus.on_this_machine = lambda: [gpus.Gpu(*gpu) for gpu in {machine!r}]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import kurtosis
 
+from mispair.core.seeds import generator
 from mispair.evaluation import identified_basis as basis
 from mispair.evaluation.basis_searches import SEARCHES, varimax
 from mispair.evaluation.purity import random_rotation
-from mispair.seeds import generator
 
 SOURCES, WIDTH, SIZE = 16, 20, 4000
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mispair.pairs.images import (
+from mispair.pairs.shards.images import (
     MAX_ASPECT_RATIO,
     ExtremeShapeError,
     TooManyPixelsError,
@@ -277,7 +277,7 @@ def test_a_size_that_a_header_only_claims_is_refused(
 
 BOMB = """
 import io, resource, struct, sys, tracemalloc, zlib
-from mispair.pairs.images import TooManyPixelsError, decode_image, image_size
+from mispair.pairs.shards.images import TooManyPixelsError, decode_image, image_size
 
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

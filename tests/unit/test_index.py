@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.files import read_parquet, write_parquet
-from mispair.pairs import index as verdicts
-from mispair.pairs import policy
-from mispair.pairs.index import ShardIndex, index_shard
-from mispair.pairs.policy import REASONS, Policy
+from mispair.core.files import read_parquet, write_parquet
+from mispair.pairs.index import index as verdicts
+from mispair.pairs.index import policy
+from mispair.pairs.index.index import ShardIndex, index_shard
+from mispair.pairs.index.policy import REASONS, Policy
 
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",

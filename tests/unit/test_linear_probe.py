@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
-from mispair import files, metrics
-from mispair.evaluation import intervals
+from mispair.core import files, intervals, metrics
 from mispair.evaluation.linear_probe import best_c, probe
 from mispair.evaluation.zeroshot import embed
 from tests.unit.test_steps_image_text import step

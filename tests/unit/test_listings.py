@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mispair import cli, files
-from mispair.listings import expanded, files_of
+from mispair import cli
+from mispair.core import files
+from mispair.core.listings import expanded, files_of
 from mispair.planning.sizes import Sizes
 
 NAMES = ("0000.parquet", "0000.rejected.parquet", "0001.parquet")

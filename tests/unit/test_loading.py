@@ -18,8 +18,9 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from mispair import files
-from mispair.towers import loading, pretraining
+from mispair.core import files
+from mispair.towers import loading
+from mispair.towers.pretraining import pretraining
 
 SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
 

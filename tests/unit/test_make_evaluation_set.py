@@ -16,17 +16,17 @@ from clip_benchmark.datasets.builder import build_dataset  # type: ignore[import
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from mispair import files, seeds
+from mispair.core import files, seeds
 from mispair.evaluation.sets import files_of, kind_of, open_set
-from mispair.pairs.draws import Draws
-from mispair.pairs.evaluation_sets import (
+from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.scenes.evaluation_sets import (
     EVALUATION_SETS,
     captioned_pictures,
     evaluation_scene,
     files_of_generated,
 )
-from mispair.pairs.scene_captions import find_mentions, read_caption
-from mispair.pairs.scene_features import (
+from mispair.pairs.scenes.scene_captions import find_mentions, read_caption
+from mispair.pairs.scenes.scene_features import (
     COLOURS,
     DIGITS,
     HELD_OUT_DIGIT_COLOURS,
@@ -34,8 +34,8 @@ from mispair.pairs.scene_features import (
     SHAPES,
     Part,
 )
-from mispair.pairs.scenes import Scene
-from mispair.steps import make_evaluation_set
+from mispair.pairs.scenes.scenes import Scene
+from mispair.pairs.steps import make_evaluation_set
 
 CLASSIFIED = [name for name, chosen in EVALUATION_SETS.items() if chosen.kind == "classification"]
 SCENE_SETS = [name for name in CLASSIFIED if name.startswith("scenes")]
@@ -171,7 +171,7 @@ def test_no_two_pictures_of_a_retrieval_set_fit_one_description(
         ]
         return Scene(things, {"count": ({2: "pair", 3: "trio"}[number],), "arrangement": ("row",)})
 
-    monkeypatch.setattr("mispair.pairs.evaluation_sets.several_objects", few)
+    monkeypatch.setattr("mispair.pairs.scenes.evaluation_sets.several_objects", few)
     pictures = captioned_pictures("scenes-retrieval", images=7, size=16, seed=0)
     found = set()
     for _, captions in pictures:

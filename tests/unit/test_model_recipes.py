@@ -16,11 +16,15 @@ import torch
 from PIL import Image
 from scipy.special import erf, expit, softmax
 
-from mispair.files import UserError
-from mispair.towers import laclip, model_recipes
-from mispair.towers.architectures import PREPROCESS, Architecture, name_before_custom_text
+from mispair.core.files import UserError
+from mispair.towers.checkpoints import laclip, model_recipes
+from mispair.towers.checkpoints.architectures import (
+    PREPROCESS,
+    Architecture,
+    name_before_custom_text,
+)
+from mispair.towers.checkpoints.model_spec import ModelSpec
 from mispair.towers.loading import load_towers
-from mispair.towers.model_spec import ModelSpec
 
 Weights = dict[str, torch.Tensor]
 

@@ -9,7 +9,7 @@ import open_clip
 import pytest
 from pydantic import ValidationError
 
-from mispair.towers.model_spec import LAION_MODELS, ModelSpec, open_clip_names
+from mispair.towers.checkpoints.model_spec import LAION_MODELS, ModelSpec, open_clip_names
 
 FILE = {"model": "ViT-B-32", "checkpoint": "a.pt", "quick_gelu": True, "preprocess": "openai"}
 CC = {"recipe": "laclip-cc", "checkpoint": "a.pt"}
@@ -77,7 +77,7 @@ def test_names_are_those_of_open_clip() -> None:
 
 def test_a_specification_is_checked_without_heavy_imports() -> None:
     code = (
-        "import sys; from mispair.towers.model_spec import ModelSpec;"
+        "import sys; from mispair.towers.checkpoints.model_spec import ModelSpec;"
         "ModelSpec(name='a', model='ViT-B-32-quickgelu', pretrained='openai');"
         "print(sorted({'torch', 'open_clip', 'timm', 'numpy'} & set(sys.modules)))"
     )

@@ -7,8 +7,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from mispair.pairs import mutual_swaps
-from mispair.pairs.mutual_swaps import mutual_tfidf, swap_similar
+from mispair.pairs.corruption import mutual_swaps
+from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
 from tests.unit.test_tfidf import captions
 
 RATES = (0.1, 0.3, 0.5, 0.8, 1.0)

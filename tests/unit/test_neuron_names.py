@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from mispair.core.seeds import generator
 from mispair.evaluation import neuron_names
 from mispair.evaluation.monosemanticity import monosemanticity, scaled, unit_rows
-from mispair.seeds import generator
 
 
 def test_the_score_is_the_weighted_mean_over_all_pairs() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mispair import files
+from mispair.core import files
 from mispair.evaluation import activations
 from mispair.evaluation.activations import feature_blocks, strongest
 from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap, random_rotation
-from mispair.reporting import contact_sheet, neurons
-from mispair.reporting.neurons import Neuron, Ranking, Sample
+from mispair.evaluation.report import neurons
+from mispair.evaluation.report.neurons import Neuron, Ranking, Sample
+from mispair.pairs.report import contact_sheet
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'text'"
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mispair import cli, files, origins, registry, software
-from mispair.pairs.folders import replacing_folder
+from mispair import cli
+from mispair.core import files, origins, registry, software
+from mispair.core.folders import replacing_folder
 
 RESULT = Path("results/arms/x/purity.json")
 RECORD = Path("results/arms/x/purity.run.json")
@@ -53,7 +54,8 @@ def test_a_result_says_what_it_was_made_with_and_from(folder: Path) -> None:
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         assert about[key] == {str(path): {"bytes": len(content), "sha256": digest}}
-    assert {"mispair.evaluation.purity", "mispair.steps.measure_purity"} <= about["code"].keys()
+    step = "mispair.evaluation.steps.measure_purity"
+    assert {"mispair.evaluation.purity", step} <= about["code"].keys()
     assert about["versions"]["numpy"] == np.__version__
     assert about["device"].startswith("cpu (")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mispair.core.seeds import generator
 from mispair.evaluation import overlap_spectrum as spectrum
 from mispair.evaluation.purity import neuron_overlap, random_rotation, unit_columns
-from mispair.seeds import generator
 
 N = 40
 

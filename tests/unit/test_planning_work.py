@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 from torch.utils.flop_counter import FlopCounterMode
 
+from mispair.core.registry import step_names
 from mispair.planning.sizes import PAIRS_IN_A_SHARD, Sizes
 from mispair.planning.work import CONSTANT, WORK, work_of
-from mispair.registry import step_names
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -23,11 +23,13 @@ from safetensors.torch import load_file
 from snakemake.iocontainers import ResourceList
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 
+from mispair.core.files import UserError
+from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
-from mispair.files import UserError
-from mispair.provenance import PACKAGE
-from mispair.steps import make_scenes, pretrain_towers
-from mispair.towers import launching, loading, pretraining, trainer
+from mispair.pairs.steps import make_scenes
+from mispair.towers import loading
+from mispair.towers.pretraining import launching, pretraining, trainer
+from mispair.towers.steps import pretrain_towers
 
 # Without batch normalisation, whose statistics are each process's own.
 TINY = {
@@ -304,7 +306,7 @@ def test_several_nodes_meet_at_the_first() -> None:
         "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=104 --kill-on-bad-exit=1"
         " python -m torch.distributed.run --nproc-per-node=8 --nnodes=4 --rdzv-backend=c10d"
         f" --rdzv-endpoint={socket.gethostname()}:24567 --rdzv-id=1234567"
-        " -m mispair.towers.trainer job.json"
+        " -m mispair.towers.pretraining.trainer job.json"
     )
 
 
@@ -372,7 +374,7 @@ def test_an_architecture_of_open_clip_is_a_definition() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 def test_processes_end_when_who_started_them_is_killed() -> None:
     child = (
-        "from mispair.towers.trainer import end_with_parent; end_with_parent(); "
+        "from mispair.towers.pretraining.trainer import end_with_parent; end_with_parent(); "
         "import time; print('ready', flush=True); time.sleep(60)"
     )
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

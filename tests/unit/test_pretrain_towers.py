@@ -14,10 +14,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mispair import files
-from mispair.pairs.evaluation_sets import EVALUATION_SETS, labelled_pictures
-from mispair.steps import make_scenes, pretrain_towers
-from mispair.towers import loading, pretraining, trainer
+from mispair.core import files
+from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, labelled_pictures
+from mispair.pairs.steps import make_scenes
+from mispair.towers import loading
+from mispair.towers.pretraining import pretraining, trainer
+from mispair.towers.steps import pretrain_towers
 
 SHIPPED = Path(loading.__file__).parent / "shipped" / "scenes-small"
 

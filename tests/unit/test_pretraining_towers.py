@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 from mispair.pretraining.data import held_out_rows, texts_of, true_features
 from mispair.pretraining.pictures import read_pictures, resized
 from mispair.pretraining.towers import (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mispair import progress
-from mispair.progress import Progress
-from mispair.provenance import code_version
+from mispair.core import progress
+from mispair.core.progress import Progress
+from mispair.core.provenance import code_version
 
 
 class Clock:
@@ -129,16 +129,16 @@ def test_long_steps_tell_their_progress() -> None:
         "train_two_layer",
     ]  # fmt: skip
     for step in long:
-        assert any(line.startswith("mispair.progress ") for line in code_version(step)), step
+        assert any(line.startswith("mispair.core.progress ") for line in code_version(step)), step
 
 
 def test_a_step_tells_of_its_first_and_last_unit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Generated scenes: each shard is one unit, and none is told twice."""
-    from mispair.steps import make_scenes
+    from mispair.pairs.steps import make_scenes
 
-    caplog.set_level(logging.INFO, "mispair.progress")
+    caplog.set_level(logging.INFO, "mispair.core.progress")
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     settings = make_scenes.Settings(shards=3, pairs_per_shard=1, processes=1)
     make_scenes.run(settings, corpus=tmp_path / "scenes")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.towers import projection as towers
-from mispair.towers.batches import batch_order
 from mispair.towers.features import PairedFeatures
-from mispair.towers.losses import infonce
+from mispair.towers.finetuning import projection as towers
+from mispair.towers.finetuning.batches import batch_order
+from mispair.towers.finetuning.losses import infonce
 
 QUICK = {"epochs": 4, "batch_size": 32, "lr": 5e-3}
 

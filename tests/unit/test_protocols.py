@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mispair.core.files import UserError, write_json
 from mispair.evaluation import protocols
 from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import EvaluationSet, open_set
-from mispair.files import UserError, write_json
 from mispair.towers.loading import made_from_laion
 from tests.unit.test_sets import write_split
 

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from mispair import provenance
+from mispair.core import provenance
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Build a package of two steps, one of which imports a module through another."""
     root = tmp_path / "mispair"
-    (root / "steps").mkdir(parents=True)
-    for folder in (root, root / "steps"):
+    (root / "study" / "steps").mkdir(parents=True)
+    for folder in (root, root / "study", root / "study" / "steps"):
         (folder / "__init__.py").write_text('"""x."""\n')
     (root / "deep.py").write_text("VALUE = 1\n")
     (root / "shallow.py").write_text(
         "def f():\n    from mispair import deep\n    return deep.VALUE\n"
     )
-    (root / "steps" / "one.py").write_text("from mispair.shallow import f\n")
-    (root / "steps" / "two.py").write_text("import json\n")
+    (root / "study" / "steps" / "one.py").write_text("from mispair.shallow import f\n")
+    (root / "study" / "steps" / "two.py").write_text("import json\n")
     monkeypatch.setattr(provenance, "PACKAGE", root)
     monkeypatch.setattr(provenance, "MEMORY", root / "__pycache__" / "versions.json")
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -47,7 +47,7 @@ def test_an_edit_reaches_the_steps_that_import_it_and_no_other(package: Path) ->
     assert [entry.split()[0] for entry in one] == [
         "mispair.deep",
         "mispair.shallow",
-        "mispair.steps.one",
+        "mispair.study.steps.one",
     ]
     (package / "deep.py").write_text("VALUE = 2\n")
     edited_one, edited_two = _versions()

@@ -12,13 +12,14 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from mispair import files, metrics
 from mispair.cli import main
-from mispair.evaluation import zeroshot
+from mispair.core import files, metrics
+from mispair.evaluation import pruned_model, zeroshot
 from mispair.evaluation.purity import neuron_overlap
-from mispair.pairs.evaluation_sets import EVALUATION_SETS, labelled_pictures
-from mispair.steps import prune_neurons
-from mispair.towers import laclip, loading, pruned_model
+from mispair.evaluation.steps import prune_neurons
+from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, labelled_pictures
+from mispair.towers import loading
+from mispair.towers.checkpoints import laclip
 from tests.unit.test_loading import SHIPPED
 from tests.unit.test_tower_families import FAMILIES, build
 

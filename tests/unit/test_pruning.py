@@ -11,10 +11,11 @@ import pytest
 from pydantic import ValidationError
 from sklearn.metrics import silhouette_score
 
-from mispair import cli, files, metrics, settings
+from mispair import cli
+from mispair.core import files, metrics, settings
 from mispair.evaluation import pruning, zeroshot
 from mispair.evaluation.purity import random_rotation
-from mispair.steps.prune_neurons import Settings
+from mispair.evaluation.steps.prune_neurons import Settings
 from tests.bench import pruning as bench
 
 E = 24

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mispair import cli, files, metrics
+from mispair import cli
+from mispair.core import files, metrics
 from mispair.evaluation import purity
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.files import UserError
-from mispair.pairs import reading
-from mispair.pairs.index import caption_id, image_id, index_shard
-from mispair.pairs.policy import Policy
+from mispair.core.files import UserError
+from mispair.pairs.index import reading
+from mispair.pairs.index.index import caption_id, image_id, index_shard
+from mispair.pairs.index.policy import Policy
 from tests.unit.test_index import whole, write_tar
 
 

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mispair.pairs.index import ShardIndex, index_shard
-from mispair.pairs.policy import DAMAGED_SHARD, REASONS, Policy
-from mispair.pairs.shards import IMAGE_EXTENSIONS, split_name
+from mispair.pairs.index.index import ShardIndex, index_shard
+from mispair.pairs.index.policy import DAMAGED_SHARD, REASONS, Policy
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, split_name
 
 BLOCK = 512
 FIXED = settings(max_examples=150, derandomize=True, deadline=None, database=None)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mispair.reporting import claims_arms
-from mispair.reporting.tables import Tables, tidy
-from mispair.reporting.verdicts import Verdict
+from mispair.report.tables import Tables, tidy
+from mispair.report.verdicts import Verdict
+from mispair.simulation.report import claims_arms
 
 
 def runs(

@@ -8,15 +8,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair import files, metrics
-from mispair.reporting import catalogue, checkpoint_overlap, claims_checkpoints, published
-from mispair.reporting.checkpoints import pairs, scores
-from mispair.reporting.comparison_checkpoints import checkpoints
-from mispair.reporting.differences import flagged, reason
-from mispair.reporting.figures import render
-from mispair.reporting.rows import checkpoint, origins
-from mispair.reporting.tables import Tables, read, tidy
-from mispair.steps import gather_metrics
+from mispair.core import files, metrics
+from mispair.evaluation.report.checkpoints import pairs, scores
+from mispair.laclip.report import checkpoint_overlap, claims_checkpoints
+from mispair.laclip.report.comparison_checkpoints import checkpoints
+from mispair.laclip.report.differences import flagged, reason
+from mispair.report import catalogue, published
+from mispair.report.figures import render
+from mispair.report.rows import checkpoint, origins
+from mispair.report.steps import gather_metrics
+from mispair.report.tables import Tables, read, tidy
 
 SETS = {
     "wds_food101": "Food-101",

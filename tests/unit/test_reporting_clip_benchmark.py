@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from clip_benchmark.cli import main_build
 
-from mispair.reporting.clip_benchmark import file_name, results
-from mispair.reporting.tables import Tables, tidy
+from mispair.evaluation.report.clip_benchmark import file_name, results
+from mispair.report.tables import Tables, tidy
 
 ARM = {"start": "pretrained", "scheme": "random", "rate": 0.5, "towers": "towers"}
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting import claims_construct as construct
-from mispair.reporting import studies
-from mispair.reporting.tables import Tables, tidy
-from mispair.seeds import generator
+from mispair.core.seeds import generator
+from mispair.evaluation.report import claims_construct as construct
+from mispair.report import studies
+from mispair.report.tables import Tables, tidy
 
 NEURONS = 128
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from mispair.reporting.comparison_shuffling import shuffling
-from mispair.reporting.controls_image_text import carried, controls
-from mispair.reporting.data_sets import published_name
-from mispair.reporting.presets_image_text import presets
-from mispair.reporting.rows import origins
-from mispair.reporting.tables import Tables, tidy
+from mispair.evaluation.report.data_sets import published_name
+from mispair.image_text.report.comparison_shuffling import shuffling
+from mispair.image_text.report.controls_image_text import carried, controls
+from mispair.image_text.report.presets_image_text import presets
+from mispair.report.rows import origins
+from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
 CONTROLS = ("scale-converged", "reinitialised-small", "without-decay")

@@ -10,13 +10,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair import files
-from mispair.reporting import catalogue, corpus, encoding, records
-from mispair.reporting.figures import render
-from mispair.reporting.rows import encoded, origins
-from mispair.reporting.table import Table
-from mispair.reporting.tables import Tables, read, tidy
-from mispair.steps import gather_metrics
+from mispair.core import files
+from mispair.pairs.report import corpus
+from mispair.report import catalogue
+from mispair.report.figures import render
+from mispair.report.pages import records
+from mispair.report.rows import encoded, origins
+from mispair.report.steps import gather_metrics
+from mispair.report.table import Table
+from mispair.report.tables import Tables, read, tidy
+from mispair.towers.report import encoding
 from tests.unit.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report
 
 

@@ -17,10 +17,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.files import UserError
-from mispair.reporting import catalogue, charts, gallery, style
-from mispair.reporting.figures import compose, few_colours, render
-from mispair.reporting.tables import COLUMNS, Tables, tidy
+from mispair.core.files import UserError
+from mispair.report import catalogue, charts, style
+from mispair.report.exports import gallery
+from mispair.report.figures import compose, few_colours, render
+from mispair.report.tables import COLUMNS, Tables, tidy
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import run_plan
 from tests.unit import pretraining_run, scaling_run, sufficiency_run

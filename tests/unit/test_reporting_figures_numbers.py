@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from mispair.evaluation.purity import map_rows, overlap_map
-from mispair.reporting import catalogue
-from mispair.reporting.figures import compose
-from mispair.reporting.rows import measured, of_ends
-from mispair.reporting.tables import Tables, tidy
+from mispair.report import catalogue
+from mispair.report.figures import compose
+from mispair.report.rows import measured, of_ends
+from mispair.report.tables import Tables, tidy
 from mispair.simulation.caption_statistics import sample_captions
 from mispair.simulation.dynamics import trajectory_errors
 

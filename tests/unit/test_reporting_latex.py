@@ -8,8 +8,8 @@ import pytest
 from pylatexenc.latex2text import LatexNodes2Text
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexWalker
 
-from mispair.reporting.latex import NAMES, SYMBOLS, documents, escape, tabular
-from mispair.reporting.table import Table
+from mispair.report.exports.latex import NAMES, SYMBOLS, documents, escape, tabular
+from mispair.report.table import Table
 
 NASTY = [
     "50 % & more_$x$ #1 {a} ~^",

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair.reporting import claims_mediation, mediation, style
-from mispair.reporting.matching import at_equal_dose
-from mispair.reporting.tables import Tables, tidy
+from mispair.image_text.report import claims_mediation, mediation
+from mispair.image_text.report.matching import at_equal_dose
+from mispair.report import style
+from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.8)
 RISES = {"pretrained": 0.04, "without-decay": 0.03, "scale-converged": 0.002, "scale-70": 0.06}

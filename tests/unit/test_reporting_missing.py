@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 import pytest
 
-from mispair.registry import step_names
-from mispair.reporting import missing
-from mispair.reporting.catalogue import STUDIES
-from mispair.reporting.content import Content
-from mispair.reporting.site import build
-from mispair.reporting.tables import Tables
+from mispair.core.registry import step_names
+from mispair.report.catalogue import STUDIES
+from mispair.report.pages import missing
+from mispair.report.pages.content import Content
+from mispair.report.pages.site import build
+from mispair.report.tables import Tables
 from mispair.stepsize.grid import PartName
 
 RULES = Path(__file__).parents[2] / "workflow/rules"

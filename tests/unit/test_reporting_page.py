@@ -18,18 +18,14 @@ import pytest
 from markupsafe import escape
 from PIL import Image
 
-from mispair import files, metrics
+from mispair.core import files, metrics
 from mispair.evaluation.purity import DEFINITION
-from mispair.reporting import catalogue, records, studies
-from mispair.reporting.figures import BUILDERS
-from mispair.reporting.tables import Tables, read
-from mispair.steps import (
-    draw_contact_sheet,
-    draw_figures,
-    gather_metrics,
-    record_run,
-    write_report,
-)
+from mispair.pairs.steps import draw_contact_sheet
+from mispair.report import catalogue, studies
+from mispair.report.figures import BUILDERS
+from mispair.report.pages import records
+from mispair.report.steps import draw_figures, gather_metrics, record_run, write_report
+from mispair.report.tables import Tables, read
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import Plan, run_plan
 from tests.unit import pretraining_run, sufficiency_run
@@ -778,7 +774,7 @@ def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
 def test_a_figure_of_too_many_points_says_so(whole):
     folder, _ = whole
     found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
-    from mispair.reporting.figures import render
+    from mispair.report.figures import render
 
     figure = next(f for f in catalogue.figures() if f.name == "simulation_figure1_as_run")
     rendered = render(figure, found, 12, 18, 100)

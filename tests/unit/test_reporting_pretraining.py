@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from mispair.pretraining.names import CLEAN, PROMPTS, SCHEMES
-from mispair.reporting import catalogue, claims_pretraining, figures, verdicts
-from mispair.reporting.charts import Drawing, Hole
-from mispair.reporting.claims_pretraining import SMALLEST
-from mispair.reporting.comparison_pretraining import pretraining
-from mispair.reporting.figures import BUILDERS
-from mispair.reporting.pretraining_runs import COMMAND, effects, less_clean, values
-from mispair.reporting.rows import measured
-from mispair.reporting.statistics import effect_of_mean
-from mispair.reporting.tables import Tables, tidy
+from mispair.pretraining.report import claims_pretraining
+from mispair.pretraining.report.claims_pretraining import SMALLEST
+from mispair.pretraining.report.comparison_pretraining import pretraining
+from mispair.pretraining.report.pretraining_runs import COMMAND, effects, less_clean, values
+from mispair.report import catalogue, figures, verdicts
+from mispair.report.charts import Drawing, Hole
+from mispair.report.figures import BUILDERS
+from mispair.report.rows import measured
+from mispair.report.statistics import effect_of_mean
+from mispair.report.tables import Tables, tidy
 from tests.unit.pretraining_run import MIXING, NOISE, rows
 
 

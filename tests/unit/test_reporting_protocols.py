@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue, claims_image_text, limits
-from mispair.reporting.comparison_evaluation import evaluation, warnings
-from mispair.reporting.comparison_exported import exported
-from mispair.reporting.comparison_protocols import protocols
-from mispair.reporting.figures import render
-from mispair.reporting.protocols import named, said
-from mispair.reporting.rows import scored
-from mispair.reporting.series import zeroshot_series
-from mispair.reporting.tables import Tables, tidy
+from mispair.evaluation.report.comparison_evaluation import evaluation, warnings
+from mispair.evaluation.report.comparison_exported import exported
+from mispair.evaluation.report.comparison_protocols import protocols
+from mispair.evaluation.report.protocols import named, said
+from mispair.evaluation.report.series import zeroshot_series
+from mispair.image_text.report import claims_image_text
+from mispair.report import catalogue
+from mispair.report.figures import render
+from mispair.report.pages import limits
+from mispair.report.rows import scored
+from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
 EVIL = "<b>red</b>"

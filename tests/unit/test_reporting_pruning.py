@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue, claims_pruning, testable_pruning
-from mispair.reporting.claims_pruning import pruned_arm, strategy_scores
-from mispair.reporting.figures import render
-from mispair.reporting.tables import Tables, tidy
+from mispair.evaluation.report import claims_pruning, testable_pruning
+from mispair.evaluation.report.claims_pruning import pruned_arm, strategy_scores
+from mispair.report import catalogue
+from mispair.report.figures import render
+from mispair.report.tables import Tables, tidy
 
 LEVELS = {"high-purity": 0.70, "low-purity": 0.50, "high-variance": 0.65, "low-variance": 0.6,
           "high-norm": 0.9, "low-norm": 0.3}  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from mispair.reporting import published, reanalysis
-from mispair.reporting.tables import Tables, tidy
+from mispair.image_text.report import reanalysis
+from mispair.report import published
+from mispair.report.tables import Tables, tidy
 
 TABLE4 = {  # accuracy in per cent at C_m 0, 0.1, 0.3, 0.5, 0.8, as printed in the paper
     "Caltech-101": (59.7, 48.2, 47.9, 43.6, 44.5),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import claims_scaling
-from mispair.reporting.tables import Tables, tidy
-from mispair.reporting.verdicts import Verdict
+from mispair.report.tables import Tables, tidy
+from mispair.report.verdicts import Verdict
+from mispair.simulation.report import claims_scaling
 from tests.unit.scaling_run import AS_STATED, Laws, sweep
 
 

@@ -8,18 +8,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting import (
-    catalogue,
-    claims_image_text,
-    claims_schemes,
-    comparison,
-    published,
-    records,
-)
-from mispair.reporting.figures import EVERY_SCHEME, render
-from mispair.reporting.pairings import effective, pairings
-from mispair.reporting.rows import arm, origins, swaps
-from mispair.reporting.tables import Tables, tidy
+from mispair.image_text.report import claims_image_text, claims_schemes, comparison
+from mispair.pairs.report.pairings import effective, pairings
+from mispair.report import catalogue, published
+from mispair.report.figures import EVERY_SCHEME, render
+from mispair.report.pages import records
+from mispair.report.rows import arm, origins, swaps
+from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.8)
 SLOPES = {"random": 0.08, "similar": 0.05}

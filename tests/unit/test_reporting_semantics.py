@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue
-from mispair.reporting.figures import render
-from mispair.reporting.figures_semantics import semantics
-from mispair.reporting.tables import Tables, tidy
+from mispair.evaluation.report.figures_semantics import semantics
+from mispair.report import catalogue
+from mispair.report.figures import render
+from mispair.report.tables import Tables, tidy
 
 BEST = (0.9, -0.8, 0.3, 0.1)
 OVERLAP = (0.02, 0.03, 0.04, 0.05)

@@ -13,22 +13,21 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair import metrics
-from mispair.reporting import (
+from mispair.core import metrics
+from mispair.report import catalogue, charts
+from mispair.report.pages import records
+from mispair.report.tables import Tables, read, tidy
+from mispair.simulation.presets import PRESETS
+from mispair.simulation.report import (
     bridge,
-    catalogue,
-    charts,
     claims_simulation,
     comparison_simulation,
     controls_simulation,
     figures_simulation,
     grid,
-    records,
     reproduction,
     simulation_runs,
 )
-from mispair.reporting.tables import Tables, read, tidy
-from mispair.simulation.presets import PRESETS
 from tests.unit.test_reporting_page import NOTHING, reading, report
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)
@@ -245,7 +244,7 @@ def test_conditions_are_told_apart(whole):
 
 @pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5), ("energy", 0.2)])
 def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
-    from mispair.reporting.rows import simulated
+    from mispair.report.rows import simulated
 
     settings = {"preset": "as-run", "image_noise": 0.5, "noise_unit": unit, "d1": 2.5}
     (row,) = simulated([{"metric": "accuracy", "value": 1}], {"settings": settings})
@@ -416,7 +415,7 @@ def test_filtering_right_captions_should_change_nothing(gain, finding):
 
 def published_runs(shift: float) -> Tables:
     """Return three runs at every published point, `shift` of a tolerance away from it."""
-    from mispair.reporting import published
+    from mispair.report import published
 
     rows = [
         {"preset": "as-run", "condition": "as-run", "kind": "preset", "features": 50,

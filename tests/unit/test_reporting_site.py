@@ -10,11 +10,12 @@ from typing import Any
 import html5lib
 import pytest
 
-from mispair import files
-from mispair.reporting import catalogue, picture, studies, verdicts
-from mispair.reporting.contact_sheet import LARGEST_SHEET
-from mispair.reporting.page_names import file_names
-from mispair.reporting.tables import Tables
+from mispair.core import files
+from mispair.pairs.report.contact_sheet import LARGEST_SHEET
+from mispair.report import catalogue, studies, verdicts
+from mispair.report.pages import picture
+from mispair.report.pages.page_names import file_names
+from mispair.report.tables import Tables
 from tests.made_up_tables import EVIL, made_up, write_site
 
 SETS = ["digits", "a b", "../x", "A B", EVIL, *(f"set-{number}" for number in range(7))]
@@ -303,7 +304,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def test_text_stands_out_from_its_background() -> None:
-    style = (Path(picture.__file__).parent / "templates/style.css").read_text()
+    style = (Path(picture.__file__).parents[1] / "templates/style.css").read_text()
     colours = dict(re.findall(r"--([\w-]+): (#\w+);", style))
     assert round(_contrast("#000", "#fff"), 1) == 21
     pairs = [(text, back) for text in ("ink", "quiet", "link") for back in ("paper", "soft")]

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting.corrections import benjamini_hochberg, holm
-from mispair.reporting.statistics import contrast, effect_of_mean, trend, trial_means
-from mispair.reporting.verdicts import ABSENT, SUPPORTS, decide_effect
+from mispair.report.corrections import benjamini_hochberg, holm
+from mispair.report.statistics import contrast, effect_of_mean, trend, trial_means
+from mispair.report.verdicts import ABSENT, SUPPORTS, decide_effect
 
 TIMES = 3000
 ALPHA, CONFIDENCE = 0.05, 0.95

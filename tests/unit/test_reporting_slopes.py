@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mispair.reporting.slopes import slope
+from mispair.simulation.report.slopes import slope
 
 DIMENSIONS = (20, 30, 50, 80, 120)
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting.corrections import benjamini_hochberg, holm
-from mispair.reporting.statistics import (
+from mispair.report.corrections import benjamini_hochberg, holm
+from mispair.report.statistics import (
     contrast,
     contrasts,
     effect_of_mean,

@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair.reporting import catalogue, claims_stepsize, verdicts
-from mispair.reporting.comparison_stepsize import stepsize
-from mispair.reporting.figures import compose
-from mispair.reporting.rows import STEPSIZE
-from mispair.reporting.stepsize_runs import larger_steps, onset, slopes, without_monotone
-from mispair.reporting.tables import Tables, tidy
+from mispair.report import catalogue, verdicts
+from mispair.report.figures import compose
+from mispair.report.rows import STEPSIZE
+from mispair.report.tables import Tables, tidy
 from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.report import claims_stepsize
+from mispair.stepsize.report.comparison_stepsize import stepsize
+from mispair.stepsize.report.stepsize_runs import larger_steps, onset, slopes, without_monotone
 from mispair.stepsize.study import Plan, run_plan
 
 LADDER = [2 ** (k / 2) for k in range(13)]

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from mispair.reporting import catalogue, claims_sufficiency, published
-from mispair.reporting.checks_sufficiency import checks
-from mispair.reporting.comparison_sufficiency import sufficiency
-from mispair.reporting.figures import compose
-from mispair.reporting.sufficiency_runs import worths
-from mispair.reporting.tables import Tables, tidy
+from mispair.report import catalogue, published
+from mispair.report.figures import compose
+from mispair.report.tables import Tables, tidy
+from mispair.sufficiency.report import claims_sufficiency
+from mispair.sufficiency.report.checks_sufficiency import checks
+from mispair.sufficiency.report.comparison_sufficiency import sufficiency
+from mispair.sufficiency.report.sufficiency_runs import worths
 from tests.made_up_tables import write_site
 from tests.unit import sufficiency_run as run
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.reporting import comparison_text
-from mispair.reporting.rows import origins
-from mispair.reporting.tables import Tables, tidy
+from mispair.report.rows import origins
+from mispair.report.tables import Tables, tidy
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import PRESETS, UNSTATED
+from mispair.simulation.report import comparison_text
 
 
 def runs(condition: str, metrics: dict[str, float], trials: int = 2) -> list[dict[str, Any]]:

@@ -9,14 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.reporting import (
-    claims_image_text,
-    multiplicity,
-    studies,
-    verdicts,
-)
-from mispair.reporting.statistics import Effect, Interval, Trend, effect_of_mean
-from mispair.reporting.tables import Tables, tidy
+from mispair.image_text.report import claims_image_text
+from mispair.report import multiplicity, studies, verdicts
+from mispair.report.statistics import Effect, Interval, Trend, effect_of_mean
+from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.5, 0.8)
 
@@ -443,7 +439,7 @@ def test_answers_follow_their_rule():
 
 
 def test_every_claim_has_a_rule_and_a_figure():
-    from mispair.reporting import catalogue
+    from mispair.report import catalogue
 
     names = {figure.name for figure in catalogue.figures()}
     for verdict in judged(tables()).values():

@@ -5,7 +5,8 @@ import pytest
 import torch
 from clip_benchmark.metrics import zeroshot_retrieval
 
-from mispair.evaluation import intervals, retrieval
+from mispair.core import intervals
+from mispair.evaluation import retrieval
 from mispair.evaluation.zeroshot import normalised
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mispair import __version__, cli, config, files, origins, run_record
+from mispair import __version__, cli, config
+from mispair.core import files, origins, run_record
+from mispair.core.files import UserError
+from mispair.core.provenance import PACKAGE, code_version, fingerprint
 from mispair.dag import Dag
-from mispair.files import UserError
-from mispair.provenance import PACKAGE, code_version, fingerprint
 
 CONFIGS = sorted((PACKAGE.parent / "configs").glob("*.yaml"))
 

@@ -16,14 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from mispair import seeds
-from mispair.pairs import scene_features, shard_writer
-from mispair.pairs.draws import Draws
-from mispair.pairs.scene_captions import read_caption, with_article, write_caption
-from mispair.pairs.scene_digits import FONTS, draw_digit
-from mispair.pairs.scene_images import COLOUR_VALUES, OVERSAMPLING, render
-from mispair.pairs.scenes import make_pair, misdescribed, single_object, training_scene
-from mispair.steps import make_scenes
+from mispair.core import seeds
+from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.scenes import scene_features
+from mispair.pairs.scenes.scene_captions import read_caption, with_article, write_caption
+from mispair.pairs.scenes.scene_digits import FONTS, draw_digit
+from mispair.pairs.scenes.scene_images import COLOUR_VALUES, OVERSAMPLING, render
+from mispair.pairs.scenes.scenes import make_pair, misdescribed, single_object, training_scene
+from mispair.pairs.shards import shard_writer
+from mispair.pairs.steps import make_scenes
 
 
 def drawn(count: int, **settings: float) -> list[dict]:
@@ -258,7 +259,7 @@ def test_a_failed_run_leaves_nothing_and_keeps_what_was_there(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no more")
 
-    monkeypatch.setattr("mispair.pairs.scenes.make_pair", broken)
+    monkeypatch.setattr("mispair.pairs.scenes.scenes.make_pair", broken)
     with pytest.raises(RuntimeError, match="no more"):
         make_scenes.run(settings, corpus=target)
     assert folder_bytes(target) == before

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mispair import seeds
+from mispair.core import seeds
 from mispair.evaluation import semantics
 from mispair.evaluation.purity import neuron_overlap, random_rotation
 from mispair.evaluation.semantics import Sample

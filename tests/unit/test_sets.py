@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from mispair.core.files import UserError
 from mispair.evaluation.sets import (
     DATASET_TYPE,
     TEMPLATES,
@@ -20,7 +21,6 @@ from mispair.evaluation.sets import (
     missing_pieces,
     open_set,
 )
-from mispair.files import UserError
 from tests.unit.test_index import encoded, write_tar
 
 PNG = encoded(Image.new("RGB", (8, 8)), "PNG")

@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from mispair import settings
 from mispair.command import step_parser
-from mispair.registry import job_parameters, step_module, step_names
-from mispair.settings import NONE, command_line, is_optional, is_sweep
+from mispair.core import settings
+from mispair.core.registry import job_parameters, step_module, step_names
+from mispair.core.settings import NONE, command_line, is_optional, is_sweep
 
 
 class Example(settings.Settings):

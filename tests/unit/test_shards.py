@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mispair.pairs.shards import (
+from mispair.pairs.shards.shards import (
     Run,
     ShardReader,
     TruncatedShardError,
@@ -20,7 +20,7 @@ from mispair.pairs.shards import (
     read_samples,
     split_run,
 )
-from mispair.pairs.tar_members import (
+from mispair.pairs.shards.tar_members import (
     MAX_EXTENDED_HEADER,
     MAX_PADDING,
     BrokenTarError,
@@ -372,7 +372,7 @@ def test_a_shard_that_cannot_be_opened_is_damaged(tmp_path: Path) -> None:
 PEAK = """
 import resource, sys
 from pathlib import Path
-from mispair.pairs.index import Policy, index_shard
+from mispair.pairs.index.index import Policy, index_shard
 index_shard(Path(sys.argv[1]), Policy())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 result = index_shard(Path(sys.argv[2]), Policy())

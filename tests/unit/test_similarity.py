@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.pairs import similarity
-from mispair.pairs.nearest import NOBODY, Nearest, Neighbours, best_first
-from mispair.pairs.similarity import nearest_rows, unit_rows
-from mispair.pairs.tfidf import nearest_texts, tfidf
+from mispair.pairs.neighbours import similarity
+from mispair.pairs.neighbours.nearest import NOBODY, Nearest, Neighbours, best_first
+from mispair.pairs.neighbours.similarity import nearest_rows, unit_rows
+from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
 from tests.bench import similar_captions
 
 
@@ -259,11 +259,11 @@ def test_a_search_goes_on_at_the_block(
 ) -> None:
     draw = np.random.default_rng(0)
     if measure == "features":
-        monkeypatch.setattr("mispair.pairs.similarity._side", lambda *_: 32)
+        monkeypatch.setattr("mispair.pairs.neighbours.similarity._side", lambda *_: 32)
         rows = unit_rows(draw.standard_normal((90, 8)))
         search = partial(nearest_rows, rows, 5)
     else:
-        monkeypatch.setattr("mispair.pairs.tfidf._SIDE", 32)
+        monkeypatch.setattr("mispair.pairs.neighbours.tfidf._SIDE", 32)
         texts = [" ".join(draw.choice(list("abcdefgh"), 4) + "x") for _ in range(90)]
         search = partial(nearest_texts, tfidf(texts), 5)
     expected = list(search())

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.data import (
+from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
     Pairs,
@@ -21,11 +21,11 @@ from mispair.simulation.data import (
     draw_pairs,
     joined,
 )
-from mispair.simulation.draws import Draws
-from mispair.simulation.inputs import Coded, Dense
-from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.held_out import draw_test_set
+from mispair.simulation.sampling.inputs import Coded, Dense
+from mispair.simulation.sampling.misalignment import cross_moment, draw_spurious_sets
 from mispair.simulation.study import Study
-from mispair.simulation.test_set import draw_test_set
 
 SIZES: dict[str, Any] = {
     "d1": 80, "d": 20, "m": 24, "classes": 5, "batch_size": 40, "low_quality_pairs": 300,

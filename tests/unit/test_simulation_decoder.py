@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation import span
-from mispair.simulation.data import Sample, draw_dictionaries, draw_high_quality
-from mispair.simulation.decoder import (
+from mispair.simulation.sampling.data import Sample, draw_dictionaries, draw_high_quality
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Dense
+from mispair.simulation.study import Study
+from mispair.simulation.training import span
+from mispair.simulation.training.decoder import (
     Decoder,
     fit_decoder,
     start_decoder,
     starts_from_encoders,
 )
-from mispair.simulation.draws import Draws
-from mispair.simulation.encoder import Diverged, Encoders
-from mispair.simulation.inputs import Dense
-from mispair.simulation.schedules import Phases
-from mispair.simulation.study import Study
+from mispair.simulation.training.encoder import Diverged, Encoders
+from mispair.simulation.training.schedules import Phases
 
 DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float64)
 PARAMETERS = ("input_weights", "input_bias", "output_rows", "output_bias")

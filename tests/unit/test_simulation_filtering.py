@@ -9,21 +9,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.data import (
+from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
     Sample,
     draw_dictionaries,
     draw_low_quality,
 )
-from mispair.simulation.decoder import Decoder
-from mispair.simulation.draws import Draws
-from mispair.simulation.encoder import Encoders
-from mispair.simulation.filtering import Replacement, compare, only, replaced_sample, shares
-from mispair.simulation.inputs import Coded, Dense
-from mispair.simulation.misalignment import draw_spurious_sets
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Coded, Dense
+from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
-from mispair.simulation.transformer import draw_transformers
+from mispair.simulation.training.decoder import Decoder
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.filtering import (
+    Replacement,
+    compare,
+    only,
+    replaced_sample,
+    shares,
+)
+from mispair.simulation.training.transformer import draw_transformers
 
 DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float32)
 SIZES = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.losses import InfoNCE, Spectral, loss_named
+from mispair.simulation.training.losses import InfoNCE, Spectral, loss_named
 
 PAIRS, NEURONS = 7, 5
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from mispair.simulation.draws import Draws
-from mispair.simulation.misalignment import (
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.misalignment import (
     SpuriousSets,
     cross_moment,
     draw_spurious_sets,

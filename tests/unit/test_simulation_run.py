@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.files import UserError
-from mispair.metrics import read_metrics
+from mispair.core.files import UserError
+from mispair.core.metrics import read_metrics
 from mispair.simulation import run as simulation
-from mispair.simulation.data import Dictionaries
-from mispair.simulation.draws import Draws
-from mispair.simulation.encoder import Encoders
-from mispair.simulation.inputs import Batch, Dense, Source
 from mispair.simulation.run import is_arm, rows, run_trials
-from mispair.simulation.sources import FixedSource, FreshSource
+from mispair.simulation.sampling.data import Dictionaries
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Batch, Dense, Source
+from mispair.simulation.sampling.sources import FixedSource, FreshSource
+from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
-from mispair.simulation.training import Trained, train, train_side_by_side
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.training import Trained, train, train_side_by_side
 from mispair.simulation.trial import Trial
-from mispair.steps import simulate
 
 SIZES = {
     "d1": 100, "d": 10, "m": 16, "classes": 5, "batch_size": 60, "epochs": 12,
@@ -505,7 +505,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     wanted = job(tmp_path, "whole.json", [0])
     simulate.run(settings, **wanted)
     with monkeypatch.context() as patch:
-        patch.setattr("mispair.checkpoints.Checkpoints.remove", lambda self: None)
+        patch.setattr("mispair.core.resume.Checkpoints.remove", lambda self: None)
         simulate.run(settings, **job(tmp_path, "kept.json", [0]))
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
         "0.3-0-filtered.safetensors", "0.3-0-raw.safetensors",
@@ -522,7 +522,7 @@ def test_step_goes_on_from_its_checkpoint_unless_settings_changed(
     assert (tmp_path / "anew.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
     with monkeypatch.context() as patch:
-        patch.setattr("mispair.checkpoints.Checkpoints.remove", lambda self: None)
+        patch.setattr("mispair.core.resume.Checkpoints.remove", lambda self: None)
         simulate.run(settings, **job(tmp_path, "kept.json", [0]))
     caplog.clear()
     simulate.run(

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.encoder import Encoders
-from mispair.simulation.schedules import Phases, Schedule
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.schedules import Phases, Schedule
 
 M, D1, FEATURES, SCALE, ETA = 3, 4, 6, 1.2, 0.3
 

@@ -10,11 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.simulation.data import CodedSample, Pairs, Sample, draw_dictionaries, draw_high_quality
-from mispair.simulation.draws import Draws
-from mispair.simulation.inputs import Batch, Coded, Dense, Source
-from mispair.simulation.misalignment import SpuriousSets, draw_spurious_sets
-from mispair.simulation.sources import FixedSource, FreshSource, MixedSource
+from mispair.simulation.sampling.data import (
+    CodedSample,
+    Pairs,
+    Sample,
+    draw_dictionaries,
+    draw_high_quality,
+)
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Batch, Coded, Dense, Source
+from mispair.simulation.sampling.misalignment import SpuriousSets, draw_spurious_sets
+from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial
 

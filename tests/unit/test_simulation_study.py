@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from mispair.simulation.presets import PRESETS, UNSTATED
+from mispair.simulation.steps import simulate
 from mispair.simulation.study import Study
-from mispair.steps import simulate
 
 
 def test_as_run_numbers_are_those_of_the_public_code() -> None:

@@ -11,13 +11,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.arithmetic import times
-from mispair.simulation import noise
-from mispair.simulation.draws import Draws
-from mispair.simulation.encoder import Diverged, Encoders, Silenced, draw_encoders, side_by_side
-from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise, Inputs
+from mispair.core.arithmetic import times
+from mispair.simulation.sampling import noise
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise, Inputs
 from mispair.simulation.study import Study
-from mispair.simulation.training import (
+from mispair.simulation.training.encoder import (
+    Diverged,
+    Encoders,
+    Silenced,
+    draw_encoders,
+    side_by_side,
+)
+from mispair.simulation.training.training import (
     Outcome,
     Plan,
     Trained,

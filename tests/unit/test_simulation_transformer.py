@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.draws import Draws
-from mispair.simulation.encoder import Diverged
-from mispair.simulation.inputs import Batch, Coded, Dense, FreshNoise
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise
 from mispair.simulation.study import Study
-from mispair.simulation.training import Trained, plan_of
-from mispair.simulation.transformer import (
+from mispair.simulation.training.encoder import Diverged
+from mispair.simulation.training.training import Trained, plan_of
+from mispair.simulation.training.transformer import (
     HEADS,
     TransformerEncoders,
     draw_transformers,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from mispair.reporting import contact_sheet
+from mispair.pairs.report import contact_sheet
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
 from tests.made_up_tables import EVIL, made_up, write_site
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mispair.files import UserError
-from mispair.pairs.sources import (
+from mispair.core.files import UserError
+from mispair.pairs.shards.sources import (
     MOST_JOBS,
     compare_counts,
     describe,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mispair.files import UserError
-from mispair.pairs.staging import SCRATCH, staged
+from mispair.core.files import UserError
+from mispair.pairs.shards.staging import SCRATCH, staged
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mispair import stamps
+from mispair.core import stamps
 
 LARGE = bytes(range(256)) * (stamps.SMALL // 128)
 

@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from mispair import files
-from mispair.towers.state_dicts import read_state_dict
+from mispair.core import files
+from mispair.towers.checkpoints.state_dicts import read_state_dict
 
 STATE = {
     "visual.model.weight": torch.arange(6.0).reshape(2, 3),

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from mispair.cli import main
-from mispair.files import UserError, read_json
-from mispair.registry import step_module
-from mispair.towers import laclip
-from mispair.towers.architectures import PREPROCESS, Architecture
+from mispair.core.files import UserError, read_json
+from mispair.core.registry import step_module
+from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints.architectures import PREPROCESS, Architecture
 from mispair.towers.loading import load_towers
 from tests.unit.test_model_recipes import (
     NATIVE,

@@ -14,16 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from mispair import cli, files
-from mispair.pairs.caption_similarity import tfidf_similarities
-from mispair.pairs.effective_rate import EffectiveRate
-from mispair.pairs.index import caption_id
-from mispair.pairs.key_draws import streams, uniforms
-from mispair.pairs.scene_captions import read_caption
-from mispair.pairs.scene_features import spurious_partners
-from mispair.pairs.swap_draws import column, seed_of
-from mispair.steps import make_scenes
-from mispair.steps.corrupt_captions import Settings
+from mispair import cli
+from mispair.core import files
+from mispair.pairs.corruption.effective_rate import EffectiveRate
+from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.corruption.swap_draws import column, seed_of
+from mispair.pairs.index.index import caption_id
+from mispair.pairs.neighbours.caption_similarity import tfidf_similarities
+from mispair.pairs.scenes.scene_captions import read_caption
+from mispair.pairs.scenes.scene_features import spurious_partners
+from mispair.pairs.steps import make_scenes
+from mispair.pairs.steps.corrupt_captions import Settings
 
 SCHEMES = ("random", "similar", "similar-swap", "spurious", "missing", "drop")
 ADJECTIVES = ("old", "red", "tall", "quiet", "broken", "golden", "tiny")
@@ -344,7 +345,7 @@ def test_similar_swap_exchanges_no_equal_captions_and_says_what_it_could_not(tmp
 
 
 def test_similar_swap_is_refused_where_it_takes_days(prose, capsys, monkeypatch):
-    monkeypatch.setattr("mispair.pairs.corruption_schemes.MOST_SWAPPED", 299)
+    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_SWAPPED", 299)
     assert "at most 299" in _refusal(prose, capsys, "similar-swap", 0.1)
 
 
@@ -475,8 +476,8 @@ def test_mean_similarity_is_that_of_the_changed_texts(scenes, scheme):
 
 
 def test_similarity_is_sampled_where_there_is_much(prose, monkeypatch):
-    monkeypatch.setattr("mispair.pairs.corruption_schemes.MOST_PAIRS", 40)
-    monkeypatch.setattr("mispair.pairs.corruption_schemes.MOST_CAPTIONS", 60)
+    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_PAIRS", 40)
+    monkeypatch.setattr("mispair.pairs.corruption.corruption_schemes.MOST_CAPTIONS", 60)
     _, few = prose.run("random", 0.5)
     monkeypatch.undo()
     _, all_ = prose.run("random", 0.5)
@@ -518,7 +519,7 @@ def test_two_interpreters_write_the_same_bytes(scenes):
             "\t".join(scenes.arguments(scheme, 0.3, name=f"{scheme}-{hash_seed}"))
             for scheme in SCHEMES
         ]
-        package = str(Path(files.__file__).parents[1])
+        package = str(Path(files.__file__).parents[2])
         subprocess.run(
             [sys.executable, "-c", program],
             input="\n".join(lines),

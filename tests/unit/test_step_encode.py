@@ -19,12 +19,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from mispair import files
 from mispair.cli import main
-from mispair.pairs import reading
-from mispair.pairs.index import caption_id, index_shard
-from mispair.pairs.policy import Policy
-from mispair.provenance import PACKAGE
+from mispair.core import files
+from mispair.core.provenance import PACKAGE
+from mispair.pairs.index import reading
+from mispair.pairs.index.index import caption_id, index_shard
+from mispair.pairs.index.policy import Policy
 from mispair.towers import loading, shard_features
 from mispair.towers.encoding import Tower
 from mispair.towers.features import gather, read_part
@@ -496,7 +496,7 @@ def test_captions_go_on_at_the_batch(
 ) -> None:
     """Nine texts in batches of two, and parts of four."""
     monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
-    monkeypatch.setattr("mispair.checkpoints.SAVE_SECONDS", -1)
+    monkeypatch.setattr("mispair.core.resume.SAVE_SECONDS", -1)
     files.write_parquet(tmp_path / "captions", captions_table([f"text {n}" for n in range(9)]))
     arguments = [*captions_command(tmp_path, towers), "--batch-size", "2"]
     assert main(arguments) == 0

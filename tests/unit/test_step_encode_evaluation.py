@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair import files
 from mispair.cli import main
+from mispair.core import files
 from mispair.evaluation.protocols import protocol_files
 from mispair.evaluation.sets import files_of, files_of_texts
 from mispair.towers import encoding, loading

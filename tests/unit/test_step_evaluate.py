@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, silhouette_score
 
-from mispair import files, metrics
+from mispair.core import files, metrics
 from mispair.evaluation import retrieval, zeroshot
 from mispair.evaluation.paired_differences import difference
 from tests.unit.test_steps_image_text import step

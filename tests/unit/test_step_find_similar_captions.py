@@ -10,12 +10,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from mispair import files
 from mispair.cli import main
-from mispair.pairs import nearest
-from mispair.pairs.index import caption_id
-from mispair.pairs.tfidf import tfidf
-from mispair.steps import find_similar_captions as step
+from mispair.core import files
+from mispair.pairs.index.index import caption_id
+from mispair.pairs.neighbours import nearest
+from mispair.pairs.neighbours.tfidf import tfidf
+from mispair.towers.steps import find_similar_captions as step
 
 TEXTS = [
     "a red house by the sea",
@@ -258,7 +258,7 @@ def test_words_need_no_torch() -> None:
         "import sys; from mispair.pairs import tfidf, similar_captions, caption_texts;"
         "tfidf.tfidf(['red dog', 'dog']); assert 'torch' not in sys.modules"
     )
-    where = {**os.environ, "PYTHONPATH": str(Path(step.__file__).parents[2])}
+    where = {**os.environ, "PYTHONPATH": str(Path(step.__file__).parents[3])}
     subprocess.run([sys.executable, "-c", code], check=True, env=where)
 
 

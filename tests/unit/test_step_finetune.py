@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mispair import cli, files
-from mispair.arms import FIXED_SCALES, STARTS
-from mispair.provenance import PACKAGE
-from mispair.steps.finetune_projection import Settings, _subset
-from mispair.towers import projection as towers
+from mispair import cli
+from mispair.core import files
+from mispair.core.provenance import PACKAGE
+from mispair.towers.arms import FIXED_SCALES, STARTS
+from mispair.towers.finetuning import projection as towers
+from mispair.towers.steps.finetune_projection import Settings, _subset
 from tests.unit.test_projection import _features, _model
 
 KINDS = ("features", "parquet")
@@ -248,7 +249,7 @@ TELLING = """
 import sys, time
 import torch
 torch.set_num_threads(1)
-from mispair.towers.projection import _Run
+from mispair.towers.finetuning.projection import _Run
 step = _Run.step
 def telling(self, *arguments):
     print(self.taken, flush=True)
@@ -297,7 +298,7 @@ class Killed(BaseException):
 def kill(monkeypatch):
     """Return what ends a job as SIGKILL would, before a step; it kept a state after every one."""
     step = towers._Run.step
-    monkeypatch.setattr("mispair.checkpoints.SAVE_SECONDS", -1)
+    monkeypatch.setattr("mispair.core.resume.SAVE_SECONDS", -1)
 
     def at(number, *arguments, **job):
         def killed(self, *rows):

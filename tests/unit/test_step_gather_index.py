@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mispair import files, metrics
 from mispair.cli import main
+from mispair.core import files, metrics
 from tests.unit.test_corpus import Row, digest, fault, pair, random_groups, write_group
 
 OUTPUTS = ("corpus", "excluded", "statistics")

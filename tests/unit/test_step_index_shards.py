@@ -26,14 +26,15 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from mispair import files
-from mispair.files import UserError
-from mispair.pairs import index as shard_index
-from mispair.pairs import index_parts, shard_writer
-from mispair.pairs.index import ShardIndex
-from mispair.pairs.policy import Policy
-from mispair.pairs.reading import by_name
-from mispair.steps import index_shards, read_captions
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.pairs.index import index as shard_index
+from mispair.pairs.index import index_parts
+from mispair.pairs.index.index import ShardIndex
+from mispair.pairs.index.policy import Policy
+from mispair.pairs.index.reading import by_name
+from mispair.pairs.shards import shard_writer
+from mispair.pairs.steps import index_shards, read_captions
 
 ROOT = Path(__file__).parents[2]
 READ_LOG = "INDEX_TEST_READ_LOG"

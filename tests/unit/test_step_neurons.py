@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair import files, metrics
+from mispair.core import files, metrics
 from mispair.evaluation.purity import random_rotation
-from mispair.pairs.index import index_shard
-from mispair.pairs.policy import Policy
-from mispair.pairs.shard_writer import add_member
-from mispair.steps import draw_neurons, measure_semantics
+from mispair.evaluation.steps import draw_neurons, measure_semantics
+from mispair.pairs.index.index import index_shard
+from mispair.pairs.index.policy import Policy
+from mispair.pairs.shards.shard_writer import add_member
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 FEATURES = ["colour:red", "colour:blue", "shape:star"]

@@ -8,26 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mispair import checkpoints, files
-from mispair.files import UserError
-from mispair.metrics import read_metrics
-from mispair.pairs.caption_texts import read_texts
-from mispair.pairs.evaluation_sets import files_of_generated
-from mispair.pairs.identities import identities
-from mispair.pairs.scene_features import FEATURES, spurious_partners
-from mispair.pretraining.data import true_features
-from mispair.pretraining.names import BASES, IDENTIFIED, PROMPTS, TOWERS
-from mispair.pretraining.towers import read_towers
-from mispair.steps import (
+from mispair.core import files
+from mispair.core import resume as checkpoints
+from mispair.core.files import UserError
+from mispair.core.metrics import read_metrics
+from mispair.pairs.captions.caption_texts import read_texts
+from mispair.pairs.index.identities import identities
+from mispair.pairs.scenes.evaluation_sets import files_of_generated
+from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
+from mispair.pairs.steps import (
     corrupt_captions,
-    decode_pictures,
     gather_index,
     index_shards,
     make_evaluation_set,
     make_scenes,
-    measure_mixing,
-    train_small_towers,
 )
+from mispair.pretraining.data import true_features
+from mispair.pretraining.names import BASES, IDENTIFIED, PROMPTS, TOWERS
+from mispair.pretraining.steps import decode_pictures, measure_mixing, train_small_towers
+from mispair.pretraining.towers import read_towers
 
 TINY = {"held_out": 100, "epochs": 2, "batch_size": 20, "channels": 3, "width": 16, "embedding": 8}
 PAIRS = 160

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from snakemake.iocontainers import Wildcards
 
-from mispair import checkpoints, files
 from mispair.config import validate
+from mispair.core import files
+from mispair.core import resume as checkpoints
+from mispair.core.devices import free_memory
+from mispair.core.files import UserError
+from mispair.core.metrics import read_metrics
 from mispair.dag import Dag
-from mispair.devices import free_memory
-from mispair.files import UserError
-from mispair.metrics import read_metrics
-from mispair.steps import (
+from mispair.sufficiency.names import OF_ENCODERS, TASKS
+from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.steps import (
     draw_trees,
     measure_bayes,
     measure_sufficiency,
@@ -22,8 +25,6 @@ from mispair.steps import (
     train_encoders,
     train_head,
 )
-from mispair.sufficiency.names import OF_ENCODERS, TASKS
-from mispair.sufficiency.sizes import Size
 
 SMALL = {"width": 8, "blocks": 1, "steps": 4, "batch_size": 8, "device": "cpu"}
 

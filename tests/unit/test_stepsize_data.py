@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 from mispair.stepsize import cifar, cifar_files
 from mispair.stepsize.data_sets import MADE, DataSet
 from mispair.stepsize.separation import LARGEST, separation

@@ -14,15 +14,15 @@ import pytest
 import torch
 
 from mispair import config
-from mispair.checkpoints import Checkpoints
+from mispair.core.files import UserError
+from mispair.core.metrics import read_metrics
+from mispair.core.resume import Checkpoints
 from mispair.dag import Dag
-from mispair.files import UserError
-from mispair.metrics import read_metrics
-from mispair.reporting.rows import measured
-from mispair.steps import train_multilayer, train_two_layer
+from mispair.report.rows import measured
 from mispair.stepsize import multilayer
 from mispair.stepsize.data_sets import MADE, DataSet
 from mispair.stepsize.grid import Part
+from mispair.stepsize.steps import train_multilayer, train_two_layer
 from tests.unit.test_stepsize_descent import Killed, Memory
 
 SWEEP = {"part": "sweep", "data_set": "xor4", "stepsizes": [16, 64], "steps": 100}

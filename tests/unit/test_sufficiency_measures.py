@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.reporting import published
-from mispair.reporting.checks_sufficiency import TOLERANCES
+from mispair.report import published
 from mispair.sufficiency import enumeration, estimates, information, measures, zero_shot
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.contrastive import compare
 from mispair.sufficiency.encoders import start_towers
 from mispair.sufficiency.heads import start_head
 from mispair.sufficiency.names import TASKS
+from mispair.sufficiency.report.checks_sufficiency import TOLERANCES
 from mispair.sufficiency.sampling import draw_pairs
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import draw_skeletons

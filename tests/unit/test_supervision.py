@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from mispair.files import UserError
-from mispair.pairs import supervision
-from mispair.pairs.supervision import ATTEMPTS, Lost, supervise
+from mispair.core.files import UserError
+from mispair.pairs.shards import supervision
+from mispair.pairs.shards.supervision import ATTEMPTS, Lost, supervise
 
 Alive = Callable[[], None]
 
@@ -149,7 +149,8 @@ def test_workers_live_on_and_start_lightly() -> None:
 
 def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from mispair.pairs.supervision import supervise;"
+        "import sys; from pathlib import Path;"
+        "from mispair.pairs.shards.supervision import supervise;"
         "from tests.unit.test_supervision import sleep_and_tell;"
         f"list(supervise(sleep_and_tell, [Path({str(tmp_path / 'pid')!r})], workers=1,"
         "stall_seconds=600))"

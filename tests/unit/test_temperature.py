@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from mispair.evaluation.logit_scale import converged
-from mispair.towers import projection as towers
-from mispair.towers.batches import batch_order
 from mispair.towers.features import PairedFeatures
-from mispair.towers.losses import infonce, scale_slopes
-from mispair.towers.temperature import measure
+from mispair.towers.finetuning import projection as towers
+from mispair.towers.finetuning.batches import batch_order
+from mispair.towers.finetuning.losses import infonce, scale_slopes
+from mispair.towers.finetuning.temperature import measure
+from mispair.towers.logit_scale import converged
 from tests.unit.test_projection import QUICK, _features, _model
 
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from mispair.pairs import tfidf as module
-from mispair.pairs.tfidf import nearest_texts, tfidf
+from mispair.pairs.neighbours import tfidf as module
+from mispair.pairs.neighbours.tfidf import nearest_texts, tfidf
 from tests.unit.test_similarity import without_nobody
 
 Lists = tuple[list[list[int]], list[list[float]]]

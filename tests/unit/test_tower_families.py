@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from mispair import files
-from mispair.towers import loading, pretraining
+from mispair.core import files
+from mispair.towers import loading
+from mispair.towers.pretraining import pretraining
 from mispair.towers.taking_apart import take_apart
 
 VISION = {"image_size": 16, "layers": 1, "width": 32, "head_width": 16, "patch_size": 8}

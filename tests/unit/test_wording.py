@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
-from mispair import seeds
-from mispair.pairs.caption_similarity import sample, tfidf_similarities
-from mispair.pairs.draws import Draws
-from mispair.pairs.key_draws import streams, uniforms
-from mispair.pairs.scene_captions import find_mentions, read_caption, write_caption
-from mispair.pairs.scene_features import FEATURES, VOCABULARY, spurious_partners
-from mispair.pairs.scenes import misdescribed, training_scene
-from mispair.pairs.wording import leave_out_features, leave_out_words, replace_features, rewrite
+from mispair.core import seeds
+from mispair.pairs.captions.wording import (
+    leave_out_features,
+    leave_out_words,
+    replace_features,
+    rewrite,
+)
+from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.neighbours.caption_similarity import sample, tfidf_similarities
+from mispair.pairs.scenes.scene_captions import find_mentions, read_caption, write_caption
+from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, spurious_partners
+from mispair.pairs.scenes.scenes import misdescribed, training_scene
 
 PARTNERS = spurious_partners(0)
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score, silhouette_score, top_k_accuracy_score
 
-from mispair.evaluation import intervals, zeroshot
+from mispair.core import intervals
+from mispair.evaluation import zeroshot
 
 K, T = 8, 3
 

@@ -14,7 +14,7 @@ import torch
 import yaml
 from PIL import Image
 
-from mispair.towers import laclip
+from mispair.towers.checkpoints import laclip
 from tests.unit.test_model_recipes import cc_shapes, random_weights
 from tests.workflow.conftest import Checkout
 

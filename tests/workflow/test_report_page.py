@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mispair import config
-from mispair.reporting.catalogue import FIGURES
+from mispair.report.catalogue import FIGURES
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 

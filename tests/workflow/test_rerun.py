@@ -139,7 +139,7 @@ def test_a_setting_of_the_report_reruns_the_report(
 
 
 def test_another_colour_reruns_the_report(run: Checkout) -> None:
-    edit(run.folder / "workflow/mispair/reporting/style.py", '"#b3360a"', '"#b3360b"')
+    edit(run.folder / "workflow/mispair/report/style.py", '"#b3360a"', '"#b3360b"')
     assert {"draw_figures", "write_report"} <= (planned := run.planned()).keys()
     assert planned.keys() <= REPORT.keys() - {"gather_metrics"}
 
@@ -266,7 +266,7 @@ def test_an_edited_module_reruns_the_steps_that_import_it(run: Checkout) -> None
 
 
 def test_an_edited_training_module_reruns_what_descends_from_it(run: Checkout) -> None:
-    with (run.folder / "workflow/mispair/towers/projection.py").open("a") as module:
+    with (run.folder / "workflow/mispair/towers/finetuning/projection.py").open("a") as module:
         module.write("\nANSWER = 42\n")
     assert run.planned() == {
         **TUNED,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mispair.cluster import LEAST
+from mispair.planning.cluster import LEAST
 from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Driver, Run, megabytes, minutes, rule_of, shown, through_faults
 from tests.workflow.conftest import SMOKE, Checkout, new_checkout

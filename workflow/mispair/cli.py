@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
-from mispair.devices import peak_memory
-from mispair.files import UserError
-from mispair.registry import step_module, step_names
+from mispair.core.devices import peak_memory
+from mispair.core.files import UserError
+from mispair.core.registry import step_module, step_names
 from mispair.verbs import VERBS
 
 INTERRUPTED = 130

@@ -15,11 +15,11 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 
 from mispair.config import explain
-from mispair.files import UserError
-from mispair.listings import expanded
-from mispair.origins import recorded
-from mispair.registry import job_parameters, step_module
-from mispair.settings import NONE, is_list, is_optional, is_sweep, option, takes
+from mispair.core.files import UserError
+from mispair.core.listings import expanded
+from mispair.core.origins import recorded
+from mispair.core.registry import job_parameters, step_module
+from mispair.core.settings import NONE, is_list, is_optional, is_sweep, option, takes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -24,13 +24,13 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from mispair.core.files import UserError
+from mispair.core.registry import step_module, step_names
+from mispair.core.run_record import RECORD
+from mispair.core.settings import Located, is_sweep
 from mispair.evaluation.protocols import BUILT_IN
-from mispair.files import UserError
-from mispair.pairs.evaluation_sets import EVALUATION_SETS
-from mispair.registry import step_module, step_names
-from mispair.run_record import RECORD
-from mispair.settings import Located, is_sweep
-from mispair.towers.model_spec import ModelSpec
+from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+from mispair.towers.checkpoints.model_spec import ModelSpec
 
 GENERATED = "generated"
 

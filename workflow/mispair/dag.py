@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
-from mispair import run_record
-from mispair.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
-from mispair.dag_evaluation import Evaluation
-from mispair.dag_models import TRAINED_TOWERS, Models
-from mispair.dag_pretraining import Pretraining
-from mispair.dag_stepsize import Stepsize
-from mispair.dag_sufficiency import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
-from mispair.files import UserError
-from mispair.pairs.sources import describe, resolve_named, resolve_shards
-from mispair.provenance import PACKAGE
-from mispair.reporting.catalogue import FIGURES, FORMS, TABLES
-from mispair.settings import NONE, Settings, command_line
+from mispair.core import run_record
+from mispair.core.files import UserError
+from mispair.core.provenance import PACKAGE
+from mispair.core.settings import NONE, Settings, command_line
+from mispair.core.stamps import stamp
+from mispair.evaluation.dag import Evaluation
+from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
+from mispair.pretraining.dag import Pretraining
+from mispair.report.catalogue import FIGURES, FORMS, TABLES
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
-from mispair.stamps import stamp
-from mispair.towers.model_spec import open_clip_names
-from mispair.towers.training_size import (
+from mispair.stepsize.dag import Stepsize
+from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
+from mispair.towers.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
+from mispair.towers.checkpoints.model_spec import open_clip_names
+from mispair.towers.dag import TRAINED_TOWERS, Models
+from mispair.towers.pretraining.training_size import (
     cores_of_a_process,
     refuse_too_few_pairs,
     refuse_too_few_shards,
@@ -714,7 +714,7 @@ class Dag:
     @staticmethod
     def report_files(*patterns: str) -> list[str]:
         """Return data files of the report's package: code versions see Python modules only."""
-        folder = PACKAGE / "reporting"
+        folder = PACKAGE / "report"
         found = sorted(path for pattern in patterns for path in folder.glob(pattern))
         return [os.path.relpath(path) for path in found]
 

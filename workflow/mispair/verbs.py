@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 
 
 def plan(arguments: Sequence[str]) -> int:
@@ -33,7 +33,7 @@ def plan(arguments: Sequence[str]) -> int:
 
 def failures(arguments: Sequence[str]) -> int:
     """Print which jobs of the last run failed, and why."""
-    from mispair import failures as failed
+    from mispair.core import failures as failed
 
     _parser(
         "failures",
@@ -46,8 +46,8 @@ def failures(arguments: Sequence[str]) -> int:
 
 def retry(arguments: Sequence[str]) -> int:
     """Print the index files that have rejections of given reasons, for --forcerun."""
-    from mispair.pairs.index_parts import groups_rejected_for
-    from mispair.pairs.policy import REASONS
+    from mispair.pairs.index.index_parts import groups_rejected_for
+    from mispair.pairs.index.policy import REASONS
 
     parser = _parser(
         "retry",
@@ -63,9 +63,9 @@ def retry(arguments: Sequence[str]) -> int:
 
 def rerun(arguments: Sequence[str]) -> int:
     """Run the step of a result again, from its .run.json, and compare the bytes."""
-    from mispair import origins, registry
-    from mispair import rerun as reruns
     from mispair.command import use_one_thread
+    from mispair.core import origins, registry
+    from mispair.core import rerun as reruns
 
     parser = _parser(
         "rerun",
@@ -87,7 +87,7 @@ def rerun(arguments: Sequence[str]) -> int:
 
 def verify(arguments: Sequence[str]) -> int:
     """Compare the results here with those in the run.json of a run."""
-    from mispair import rerun as reruns
+    from mispair.core import rerun as reruns
 
     parser = _parser(
         "verify",
@@ -101,11 +101,11 @@ def verify(arguments: Sequence[str]) -> int:
 
 def compare(arguments: Sequence[str]) -> int:
     """Say what changed between two runs: data, configuration, code, versions and numbers."""
-    from mispair import files
     from mispair.comparing.changes import changes
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
     from mispair.comparing.pages import html_of, text_of
     from mispair.comparing.runs import read
+    from mispair.core import files
 
     parser = _parser(
         "compare",

@@ -8,19 +8,19 @@ from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.arms import STARTS
+from mispair.towers.arms import STARTS
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
-from mispair.dag_paths import benchmarks_of_report, folder_of_output
-from mispair.dag_evaluation import generated_files
-from mispair.dag_models import CONVERTED_TOWERS, TRAINED_TOWERS
-from mispair.dag_pretraining import PICTURES
-from mispair.dag_pretraining import TRAINING as DRAWN
-from mispair.dag_stepsize import MULTILAYER, TWO_LAYER
-from mispair.dag_sufficiency import BAYES, TRAINING, TREES
-from mispair.files import UserError, refuse_full_or_read_only
-from mispair.provenance import code_version
-from mispair.stamps import MADE
+from mispair.core.dag_paths import benchmarks_of_report, folder_of_output
+from mispair.evaluation.dag import generated_files
+from mispair.towers.dag import CONVERTED_TOWERS, TRAINED_TOWERS
+from mispair.pretraining.dag import PICTURES
+from mispair.pretraining.dag import TRAINING as DRAWN
+from mispair.stepsize.dag import MULTILAYER, TWO_LAYER
+from mispair.sufficiency.dag import BAYES, TRAINING, TREES
+from mispair.core.files import UserError, refuse_full_or_read_only
+from mispair.core.provenance import code_version
+from mispair.core.stamps import MADE
 
 use_this_python()
 
@@ -60,7 +60,7 @@ onstart:
     try:
         refuse_full_or_read_only("results", "logs", "benchmarks", "reports")
         if workflow.executor_plugin.name == "slurm":
-            from mispair import cluster
+            from mispair.planning import cluster
 
             requests = cluster.Requests(recorder)
             requests.limit(workflow.rules)

@@ -1,5 +1,5 @@
 # What becomes of a run that fails: a summary, and with --keep-going a report of all that there is.
-from mispair import failed_run
+from mispair.planning import failed_run
 
 # Jobs on a cluster read the Snakefile again; the run is watched once.
 if workflow.is_main_process:

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mispair.comparing.runs import Run
-from mispair.reporting.table import Table
-from mispair.reporting.words import count, duration
+from mispair.core.words import count, duration
+from mispair.report.table import Table
 
 NOTHING = "–"
 DIGITS = 12

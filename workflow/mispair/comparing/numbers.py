@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mispair.reporting.table import Table
-from mispair.reporting.tables import COLUMNS, DETAILS, STEPSIZE_RUN, VALUES, records
-from mispair.reporting.words import count, number
+from mispair.core.words import count, number
+from mispair.report.table import Table
+from mispair.report.tables import COLUMNS, DETAILS, STEPSIZE_RUN, VALUES, records
 
 CONFIDENCE = 0.95
 

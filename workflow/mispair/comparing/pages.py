@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mispair.failures import clean
-from mispair.reporting.table import Table
+from mispair.core.failures import clean
+from mispair.report.table import Table
 
 WIDEST = 80
 """Characters of the widest cell on a terminal."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from mispair import files
-from mispair.files import UserError
-from mispair.reporting.tables import COLUMNS, dtypes
-from mispair.run_record import RECORD
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.core.run_record import RECORD
+from mispair.report.tables import COLUMNS, dtypes
 
 FILE = "run.json"
 PLACES = (f"reports/{FILE}", FILE)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from mispair import files
+from mispair.core import files
 from mispair.evaluation.zeroshot import embed
 
 BLOCK = 4096

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mispair.evaluation.intervals import Row, share_row
+from mispair.core.intervals import Row, share_row
 
 SIGNIFICANCE = 1e-3
 """Largest p value of a list that is reported."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mispair.evaluation.intervals import Row, share_row
+from mispair.core.intervals import Row, share_row
 from mispair.evaluation.zeroshot import check_labels, class_counts, mean_recall_row
 
 

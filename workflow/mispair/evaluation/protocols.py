@@ -35,6 +35,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mispair.core.files import UserError
+from mispair.core.provenance import fingerprint
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
     PLACEHOLDER,
@@ -44,8 +46,6 @@ from mispair.evaluation.sets import (
     read_classnames,
     read_templates,
 )
-from mispair.files import UserError
-from mispair.provenance import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

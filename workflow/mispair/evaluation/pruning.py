@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from mispair.evaluation import intervals
-from mispair.evaluation.intervals import Row
+from mispair.core import intervals
+from mispair.core.files import UserError, read_tensors
+from mispair.core.intervals import Row
 from mispair.evaluation.purity import neuron_overlap
 from mispair.evaluation.silhouette import CosineSilhouette
 from mispair.evaluation.zeroshot import check_labels, classifier, embed
-from mispair.files import UserError, read_tensors
 
 PURITY: tuple[str, ...] = ("high-purity", "low-purity")
 """Strategies of the paper beside random, named after the neurons that stay."""

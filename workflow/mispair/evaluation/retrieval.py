@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mispair.evaluation.intervals import Row, share_row
+from mispair.core.intervals import Row, share_row
 from mispair.evaluation.zeroshot import starts_of_classes
 
 BEST = (1, 5, 10)

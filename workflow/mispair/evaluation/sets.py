@@ -18,9 +18,9 @@ from typing import Literal, NamedTuple
 
 from PIL import Image
 
-from mispair.files import UserError
-from mispair.pairs.images import UndecodableImageError, decode_image
-from mispair.pairs.shards import IMAGE_EXTENSIONS, Sample, TruncatedShardError, read_samples
+from mispair.core.files import UserError
+from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, Sample, TruncatedShardError, read_samples
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mispair.evaluation.intervals import Row, mean, mean_of_shares, share_row
+from mispair.core.intervals import Row, mean, mean_of_shares, share_row
 from mispair.evaluation.silhouette import silhouette_samples
 
 BLOCK_ENTRIES = 1 << 23

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 from mispair.planning.schedule import FIRST_CHECK
 
 OTHER_WORK = ("Params have changed", "Set of input files has changed")

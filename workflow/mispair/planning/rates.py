@@ -204,7 +204,7 @@ def _processor() -> str:
 
 def read_rates(path: Path = RATES) -> list[Measured]:
     """Read the rates of every machine on which they were measured."""
-    from mispair.files import read_json
+    from mispair.core.files import read_json
 
     return [
         Measured(one["machine"], {name: Rate(**rate) for name, rate in one["steps"].items()})
@@ -214,7 +214,7 @@ def read_rates(path: Path = RATES) -> list[Measured]:
 
 def write_rates(machines: Iterable[Measured], path: Path = RATES) -> None:
     """Write rates, one line a step."""
-    from mispair.files import write_text
+    from mispair.core.files import write_text
 
     written = []
     for one in machines:

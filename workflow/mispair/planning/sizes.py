@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mispair.listings import files_of, listing_of
+from mispair.core.listings import files_of, listing_of
 
 PAIRS_IN_A_SHARD = 10_000
 """As img2dataset writes them: for shards that cannot be counted."""

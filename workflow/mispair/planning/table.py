@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mispair.core.words import count
 from mispair.planning.plan import FAR, LIKE_HERE, NONE, Plan, RuleTotals
-from mispair.reporting.words import count
 
 COLUMNS = (
     "rule",

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from mispair.listings import MARK, of_ending
+from mispair.core.listings import MARK, of_ending
 from mispair.planning.sizes import Sizes, Towers
 
 Quantities = Mapping[str, float]
@@ -49,7 +49,7 @@ def _make_scenes(s: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def _make_evaluation_set(s: Any, job: Any, sizes: Sizes) -> Work:
-    from mispair.pairs.evaluation_sets import EVALUATION_SETS
+    from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
 
     chosen = EVALUATION_SETS[job.name]
     test = s.retrieval_images if chosen.kind == "retrieval" else s.images
@@ -143,7 +143,7 @@ PROMPTS_OF_A_CLASS = {"single-prompt": 1, "laclip": 18}
 
 
 def _prompts(job: Any, sizes: Sizes) -> int:
-    from mispair.pairs.evaluation_sets import CAPTIONS_PER_IMAGE, EVALUATION_SETS
+    from mispair.pairs.scenes.evaluation_sets import CAPTIONS_PER_IMAGE, EVALUATION_SETS
 
     files = {path.name: path for path in job.evaluation_set}
     shards = [path for path in job.evaluation_set if path.suffix == ".tar"]
@@ -181,7 +181,12 @@ def _projections(towers: Towers, seeds: int) -> float:
 
 
 def _finetune_projection(s: Any, job: Any, sizes: Sizes) -> Work:
-    from mispair.towers.finetuning_presets import FIRST_NEWTON_STEPS, MEASURED_PAIRS, arm, resolve
+    from mispair.towers.finetuning.finetuning_presets import (
+        FIRST_NEWTON_STEPS,
+        MEASURED_PAIRS,
+        arm,
+        resolve,
+    )
 
     training, towers = arm(job.start, resolve(s)).training, sizes.projection(job.untouched)
     all_pairs = sizes.rows(job.pairing)

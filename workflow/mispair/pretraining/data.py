@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mispair.files import UserError
-from mispair.pairs.books import read_columns
-from mispair.pairs.caption_texts import read_texts
-from mispair.pairs.identities import identities
+from mispair.core.files import UserError
+from mispair.pairs.captions.caption_texts import read_texts
+from mispair.pairs.index.books import read_columns
+from mispair.pairs.index.identities import identities
 
 
 def texts_of(

@@ -8,22 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mispair import seeds
-from mispair.evaluation.identified_basis import (
-    RECOVERED,
-    correlations,
-    halves,
-    identify,
-)
+from mispair.core import seeds
+from mispair.evaluation.identified_basis import RECOVERED, correlations, halves, identify
 from mispair.evaluation.zeroshot import embed
-from mispair.pairs.scene_features import VOCABULARY
-from mispair.pretraining.mixing import (
-    centred_by_kind,
-    comparisons,
-    cross_fitted,
-    mixing,
-    readouts,
-)
+from mispair.pairs.scenes.scene_features import VOCABULARY
+from mispair.pretraining.mixing import centred_by_kind, comparisons, cross_fitted, mixing, readouts
 from mispair.pretraining.names import IDENTIFIED, LINEAR, NEURONS, PROMPTS
 
 Row = dict[str, Any]

@@ -1,9 +1,9 @@
 """How much the features that wrong captions link are mixed in an embedding.
 
 The scheme `spurious` of `corrupt_captions` names, in place of a feature, its partner: always the
-same one, of the same kind (`mispair.pairs.scene_features.spurious_partners`). A circle captioned
-"circle" or "star" and a star captioned "star" or "heart" then share the caption "star". So the
-features that are *linked* to j are its partner and the feature whose partner it is.
+same one, of the same kind (`mispair.pairs.scenes.scene_features.spurious_partners`). A circle
+captioned "circle" or "star" and a star captioned "star" or "heart" then share the caption "star".
+So the features that are *linked* to j are its partner and the feature whose partner it is.
 
 The mixing score of feature j is
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from mispair.files import UserError
-from mispair.pairs.reading import places, read_images
+from mispair.core.files import UserError
+from mispair.pairs.index.reading import places, read_images
 
 
 def resized(image: Image.Image, side: int) -> np.ndarray:
@@ -32,7 +32,7 @@ def read_pictures(
     pairs : DataFrame
         The corpus: ``key`` and ``group`` of each of n pairs.
     index : mapping of str to DataFrame
-        The index of each group, as `mispair.steps.index_shards` writes it.
+        The index of each group, as `mispair.pairs.steps.index_shards` writes it.
     shards : sequence of Path
         The shards that the indexes name.
     side : int

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mispair import seeds
-from mispair.files import read_tensors
+from mispair.core import seeds
+from mispair.core.files import read_tensors
 from mispair.sufficiency.contrastive import contrastive_loss
 
 KERNEL, STRIDE = 4, 2

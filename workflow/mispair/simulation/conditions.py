@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 from mispair.simulation import literal
 from mispair.simulation.presets import PRESETS
 from mispair.simulation.scaling import scaled

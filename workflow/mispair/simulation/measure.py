@@ -10,15 +10,15 @@ import numpy as np
 from torch import Tensor
 
 from mispair.simulation import metrics
-from mispair.simulation.data import Dictionaries
-from mispair.simulation.draws import Draws
 from mispair.simulation.embedding import tsne
-from mispair.simulation.encoder import Encoders
 from mispair.simulation.mixing import mixing
 from mispair.simulation.presets import PRESETS
+from mispair.simulation.sampling.data import Dictionaries
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.held_out import TestSet, draw_test_set
 from mispair.simulation.study import Study
-from mispair.simulation.test_set import TestSet, draw_test_set
-from mispair.simulation.transformer import TransformerEncoders
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.transformer import TransformerEncoders
 
 Row = dict[str, Any]
 AnyEncoders = Encoders | TransformerEncoders

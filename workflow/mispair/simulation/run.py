@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from mispair.devices import MEMORY_SHARE, free_memory, in_portions
-from mispair.progress import Progress
-from mispair.simulation.draws import Draws
+from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions
+from mispair.core.progress import Progress
 from mispair.simulation.dynamics import relative_loss_gap
-from mispair.simulation.encoder import Diverged, Encoders, Silenced
 from mispair.simulation.measure import Row
+from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.study import Study
-from mispair.simulation.training import Keeper, Plan, Trained, train, train_side_by_side
-from mispair.simulation.transformer import TransformerEncoders, train_transformer
+from mispair.simulation.training.encoder import Diverged, Encoders, Silenced
+from mispair.simulation.training.training import Keeper, Plan, Trained, train, train_side_by_side
+from mispair.simulation.training.transformer import TransformerEncoders, train_transformer
 from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, before
 
 log = logging.getLogger(__name__)

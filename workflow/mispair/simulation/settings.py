@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from mispair import settings
+from mispair.core import settings
 from mispair.simulation.study import Study
 
 Probability = Annotated[float, Field(ge=0, lt=1)]

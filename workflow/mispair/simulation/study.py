@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from mispair import settings
+from mispair.core import settings
 from mispair.simulation.presets import PRESETS
 
 _AS_RUN = PRESETS["as-run"]

@@ -14,13 +14,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from mispair.simulation.caption_statistics import (
-    caption_statistics,
-    decode,
-    sample_captions,
-    scale,
-)
-from mispair.simulation.data import (
+from mispair.simulation.caption_statistics import caption_statistics, decode, sample_captions, scale
+from mispair.simulation.dynamics import alignments_after, alignments_as_printed, trajectory_errors
+from mispair.simulation.measure import AnyEncoders, Examiner, Row
+from mispair.simulation.sampling.data import (
     Sample,
     draw_dictionaries,
     draw_high_quality,
@@ -28,23 +25,22 @@ from mispair.simulation.data import (
     first_axes,
     joined,
 )
-from mispair.simulation.decoder import Decoder, fit_decoder, start_decoder, starts_from_encoders
-from mispair.simulation.draws import Draws
-from mispair.simulation.dynamics import (
-    alignments_after,
-    alignments_as_printed,
-    trajectory_errors,
-)
-from mispair.simulation.encoder import Encoders, draw_encoders
-from mispair.simulation.filtering import compare, only, replaced_sample, shares
-from mispair.simulation.inputs import Source
-from mispair.simulation.losses import loss_named
-from mispair.simulation.measure import AnyEncoders, Examiner, Row
-from mispair.simulation.misalignment import cross_moment, draw_spurious_sets
-from mispair.simulation.sources import FixedSource, FreshSource, MixedSource
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Source
+from mispair.simulation.sampling.misalignment import cross_moment, draw_spurious_sets
+from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
-from mispair.simulation.training import Keeper, Plan, Trained, plan_of
-from mispair.simulation.transformer import TransformerEncoders, draw_transformers
+from mispair.simulation.training.decoder import (
+    Decoder,
+    fit_decoder,
+    start_decoder,
+    starts_from_encoders,
+)
+from mispair.simulation.training.encoder import Encoders, draw_encoders
+from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
+from mispair.simulation.training.losses import loss_named
+from mispair.simulation.training.training import Keeper, Plan, Trained, plan_of
+from mispair.simulation.training.transformer import TransformerEncoders, draw_transformers
 
 ROUND = "filtered-"
 """Arms of the second and later rounds are called after it: filtered-2, filtered-3, ..."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 from mispair.stepsize.cifar_files import RECORD, RECORDS, refuse_other_file
 from mispair.stepsize.data_sets import DataSet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 
 CIFAR = "cifar2"
 """Name of the data set that is made of them: airplanes against automobiles."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mispair import settings
+from mispair.core import settings
 
 PartName = Literal[
     "sweep", "sharpness", "onset", "activations", "widths", "bounds", "acceleration", "neurons"

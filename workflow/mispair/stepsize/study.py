@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mispair.progress import Progress
+from mispair.core.progress import Progress
 from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
 from mispair.stepsize.descent import Curves, Keeper, Look, Stack, accuracy, descend

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mispair.devices import choose_device, free_memory
-from mispair.files import UserError, read_tensors, write_tensors
+from mispair.core.devices import choose_device, free_memory
+from mispair.core.files import UserError, read_tensors, write_tensors
 from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
 from mispair.sufficiency.heads import Head, start_head
 from mispair.sufficiency.names import Arm, Task

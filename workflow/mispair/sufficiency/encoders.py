@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from mispair import seeds
+from mispair.core import seeds
 from mispair.sufficiency.contrastive import contrastive_loss
 from mispair.sufficiency.guidance import for_encoder, penalty
 from mispair.sufficiency.sampling import Trees, draw_pairs

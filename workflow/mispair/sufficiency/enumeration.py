@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from mispair import seeds
+from mispair.core import seeds
 from mispair.sufficiency import bayes
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.sampling import add_noise, draw_pairs, trees_at

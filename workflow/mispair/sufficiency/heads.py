@@ -17,7 +17,7 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
-from mispair import seeds
+from mispair.core import seeds
 from mispair.sufficiency import bayes
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import in_parts, oracle_feature, seeded

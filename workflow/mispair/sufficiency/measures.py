@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mispair import seeds
+from mispair.core import seeds
 from mispair.sufficiency import bayes, information, zero_shot
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.contrastive import best_losses, compare

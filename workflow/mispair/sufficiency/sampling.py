@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mispair.devices import upload
+from mispair.core.devices import upload
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import Skeletons
 

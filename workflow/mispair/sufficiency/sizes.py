@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from mispair.devices import MEMORY_SHARE
+from mispair.core.devices import MEMORY_SHARE
 
 
 class Size(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from mispair.adamw import AdamW
-from mispair.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.core.adamw import AdamW
+from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan:
 
 
 class Keeper(Protocol):
-    """Keeps the state of a training (`mispair.checkpoints`)."""
+    """Keeps the state of a training (`mispair.core.resume`)."""
 
     def load(self) -> dict[str, Tensor] | None:
         """Return the last state that was saved, if any was."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from mispair.devices import upload
+from mispair.core.devices import upload
 from mispair.sufficiency.sampling import Trees, draw_leaves
 
 CHUNK = 1_000_000

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from mispair.devices import Precision, is_out_of_memory
-from mispair.files import UserError
-from mispair.provenance import fingerprint
+from mispair.core.devices import Precision, is_out_of_memory
+from mispair.core.files import UserError
+from mispair.core.provenance import fingerprint
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.precision import COMPUTED, STORED, autocast
 from mispair.towers.preparation import PixelForm
@@ -23,7 +23,7 @@ from mispair.towers.preparation import PixelForm
 if TYPE_CHECKING:
     from PIL import Image
 
-    from mispair.checkpoints import Checkpoints, FileKeeper
+    from mispair.core.resume import Checkpoints, FileKeeper
     from mispair.towers.loading import Towers
 
 log = logging.getLogger(__name__)

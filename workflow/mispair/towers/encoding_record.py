@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mispair.devices import device_name, peak_memory
+from mispair.core.devices import device_name, peak_memory
 
 log = logging.getLogger(__name__)
 

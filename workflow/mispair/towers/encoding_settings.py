@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from mispair import settings
-from mispair.devices import Precision
+from mispair.core import settings
+from mispair.core.devices import Precision
 
 
 class EncodingSettings(settings.Settings):

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mispair import files
-from mispair.pairs.swap_draws import column
+from mispair.core import files
+from mispair.pairs.corruption.swap_draws import column
 
 BLOCK = 1024
 """Rows copied at a time, so that a copy needs no second part's memory."""
@@ -121,7 +121,7 @@ def gather(
         Loads the part of each group of shards, and those of texts.
     pairing : DataFrame
         ``key``, the ``group`` and ``row`` of its image, and for each draw ``caption_id`` and
-        ``text_changed``, in the columns that `mispair.pairs.swap_draws.column` names.
+        ``text_changed``, in the columns that `mispair.pairs.corruption.swap_draws.column` names.
     draws : sequence of (n,) int arrays, optional
         Positions of the pairs of each draw in the pairing, ascending, as many in each; None takes
         one draw, of all pairs.

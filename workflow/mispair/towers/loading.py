@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mispair import files
+from mispair.core import files
 
 if TYPE_CHECKING:
     import torch

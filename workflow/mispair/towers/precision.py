@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mispair.devices import Precision
+from mispair.core.devices import Precision
 
 COMPUTED: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,

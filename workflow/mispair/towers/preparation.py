@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torchvision.transforms import Compose, InterpolationMode, RandomResizedCrop
 
-from mispair import seeds
+from mispair.core import seeds
 
 if TYPE_CHECKING:
     from PIL import Image

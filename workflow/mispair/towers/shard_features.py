@@ -12,14 +12,14 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from mispair.devices import usable_cores
-from mispair.files import UserError
-from mispair.pairs.reading import places, read_images
-from mispair.provenance import fingerprint
+from mispair.core.devices import usable_cores
+from mispair.core.files import UserError
+from mispair.core.provenance import fingerprint
+from mispair.pairs.index.reading import places, read_images
 from mispair.towers.encoding import Encoder, Growing, Progress
 
 if TYPE_CHECKING:
-    from mispair.checkpoints import Checkpoints
+    from mispair.core.resume import Checkpoints
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.preparation import PixelForm, Preparation
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mispair.files import UserError
+from mispair.core.files import UserError
 
 
 @dataclass(frozen=True)

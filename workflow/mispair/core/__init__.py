@@ -1,0 +1,1 @@
+"""Files, settings, provenance, devices and resume states: what every study needs."""

@@ -1,0 +1,196 @@
+"""Where a step computes, and what it is called."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from mispair.core import gpus
+from mispair.core.files import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MEMORY_SHARE = 0.8
+"""Share of the memory that a job may plan to take."""
+
+Precision = Literal["fp32", "bf16", "fp16"]
+"""Number formats in which frozen towers can run (`mispair.towers.precision`)."""
+
+
+def choose_device(wanted: str) -> str:
+    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``; a GPU is this process's own.
+
+    Waits while other jobs use all GPUs of the machine (`mispair.core.gpus`). Call it before
+    anything touches CUDA.
+
+    Raises
+    ------
+    UserError
+        If ``cuda`` is wanted and there is none: never a silent run on the CPU.
+    """
+    if wanted == "cpu":
+        return "cpu"
+    import torch
+
+    if torch.version.cuda is not None:
+        gpus.reserve()
+    if torch.cuda.is_available():
+        compute_repeatably()
+        return "cuda"
+    gpus.release()
+    if wanted == "cuda":
+        raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
+    return "cpu"
+
+
+def compute_repeatably() -> None:
+    """Make a GPU give the same bytes in each run, where CUDA has a way to.
+
+    Products keep all bits of float32 (no TF32), cuDNN takes no algorithm by its speed, cuBLAS has a
+    workspace of its own for each stream, and an operation without a deterministic algorithm warns.
+    Call it before anything touches CUDA.
+    """
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # What is allocated is written before it is read, so filling it first would only take time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def upload(values: Tensor, device: str | torch.device) -> Tensor:
+    """Return a tensor of the CPU, or of the device, on a device without waiting for a GPU."""
+    if str(device) == "cpu" or values.is_cuda:
+        return values
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+def device_in_use() -> str:
+    """Return the name of what this process computed on so far."""
+    if names := [gpu.name for gpu in gpus.held() if gpu.name]:
+        return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
+    torch = sys.modules.get("torch")
+    return device_name("cuda" if torch is not None and torch.cuda.is_initialized() else "cpu")
+
+
+def device_name(device: str) -> str:
+    """Return the name of the GPU, or ``cpu`` and the model as far as the system tells it."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name()
+    model = _listed("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+    return f"cpu ({model})"
+
+
+def peak_memory(device: str) -> int:
+    """Return the most memory in bytes that this process has held: of the GPU's, or resident."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
+    # Not `getrusage` where there is another way: on Linux it counts what the parent held, too.
+    if number := _listed("/proc/self/status", "VmHWM"):
+        return 1024 * int(number.split()[0])
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else 1024 * largest
+
+
+def free_memory(device: str) -> int:
+    """Return the bytes of a GPU that no process uses, or those of this machine's memory."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is due to a lack of memory, of a GPU or of the machine."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # cuBLAS and cuDNN allocate on their own account; their errors have no class of their own.
+    signs = ("can't allocate memory", "ALLOC_FAILED", "CUDA error: out of memory")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+def in_portions(
+    items: Sequence[Item], size: int, what: str, run: Callable[[Sequence[Item]], Result]
+) -> Iterator[Result]:
+    """Yield what a function returns for portions of items, halved where memory runs out.
+
+    Parameters
+    ----------
+    items : sequence
+        What is to be worked on.
+    size : int
+        Items of a portion at first.
+    what : str
+        What the items are, for messages.
+    run : callable
+        Takes a portion.
+
+    Raises
+    ------
+    UserError
+        If memory does not hold a single item.
+    """
+    start = 0
+    while start < len(items):
+        portion = items[start : start + size]
+        try:
+            result = run(portion)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            reason = str(error).partition("\n")[0]
+        else:
+            start += len(portion)
+            yield result
+            continue
+        # Outside `except`: the error's frames hold on to the memory that is missing.
+        size = len(portion) // 2
+        if not size:
+            raise UserError(
+                f"memory does not hold one of the {what} ({reason}). Set device to cpu, or take a "
+                "device with more memory."
+            )
+        log.warning("out of memory with %d %s: going on with %d (%s)",
+                    len(portion), what, size, reason)  # fmt: skip
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()
+
+
+def usable_cores() -> int:
+    """Return how many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _listed(path: str, name: str) -> str | None:
+    """Return what the first line with this name says in a list that Linux keeps."""
+    source = Path(path)
+    for line in source.read_text(encoding="utf-8").splitlines() if source.is_file() else []:
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None

@@ -1,0 +1,58 @@
+"""The form in which every measuring step writes its results: tidy rows beside their provenance."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from mispair.core import files
+
+Row = dict[str, Any]
+
+
+def write_metrics(path: Path, rows: list[Row], provenance: dict[str, Any]) -> None:
+    """Write ``{"provenance": ..., "rows": [...]}`` as JSON, one row a line.
+
+    Parameters
+    ----------
+    path : Path
+        Where to.
+    rows : list of dict
+        Flat rows: ``metric``, ``value`` and, where they apply, ``n``, ``low`` and ``high`` (95 %
+        interval), ``chance``, ``seed`` and the step's own keys. A value that is not finite is
+        written as null: JSON has no NaN.
+    provenance : dict
+        What the rows were made from: fingerprints of data, model, class list, settings.
+    """
+    import json
+
+    lines = ",\n".join(
+        "  " + json.dumps({key: _plain(value) for key, value in row.items()}, allow_nan=False)
+        for row in rows
+    )
+    head = json.dumps(provenance, indent=1, sort_keys=True, allow_nan=False)
+    files.write_text(path, f'{{"provenance": {head},\n"rows": [\n{lines}\n]}}\n')
+
+
+def read_metrics(path: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Read what `write_metrics` wrote.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, is not JSON or has another form.
+    """
+    content = files.read_json(path)
+    if not isinstance(content, dict) or not {"rows", "provenance"} <= content.keys():
+        raise files.UserError(f"{path}: is not a metrics file of mispair. Delete it and run again.")
+    return content["rows"], content["provenance"]
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy scalars into Python's, and what is not finite into None."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,235 @@
+"""Where results come from: beside each, ``<result>.run.json`` says what it was made with and from.
+
+Written after every step that leaves results; what is for people (``reports/``) or differs from run
+to run (``logs/``) has none. The same job writes the same bytes: no times, no host, no number of
+cores.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.core import files
+from mispair.core.devices import device_in_use
+from mispair.core.provenance import PACKAGE, code_version, file_digest, sampled_digest
+from mispair.core.settings import is_sweep
+from mispair.core.software import commit, versions
+from mispair.core.stamps import remember
+
+if TYPE_CHECKING:
+    from mispair.core.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ENDING = ".run.json"
+OWN = "mispair:"
+"""How a path in the package begins in a record, wherever the checkout lies."""
+NO_RESULTS = ("logs", "reports")
+CHANGE_NO_RESULT = ("workers",)
+"""Parameters of jobs that follow the number of cores."""
+STATES = "checkpoint"
+"""Parameter of the folder of a job's states: no result, even if another copy of the job, which
+waits for it, makes it anew once this one has removed it."""
+BUDGET = 64_000_000
+"""Bytes that a job reads to digest files as a whole; of the rest, samples: a tenth of a second."""
+
+Facts = dict[str, Any]
+"""Of a file: ``bytes``, and ``sha256`` of it all or ``sha256_of_samples``."""
+
+
+@contextmanager
+def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[None]:
+    """Write where the results of a step come from, once the work inside has succeeded.
+
+    A record that cannot be written is a warning: the results are there.
+
+    Parameters
+    ----------
+    step : str
+        Its name.
+    settings : Settings
+        As the step was given them.
+    job : mapping of str to object
+        Files and wildcards: the keyword arguments of the step's ``run``.
+    """
+    for path in _paths(job):
+        remember(path)
+    before = {path: _state(path) for path in _paths(job)}
+    # Now: a module that is edited while the step runs is not the one that runs.
+    code = code_version(step)
+    yield
+    try:
+        written = [path for path, state in before.items() if _state(path) not in (None, state)]
+        results = [
+            path for path in written if path.parts[0] not in NO_RESULTS and path != job.get(STATES)
+        ]
+        if results:
+            inputs = [path for path, state in before.items() if state and path not in written]
+            about = _describe(step, settings, job, code, inputs, results)
+            files.write_json(sidecar(results[0]), about)
+    except Exception as error:
+        log.warning("where the results come from could not be recorded: %s", error)
+
+
+def sidecar(result: Path) -> Path:
+    """Return the name of the record of a step whose first result is `result`."""
+    return result.with_name((result.name if result.is_dir() else result.stem) + ENDING)
+
+
+def _describe(
+    step: str,
+    settings: Settings,
+    job: Mapping[str, Any],
+    code: list[str],
+    inputs: list[Path],
+    results: list[Path],
+) -> dict[str, Any]:
+    sweeps = {name for name, field in type(settings).model_fields.items() if is_sweep(field)}
+    values = settings.model_dump(mode="json", exclude=sweeps)
+    digests = Digests()
+    return {
+        "step": step,
+        "job": {key: _plain(value) for key, value in job.items() if key not in CHANGE_NO_RESULT},
+        "settings": values,
+        "seeds": {key: value for key, value in values.items() if key in ("seed", "seeds")},
+        "outputs": digests.of(results),
+        "inputs": digests.of(inputs),
+        "code": dict(line.split() for line in code),
+        "git": commit(),
+        "versions": versions(),
+        "device": device_in_use(),
+    }
+
+
+def _paths(job: Mapping[str, Any]) -> list[Path]:
+    """Return the files and folders among the arguments of a job, in order, each once."""
+    values = (item for value in job.values() for item in (value if _is_list(value) else [value]))
+    return list(dict.fromkeys(item for item in values if isinstance(item, Path)))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return what differs once a file or folder has been written anew, or None if there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
+
+
+def _plain(value: Any) -> Any:
+    if _is_list(value):
+        return [_plain(item) for item in value]
+    return portable(value) if isinstance(value, Path) else value
+
+
+def portable(path: Path) -> str:
+    """Return a path as records name it: as given, or from the package if it is in there."""
+    whole = Path(os.path.abspath(path))
+    if whole.is_relative_to(PACKAGE):
+        return OWN + whole.relative_to(PACKAGE).as_posix()
+    return path.as_posix()
+
+
+def here(name: str) -> Path:
+    """Return the path that a record names."""
+    if name.startswith(OWN):
+        return Path(os.path.relpath(PACKAGE / name.removeprefix(OWN)))
+    return Path(name)
+
+
+class Digests:
+    """Digests of files, of large ones by samples: jobs may read hundreds of gigabytes."""
+
+    def __init__(self) -> None:
+        self.left = BUDGET
+
+    def of(self, paths: Iterable[Path]) -> dict[str, Facts]:
+        """Return the facts of files, and of all files in folders, by portable path."""
+        return {portable(path): self._facts(path) for path in files_in(paths)}
+
+    def _facts(self, path: Path) -> Facts:
+        size = path.stat().st_size
+        if size > self.left:
+            return {"bytes": size, "sha256_of_samples": sampled_digest(path)}
+        self.left -= size
+        return {"bytes": size, "sha256": file_digest(path)}
+
+
+def files_in(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield files, and all files in folders."""
+    for path in paths:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        # Hidden ones are Snakemake's.
+        yield from (one for one in inside if one.is_file() and not one.name.startswith("."))
+
+
+def difference(name: str, facts: Facts) -> str | None:
+    """Say in what a file is not what a record says, or None if it is."""
+    path = here(name)
+    if not path.is_file():
+        return f"{path} is not there (looked from {Path.cwd()})"
+    if agrees(path, facts):
+        return None
+    size, former = path.stat().st_size, facts["bytes"]
+    how = "other content of that size" if size == former else f"{size} bytes instead of {former}"
+    return f"{path} is not what it was: {how}"
+
+
+def agrees(path: Path, facts: Facts) -> bool:
+    """Tell whether a file is there and has the bytes that a record says."""
+    if not path.is_file() or path.stat().st_size != facts["bytes"]:
+        return False
+    if "sha256" in facts:
+        return file_digest(path) == facts["sha256"]
+    return sampled_digest(path) == facts["sha256_of_samples"]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read the record of a result.
+
+    Raises
+    ------
+    UserError
+        If the file is none.
+    """
+    content = files.read_json(path)
+    if not isinstance(content, dict) or not {"step", "job", "inputs", "outputs"} <= content.keys():
+        raise files.UserError(f"{path}: does not say where a result comes from ({ENDING} does).")
+    return content
+
+
+def ancestry(results: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
+    """Return the records of results and of all results that they were made from, by output.
+
+    Records of results that are no longer asked for are left out.
+
+    Parameters
+    ----------
+    results : iterable of Path
+        Files and folders to begin with.
+    folder : Path
+        Under which the records lie.
+    """
+    made: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob(f"*{ENDING}")):
+        record = read(path)
+        for output in record["outputs"]:
+            made[output] = record
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [portable(path) for path in files_in(results)]
+    while waiting:
+        record = made.get(waiting.pop(), {})
+        for first in list(record.get("outputs", {}))[:1]:
+            if first not in found:
+                found[first] = record
+                waiting += record["inputs"]
+    return [found[first] for first in sorted(found)]

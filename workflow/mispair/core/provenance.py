@@ -1,0 +1,156 @@
+"""What a result was made from: the code of its step, and fingerprints of its data."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def fingerprint(parts: Iterable[str | bytes]) -> str:
+    """Return 16 hexadecimal digits that change when any part, or their order, changes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    with Path(path).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+SAMPLE = 65_536
+
+
+def sampled_digest(path: Path) -> str:
+    """Return the SHA-256 of the first, the middle and the last 64 kB of a file."""
+    digest, size = hashlib.sha256(), Path(path).stat().st_size
+    with Path(path).open("rb") as opened:
+        for start in (0, max(0, (size - SAMPLE) // 2), max(0, size - SAMPLE)):
+            opened.seek(start)
+            digest.update(opened.read(SAMPLE))
+    return digest.hexdigest()
+
+
+def step_module_name(step: str) -> str:
+    """Return the dotted name of the module of a step, which lies in the ``steps`` of its study."""
+    (path,) = PACKAGE.glob(f"*/steps/{step}.py")
+    return f"mispair.{path.parts[-3]}.steps.{step}"
+
+
+def code_version(step: str) -> list[str]:
+    """Return one ``"module digest"`` string for each module that a step imports, directly or not.
+
+    Given to Snakemake as params, they rerun exactly the steps whose code changed. The digest is
+    taken over the syntax tree without docstrings, so a comment, a docstring or a line break
+    changes nothing, and neither does a checkout or a moved folder.
+    """
+    return [f"{module} {digest}" for module, digest in _closure(step_module_name(step))]
+
+
+def _closure(root: str) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found[module], names = _facts(module)
+            # The package itself holds the version number only: a release reruns nothing.
+            waiting += [name for name in names if _source(name)]
+    _remember()
+    return sorted(found.items())
+
+
+@cache
+def _source(module: str) -> Path | None:
+    base = PACKAGE.joinpath(*module.split(".")[1:])
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+Facts = tuple[str, tuple[str, ...]]
+"""Digest of a module without its words, and all names of this package that it imports."""
+
+MEMORY = PACKAGE / "__pycache__" / f"code-versions.{sys.implementation.cache_tag}.json"
+"""Facts by the SHA-256 of a module's text: to read 150 modules anew takes a second of each run."""
+
+_new: dict[str, Facts] = {}
+
+
+@cache
+def _facts(module: str) -> Facts:
+    path = _source(module)
+    assert path is not None, module
+    text = path.read_bytes()
+    key = hashlib.sha256(text).hexdigest()
+    known = _known().get(key)
+    if known is None:
+        tree = _without_words(ast.parse(text))
+        digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:10]
+        known = _new[key] = digest, _imports(tree)
+    return known
+
+
+@cache
+def _known() -> dict[str, Facts]:
+    try:
+        found = json.loads(MEMORY.read_text(encoding="utf-8"))
+        return {key: (digest, tuple(names)) for key, (digest, names) in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}  # none yet, or a broken one: it is made anew
+
+
+def _remember() -> None:
+    """Keep new facts beside Python's own compiled files, where these may be written."""
+    if not _new or sys.dont_write_bytecode:
+        return
+    temporary = MEMORY.with_name(f"{MEMORY.name}.{os.getpid()}")
+    _known().update(_new)
+    _new.clear()
+    try:
+        MEMORY.parent.mkdir(exist_ok=True)
+        temporary.write_text(json.dumps(_known()), encoding="utf-8")
+        temporary.replace(MEMORY)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+
+
+def _without_words(tree: ast.Module) -> ast.Module:
+    """Take the docstrings out of a syntax tree; comments are not in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _imports(tree: ast.Module) -> tuple[str, ...]:
+    """Return the names in this package that a module imports anywhere in its text."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        found.update(name for name in names if name.startswith(f"{PACKAGE.name}."))
+    return tuple(sorted(found))

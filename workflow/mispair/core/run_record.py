@@ -1,0 +1,149 @@
+"""``reports/run.json``: all of a run in one file, from which it can be run again.
+
+Its keys are those of ``config.yaml``, all of them, so that it is a configuration; one more,
+``record``, says what the run was made with and from, and what came out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+from mispair import __version__
+from mispair.core import origins, software
+from mispair.core.files import UserError
+from mispair.core.provenance import code_version, fingerprint
+from mispair.core.settings import NONE
+
+RECORD = "record"
+
+
+def describe(
+    origins_of_results: Iterable[Mapping[str, Any]],
+    unrecorded: Mapping[str, origins.Facts],
+    benchmarks: Mapping[str, str],
+) -> dict[str, Any]:
+    """Put together what the records of all results say.
+
+    Parameters
+    ----------
+    origins_of_results : iterable of mapping
+        The records (`mispair.core.origins.ancestry`).
+    unrecorded : mapping
+        Facts of results that have no record.
+    benchmarks : mapping of str to str
+        Snakemake's benchmark files by path relative to their folder.
+    """
+    steps: dict[str, dict[str, Any]] = {}
+    known: dict[str, origins.Facts] = {}
+    inputs: dict[str, origins.Facts] = {}
+    seconds = _seconds(benchmarks)
+    for one in origins_of_results:
+        wall, core = seconds.get(one["step"], (0.0, 0.0))
+        none = {"jobs": 0, "wall_seconds": wall, "core_seconds": core, "seeds": []}
+        step = steps.setdefault(one["step"], none)
+        step["jobs"] += 1
+        _add(step, "code", fingerprint(f"{key} {value}" for key, value in one["code"].items()))
+        _add(step, "devices", one["device"])
+        for key, seed in one["seeds"].items():
+            _add(step, "seeds", f"{key} {seed}")
+        _add(step, "commits", (one["git"] or {}).get("commit"))
+        known |= one["outputs"]
+        inputs |= one["inputs"]
+    results = {**unrecorded, **known}
+    files = dict(sorted((inputs | results).items()))
+    return {
+        "mispair": __version__,
+        "git": (software.commit() or {}) | {"difference": software.difference()},
+        "versions": software.versions(),
+        "platform": {"system": platform.platform(), "cores": os.cpu_count()},
+        "steps": dict(sorted(steps.items())),
+        "data": {name: facts for name, facts in files.items() if not _is_result(name, results)},
+        "results": {name: facts for name, facts in files.items() if _is_result(name, results)},
+        # Made by a mispair that kept no records, or by hand.
+        "unrecorded": [name for name in files if _is_result(name, results) and name not in known],
+    }
+
+
+def _is_result(name: str, results: Container[str]) -> bool:
+    return name in results or name.startswith("results/")
+
+
+def _add(step: dict[str, Any], key: str, value: Any) -> None:
+    """List what differs between the jobs of a step; usually it is one value."""
+    values = step.setdefault(key, [])
+    if value not in values:
+        values.append(value)
+
+
+def _seconds(benchmarks: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Sum the wall and core seconds of each step over its jobs."""
+    found: dict[str, tuple[float, float]] = {}
+    for name, text in benchmarks.items():
+        step = name.split("/")[0].removesuffix(".tsv")
+        for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
+            wall, core = found.get(step, (0.0, 0.0))
+            found[step] = (
+                round(wall + _number(row.get("s")), 2),
+                round(core + _number(row.get("cpu_time")), 2),
+            )
+    return found
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0  # "NA": too quick to be measured
+
+
+def refuse_other_version(record: Any) -> None:
+    """Refuse the record of a run of another mispair: its results need not come out again.
+
+    Raises
+    ------
+    UserError
+        Naming both versions and the remedies.
+    """
+    version = record.get("mispair") if isinstance(record, dict) else None
+    if version is None:
+        raise UserError(f"{RECORD}: is no record of a run. Delete the key.")
+    if version != __version__:
+        commit = (record.get("git") or {}).get("commit")
+        raise UserError(
+            f"{RECORD}: the run was made by mispair {version}, and this is {__version__}, "
+            f"whose results may differ. Use that version{f' (commit {commit})' if commit else ''}, "
+            f"or take the configuration alone: --config {RECORD}={NONE}"
+        )
+
+
+def refuse_other_data(record: Mapping[str, Any]) -> None:
+    """Refuse to run again on data or models that are not those of the record.
+
+    Raises
+    ------
+    UserError
+        Naming the files, the first ten of them.
+    """
+    differ = (origins.difference(name, facts) for name, facts in record["data"].items())
+    faults = [said for said in differ if said]
+    if faults:
+        more = [f"... and {len(faults) - 10} more"] if len(faults) > 10 else []
+        raise UserError(
+            f"{RECORD}: the run was made from other files:\n  "
+            + "\n  ".join(faults[:10] + more)
+            + f"\nPut them back, or take the configuration alone: --config {RECORD}={NONE}"
+        )
+
+
+def changed_steps(record: Mapping[str, Any]) -> list[str]:
+    """Return the steps whose code is not the one of the record: their results may differ."""
+    return [
+        step
+        for step, about in record["steps"].items()
+        if about["code"] != [fingerprint(code_version(step))]
+    ]

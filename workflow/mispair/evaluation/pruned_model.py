@@ -1,0 +1,189 @@
+"""Models with some of their neurons, as local open_clip folders, and what they save.
+
+A neuron is a column of both final projections. Without it they are narrower matrices, so a pruned
+model is an ordinary one with a smaller ``embed_dim``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from mispair.core import files
+from mispair.core.intervals import Row
+from mispair.evaluation.pruning import EvaluationSet
+from mispair.evaluation.zeroshot import answers, classifier, embed
+from mispair.towers.loading import (
+    CONFIG_NAME,
+    WEIGHTS_NAME,
+    Towers,
+    load_towers,
+    write_configuration,
+)
+from mispair.towers.taking_apart import take_apart
+
+COPIED = (".gz", ".json", ".model", ".txt")
+"""Endings of vocabularies, and of what timm builds an image tower from."""
+
+OF_THE_WHOLE = (CONFIG_NAME, "training.json")
+"""Files that are not true of a pruned model."""
+
+
+QUERIES, REPEATS = 256, 5
+"""Images for which others are looked for in a timed search, and how often it is run."""
+
+
+def replace_projections(
+    model: nn.Module, image: np.ndarray, text: np.ndarray, logit_scale: float
+) -> None:
+    """Give a model of open_clip other final projections, of any common width, and another scale.
+
+    Parameters
+    ----------
+    model : nn.Module
+        One that `mispair.towers.taking_apart.take_apart` takes apart; changed in place.
+    image, text : (d_image, k) and (d_text, k) arrays
+        Projections; columns are the neurons.
+    logit_scale : float
+        Logarithm of the factor of the similarities.
+    """
+    visual: Any = model.visual
+    _replace(visual.head if hasattr(visual, "trunk") else visual, "proj", image)
+    # CLIP spreads its text transformer over itself; the others keep it as one module.
+    _replace(getattr(model, "text", model), "text_projection", text)
+    scale: Any = model.logit_scale
+    scale.data.fill_(logit_scale)
+
+
+def _width(model: nn.Module) -> int:
+    """Return the number of neurons of a model."""
+    return int(take_apart(model).image_projection.shape[1])
+
+
+def _replace(owner: Any, name: str, projection: np.ndarray) -> None:
+    held = getattr(owner, name)
+    if isinstance(held, nn.Linear):
+        held.out_features = projection.shape[1]
+        held.weight = nn.Parameter(torch.tensor(projection.T), requires_grad=False)
+    else:
+        setattr(owner, name, nn.Parameter(torch.tensor(projection), requires_grad=False))
+
+
+def write_pruned(folder: Path, source: Path, model: nn.Module, final: Path | None = None) -> Towers:
+    """Write a model with replaced projections into a folder, and load it from there.
+
+    Weights keep the number format that they have in `source` wherever that loses nothing.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to; it exists.
+    source : Path
+        The local open_clip folder that the model comes from. Vocabularies and the like are copied.
+    model : nn.Module
+        From `replace_projections`.
+    final : Path or None
+        The folder after it is renamed; None if it stays.
+
+    Returns
+    -------
+    Towers
+        What `load_towers` makes of the new folder.
+
+    Raises
+    ------
+    UserError
+        If open_clip cannot express the model.
+    """
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.suffix in COPIED and path.name not in OF_THE_WHOLE:
+            shutil.copyfile(path, folder / path.name)
+    config = files.read_json(source / CONFIG_NAME)
+    config["model_cfg"]["embed_dim"] = _width(model)
+    write_configuration(folder, config, final or folder)
+    with (
+        safe_open(source / WEIGHTS_NAME, framework="pt") as stored,
+        files.replacing(folder / WEIGHTS_NAME) as temporary,
+    ):
+        names = set(stored.keys())
+        weights = {
+            name: _narrowed(value, stored.get_tensor(name).dtype if name in names else value.dtype)
+            for name, value in sorted(model.state_dict().items())
+        }
+        save_file(weights, temporary)
+    try:
+        return load_towers(folder)
+    except files.UserError as error:
+        raise files.UserError(
+            f"{source}: cannot be pruned to {_width(model)} neurons, because another part of the "
+            "model, such as an attention pooler, is as wide as its embedding, and open_clip has "
+            f"one number for both ({error})"
+        ) from error
+
+
+def _narrowed(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a copy in another number format, or in its own if a value would change."""
+    copied = value.detach().clone(memory_format=torch.contiguous_format)
+    narrow = copied.to(dtype)
+    return narrow if torch.equal(narrow.to(value.dtype), copied) else copied
+
+
+def sizes(folder: Path, towers: Towers) -> Iterator[Row]:
+    """Yield the size of the model in a folder: ``metric`` and ``value``."""
+    parameters = sum(parameter.numel() for parameter in towers.model.parameters())
+    yield {"metric": "parameters", "value": parameters}
+    yield {"metric": "bytes", "value": (folder / WEIGHTS_NAME).stat().st_size}
+    width = towers.image_projection.shape[1]
+    yield {"metric": "embedding_bytes_per_image", "value": 4 * width}
+
+
+def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -> Iterator[Row]:
+    """Yield what projections score on evaluation sets, and how long searches in these take.
+
+    Parameters
+    ----------
+    sets : iterable of EvaluationSet
+        With their metadata, as `mispair.evaluation.pruning.read_sets` yields them.
+    image, text : (d_image, k) and (d_text, k) arrays
+        Projections.
+
+    Yields
+    ------
+    dict
+        ``metric``, ``value``, ``evaluation_set`` and, where it has one, ``protocol`` and its
+        ``fingerprint``: acc1; ``seconds_to_classify`` all images of the set and
+        ``seconds_to_search`` it for the nearest to each of at most 256 images, in single
+        precision, the fastest of five runs.
+    """
+    for data in sets:
+        here = {"evaluation_set": data.about["name"]}
+        embeddings = embed(data.image_features, image)
+        single = embeddings.astype(np.float32)
+        for name, prompts in data.prompts.items():
+            which = {**here, "protocol": name, "fingerprint": prompts.about["fingerprint"]}
+            classes = classifier(prompts.features, prompts.classes, text)
+            right = answers(embeddings, classes) == data.labels
+            yield {"metric": "acc1", "value": right.mean(), **which}
+            seconds = _seconds(single, classes.astype(np.float32))
+            yield {"metric": "seconds_to_classify", "value": seconds, **which}
+        seconds = _seconds(single[:QUERIES], single)
+        yield {"metric": "seconds_to_search", "value": seconds, **here}
+
+
+def _seconds(queries: np.ndarray, others: np.ndarray) -> float:
+    """Return how long it takes to find the nearest of all others for every query."""
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        (queries @ others.T).argmax(axis=1)
+        times.append(time.perf_counter() - started)
+    return min(times)

@@ -1,0 +1,1 @@
+"""Pages, tables and claims on what models and neurons do."""

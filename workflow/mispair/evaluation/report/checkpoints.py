@@ -1,0 +1,189 @@
+"""What was measured on CLIP and LaCLIP checkpoints, beside tables 2 and 3."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mispair.evaluation.report.data_sets import published_name
+from mispair.evaluation.set_names import canonical
+from mispair.report import published
+from mispair.report.statistics import Interval
+from mispair.report.tables import Tables, protocols, records
+
+METHODS = ("CLIP", "LaCLIP")
+COLUMNS = {"acc1": "accuracy", "silhouette": "silhouette"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of one model, and the published number of the same model and data set, or NaN.
+
+    ``measure`` is ``acc1`` for the headline metric of the protocol, whichever that is (its name is
+    ``metric``), or ``silhouette``. ``own`` is the number that LaCLIP's authors give for ImageNet.
+    """
+
+    measure: str
+    pretraining: str
+    architecture: str
+    method: str
+    towers: str
+    evaluation_set: str
+    protocol: str | None
+    metric: str
+    fingerprint: str | None
+    value: float
+    low: float
+    high: float
+    n: float
+    published: float
+    own: float
+
+    @property
+    def dataset(self) -> str | None:
+        """The published name of the evaluation set."""
+        return published_name(self.evaluation_set)
+
+    @property
+    def difference(self) -> float:
+        """Measured − published."""
+        return self.value - self.published
+
+
+def scores(tables: Tables, measure: str) -> list[Score]:
+    """Return every headline number, or every silhouette, of every checkpoint."""
+    table = tables.checkpoints
+    if measure == "silhouette":
+        own = table[table["metric"] == "silhouette"]
+    else:
+        prompted = table["protocol"].isin(protocols(table))
+        own = table[prompted & (table["metric"] == table["headline"].fillna("acc1"))]
+    order = {name: place for place, name in enumerate(protocols(table))}
+    own = own.sort_values("protocol", key=lambda names: names.map(order), kind="stable")
+    keys = ["pretraining", "architecture", "method", "towers", "evaluation_set"]
+    found = []
+    for row in records(own.sort_values(keys, kind="stable")):
+        labels = {name: _text(row[name]) or "not stated" for name in keys}
+        protocol, fingerprint = _text(row["protocol"]), _text(row["fingerprint"])
+        value, low, high, n = (float(row[name]) for name in ("value", "low", "high", "n"))
+        place = labels["pretraining"], labels["method"]
+        dataset = published_name(labels["evaluation_set"])
+        there = theirs(dataset, *place, COLUMNS[measure])
+        own_number = math.nan
+        if measure == "acc1" and dataset == "ImageNet-1k":
+            own_number = laclip_own(labels["pretraining"], labels["architecture"], place[1])
+        found.append(
+            Score(measure, **labels, protocol=protocol, metric=str(row["metric"]),
+                  fingerprint=fingerprint, value=value, low=low, high=high, n=n,
+                  published=there, own=own_number)
+        )  # fmt: skip
+    return found
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+@functools.cache
+def theirs(dataset: str | None, pretraining: str, method: str, column: str) -> float:
+    """Return a number of table 2 or 3, or NaN if there is none."""
+    row = _published().get((dataset or "", canonical(pretraining), canonical(method)))
+    return math.nan if row is None else float(row[column])
+
+
+@functools.cache
+def _published() -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return the rows of tables 2 and 3 by data set, pre-training and method."""
+    return {
+        (str(row["dataset"]), canonical(row["pretraining"]), canonical(row["method"])): row
+        for row in records(published.checkpoints())[::-1]
+    }
+
+
+def laclip_own(pretraining: str, architecture: str, method: str) -> float:
+    """Return ImageNet accuracy as LaCLIP's authors give it, or NaN."""
+    table = published.laclip_imagenet()
+    own = table[
+        (table["pretraining"].map(canonical) == canonical(pretraining))
+        & (table["architecture"] == architecture)
+        & (table["method"].map(canonical) == canonical(method))
+    ]
+    return float(own["accuracy"].iloc[0]) if len(own) else math.nan
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A CLIP and a LaCLIP model of the same data and architecture, on one evaluation set."""
+
+    clip: Score
+    laclip: Score
+    difference: Interval
+    paired: bool
+
+    @property
+    def published(self) -> float:
+        """The published difference, or NaN."""
+        return self.laclip.published - self.clip.published
+
+    @property
+    def name(self) -> str:
+        """What was compared."""
+        return f"{self.clip.pretraining} {self.clip.architecture}, {self.clip.evaluation_set}"
+
+
+def pairs(tables: Tables, measure: str) -> list[Pair]:
+    """Return every LaCLIP number beside the CLIP number of the same kind.
+
+    The interval is that of paired images where arms were compared, else that of two
+    independent numbers from their own intervals (Newcombe 1998, Statistics in Medicine 17, 873).
+    """
+    by_place: dict[tuple[object, ...], dict[str, Score]] = {}
+    for score in scores(tables, measure):
+        place = (score.pretraining, score.architecture, score.evaluation_set, score.protocol)
+        method = next((m for m in METHODS if canonical(m) == canonical(score.method)), "")
+        by_place.setdefault(place, {}).setdefault(method, score)
+    found = []
+    for both in by_place.values():
+        if set(METHODS) <= set(both):
+            clip, laclip = (both[method] for method in METHODS)
+            same = clip.metric == laclip.metric and clip.fingerprint == laclip.fingerprint
+            if not same:
+                continue
+            paired = _paired(tables, clip, laclip)
+            found.append(Pair(clip, laclip, paired or _independent(clip, laclip),
+                              paired is not None))  # fmt: skip
+    return found
+
+
+def _paired(tables: Tables, clip: Score, laclip: Score) -> Interval | None:
+    table = tables.comparisons
+    own = table[
+        (table["towers"] == laclip.towers)
+        & (table["reference"] == clip.towers)
+        & (table["evaluation_set"] == laclip.evaluation_set)
+        & (table["protocol"] == laclip.protocol)
+        & (table["metric"] == f"{laclip.metric}_difference")
+    ]
+    if own.empty:
+        return None
+    row: Mapping[str, float] = records(own)[0]
+    return Interval(row["value"], row["low"], row["high"], int(row["n"]))
+
+
+def _independent(clip: Score, laclip: Score) -> Interval:
+    gap = laclip.value - clip.value
+    below = math.hypot(laclip.value - laclip.low, clip.high - clip.value)
+    above = math.hypot(laclip.high - laclip.value, clip.value - clip.low)
+    return Interval(gap, gap - below, gap + above, int(laclip.n) if laclip.n == laclip.n else 0)
+
+
+def facts(tables: Tables) -> dict[str, dict[str, str]]:
+    """Return what the folder of every converted checkpoint says of it, by its name."""
+    own = tables.provenance[tables.provenance["artefact"] == "checkpoint"]
+    found: dict[str, dict[str, str]] = {}
+    for row in records(own):
+        if isinstance(row["text"], str) and row["text"]:
+            found.setdefault(row["condition"], {})[row["key"]] = row["text"]
+    return found

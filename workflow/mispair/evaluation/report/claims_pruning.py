@@ -1,0 +1,280 @@
+"""The paper's claims on pruning, judged on the tables."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.evaluation.report.protocols import base_arm, named, of_metric, said
+from mispair.evaluation.report.series import SMALL, above_chance
+from mispair.report import published, verdicts
+from mispair.report.gaps import gap
+from mispair.report.statistics import (
+    Effect,
+    Interval,
+    effect_of_estimate,
+    prediction_interval,
+    unknown_effect,
+)
+from mispair.report.tables import Tables, mean_by
+from mispair.report.verdicts import Claim, Control, Part, Verdict
+
+MASKED, RENORMALISED = "masked", "renormalised"
+"""Embeddings with k neurons as the authors' code leaves them, or at length one again."""
+
+BASELINES = {"variance": "activation variance", "norm": "column norm"}
+"""What neurons are ranked by instead of purity: strategies high-… and low-…."""
+
+OF_INTEREST = 1 / 3
+"""Share of the published difference in accuracy that is the smallest effect of interest."""
+
+SMALLEST_SILHOUETTE = 0.01
+"""Smallest effect of interest on silhouettes, whose order is published in words only: the
+difference from which published and measured silhouettes count as different."""
+
+ACCURACY = Claim(
+    "pruning-accuracy", "image_text",
+    "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
+    "figures 2(a-c) and 8", "order", "pruning", primary=True,
+)  # fmt: skip
+SILHOUETTE = Claim(
+    "pruning-silhouette", "image_text",
+    "Keeping high-purity neurons gives the best silhouette, random ones less, low-purity least.",
+    "figures 2(e-g) and 8", "order", "pruning",
+)  # fmt: skip
+
+
+def judge(tables: Tables, confidence: float) -> list[Verdict]:
+    """Return the verdicts under the main scheme and protocol, masked as the authors' code does.
+
+    The silhouette is the same for renormalised embeddings: cosines do not see lengths.
+    """
+    tables = tables.of_scheme().of_protocol()
+    return [
+        _pruning(tables, ACCURACY, "acc1", confidence),
+        _pruning(tables, SILHOUETTE, "silhouette", confidence),
+    ]
+
+
+def pruned_arm(table: pd.DataFrame, normalised: str = MASKED) -> pd.DataFrame:
+    """Return the pruned arm that claims are judged on: the untouched model, if it was pruned.
+
+    Its embeddings are masked, or renormalised after that.
+    """
+    table = table[table["normalised"].fillna(MASKED) == normalised]
+    return base_arm(table)
+
+
+def kept_below_full(table: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the largest k if all strategies agree there: then nothing was pruned."""
+    if table.empty:
+        return table
+    largest = table[table["k"] == table["k"].max()]
+    spread = largest.groupby(["evaluation_set", "seed", "metric"], dropna=False)["value"]
+    nothing_pruned = (spread.max() - spread.min()).fillna(0).max() < 1e-6
+    return table[table["k"] < table["k"].max()] if nothing_pruned else table
+
+
+def strategy_scores(
+    table: pd.DataFrame, metric: str, basis: str = "original", ranked_by: str = "text"
+) -> pd.DataFrame:
+    """Return strategy, draw and the mean score over sets, seeds and k, in one basis or all rotated.
+
+    Only evaluation sets on which every strategy was measured count.
+    """
+    own = table[table["metric"] == metric]
+    bases = own["basis"].fillna("original")
+    own = own[bases == basis] if basis == "original" else own[bases != "original"]
+    own = own[own["ranked_by"].isin([ranked_by]) | (own["strategy"] == "random")]
+    gaps = own.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
+    own = own[~own["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
+    return mean_by(own, ["strategy", "draw"])
+
+
+def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Interval]:
+    """Return the scores of high-purity and low-purity, and the interval of the random draws."""
+    means = scores.groupby("strategy")["value"].mean()
+    random = prediction_interval(
+        scores.loc[scores["strategy"] == "random", "value"].tolist(), confidence
+    )
+    return means.get("high-purity", math.nan), means.get("low-purity", math.nan), random
+
+
+def spread(scores: pd.DataFrame, confidence: float) -> Effect:
+    """Return high-purity − low-purity, with the error of the difference of two random draws.
+
+    If purity did not matter, the two would be two more draws of k neurons: their difference has
+    twice the variance of one draw, with the degrees of freedom of the draws.
+    """
+    means = scores.groupby("strategy")["value"].mean()
+    draws = scores.loc[scores["strategy"] == "random", "value"].dropna()
+    value = float(means.get("high-purity", math.nan) - means.get("low-purity", math.nan))
+    if len(draws) < 2:
+        value = value if len(draws) else math.nan
+        return unknown_effect(value, len(draws), "random draw")
+    error = math.sqrt(2) * float(draws.std(ddof=1))
+    return effect_of_estimate(value, error, len(draws) - 1, len(draws), confidence, "random draw")
+
+
+def smallest(metric: str) -> float:
+    """Return the smallest effect of interest on high-purity − low-purity."""
+    return OF_INTEREST * abs(_published_spread()) if metric == "acc1" else SMALLEST_SILHOUETTE
+
+
+def decide_order(
+    scores: pd.DataFrame, metric: str, confidence: float
+) -> tuple[verdicts.Outcome, str]:
+    """Judge the claimed order high-purity > random > low-purity against the spread of draws."""
+    high, low, random = order_of(scores, confidence)
+    effect = spread(scores, confidence)
+    if not math.isfinite(effect.value):
+        return verdicts.UNMEASURED, "one of the three strategies was not measured"
+    outcome, reason = verdicts.decide_effect(effect, +1, smallest(metric), 1 - confidence)
+    if outcome == verdicts.SUPPORTS and not low < random.value < high:
+        return verdicts.UNDECIDED, f"{reason}, but random neurons are not between the two"
+    return outcome, reason
+
+
+def _order_text(high: float, low: float, random: Interval) -> str:
+    return f"high-purity {number(high)}, random {number(random.value)}, low-purity {number(low)}"
+
+
+def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Verdict:
+    table = tables.pruning
+    arm = kept_below_full(pruned_arm(table))
+    scores = strategy_scores(arm, metric)
+    high, low, random = order_of(scores, confidence)
+    outcome, reason = decide_order(scores, metric, confidence)
+    if outcome == verdicts.UNMEASURED:
+        missing = "no arm was pruned" if table.empty else reason
+        return Verdict(claim, outcome, missing)
+    parts = []
+    for name, own in arm.groupby("evaluation_set"):
+        of_set = strategy_scores(own, metric)
+        part, why = decide_order(of_set, metric, confidence)
+        by = f" ({named(of_metric(tables, metric, str(name)))})" if metric == "acc1" else ""
+        text = _order_text(*order_of(of_set, confidence))
+        parts.append(Part(str(name), part, f"{text}{by}; {why}", spread(of_set, confidence).p))
+    outcome, reason = verdicts.decide_sets(outcome, parts, reason, 1 - confidence)
+    if above_chance(tables) is False:
+        outcome, reason = verdicts.UNDECIDED, "the model classifies no better than chance"
+    effect = spread(scores, confidence)
+    draws, ks = random.n, arm["k"].nunique()
+    return Verdict(
+        claim,
+        outcome,
+        reason,
+        scope=f"{_arm_name(arm)}, ranked by the text projection"
+        + (f"; {said(tables)}" if metric == "acc1" else ""),
+        measured=_order_text(high, low, random),
+        published=_published_order() if metric == "acc1" else "in words: the same order",
+        sample=f"{count(draws, 'random draw')}, {count(ks, 'value')} of k, "
+        f"{count(arm['evaluation_set'].nunique(), 'evaluation set')}, one model",
+        test=f"high − low {verdicts.effect_text(effect, confidence)}; "
+        f"{100 * confidence:g} % prediction interval of one draw: "
+        f"{number(random.low)} to {number(random.high)}",
+        effect=effect,
+        smallest=smallest(metric),
+        controls=(
+            *(
+                _other_ranking(arm, metric, tower, outcome, confidence)
+                for tower in ("image", "both")
+            ),
+            _rotated_order(arm, metric, high - low, confidence),
+            *(_baseline(arm, metric, high - low, name) for name in BASELINES),
+            *([_renormalised(table, metric, outcome, confidence)] if metric == "acc1" else []),
+        ),
+        parts=tuple(parts),
+        gap=gap(high - low, _published_spread(), "in high − low") if metric == "acc1" else "",
+    )
+
+
+def _arm_name(arm: pd.DataFrame) -> str:
+    start = str(arm["start"].iloc[0])
+    rate = arm["rate"].iloc[0]
+    return "untouched model" if start == "untouched" else f"{start} projections at C_m {rate:g}"
+
+
+def _published_means() -> pd.Series:
+    return published.pruning().groupby("strategy")["accuracy"].mean()
+
+
+def _published_spread() -> float:
+    means = _published_means()
+    return float(means["high-purity"] - means["low-purity"])
+
+
+def _published_order() -> str:
+    means = _published_means()
+    return (
+        f"high-purity {number(means['high-purity'])}, random {number(means['random'])}, "
+        f"low-purity {number(means['low-purity'])} (CIFAR-10, one draw)"
+    )
+
+
+def _other_ranking(
+    arm: pd.DataFrame, metric: str, tower: str, outcome: verdicts.Outcome, confidence: float
+) -> Control:
+    name = "Ranked by the image projection" if tower == "image" else "Ranked by both projections"
+    scores = strategy_scores(arm, metric, ranked_by=tower)
+    found = order_of(scores, confidence)
+    other, why = decide_order(scores, metric, confidence)
+    if other == verdicts.UNMEASURED:
+        return Control(name, "not measured", "This ranking was not measured.")
+    text = f"{_order_text(*found)}: {why}."
+    return Control(name, "does not limit" if other == outcome else "limits", text)
+
+
+def _rotated_order(arm: pd.DataFrame, metric: str, gap: float, confidence: float) -> Control:
+    name = "Rotated bases"
+    scores = strategy_scores(arm, metric, basis="rotated")
+    found = order_of(scores, confidence)
+    if decide_order(scores, metric, confidence)[0] == verdicts.UNMEASURED:
+        return Control(name, "not measured", "No rotated basis was pruned.")
+    high, low, _ = found
+    same = (high - low) * gap > 0 and abs(high - low) >= SMALL * abs(gap)
+    text = f"In rotated bases: {_order_text(*found)}"
+    text += (
+        ". The order is the same where neurons are arbitrary directions, so it is no property of "
+        "the model's own neurons."
+        if same
+        else ". The order of the model's own basis is not found there."
+    )
+    return Control(name, "limits" if same else "does not limit", text)
+
+
+def _baseline(arm: pd.DataFrame, metric: str, gap: float, baseline: str) -> Control:
+    words = BASELINES[baseline]
+    name = f"Ranked by {words}"
+    means = strategy_scores(arm, metric).groupby("strategy")["value"].mean()
+    ends = [f"high-{baseline}", f"low-{baseline}"]
+    if not set(ends) <= set(means.index):
+        return Control(name, "not measured", f"No ranking by {words} was measured.")
+    high, low = (means[end] for end in ends)
+    stronger = abs(high - low) >= abs(gap)
+    text = (
+        f"Keeping the neurons of the highest {words} gives {number(high)}, of the lowest "
+        f"{number(low)}"
+    )
+    text += (
+        ": this separates neurons at least as well as purity does."
+        if stronger
+        else ": this separates neurons less than purity does."
+    )
+    return Control(name, "limits" if stronger else "does not limit", text)
+
+
+def _renormalised(
+    table: pd.DataFrame, metric: str, outcome: verdicts.Outcome, confidence: float
+) -> Control:
+    name = "Renormalised embeddings"
+    arm = kept_below_full(pruned_arm(table, RENORMALISED))
+    scores = strategy_scores(arm, metric)
+    found = order_of(scores, confidence)
+    other, why = decide_order(scores, metric, confidence)
+    if other == verdicts.UNMEASURED:
+        return Control(name, "not measured", "Renormalised embeddings were not measured.")
+    text = f"With the kept neurons at length one again: {_order_text(*found)}: {why}."
+    return Control(name, "does not limit" if other == outcome else "limits", text)

@@ -1,0 +1,107 @@
+"""Results in the form of CLIP_benchmark: one JSON for each model, set and task.
+
+``clip_benchmark build FOLDER --output benchmark.csv`` makes one table of a folder of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pandas as pd
+
+from mispair.report.tables import CAPTIONS, LINEAR_PROBE, Tables, records
+
+TASKS = {
+    CAPTIONS: ("zeroshot_retrieval", {
+        f"{what}_retrieval_recall@{k}": f"{what}_recall@{k}"
+        for k in (1, 5, 10) for what in ("image", "text")
+    }),
+    LINEAR_PROBE: ("linear_probe", {
+        "lp_acc1": "probe_acc1", "lp_mean_per_class_recall": "probe_mean_per_class_recall",
+    }),
+}  # fmt: skip
+"""What stands in place of a protocol: the task, and CLIP_benchmark's names of our metrics."""
+
+ZEROSHOT = ("zeroshot_classification", {
+    name: name for name in ("acc1", "acc5", "mean_per_class_recall")
+})  # fmt: skip
+"""Every protocol of classification by prompts."""
+
+LANGUAGE = "en"
+
+Result = dict[str, Any]
+
+
+def results(tables: Tables) -> dict[str, Result]:
+    """Return all results by path: a folder for each protocol, and a file for each result.
+
+    ``model`` is the frozen pair of towers, ``pretrained`` what was done to its projections, with
+    the seed; of a checkpoint that is compared as it is they are its architecture and its name. The
+    keys beside CLIP_benchmark's own tell the arm; its table has them as further columns.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, float]] = {}
+    for row in [*records(tables.zeroshot), *records(tables.checkpoints)]:
+        about = {key: _plain(value) for key, value in row.items()}
+        if about["protocol"] is None or about.get("classname") is not None:
+            continue
+        path, result = _result(about)
+        found.setdefault(path, result)
+        values.setdefault(path, {})[about["metric"]] = row["value"]
+    for path, result in found.items():
+        _, names = TASKS.get(result["protocol"], ZEROSHOT)
+        own = values[path]
+        result["metrics"] = {new: _finite(own.get(old, math.nan)) for new, old in names.items()}
+    return found
+
+
+def _result(about: dict[str, Any]) -> tuple[str, Result]:
+    """Return the path of the result that a row belongs to, and the result, without numbers yet."""
+    task, _ = TASKS.get(about["protocol"], ZEROSHOT)
+    is_arm = "start" in about
+    model = about["towers"] if is_arm else about["architecture"]
+    result: Result = {
+        "dataset": about["evaluation_set"],
+        "model": str(model),
+        "pretrained": _arm(about) if is_arm else str(about["towers"]),
+        "task": task,
+        "metrics": {},
+        "language": LANGUAGE,
+        "protocol": about["protocol"],
+        **{key: about[key] for key in ("start", "scheme", "rate", "seed") if key in about},
+    }
+    parts = [result[key] for key in ("dataset", "pretrained", "model", "language", "task")]
+    return f"{file_name(about['protocol'])}/{file_name('_'.join(parts))}.json", result
+
+
+def _arm(about: dict[str, Any]) -> str:
+    """Return a name of the arm, as in result paths, with its seed if there are several."""
+    if about["scheme"] is None:
+        return str(about["start"])
+    return f"{about['start']}_{about['scheme']}~{about['rate']:g}_seed~{about['seed']}"
+
+
+def file_name(text: str) -> str:
+    """Return a text as a name of a file: letters, digits, and ``. _ ~ -`` are kept.
+
+    Examples
+    --------
+    >>> file_name("wds/cifar10_<b>")
+    'wds-cifar10_-b-'
+    """
+    return re.sub(r"[^\w.~@=-]", "-", text).lstrip(".") or "-"
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell of a table for JSON: whole numbers as such, what is missing as None."""
+    if value is None or pd.isna(value):
+        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    return value

@@ -1,0 +1,183 @@
+"""Tables beside zero-shot classification: retrieval, linear probes, and warnings of wrong lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from mispair.core.words import count, listing, number
+from mispair.evaluation.report.protocols import HASHES, base_arm, named, short
+from mispair.report.table import Table, or_dash, with_interval
+from mispair.report.tables import Tables, records
+
+SECTION = "Retrieval and linear probe"
+Record = dict[str, Any]
+BEST = (1, 5, 10)
+UNFOLDED = 12
+"""Rows of the longest table that is shown unfolded."""
+
+NAMED_CLASSES = 5
+"""Classes of a kind that are named; further ones are counted."""
+
+
+def evaluation(tables: Tables) -> list[Table]:
+    """Return the tables of the image-text study's arms; without empty ones."""
+    table = tables.of_scheme().of_protocol().zeroshot
+    found = [_classes(table), retrieval(table, _arm_label, SECTION), _probe(table)]
+    return [table for table in found if table.rows]
+
+
+def _classes(table: pd.DataFrame) -> Table:
+    """Return the classes that the model as it is recognises least and best, of each set."""
+    own = base_arm(table[table["metric"] == "class_recall"])
+    rows = []
+    for name, of_set in own.groupby("evaluation_set"):
+        means = of_set.groupby("classname").agg(value=("value", "mean"), n=("n", "max"))
+        ranked = means.reset_index().sort_values(["value", "classname"], kind="stable")
+        ends = [
+            "; ".join(
+                f"{row['classname']} {number(row['value'], 2)} of {row['n']:,.0f}"
+                for row in records(part)
+            )
+            for part in (ranked[:NAMED_CLASSES], ranked[::-1][:NAMED_CLASSES])
+        ]
+        rows.append((f"{name} ({named(of_set)})", f"{len(ranked):,}", *ends,
+                     f"{(ranked['value'] == 0).sum():,}"))  # fmt: skip
+    return Table(
+        "Recall by class, the model as it is",
+        ("evaluation set", "classes with images", "least recalled", "most recalled",
+         "never recognised"),
+        tuple(rows),
+        "Share of the images of a class that are given its name, and how many there are. All "
+        "classes of all arms: metric class_recall in zeroshot.csv.",
+        section="Protocols",
+        folded=True,
+    )  # fmt: skip
+
+
+def _arm_label(row: Record) -> str:
+    rate = row["rate"]
+    return str(row["start"]) if rate != rate else f"{row['start']}, C_m {rate:g}"
+
+
+def _arms(table: pd.DataFrame) -> list[tuple[Record, pd.DataFrame]]:
+    """Return every arm on every set, with its rows."""
+    keys = ["evaluation_set", "start", "rate"]
+    if "start" not in table:
+        keys = ["evaluation_set", "pretraining", "method", "towers"]
+    return [
+        (records(own)[0], own) for _, own in table.groupby(keys, dropna=False, sort=True)
+    ]  # fmt: skip
+
+
+def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
+    """Return recall at 1, 5 and 10 both ways, with the numbers of images and captions.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of arms, or of checkpoints.
+    label : callable
+        What a row's model is called.
+    section : str
+        Where the table stands.
+    """
+    own = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
+    rows = []
+    for about, of_arm in _arms(own):
+        by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
+        images = _queries(by_metric, "text_recall@1")
+        captions = _queries(by_metric, "image_recall@1")
+        rows.append((
+            f"{about['evaluation_set']} (captions {short(about['fingerprint'])})", label(about),
+            f"{images:,.0f}", f"{captions:,.0f}",
+            or_dash(captions / images if images else float("nan"), 2),
+            *(_recall(by_metric, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
+        ))  # fmt: skip
+    return Table(
+        "Retrieval: recall at 1, 5 and 10",
+        ("set of pairs", "model", "images", "captions", "captions per image",
+         *(f"{way}, R@{k}" for way in ("image by caption", "caption by image") for k in BEST)),
+        tuple(rows),
+        "Image by caption: share of captions whose image is among the first k. Caption by image: "
+        "share of images with one of their captions among the first k. With Wilson's 95 % interval "
+        "where there is one run, else mean ± 1 standard deviation over seeds.",
+        folded=len(rows) > UNFOLDED,
+        section=section,
+    )  # fmt: skip
+
+
+def _queries(by_metric: dict[str, pd.DataFrame], metric: str) -> float:
+    return float(by_metric[metric]["n"].max()) if metric in by_metric else float("nan")
+
+
+def _recall(by_metric: dict[str, pd.DataFrame], metric: str) -> str:
+    return with_interval(by_metric[metric]) if metric in by_metric else "–"
+
+
+def _probe(table: pd.DataFrame) -> Table:
+    names = ("probe_acc1", "acc1", "probe_mean_per_class_recall", "mean_per_class_recall")
+    probed = table.loc[table["metric"] == "probe_acc1", "evaluation_set"]
+    own = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
+    rows = []
+    for about, of_arm in _arms(own):
+        parts = {name: of_arm[of_arm["metric"] == name] for name in names}
+        if parts["probe_acc1"].empty:
+            continue
+        gain = parts["probe_acc1"]["value"].mean() - parts["acc1"]["value"].mean()
+        place = f"{about['evaluation_set']} ({named(parts['acc1'])})"
+        rows.append((place, _arm_label(about), *map(_one, parts.values()),
+                     or_dash(100 * gain, 1, sign=True)))  # fmt: skip
+    return Table(
+        "Linear probe beside zero-shot classification, the same image embeddings",
+        ("evaluation set", "model", "probe, acc1", "zero-shot, acc1",
+         "probe, mean per class", "zero-shot, mean per class", "probe − zero-shot, acc1 (points)"),
+        tuple(rows),
+        "The probe is scikit-learn's logistic regression on the embeddings of the set's training "
+        f"split; it may be fitted to fewer seeds. {HASHES}",
+        folded=len(rows) > UNFOLDED,
+        section=SECTION,
+    )  # fmt: skip
+
+
+def _one(rows: pd.DataFrame) -> str:
+    return "–" if rows.empty else with_interval(rows)
+
+
+def warnings(tables: Tables) -> list[str]:
+    """Return a warning for every class list that does not fit its labels, or has empty classes."""
+    found = []
+    for table in (tables.zeroshot, tables.checkpoints):
+        flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
+        for place, own in flagged.groupby(["evaluation_set", "protocol"]):
+            name, protocol = map(str, place)
+            of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
+            numbers = of_list.groupby("metric")["value"].mean()
+            listed, anew = (
+                number(100 * numbers.get(f"label_check_{what}_acc1", float("nan")), 1)
+                for what in ("listed", "relabelled")
+            )
+            found.append(
+                f"The class list of {name} does not seem to fit its labels ({named(own)}): with "
+                f"names and labels put together anew on half of the images, accuracy on the other "
+                f"half is {anew} % instead of {listed} %. Accuracies on {name} under this protocol "
+                "mean nothing until the list is right."
+            )
+        found += _empty_classes(table)
+    return list(dict.fromkeys(found))
+
+
+def _empty_classes(table: pd.DataFrame) -> list[str]:
+    own = table[table["metric"] == "class_without_images"]
+    found = []
+    for place, rows in own.groupby("evaluation_set"):
+        names = sorted(rows["classname"].dropna().unique())
+        shown = names[:NAMED_CLASSES]
+        more = [count(len(names) - len(shown), "more", "more")] if len(names) > len(shown) else []
+        found.append(
+            f"No image of {place} belongs to {listing([*shown, *more])}: means per class leave "
+            "out what has no image, while its prompts can still be answered with."
+        )
+    return found

@@ -1,0 +1,86 @@
+"""Tables: models that were exported with some of their neurons, and what that saves."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.evaluation.report.protocols import named
+from mispair.report.table import Table
+from mispair.report.tables import Tables, records
+
+REFERENCE = "reference_"
+"""How the metrics of the whole model begin."""
+
+TITLES = {
+    "embedding_bytes_per_image": "bytes of an embedding",
+    "bytes": "bytes of the weights",
+    "seconds_to_classify": "ms to classify",
+    "seconds_to_search": "ms to search",
+}
+"""Metrics whose names do not say enough."""
+
+MODEL = ["start", "rate", "strategy", "ranked_by", "k"]
+WHOLE = "In brackets: the whole model."
+
+
+def exported(tables: Tables) -> list[Table]:
+    """Return the sizes of exported models, and what they score on each evaluation set."""
+    table = tables.exported[tables.exported["value"].notna()]
+    of_model = table["evaluation_set"].isna()
+    found = [
+        _table(table[of_model], MODEL, "Pruned models that plain open_clip loads: their size",
+               WHOLE),
+        _table(_each_protocol(table[~of_model]), [*MODEL, "evaluation_set", "protocol"],
+               "Pruned models that plain open_clip loads: accuracy and speed",
+               f"{WHOLE} Accuracy is that of the exported files, loaded anew. To classify is the "
+               "product of all images with the classes, to search that of images with images, "
+               "for any protocol; times are those of the machine that wrote the model."),
+    ]  # fmt: skip
+    return [each for each in found if each.rows]
+
+
+def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:
+    """Put what is of a set under any protocol beside each of its protocols."""
+    free = table["protocol"].isna()
+    places = table.loc[~free, [*MODEL, "evaluation_set", "protocol"]].drop_duplicates()
+    return pd.concat(
+        [table[~free], table[free].drop(columns="protocol").merge(places, how="left")],
+        ignore_index=True,
+    )
+
+
+def _table(table: pd.DataFrame, keys: list[str], caption: str, remark: str) -> Table:
+    metrics = sorted({name.removeprefix(REFERENCE) for name in table["metric"]})
+    rows = []
+    for _, own in table.groupby(keys, dropna=False):
+        row = records(own)[0]
+        tuned = f", C_m {row['rate']:g}" if row["rate"] == row["rate"] else ""
+        prompts = named(own) if isinstance(row["protocol"], str) else "–"
+        place = [str(row["evaluation_set"]), prompts] if "protocol" in keys else []
+        means = own.groupby("metric")["value"].mean()
+        rows.append((
+            f"{row['start']}{tuned}", str(row["strategy"]), str(row["ranked_by"]), f"{row['k']:g}",
+            *place, *(_cell(means, metric) for metric in metrics),
+        ))  # fmt: skip
+    places = ("evaluation set", "protocol") if "protocol" in keys else ()
+    heads = (TITLES.get(metric, metric.replace("_", " ")) for metric in metrics)
+    return Table(
+        caption, ("model", "kept", "ranked by", "k", *places, *heads), tuple(rows), remark,
+        section="Pruning",
+    )  # fmt: skip
+
+
+def _cell(means: pd.Series, metric: str) -> str:
+    if metric not in means:
+        return "–"
+    whole = f"{REFERENCE}{metric}"
+    return _plain(metric, means[metric]) + (
+        f" ({_plain(metric, means[whole])})" if whole in means else ""
+    )
+
+
+def _plain(metric: str, value: float) -> str:
+    if metric.startswith("seconds"):
+        return f"{1000 * value:.3g}"
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 4)

@@ -1,0 +1,68 @@
+"""Table: what the protocol alone changes on the same model."""
+
+from __future__ import annotations
+
+from mispair.core.words import listing, number
+from mispair.evaluation.report.protocols import HASHES, base_arm, short
+from mispair.evaluation.report.series import change, run_trend, zeroshot_series
+from mispair.report.table import Table, or_dash, with_interval
+from mispair.report.tables import Tables
+from mispair.report.verdicts import trend_words
+
+SECTION = "Protocols"
+SCORES = ("acc1", "acc5", "mean_per_class_recall")
+
+
+def protocols(tables: Tables, alpha: float) -> Table | None:
+    """Return what every protocol says of the same model on every evaluation set."""
+    names = tables.protocols
+    tables = tables.of_scheme()
+    table = tables.zeroshot[tables.zeroshot["protocol"].isin(names)]
+    table = table[table["classname"].isna()]
+    rows = []
+    for evaluation_set, of_set in table.groupby("evaluation_set"):
+        first: float | None = None
+        for name in [name for name in names if name in set(of_set["protocol"])]:
+            own = of_set[of_set["protocol"] == name]
+            headline = next(iter(own["headline"].dropna()), "acc1")
+            scores = base_arm(own)
+            value = scores.loc[scores["metric"] == headline, "value"].mean()
+            first = value if first is None else first
+            series = zeroshot_series(tables.of_protocol(name), "pretrained", headline,
+                                     str(evaluation_set))  # fmt: skip
+            moved = change(series)
+            prompts = short(next(iter(own["fingerprint"].dropna()), "–")).replace("#–", "–")
+            rows.append((
+                str(evaluation_set), f"{name} {prompts}, {headline}",
+                *(with_interval(scores[scores["metric"] == metric]) for metric in SCORES),
+                "–" if value is first else or_dash(value - first, 3, sign=True),
+                or_dash(moved, 3, sign=True),
+                trend_words(run_trend(series), alpha),
+            ))  # fmt: skip
+    if not rows:
+        return None
+    arm = base_arm(table)
+    start, rate = str(arm["start"].iloc[0]), arm["rate"].iloc[0]
+    what = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
+    main = names[0]
+    others = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
+    return Table(
+        f"The same model under every protocol: {what}",
+        ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
+         "headline − its first protocol’s", "headline’s change with C_m, from pre-trained",
+         "trend with C_m"),
+        tuple(rows),
+        f"Figures, claims and other tables are by {main}{others}. {spread(tables)}{HASHES}",
+        section=SECTION,
+    )  # fmt: skip
+
+
+def spread(tables: Tables) -> str:
+    """Say how far protocols lie apart on the same model, or nothing where there is one alone."""
+    table = base_arm(tables.of_scheme().zeroshot)
+    own = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
+    means = own.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()
+    if means.empty or means.shape[1] < 2:
+        return ""
+    apart = (means.max(axis=1) - means.min(axis=1)).max()
+    return f"Protocols alone move acc1 of the same model by up to {number(100 * apart, 1)} points. "

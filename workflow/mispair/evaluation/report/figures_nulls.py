@@ -1,0 +1,89 @@
+"""Panels of arms in their own basis against randomly rotated ones."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from mispair.report import charts, style
+
+TOWERS = ("text", "image")
+SHOWN = ("untouched", "pretrained")
+"""Starts that are shown: the untouched model, and its own projections at every C_m."""
+
+NULL = "95 % of rotated bases"
+OWN = "own basis"
+COLOURS = {OWN: style.BLUE, NULL: style.GREY}
+UNTOUCHED = "untouched"
+MOST = 12
+"""Values of C_m that have room in a panel."""
+
+
+def against_null(own: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
+    """Return values of the own basis and limits of rotated bases, of the arms that are shown.
+
+    Parameters
+    ----------
+    own, null : DataFrame
+        Rows with ``start``, ``rate``, ``tower``, ``seed`` and ``value``; those of the null with
+        ``low`` and ``high``.
+
+    Returns
+    -------
+    DataFrame
+        ``tower``, ``arm`` (text), ``seed``, ``value``, ``null_low``, ``null_high`` and ``layer``,
+        `OWN` or `NULL`; the limits are means over seeds. Empty without values of the own basis.
+    """
+    columns = ["tower", "arm", "seed", "value", "null_low", "null_high", "layer"]
+    own, null = _labelled(own), _labelled(null)
+    if own.empty:
+        return pd.DataFrame(columns=columns)
+    null = null[null["low"].notna()].rename(columns={"low": "null_low", "high": "null_high"})
+    keys = ["tower", "arm"]
+    limits = null.groupby(keys)[["value", "null_low", "null_high"]].mean().reset_index()
+    data = pd.concat([limits.assign(layer=NULL), own.assign(layer=OWN)], ignore_index=True)
+    rates = [arm for arm in data["arm"].unique() if arm != UNTOUCHED]
+    kept = {UNTOUCHED, *(charts.evenly(sorted(rates, key=float), MOST) if rates else ())}
+    return data[data["arm"].isin(kept)].reindex(columns=columns).reset_index(drop=True)
+
+
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    shown = table[table["start"].isin(SHOWN) & table["value"].notna()]
+    arm = [UNTOUCHED if pd.isna(rate) else f"{rate:g}" for rate in shown["rate"]]
+    return shown.assign(arm=pd.Series(arm, index=shown.index, dtype="str"))
+
+
+def null_panels(data: pd.DataFrame, title: str) -> alt.ConcatChart:
+    """Return a panel for each tower: points of the own basis, bars of the rotated ones."""
+    rates = sorted({arm for arm in data["arm"] if arm != UNTOUCHED}, key=float)
+    towers = [tower for tower in TOWERS if tower in set(data["tower"])]
+    panels = [_panel(tower, data, [UNTOUCHED, *rates], title) for tower in towers]
+    return charts.side_by_side(panels, 2, data)
+
+
+def _panel(tower: str, data: pd.DataFrame, order: list[str], title: str) -> charts.Panel:
+    x = alt.X("arm:N", title=style.CM, sort=order, axis=alt.Axis(labelAngle=0))
+    colour = charts.colour("layer", "Of", COLOURS, list(COLOURS))
+    tips = charts.tips("arm:N:C_m", "value:Q:value", "null_low:Q:from", "null_high:Q:to",
+                       "layer:N:of")  # fmt: skip
+    points = alt.Chart(name=f"{charts.VIEW}null_{tower}").transform_filter(
+        f"datum.layer == '{OWN}'"
+    )
+    parts = [
+        points.mark_circle(size=45).encode(
+            x=x, y=charts.y_axis(title), color=colour, tooltip=tips, opacity=charts.fade(0.9)
+        )
+    ]
+    if data.loc[data["tower"] == tower, "null_low"].notna().any():
+        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=3)
+        parts.insert(
+            0,
+            bars.encode(
+                x=x, y="null_low:Q", y2="null_high:Q", color=colour, tooltip=tips,
+                opacity=charts.fade(0.5),
+            ),
+        )  # fmt: skip
+    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
+    )

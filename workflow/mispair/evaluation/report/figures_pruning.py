@@ -1,0 +1,255 @@
+"""The figures of the pruning: what k of the neurons can do.
+
+Embeddings are masked as the authors' code does; renormalised ones have a figure of their own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.evaluation.report.claims_pruning import (
+    BASELINES,
+    MASKED,
+    RENORMALISED,
+    decide_order,
+    kept_below_full,
+    order_of,
+    pruned_arm,
+    strategy_scores,
+)
+from mispair.evaluation.report.protocols import said, set_title
+from mispair.report import charts, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables, mean_by
+
+METRICS = {"acc1": "acc1 (share of images)", "silhouette": "Silhouette (cosine)"}
+RANKINGS = {"text": "ranked by text", "image": "ranked by image", "both": "ranked by both"}
+PURITY = ("high-purity", "random", "low-purity")
+CONFIDENCE = 0.95
+
+
+def _hole(tables: Tables) -> Hole:
+    return Hole(
+        "no arm was pruned" if tables.study("image_text") else "the image-text study was not run"
+    )
+
+
+def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Average scores over evaluation sets and seeds; a set with a gap in a metric is left out."""
+    gaps = table.groupby(["metric", "evaluation_set"])["value"].transform(
+        lambda values: values.isna().any()
+    )
+    return mean_by(table[~gaps.astype(bool)], [*keys, "draw"])
+
+
+def _with_random_everywhere(table: pd.DataFrame, field: str, names: list[str]) -> pd.DataFrame:
+    """Repeat the random draws in every panel: they do not depend on the ranking."""
+    random = table[table["strategy"] == "random"]
+    others = table[(table["strategy"] != "random") & table[field].isin(names)]
+    return pd.concat(
+        [others, *(random.assign(**{field: name}) for name in names)], ignore_index=True
+    )
+
+
+def pruning(tables: Tables) -> Drawing | Hole:
+    """Mean of the sets against k: rankings by text, image and both; accuracy and silhouette."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[(arm["basis"].fillna("original") == "original") & arm["strategy"].isin(PURITY)]
+    if arm["value"].notna().sum() == 0:
+        return _hole(tables)
+    names = [name for name in RANKINGS if name in set(arm["ranked_by"])]
+    table = _mean_of_sets(
+        _with_random_everywhere(arm, "ranked_by", names), ["metric", "ranked_by", "strategy", "k"]
+    )
+    data = charts.summary(table, ["metric", "ranked_by", "strategy", "k"])
+    panels = [
+        _panel(f"datum.metric == '{metric}' && datum.ranked_by == '{name}'",
+               f"{metric}_{name}", title, RANKINGS[name].capitalize(), list(PURITY), data)
+        for name in names
+        for metric, title in METRICS.items() if metric in set(data["metric"])
+    ]  # fmt: skip
+    return _drawing(panels, data, data["metric"].nunique(), _sentence(tables, kept_below_full(arm)))
+
+
+def by_set(tables: Tables, metric: str) -> Drawing | Hole:
+    """acc1 or silhouette against k on every evaluation set, ranked by text."""
+    arm = pruned_arm(tables.pruning)
+    original = arm["basis"].fillna("original") == "original"
+    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
+    own = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == metric)]
+    own = own[own["value"].notna()]
+    if own.empty:
+        return _hole(tables)
+    keys = ["evaluation_set", "strategy", "k"]
+    data = charts.summary(mean_by(own, [*keys, "draw"]), keys)
+    names = sorted(data["evaluation_set"].unique())
+    columns = min(3, len(names))
+    panels = [
+        _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
+               f"set_{place}", METRICS[metric],
+               set_title(tables, metric, name), list(PURITY), data, width=260)
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    below = kept_below_full(own)
+    outcomes = [
+        decide_order(strategy_scores(rows, metric), metric, CONFIDENCE)[0]
+        for _, rows in below.groupby("evaluation_set")
+    ]
+    agree, against = outcomes.count("supports"), outcomes.count("contradicts")
+    sentence = (
+        f"The paper's order holds beyond the spread of {_draws(own)} on {agree} of "
+        f"{count(len(names), 'evaluation set')}, and is contradicted on {against}"
+    )
+    return _drawing(panels, data, columns, f"{sentence}{_measured(tables, metric)}.")
+
+
+def _draws(arm: pd.DataFrame) -> str:
+    draws = arm.loc[arm["strategy"] == "random", "draw"].nunique()
+    return count(draws, "random draw")
+
+
+def _measured(tables: Tables, metric: str = "acc1") -> str:
+    """Name metric and protocol; the silhouette has none."""
+    return "" if metric == "silhouette" else f" ({said(tables, metric)})"
+
+
+def controls(tables: Tables) -> Drawing | Hole:
+    """Rotated bases, and rankings by activation variance and column norm; mean of the sets."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
+    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
+    rotated = arm["basis"].fillna("original") != "original"
+    drawn = arm["strategy"] == "random"
+    parts = {"In randomly rotated bases": arm[rotated & text & arm["strategy"].isin(PURITY)]}
+    for baseline, what in BASELINES.items():
+        ranked = arm["strategy"].str.endswith(f"-{baseline}")
+        if ranked.any():
+            parts[f"By {what}, text tower"] = arm[~rotated & text & (ranked | drawn)]
+    parts = {name: own for name, own in parts.items() if len(own)}
+    if not parts:
+        return _hole(tables)
+    keys = ["control", "strategy", "k"]
+    means = [
+        mean_by(own.assign(control=name), [*keys, "basis", "draw"]) for name, own in parts.items()
+    ]
+    data = charts.summary(pd.concat(means, ignore_index=True), keys)
+    panels = [
+        _panel(f"datum.control == '{name}'", f"control_{place}",
+               METRICS["acc1"], name, list(style.STRATEGIES), data,
+               width=260)
+        for place, name in enumerate(parts)
+    ]  # fmt: skip
+    below = kept_below_full(arm)
+    high, low, random = order_of(strategy_scores(below, "acc1", basis="rotated"), CONFIDENCE)
+    by_strategy = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
+    words = []
+    if math.isfinite(high):
+        words.append(
+            f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
+            f"{number(random.value)} and {number(low)}"
+        )
+    words += [
+        f"neurons of the highest and lowest {what} reach "
+        f"{number(by_strategy[f'high-{baseline}'])} and {number(by_strategy[f'low-{baseline}'])}"
+        for baseline, what in BASELINES.items()
+        if {f"high-{baseline}", f"low-{baseline}"} <= set(by_strategy.index)
+    ]
+    sentence = f"Mean over k and sets: {'; '.join(words)}{_measured(tables)}."
+    return _drawing(panels, data, 3, sentence)
+
+
+def renormalised(tables: Tables) -> Drawing | Hole:
+    """Accuracy of masked embeddings (solid) against renormalised ones (dashed), by text and both.
+
+    The silhouette is the same for either: cosines do not see lengths.
+    """
+    arms = {name: pruned_arm(tables.pruning, name) for name in (MASKED, RENORMALISED)}
+    arms = {name: own[(own["metric"] == "acc1") & own["value"].notna()]
+            for name, own in arms.items()}  # fmt: skip
+    if any(arm.empty for arm in arms.values()):
+        return _hole(tables) if arms[MASKED].empty else Hole("nothing was renormalised")
+    arm = pd.concat([own.assign(normalised=name) for name, own in arms.items()])
+    original = arm["basis"].fillna("original") == "original"
+    own = arm[original & arm["strategy"].isin(PURITY)]
+    names = [name for name in ("text", "both") if name in set(own["ranked_by"])]
+    keys = ["ranked_by", "normalised", "metric", "strategy", "k"]
+    table = _mean_of_sets(_with_random_everywhere(own, "ranked_by", names), keys)
+    data = charts.summary(table, keys)
+    panels = [_dashed_panel(name, data) for name in names]
+    parts = [strategy_scores(kept_below_full(part), "acc1") for part in arms.values()]
+    masked, other = (part.groupby("strategy")["value"].mean() for part in parts)
+    apart = (other - masked).reindex(list(PURITY)).dropna()
+    words = [f"{name} {number(value, 3, sign=True)}" for name, value in apart.items()]
+    sentence = (
+        "Renormalising changes accuracy, mean over k and sets, neurons ranked by text: "
+        f"{', '.join(words)}{_measured(tables)}."
+    )
+    return _drawing(panels, data, 2, sentence)
+
+
+def _dashed_panel(ranking: str, data: pd.DataFrame) -> charts.Panel:
+    present = [name for name in PURITY if name in set(data["strategy"])]
+    base = alt.Chart().encode(
+        x=charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())),
+        y=charts.y_axis(METRICS["acc1"]),
+        color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+        strokeDash=alt.StrokeDash(
+            "normalised:N", title="Embedding",
+            scale=alt.Scale(domain=[MASKED, RENORMALISED], range=[[1, 0], [5, 4]]),
+        ),
+        opacity=charts.fade(1),
+        tooltip=charts.tips("strategy:N:kept", "normalised:N:embedding", "k:Q:k",
+                            "value:Q:mean", "n:Q:draws"),
+    )  # fmt: skip
+    line = base.mark_line(point=alt.OverlayMarkDef(size=30)).properties(
+        name=f"{charts.VIEW}dashed_{ranking}"
+    )
+    layered = alt.layer(line).transform_filter(f"datum.ranked_by == '{ranking}'")
+    return layered.properties(
+        width=charts.WIDTH, height=charts.HEIGHT, title=RANKINGS[ranking].capitalize()
+    )
+
+
+def _panel(
+    where: str | alt.FieldEqualPredicate, name: str, y_title: str | None,
+    title: str | alt.TitleParams,
+    strategies: list[str], data: pd.DataFrame, width: int = charts.WIDTH,
+) -> charts.Panel:  # fmt: skip
+    present = [s for s in strategies if s in set(data["strategy"])]
+    base = alt.Chart().encode(
+        x=charts.x_axis("k", "Neurons kept k", sorted(data["k"].unique())),
+        y=charts.y_axis(y_title),
+        color=charts.colour("strategy", "Neurons kept", style.STRATEGIES, present),
+    )
+    tips = charts.tips("strategy:N:kept", "k:Q:k", "value:Q:mean", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:draws")  # fmt: skip
+    line = base.mark_line(point=alt.OverlayMarkDef(size=40))
+    line = line.encode(opacity=charts.fade(1), tooltip=tips)
+    parts = [line.properties(name=f"{charts.VIEW}{name}")]
+    if charts.limited(data):
+        parts.insert(0, charts.band(base, 0.22))
+    layered = alt.layer(*parts).transform_filter(where)
+    return layered.properties(width=width, height=190, title=title)
+
+
+def _drawing(
+    panels: list[charts.Panel], data: pd.DataFrame, columns: int, sentence: str
+) -> Drawing:
+    chart = charts.side_by_side(panels, columns, data)
+    return Drawing(chart, data, sentence, "strategy")
+
+
+def _sentence(tables: Tables, arm: pd.DataFrame) -> str:
+    words = []
+    for name, text in RANKINGS.items():
+        high, low, random = order_of(strategy_scores(arm, "acc1", ranked_by=name), CONFIDENCE)
+        if math.isfinite(high):
+            words.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
+    return (
+        f"Accuracy of high-purity / random / low-purity neurons, mean over k, sets and "
+        f"{_draws(arm)}: {'; '.join(words)}{_measured(tables)}."
+    )

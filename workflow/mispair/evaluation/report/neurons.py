@@ -1,0 +1,214 @@
+"""The gallery of neurons: what activates the most and the least pure ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import jinja2
+import numpy as np
+
+from mispair.evaluation.activations import Block, Kind, strongest
+from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap
+from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, thumbnail, visible
+
+TOWERS: tuple[Kind, ...] = ("text", "image")
+"""The order in which towers are shown: the paper's ranking is by the text tower."""
+
+CONTROL = (
+    "Both projections multiplied by one random orthogonal matrix, ranked by the text tower. All "
+    "similarities stay as they are, and with them everything that the model computes, but its "
+    "neurons are others. What looks the same here and above does not tell the model's own neurons "
+    "from any others."
+)
+"""What a rotated basis is for."""
+
+LARGEST_GALLERY = 600_000
+"""Bytes of a gallery; thumbnails get smaller, and in the end fewer, until it fits."""
+
+SMALLEST_THUMBNAIL = 24
+"""Pixels below which nothing is recognised: then each neuron shows fewer pictures."""
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """A neuron, and what activates it most.
+
+    Attributes
+    ----------
+    number : int
+        Column of the projections, from 0.
+    overlap, rank : mapping of str to float and to int
+        Its mean |cos| with the others by tower, and its place from the purest, 1.
+    pictures : sequence of (str, float)
+        Keys of images and its activation by them, the largest first.
+    captions : sequence of (str, float)
+        Captions and its activation by them, the largest first.
+    """
+
+    number: int
+    overlap: Mapping[str, float]
+    rank: Mapping[str, int]
+    pictures: Sequence[tuple[str, float]]
+    captions: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The two ends of an order of the neurons: its title, what it is, and the neurons."""
+
+    title: str
+    about: str
+    purest: Sequence[Neuron]
+    least_pure: Sequence[Neuron]
+
+    @property
+    def all(self) -> list[Neuron]:
+        """All neurons that are shown."""
+        return [*self.purest, *self.least_pure]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was looked at: whose projections, and how many different images and captions."""
+
+    arm: str
+    images: int
+    captions: int
+
+
+def rankings(
+    towers: Mapping[Kind, np.ndarray],
+    blocks: Callable[[Kind], Iterable[Block]],
+    texts: Mapping[str, str],
+    counts: tuple[int, int, int],
+    rotation: np.ndarray | None = None,
+) -> list[Ranking]:
+    """Return the ends of the rankings by either tower, and by text in a rotated basis.
+
+    Parameters
+    ----------
+    towers : mapping of {"text", "image"} to (d, e) array
+        Projections.
+    blocks : callable
+        Returns the blocks of features of images or of captions, afresh at each call.
+    texts : mapping of str to str
+        Captions by the names that their blocks have.
+    counts : (int, int, int)
+        Neurons at either end (at most half of all), and images and captions of each.
+    rotation : (e, e) array, optional
+        Orthogonal matrix of the control.
+
+    Raises
+    ------
+    ValueError
+        If a neuron has no direction, or features do not fit the projections.
+    """
+    found = [
+        _ranking("By the text tower", "As the paper ranks them.", "text", towers,
+                 blocks, texts, counts),
+        _ranking("By the image tower", "The same neurons by their columns in the other tower.",
+                 "image", towers, blocks, texts, counts),
+    ]  # fmt: skip
+    if rotation is not None:
+        turned = {tower: matrix @ rotation for tower, matrix in towers.items()}
+        title = "Control: in a randomly rotated basis"
+        found.append(_ranking(title, CONTROL, "text", turned, blocks, texts, counts))
+    return found
+
+
+def _ranking(
+    title: str,
+    about: str,
+    by: Kind,
+    towers: Mapping[Kind, np.ndarray],
+    blocks: Callable[[Kind], Iterable[Block]],
+    texts: Mapping[str, str],
+    counts: tuple[int, int, int],
+) -> Ranking:
+    ends = counts[0]
+    kinds: dict[Kind, int] = {"image": counts[1], "text": counts[2]}
+    overlap = {tower: neuron_overlap(towers[tower]) for tower in TOWERS}
+    order = {tower: np.argsort(values, kind="stable") for tower, values in overlap.items()}
+    rank = {tower: np.argsort(places) + 1 for tower, places in order.items()}
+    ends = min(ends, len(order[by]) // 2)
+    chosen = [*order[by][:ends].tolist(), *order[by][::-1][:ends].tolist()]
+    active = {kind: strongest(blocks(kind), towers[kind], chosen, k) for kind, k in kinds.items()}
+    neurons = [
+        Neuron(
+            number,
+            {tower: float(overlap[tower][number]) for tower in TOWERS},
+            {tower: int(rank[tower][number]) for tower in TOWERS},
+            pictures,
+            [(texts[name], value) for name, value in captions],
+        )
+        for number, pictures, captions in zip(chosen, active["image"], active["text"], strict=True)
+    ]
+    return Ranking(title, about, neurons[:ends], neurons[ends:])
+
+
+def arm_of(origin: Mapping[str, str]) -> str:
+    """Say whose projections these are, from the metadata of their file.
+
+    Examples
+    --------
+    >>> arm_of({"start": "untouched"})
+    'untouched projections'
+    >>> arm_of({"start": "pretrained", "scheme": "random", "rate": "0.3"})
+    'pretrained projections fine-tuned with random captions at C_m = 0.3'
+    """
+    start = origin.get("start", "given")
+    if "rate" not in origin:
+        return f"{start} projections"
+    scheme = origin.get("scheme", "random")
+    return f"{start} projections fine-tuned with {scheme} captions at C_m = {origin['rate']}"
+
+
+def fragment(
+    shown: Sequence[Ranking],
+    encoded: Mapping[str, bytes],
+    towers: Mapping[Kind, np.ndarray],
+    sample: Sample,
+    size: int,
+) -> str:
+    """Return the gallery as a piece of HTML; all text from data is escaped.
+
+    Parameters
+    ----------
+    shown : sequence of Ranking
+        What is shown, in this order.
+    encoded : mapping of str to bytes
+        Image files by key; what is not there or cannot be decoded is said to be missing.
+    towers : mapping of {"text", "image"} to (d, e) array
+        Projections.
+    sample : Sample
+        What was looked at.
+    size : int
+        Longer side of a thumbnail, in pixels, if the gallery stays small enough.
+    """
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
+    source = (files("mispair.report") / "templates" / "neurons.html.j2").read_text("utf-8")
+    template = environment.from_string(source)
+    pictures = max((len(n.pictures) for ranking in shown for n in ranking.all), default=0)
+    while True:
+        html = template.render(
+            rankings=shown,
+            pictures=pictures,
+            thumbnails={key: thumbnail(content, size) for key, content in encoded.items()},
+            size=size,
+            reference={tower: random_overlap(len(towers[tower])) for tower in TOWERS},
+            neurons=towers["text"].shape[1],
+            sample=sample,
+            definition=DEFINITION,
+            longest=LONGEST_CAPTION,
+        )
+        excess = len(html.encode()) / LARGEST_GALLERY
+        if excess <= 1 or not pictures:
+            return html + "\n"
+        if size > SMALLEST_THUMBNAIL:
+            size = max(SMALLEST_THUMBNAIL, min(size - 1, int(size / excess**0.5)))
+        else:
+            pictures = pictures * 3 // 4

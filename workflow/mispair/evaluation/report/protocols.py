@@ -1,0 +1,108 @@
+"""Which protocol a zero-shot number is of: its name, headline metric and a hash of its prompts."""
+
+from __future__ import annotations
+
+import hashlib
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import listing
+from mispair.report import style
+from mispair.report.tables import Tables, of_protocol, protocols
+
+UNKNOWN = "protocol not recorded"
+HASHES = (
+    "# is the hash of a set’s class list and prompts (eight digits); for several sets, of their "
+    "hashes together."
+)
+"""What the short hashes are, for a reader."""
+
+
+def short(fingerprint: object) -> str:
+    """Return a fingerprint's first eight digits after a #."""
+    return f"#{str(fingerprint)[:8]}"
+
+
+def named(rows: pd.DataFrame) -> str:
+    """Name the protocol of rows of zero-shot numbers, and the hash of classes and prompts.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With ``evaluation_set``, ``protocol`` and, where it is known, ``fingerprint``.
+
+    Returns
+    -------
+    str
+        Such as ``clip_benchmark #0a1b2c3d``. The hash of several sets is that of all of theirs.
+    """
+    names = protocols(rows)
+    found = rows[rows["protocol"].isin(names)]
+    if not names:
+        return UNKNOWN
+    if "fingerprint" not in found or found["fingerprint"].isna().all():
+        return listing(names)
+    known = found.dropna(subset=["fingerprint"])
+    each = sorted(
+        f"{name}:{own}"
+        for name, own in set(zip(known["evaluation_set"], known["fingerprint"], strict=True))
+    )
+    one = known["fingerprint"].iloc[0] if len(each) == 1 else None
+    text = hashlib.sha256("\n".join(each).encode()).hexdigest()
+    return f"{listing(names)} {short(one or text)}"
+
+
+def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) -> pd.DataFrame:
+    """Return the rows of a metric under the main protocol, of all sets or of one.
+
+    Where nothing was classified with all neurons they are those of pruning, which name no hash.
+    """
+    table = tables.main_zeroshot
+    own = table[(table["metric"] == metric) & table["classname"].isna()]
+    if own.empty:
+        table = of_protocol(tables.pruning)
+        own = table[table["metric"] == metric].assign(fingerprint=None, headline=None)
+    return own if evaluation_set is None else own[own["evaluation_set"] == evaluation_set]
+
+
+def said(tables: Tables, metric: str = "acc1", evaluation_set: str | None = None) -> str:
+    """Say by which metric and protocol a number is measured, for a sentence or a heading."""
+    rows = of_metric(tables, metric, evaluation_set)
+    return f"{metric}, {named(rows)}{_other_headlines(rows, metric)}"
+
+
+def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitleParams:
+    """Return the title of an evaluation set's panel; below it stands its protocol, if any."""
+    if metric == "silhouette":
+        return alt.TitleParams(text=evaluation_set)
+    below = named(of_metric(tables, metric, evaluation_set))
+    return alt.TitleParams(
+        text=evaluation_set, subtitle=f"{metric}, {below}", subtitleColor=style.QUIET
+    )
+
+
+def _other_headlines(rows: pd.DataFrame, metric: str) -> str:
+    """Name the sets on which the protocol's headline metric is another one."""
+    own = rows.dropna(subset=["headline"])
+    names = sorted(own["evaluation_set"].unique())
+    others = own[own["headline"] != metric].drop_duplicates("evaluation_set")
+    if not names:
+        return ""
+    if others.empty:
+        return ", its headline metric"
+    words = [
+        f"{metric_} on {listing(sorted(group['evaluation_set']))}"
+        for metric_, group in others.groupby("headline")
+    ]
+    return f" (headline: {'; '.join(map(str, words))})"
+
+
+def base_arm(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the arm of the model as it is: the untouched one, else the lowest C_m."""
+    for start in ("untouched", "pretrained", "reinitialised"):
+        own = table[table["start"] == start]
+        if not own.empty:
+            rate = own["rate"].min()
+            return own if pd.isna(rate) else own[own["rate"] == rate]
+    return table

@@ -1,0 +1,139 @@
+"""Series of one start against C_m, and what they say: ends, change and trend."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.report.statistics import Trend, trend
+from mispair.report.tables import Tables, mean_by, remembered
+
+SMALL, LARGE = 1 / 3, 2 / 3
+"""A control's effect is gone below a third, and the same above two thirds, of the claim's own."""
+
+NOTICEABLE = 0.1
+"""A share of an effect that is worth a remark."""
+
+
+Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
+"""What a control leaves of an effect."""
+
+
+def carried(own: float, there: float) -> Carried:
+    """Tell what a control leaves of an effect.
+
+    Examples
+    --------
+    >>> carried(0.03, 0.03), carried(0.03, 0.015), carried(0.03, 0.001), carried(0.03, -0.02)
+    ('keeps', 'weakens', 'removes', 'reverses')
+    """
+    if not (math.isfinite(own) and math.isfinite(there)) or own == 0:
+        return "not measured"
+    share = there / own
+    if share >= LARGE:
+        return "keeps"
+    if share <= -SMALL:
+        return "reverses"
+    return "weakens" if share >= SMALL else "removes"
+
+
+@remembered
+def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.DataFrame:
+    """Return a measure of every rate and seed of a start, averaged over rotations."""
+    rows = tables.purity_of(start, metric)
+    return mean_by(rows[rows["tower"] == tower], ["rate", "seed"])
+
+
+def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
+    """Return the logit scale, or what was measured of it, of every rate and seed of a start."""
+    rows = tables.purity_of(start, metric)
+    return mean_by(rows[rows["rate"].notna()], ["rate", "seed"])
+
+
+def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) -> bool | None:
+    """Tell whether the model classifies better than chance at the lowest rate.
+
+    The mean over evaluation sets of accuracy − chance has to exceed `sizes` standard errors of the
+    images. None where no accuracy or no chance was measured.
+    """
+    own = tables.zeroshot_of(start, "acc1")
+    own = own.dropna(subset=["rate", "value", "chance", "n"])
+    own = own[own["rate"] == own["rate"].min()]
+    if own.empty:
+        return None
+    sets = own.groupby("evaluation_set")[["value", "chance", "n"]].mean()
+    variance = float((sets["chance"] * (1 - sets["chance"]) / sets["n"]).sum())
+    excess = float((sets["value"] - sets["chance"]).sum())
+    return excess > sizes * math.sqrt(variance)
+
+
+@remembered
+def zeroshot_series(
+    tables: Tables, start: str, metric: str, evaluation_set: str | None = None
+) -> pd.DataFrame:
+    """Return a measure of every rate and seed on one set, or the mean of the sets all arms have.
+
+    It is of the main protocol, unless `tables` holds another one alone.
+    """
+    own = tables.zeroshot_of(start, metric)
+    if evaluation_set is not None:
+        own = own[own["evaluation_set"] == evaluation_set]
+    else:
+        wide = own.pivot_table(
+            index=["rate", "seed"], columns="evaluation_set", values="value", dropna=False
+        )
+        complete = wide.columns[wide.notna().all()]
+        own = own[own["evaluation_set"].isin(complete)]
+    return mean_by(own, ["rate", "seed"])
+
+
+def run_trend(series: pd.DataFrame) -> Trend:
+    """Test the trend of a series over rates, within seeds."""
+    return trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
+
+
+def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
+    """Return the lowest and highest measured rate and the means over seeds there."""
+    means = series.dropna().groupby("rate")["value"].mean()
+    if means.empty:
+        return (math.nan,) * 4
+    return (
+        float(means.index[0]),
+        float(means.index[-1]),
+        float(means.iloc[0]),
+        float(means.iloc[-1]),
+    )
+
+
+def change(series: pd.DataFrame) -> float:
+    """Return the change of the mean from the lowest to the highest rate; of one rate, none."""
+    low, high, first, last = ends(series)
+    return last - first if low < high else math.nan
+
+
+def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
+    """Print the means at the lowest and the highest rate."""
+    low, high, first, last = ends(series)
+    if not math.isfinite(first):
+        return ""
+    return f"{number(first, digits)} → {number(last, digits)} from C_m {low:g} to {high:g}"
+
+
+def sample(series: pd.DataFrame) -> str:
+    """Say how many rates and seeds a series has."""
+    seeds, rates = series["seed"].nunique(), series["rate"].nunique()
+    return (
+        f"{count(rates, 'rate')} × {count(seeds, 'seed')}, each with its own swaps, pairs and "
+        "batches; one model"
+    )
+
+
+def why_missing(tables: Tables, start: str, reason: str) -> str:
+    """Return why a claim on a start was not measured: the reason, or what stands before it."""
+    if not tables.study("image_text"):
+        return "the image-text study was not run"
+    starts = set(tables.purity["start"].dropna()) | set(tables.zeroshot["start"].dropna())
+    return reason if start in starts else f"no arm from {start} projections was measured"

@@ -1,0 +1,1 @@
+"""Steps that evaluate models and neurons."""

@@ -1,0 +1,135 @@
+"""Compare every arm with the untouched projections and with fine-tuning at rate 0, in pairs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.core import settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = logging.getLogger(__name__)
+
+
+OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
+"""Metrics of the rows: on one evaluation set, and averaged over all of a protocol."""
+
+
+class Settings(settings.Settings):
+    """`compare_arms` has no settings: every arm is compared with its references."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The answers of one arm: by set and protocol, and by seed, whether each image (n,) is right.
+
+    Fingerprints are of the images by set, and of the prompts by set and protocol.
+    """
+
+    path: Path
+    start: str | None
+    scheme: str | None
+    rate: float | None
+    fingerprints: dict[str, str]
+    correct: dict[tuple[str, str], dict[str, np.ndarray]]
+
+
+def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -> None:
+    """Write differences in acc1 with intervals for every arm, set, protocol and reference."""
+    from mispair.core import files, metrics
+    from mispair.core.progress import Progress
+
+    arms = [_read(path) for path in zeroshot_answers]
+    for arm in arms[1:]:
+        _refuse_other_questions(arms[0], arm)
+    untouched = [arm for arm in arms if arm.start == "untouched"]
+    if len(untouched) != 1:
+        raise files.UserError(
+            f"compare_arms: {len(untouched)} of the {len(arms)} files of answers are of the "
+            "untouched projections; give exactly one."
+        )
+    # At rate 0 all schemes are the same, so there is one such arm of each start.
+    controls = {arm.start: arm for arm in arms if arm.rate == 0}
+    rows: list[metrics.Row] = []
+    progress = Progress("comparing", len(arms), "arms")
+    progress.reach(0)
+    for arm in arms:
+        references = {"untouched": untouched[0], "rate 0": controls.get(arm.start)}
+        for name, reference in references.items():
+            if reference is None or reference is arm or arm is untouched[0]:
+                continue
+            about = {"start": arm.start, "scheme": arm.scheme, "rate": arm.rate}
+            rows += [{**about, "reference": name, **row} for row in _rows(arm, reference)]
+        progress.advance()
+    progress.close()
+    log.info("%d arms, %d differences", len(arms), len(rows))
+    origins = {"fingerprints": arms[0].fingerprints, "settings": settings.model_dump()}
+    metrics.write_metrics(comparison, rows, origins)
+
+
+def _rows(arm: Arm, reference: Arm) -> list[dict[str, Any]]:
+    """Return the differences of an arm on every set, and on all sets of each protocol."""
+    from mispair.evaluation.paired_differences import difference
+
+    pairs = {key: _paired(correct, reference.correct[key]) for key, correct in arm.correct.items()}
+    rows: list[dict[str, Any]] = []
+    for (of_set, protocol), (one, other) in pairs.items():
+        about = {"evaluation_set": of_set, "protocol": protocol, "metric": OF_ONE_SET}
+        rows.append({**about, **vars(difference([one], [other]))})
+    for protocol in dict.fromkeys(protocol for _, protocol in pairs):
+        sets = [pair for (_, of_set), pair in pairs.items() if of_set == protocol]
+        mean = difference([one for one, _ in sets], [other for _, other in sets])
+        rows.append({"protocol": protocol, "metric": OF_ALL_SETS, **vars(mean)})
+    return rows
+
+
+def _paired(
+    one: dict[str, np.ndarray], other: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the answers of the seeds that both have; a single one is compared with all."""
+    import numpy as np
+
+    if len(other) == 1:
+        return np.stack([*one.values()]), np.stack([*other.values()])
+    common = [seed for seed in one if seed in other]
+    return np.stack([one[seed] for seed in common]), np.stack([other[seed] for seed in common])
+
+
+def _read(path: Path) -> Arm:
+    from mispair.core.files import read_tensors
+
+    tensors, about = read_tensors(path)
+    origin = json.loads(about["projection"])
+    correct: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for key, answers in tensors.items():
+        if not key.endswith("|labels"):
+            name, protocol, seed = key.rsplit("|", 2)
+            right = answers == tensors[f"{name}|labels"]
+            correct.setdefault((name, protocol), {})[seed] = right
+    rate = origin.get("rate")
+    return Arm(
+        path=path,
+        start=origin.get("start"),
+        scheme=origin.get("scheme"),
+        rate=None if rate is None else float(rate),
+        fingerprints=json.loads(about["sets"]) | json.loads(about["protocols"]),
+        correct=correct,
+    )
+
+
+def _refuse_other_questions(one: Arm, other: Arm) -> None:
+    from mispair.core.files import UserError
+
+    ours, theirs = one.fingerprints, other.fingerprints
+    differing = [key for key in ours | theirs if ours.get(key) != theirs.get(key)]
+    if differing:
+        raise UserError(
+            f"compare_arms: {one.path} and {other.path} do not answer for the same images and "
+            f"prompts ({', '.join(differing)}), so they cannot be compared in pairs. Evaluate "
+            "both arms again."
+        )

@@ -1,0 +1,101 @@
+"""Show the images and captions that activate the most and the least pure neurons most."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mispair.core import settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mispair.evaluation.activations import Block, Kind
+
+log = logging.getLogger(__name__)
+
+
+COLUMNS = (
+    "key", "caption_id", "caption", "shard", "image_offset", "image_bytes", "image_id", "width",
+    "height",
+)  # fmt: skip
+"""Columns of the index that are read of each pair."""
+
+
+class Settings(settings.Settings):
+    neurons: int = Field(6, ge=1, le=50, description="Neurons at either end of each ranking.")
+    pictures: int = Field(8, ge=0, le=50, description="Images shown of a neuron.")
+    captions: int = Field(5, ge=0, le=50, description="Captions shown of a neuron.")
+    pairs: int = Field(
+        20_000, ge=1, description="Pairs among which images and captions are looked for, at most."
+    )
+    rotated: bool = Field(
+        True, description="Show neurons of a randomly rotated basis too, as a control."
+    )
+    thumbnail: int = Field(64, ge=24, le=256, description="Longer side of an image, in pixels.")
+    seed: int = Field(0, ge=0, description="Seed of the draw of pairs and of the rotation.")
+
+
+def run(
+    settings: Settings,
+    *,
+    projection: Path,
+    index: list[Path],
+    shards: list[Path],
+    sources: list[str],
+    features: list[Path],
+    feature_rows: list[Path],
+    corpus: Path,
+    gallery: Path,
+) -> None:
+    """Write a piece of HTML on the first seed's neurons and pairs of the groups given."""
+    from mispair.core import files, seeds
+    from mispair.evaluation.activations import feature_blocks
+    from mispair.evaluation.purity import random_rotation
+    from mispair.evaluation.report import neurons
+    from mispair.pairs.captions.drawn_pairs import drawn_pairs
+    from mispair.pairs.index.reading import by_name
+
+    tensors, origin = files.read_tensors(projection)
+    towers = {tower: tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
+    pairs = drawn_pairs(corpus, index, COLUMNS, settings.pairs, settings.seed, "neurons")
+    # An image that several pairs have is shown once, as is a caption.
+    images = pairs.drop_duplicates("image_id")["key"]
+    wanted = {"image": set(images), "text": set(pairs["caption_id"])}
+
+    def blocks(kind: Kind) -> Iterator[Block]:
+        return feature_blocks(features, feature_rows, kind, wanted[kind], origin.get("towers"))
+
+    rankings = []
+    draw = seeds.generator(settings.seed, "rotation", 0)
+    rotation = random_rotation(towers["text"].shape[1], draw) if settings.rotated else None
+    counts = (settings.neurons, settings.pictures, settings.captions)
+    try:
+        if len(pairs):
+            texts = dict(zip(pairs["caption_id"], pairs["caption"], strict=True))
+            rankings = neurons.rankings(towers, blocks, texts, counts, rotation)
+    except ValueError as error:
+        raise files.UserError(f"{projection}: {error}.") from error
+    shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
+    encoded = _encoded(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
+    sample = neurons.Sample(neurons.arm_of(origin), len(images), len(wanted["text"]))
+    html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
+    files.write_text(gallery, html)
+    log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))
+
+
+def _encoded(paths: dict[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
+    """Read the image files of some pairs out of their shards, by key."""
+    from mispair.core.files import UserError
+    from mispair.pairs.index.reading import places, read_encoded
+
+    found: dict[str, bytes] = {}
+    for name, own in pairs.groupby("shard"):
+        if name not in paths:
+            raise UserError(f"draw_neurons: the index names {name}, which is not among the shards.")
+        found.update(zip(own["key"], read_encoded(paths[str(name)], places(own)), strict=True))
+    return found

@@ -1,0 +1,74 @@
+"""Run the frozen text tower once over the prompts of a protocol for an evaluation set."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from mispair.towers.encoding_settings import EncodingSettings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(EncodingSettings):
+    """Settings of `encode_prompts`."""
+
+
+def run(
+    settings: Settings,
+    *,
+    evaluation_set: list[Path],
+    protocol: str,
+    protocol_files: list[Path],
+    towers: list[Path],
+    prompts: Path,
+) -> None:
+    """Write pre-projection features of prompts, the class of each, and what they were made of."""
+    from mispair.core import files
+    from mispair.core.devices import choose_device
+    from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, fingerprint
+    from mispair.core.resume import checkpoints
+    from mispair.core.settings import command_line
+    from mispair.evaluation import protocols
+    from mispair.evaluation.sets import open_set
+    from mispair.towers.encoding import Encoder
+    from mispair.towers.encoding_record import EncodingRecord
+    from mispair.towers.loading import load_towers, made_from_laion
+
+    opened = open_set(evaluation_set[0].parent)
+    laion = made_from_laion(towers[0].parent)
+    asked = protocols.prompts(opened, protocol, protocol_files, laion=laion)
+    log.info(
+        "%s by protocol %s: %d classes, %d prompts",
+        *(opened.name, protocol, len(asked.classnames), len(asked.texts)),
+    )
+    frozen = load_towers(towers[0].parent, choose_device(settings.device))
+    encoder = Encoder(frozen, settings.batch_size, settings.precision)
+    times = EncodingRecord(encoder.device)
+    rows = {text: row for row, text in enumerate(dict.fromkeys(asked.texts))}
+    job = [command_line(settings), encoder.device, frozen.fingerprint]
+    job += code_version("encode_prompts")
+    with checkpoints(prompts.with_name(f"{prompts.name}.parts"), fingerprint(job)) as parts:
+        with Progress(f"encoding {opened.name}", len(rows), "prompts") as progress:
+            features = encoder.encode_texts([*rows], [*rows], times, parts, progress.reach).numpy()
+        times.finish(precision=settings.precision)
+        files.write_tensors(
+            prompts,
+            {
+                "prompt_features": features[[rows[text] for text in asked.texts]],
+                "prompt_classes": asked.classes,
+            },
+            {
+                "name": opened.name,
+                "kind": opened.kind,
+                "protocol": asked.protocol,
+                "metric": asked.metric,
+                "classnames": json.dumps(asked.classnames, ensure_ascii=False),
+                "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
+                "fingerprint": asked.fingerprint,
+                "towers": frozen.fingerprint,
+                "precision": settings.precision,
+            },
+        )

@@ -1,0 +1,163 @@
+"""Evaluate one pair of projections on every evaluation set, under every protocol."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mispair.core import settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mispair.core.intervals import Row
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    """`evaluate_zeroshot` has no settings: a protocol belongs to the features of its prompts."""
+
+
+def run(
+    settings: Settings,
+    *,
+    projection: Path,
+    images: list[Path],
+    prompts: list[Path],
+    zeroshot: Path,
+    answers: Path,
+) -> None:
+    """Write scores of every set, protocol and seed, and the answers that they were taken from.
+
+    Classification sets have accuracies, recalls, silhouette and the check of the class list, sets
+    of captioned pictures the recalls of retrieval. A file of prompts belongs to the file of images
+    in its folder.
+    """
+    from mispair.core import files, metrics
+    from mispair.core.progress import Progress
+    from mispair.evaluation.retrieval import recalls
+    from mispair.evaluation.zeroshot import classifier, embed, silhouette_row
+
+    tensors, origin = files.read_tensors(projection)
+    stacks = tensors["image_projection"], tensors["text_projection"]
+    names = json.loads(origin.get("seeds", "null")) or range(len(stacks[0]))
+    rows: list[Row] = []
+    given: dict[str, np.ndarray] = {}
+    sets: dict[str, dict[str, str]] = {}
+    protocols: dict[str, dict[str, dict[str, str]]] = {}
+    folders = {path.parent for path in images}
+    if alone := [path for path in prompts if path.parent not in folders]:
+        raise files.UserError(f"{alone[0]}: has no images beside it, {alone[0].parent}.")
+    progress = Progress("evaluating", len(images) * len(stacks[0]), "sets and seeds")
+    progress.reach(0)
+    for path in images:
+        pictures, about = files.read_tensors(path)
+        name, labels = about["name"], pictures.get("labels")
+        asked = {p: files.read_tensors(p) for p in prompts if p.parent == path.parent}
+        if not asked or name in sets:
+            raise files.UserError(f"{path}: has no prompts beside it, or {name} is given twice.")
+        sets[name] = about
+        protocols[name] = {protocol["protocol"]: protocol for _, protocol in asked.values()}
+        _refuse_other_towers(origin, {path: about} | {p: said for p, (_, said) in asked.items()})
+        if labels is not None:
+            given[f"{name}|labels"] = labels
+        for seed, image, text in zip(names, *stacks, strict=True):
+            with _naming(path):
+                embeddings = embed(pictures["image_features"], image)
+            silhouette = [] if labels is None else [silhouette_row(embeddings, labels)]
+            for source, (questions, protocol) in asked.items():
+                features, numbers = questions["prompt_features"], questions["prompt_classes"]
+                key = f"{name}|{protocol['protocol']}|{seed}"
+                if labels is None:
+                    log.info("%s: %d captions of %d images", key, len(numbers), len(embeddings))
+                    with _naming(source):
+                        captions = embed(features, text)
+                    with _naming(path, source):
+                        found = recalls(embeddings, captions, numbers)
+                else:
+                    with _naming(source):
+                        classes = classifier(features, numbers, text)
+                    with _naming(path, source):
+                        given[key], found = _classify(key, embeddings, classes, labels, protocol)
+                here = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
+                here["fingerprint"] = protocol["fingerprint"]
+                rows += [{**here, **row} for row in [*found, *silhouette]]
+                _log(key, [*found, *silhouette])
+            progress.advance()
+    progress.close()
+    headline = {
+        name: {protocol: about["metric"] for protocol, about in of_set.items()}
+        for name, of_set in protocols.items()
+    }
+    about_sets = {"evaluation_sets": sets, "protocols": protocols, "headline": headline}
+    metrics.write_metrics(zeroshot, rows, {"projection": origin, **about_sets})
+    of_images = {name: about["images_fingerprint"] for name, about in sets.items()}
+    of_prompts = {
+        f"{name}|{protocol}": about["fingerprint"]
+        for name, of_set in protocols.items()
+        for protocol, about in of_set.items()
+    }
+    identity = {"projection": origin, "sets": of_images, "protocols": of_prompts}
+    files.write_tensors(answers, given, {key: json.dumps(one) for key, one in identity.items()})
+
+
+def _classify(
+    key: str,
+    embeddings: np.ndarray,
+    classes: np.ndarray,
+    labels: np.ndarray,
+    protocol: Mapping[str, str],
+) -> tuple[np.ndarray, list[Row]]:
+    """Return the answers and the scores, and warn of a class list that does not fit."""
+    import numpy as np
+
+    from mispair.evaluation.label_check import check
+    from mispair.evaluation.zeroshot import accuracies, classify
+
+    classnames = json.loads(protocol["classnames"])
+    if len(classnames) != len(classes):
+        raise ValueError(f"only {len(classes)} of {len(classnames)} classes have prompts")
+    answers, ranks = classify(embeddings, classes, labels)
+    checked = check(answers, labels, len(classes))
+    if checked.flagged:
+        log.warning("%s: %s.", key, checked.words(classnames))
+    rows = accuracies(ranks, labels, len(classes))
+    for row in rows:
+        if "class" in row:
+            row["classname"] = classnames[row.pop("class")]
+    return answers.astype(np.int32), [*rows, *checked.rows()]
+
+
+def _log(key: str, rows: list[Row]) -> None:
+    for row in rows:
+        if math.isnan(row["value"]):
+            log.warning("%s: no silhouette (images of one class, or one image a class)", key)
+        elif "classname" not in row:
+            log.info("%s: %s %.4f (n = %d)", key, row["metric"], row["value"], row["n"])
+
+
+def _refuse_other_towers(
+    origin: Mapping[str, str], inputs: Mapping[Path, Mapping[str, str]]
+) -> None:
+    from mispair.core.files import UserError
+
+    for path, about in inputs.items():
+        if about.get("towers") != origin.get("towers"):
+            raise UserError(f"{path}: comes from other towers than the projection. Encode it anew.")
+
+
+@contextmanager
+def _naming(*paths: Path) -> Iterator[None]:
+    """Name the files in which something is wrong."""
+    from mispair.core.files import UserError
+
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{' with '.join(map(str, paths))}: {error}.") from error

@@ -1,0 +1,1 @@
+"""The image-text study (section 5.2)."""

@@ -1,0 +1,97 @@
+"""Effects on zero-shot accuracy against rate 0, paired by image and seed, and their crossings."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.report.corrections import holm
+from mispair.report.statistics import IMAGE_AND_SEED, Effect, effect_of_estimate, unknown_effect
+from mispair.report.tables import Tables, of_protocol
+
+OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
+"""Metrics of the table of comparisons: on one evaluation set, and averaged over all of them."""
+
+AT_RATE_0 = "rate 0"
+"""The reference that is the same start, fine-tuned on unshuffled captions."""
+
+
+def accuracy_contrasts(
+    tables: Tables,
+    start: str,
+    confidence: float,
+    evaluation_set: str | None = None,
+    reference: str = AT_RATE_0,
+) -> dict[float, Effect]:
+    """Return the difference in accuracy from the reference at each rate, under the main protocol.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of one scheme (`Tables.of_scheme`).
+    start : str
+        Start of fine-tuning.
+    confidence : float
+        1 − α.
+    evaluation_set : str, optional
+        One set; by default the unweighted mean over all sets of the protocol.
+    reference : str
+        ``rate 0``, or ``untouched``.
+
+    Returns
+    -------
+    dict of float to Effect
+        By rate, in ascending order. Replicates are images within each set and seeds in all sets:
+        see `mispair.evaluation.paired_differences`.
+    """
+    table = of_protocol(tables.comparisons)
+    own = table[(table["start"] == start) & (table["reference"] == reference)]
+    if evaluation_set is None:
+        own = own[own["metric"] == OF_ALL_SETS]
+    else:
+        own = own[(own["metric"] == OF_ONE_SET) & (own["evaluation_set"] == evaluation_set)]
+    own = own.dropna(subset=["rate"]).sort_values("rate")
+    return {float(row["rate"]): _effect(row, confidence) for _, row in own.iterrows()}
+
+
+def _effect(row: pd.Series, confidence: float) -> Effect:
+    return effect_of_estimate(
+        float(row["value"]), float(row["error"]), float(row["freedom"]), int(row["n"]),
+        confidence, IMAGE_AND_SEED,
+    )  # fmt: skip
+
+
+def accuracy_contrast(
+    tables: Tables, start: str, confidence: float, evaluation_set: str | None = None
+) -> Effect:
+    """Return the difference in accuracy from rate 0 to the largest rate: `accuracy_contrasts`."""
+    by_rate = accuracy_contrasts(tables, start, confidence, evaluation_set)
+    return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, IMAGE_AND_SEED)
+
+
+def crossing(by_rate: Mapping[float, Effect], alpha: float) -> tuple[float, float] | None:
+    """Return two neighbouring rates between which a significant effect changes its sign.
+
+    Rates are compared in ascending order; rates without a significant effect are skipped. The
+    p values are corrected by Holm's procedure over the rates.
+    """
+    rates = [rate for rate in sorted(by_rate) if math.isfinite(by_rate[rate].p)]
+    corrected = holm([by_rate[rate].p for rate in rates])
+    certain = [rate for rate, p in zip(rates, corrected, strict=True) if p <= alpha]
+    for before, after in itertools.pairwise(certain):
+        if by_rate[before].value * by_rate[after].value < 0:
+            return before, after
+    return None
+
+
+def by_rate_text(by_rate: Mapping[float, Effect], digits: int = 3) -> str:
+    """Print the effect at each rate, with a star where its interval excludes zero."""
+    return ", ".join(
+        f"{number(effect.value, digits, sign=True)}"
+        f"{'*' if effect.known and effect.low * effect.high > 0 else ''} at {rate:g}"
+        for rate, effect in sorted(by_rate.items())
+    )

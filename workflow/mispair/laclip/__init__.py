@@ -1,0 +1,1 @@
+"""CLIP against LaCLIP (tables 2 and 3)."""

@@ -1,0 +1,184 @@
+"""Tables of the LaCLIP study: every model beside tables 2 and 3, and LaCLIP beside CLIP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mispair.core.words import MISSING, interval, listing, number
+from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
+from mispair.evaluation.report.comparison_evaluation import retrieval
+from mispair.evaluation.report.protocols import HASHES, short
+from mispair.evaluation.set_names import canonical
+from mispair.laclip.report import checkpoint_overlap
+from mispair.laclip.report.differences import RULES, flagged, reason
+from mispair.report import published
+from mispair.report.table import Table, or_dash
+from mispair.report.tables import Tables
+
+BESIDE = "Beside tables 2 and 3"
+DIFFERENCES = "LaCLIP against CLIP"
+MODELS = "The models"
+RETRIEVAL = "Retrieval"
+FACTS = (
+    "recipe", "activation.image", "activation.text", "mean", "std", "interpolation", "recipe_hash",
+    "sha256",
+)  # fmt: skip
+
+
+def checkpoints(tables: Tables) -> list[Table]:
+    """Return all tables of the study; without empty ones."""
+    if not tables.study("laclip"):
+        return []
+    found = [
+        _beside(tables, "acc1"),
+        _beside(tables, "silhouette"),
+        _differences(tables),
+        checkpoint_overlap.table(tables),
+        retrieval(tables.checkpoints, _model_label, RETRIEVAL),
+        _models(tables),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _model_label(row: Mapping[str, Any]) -> str:
+    return str(row["towers"])
+
+
+def _beside(tables: Tables, measure: str) -> Table:
+    every = scores(tables, measure)
+    known = facts(tables)
+    metrics = _all_metrics(tables)
+    is_share = measure == "acc1"
+    rows = []
+    for score in every:
+        why = "–"
+        if flagged(score):
+            place = (score.towers, score.evaluation_set, score.protocol or "")
+            why = reason(score, every, metrics.get(place, {}), known.get(score.towers, {}))
+        rows.append((
+            f"{score.pretraining} {score.architecture} {score.method}", score.towers,
+            score.evaluation_set,
+            *([f"{score.protocol} {short(score.fingerprint)}", score.metric] if is_share else []),
+            _with_limits(score, is_share), _plain(score.published, is_share),
+            _gap(score, is_share), *([_plain(score.own, True)] if is_share else []), why,
+        ))  # fmt: skip
+    rows += _holes(every, measure, 5 if is_share else 3)
+    unit = " (%)" if is_share else ""
+    return Table(
+        "Accuracy beside tables 2 and 3" if is_share else "Silhouette beside tables 2 and 3",
+        ("model", "name", "evaluation set",
+         *(["protocol", "headline metric"] if is_share else []), f"measured{unit}",
+         f"published{unit}", "difference (points)" if is_share else "difference",
+         *(["LaCLIP’s own (%)"] if is_share else []), "likely reason"),
+        tuple(rows),
+        " ".join(filter(None, ("With 95 % intervals.", HASHES if is_share else "", RULES,
+                               _not_run(every)))),
+        section=BESIDE,
+    )  # fmt: skip
+
+
+def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]:
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    table = tables.checkpoints.dropna(subset=["protocol"])
+    for place, own in table.groupby(["towers", "evaluation_set", "protocol"]):
+        towers, name, protocol = map(str, place)
+        values = own.drop_duplicates("metric").set_index("metric")["value"]
+        found[towers, name, protocol] = {str(metric): float(v) for metric, v in values.items()}
+    return found
+
+
+def _with_limits(score: Score, is_share: bool) -> str:
+    text = _plain(score.value, is_share)
+    if math.isfinite(score.low + score.high):
+        factor, digits = (100, 1) if is_share else (1, 3)
+        text += f" ({interval(factor * score.low, factor * score.high, digits)})"
+    return text.replace(" ", "\u00a0")
+
+
+def _plain(value: float, is_share: bool) -> str:
+    return or_dash(100 * value, 1) if is_share else or_dash(value, 3)
+
+
+def _gap(score: Score, is_share: bool) -> str:
+    text = or_dash(100 * score.difference if is_share else score.difference,
+                   1 if is_share else 3, sign=True)  # fmt: skip
+    return f"{text} !" if flagged(score) else text
+
+
+def _holes(every: list[Score], measure: str, gap: int) -> list[tuple[str, ...]]:
+    """Return a row for every published number of the run's pre-trainings that was not measured."""
+    measured = {(canonical(s.pretraining), canonical(s.method), s.dataset) for s in every}
+    run = {place[0] for place in measured}
+    rows = []
+    table = published.checkpoints()
+    for _, row in table[table["pretraining"].map(canonical).isin(run)].iterrows():
+        place = (canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])
+        if place not in measured:
+            number_ = _plain(float(row[COLUMNS[measure]]), measure == "acc1")
+            cells = ["–"] * (gap - 3)
+            tail = ["–", "–", "–"] if measure == "acc1" else ["–", "–"]
+            rows.append((f"{row['pretraining']} {row['method']}", "–", str(row["dataset"]), *cells,
+                         MISSING, number_, *tail))  # fmt: skip
+    return rows
+
+
+def _not_run(every: list[Score]) -> str:
+    run = {canonical(score.pretraining) for score in every}
+    names = published.checkpoints()["pretraining"].unique()
+    missing = [name for name in names if canonical(name) not in run]
+    return f"No model of {listing(missing)} is in this run." if missing else ""
+
+
+def _differences(tables: Tables) -> Table:
+    rows = []
+    for measure in COLUMNS:
+        for pair in pairs(tables, measure):
+            is_share = measure == "acc1"
+            factor, digits = (100, 1) if is_share else (1, 3)
+            found = pair.difference
+            protocol = f"{pair.clip.protocol} {short(pair.clip.fingerprint)}" if is_share else "–"
+            limits = interval(factor * found.low, factor * found.high, digits, sign=True)
+            rows.append((
+                pair.name, f"{pair.clip.metric}{' (points)' if is_share else ''}", protocol,
+                number(factor * found.value, digits, sign=True), limits,
+                "paired by image" if pair.paired else "of independent numbers",
+                or_dash(factor * pair.published, digits, sign=True),
+            ))  # fmt: skip
+    return Table(
+        f"{METHODS[1]} − {METHODS[0]}, models of the same data and architecture",
+        ("models and evaluation set", "metric", "protocol", "difference", "95 % interval",
+         "interval", "published difference"),
+        tuple(rows),
+        f"Models are paired if they bear the labels {listing(list(METHODS))} with the same "
+        "pre-training and architecture, and answer the same prompts.",
+        section=DIFFERENCES,
+    )  # fmt: skip
+
+
+def _models(tables: Tables) -> Table:
+    known = facts(tables)
+    labels = tables.checkpoints.drop_duplicates("towers").set_index("towers")
+    rows = []
+    for name in sorted({*labels.index, *known}):
+        own = known.get(name, {})
+        stated = [
+            str(labels.loc[name, column])
+            if name in labels.index and isinstance(labels.loc[name, column], str)
+            else own.get(column, "not stated")
+            for column in ("pretraining", "method", "architecture")
+        ]
+        measured = "yes" if name in labels.index else MISSING
+        rows.append((name, *stated, *(own.get(fact, "–") for fact in FACTS[:-1]),
+                     own.get("sha256", "–")[:16], measured))  # fmt: skip
+    return Table(
+        "What every number’s model is",
+        ("name", "pre-training", "method", "architecture", "recipe", "activation, image tower",
+         "activation, text tower", "mean", "deviation", "interpolation", "hash of the recipe",
+         "SHA-256 of the file", "measured"),
+        tuple(rows),
+        "As the folder of the converted checkpoint says; a folder that was given as it is says "
+        "nothing.",
+        section=MODELS,
+    )  # fmt: skip

@@ -1,0 +1,24 @@
+"""Put what was measured on CLIP and LaCLIP checkpoints beside what was published, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    """`laclip` has no settings: the models are `models`, the rest is that of the report."""
+
+
+def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
+    """Write and print the tables of the study as plain text, in the order of the report."""
+    from mispair.core import files
+    from mispair.laclip.report.comparison_checkpoints import checkpoints
+    from mispair.report.exports.plain import plain
+    from mispair.report.tables import read
+
+    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    printed = "\n\n".join(map(plain, checkpoints(measured)))
+    files.write_text(text, printed)
+    print(printed)

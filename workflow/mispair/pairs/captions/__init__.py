@@ -1,0 +1,1 @@
+"""Captions: reading, checking, rewording."""

@@ -1,0 +1,242 @@
+"""The captions of a corpus: which one each pair has, and the texts behind their identities.
+
+Identities of captions (16 hexadecimal digits) are held as 64-bit integers; texts are read from the
+index of a group only when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mispair.core.files import UserError
+from mispair.pairs.corruption.key_draws import streams, uniforms
+from mispair.pairs.index.books import read_columns
+from mispair.pairs.index.identities import caption_identities, identities
+
+BLOCK = 1 << 17
+"""Keys that are held as Python strings at a time."""
+
+
+@dataclass(frozen=True)
+class CaptionedPairs:
+    """The pairs of a corpus, sorted by key; n is their number.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        Columns ``key``, ``group``, ``row``.
+    caption_ids : (n,) uint64 array
+        The caption that each pair has.
+    alternatives : (n, a) uint64 array
+        All captions that each pair could have had, the first repeated where there are fewer than
+        a; a is 1 when no pair has several.
+    fingerprint : str
+        What names the data.
+    """
+
+    table: pa.Table
+    caption_ids: np.ndarray
+    alternatives: np.ndarray
+    fingerprint: str
+
+    def keys(self, places: np.ndarray) -> Iterator[str]:
+        """Yield the keys at the given places."""
+        for start in range(0, len(places), BLOCK):
+            yield from self.table["key"].take(pa.array(places[start : start + BLOCK])).to_pylist()
+
+    def by_group(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield each group's name and the places of its pairs, sorted by name."""
+        groups = self.table["group"].combine_chunks().dictionary_encode()
+        codes = groups.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(groups.dictionary)))
+        parts = dict(
+            zip(groups.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True)
+            if len(order)
+            else ()
+        )
+        yield from sorted(parts.items())
+
+
+def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
+    """Read a corpus and draw a caption for each pair that has several.
+
+    The draw depends on the seed and the pair's key only: every scheme and rate starts from the
+    same captions. (LaCLIP's training draws anew at every step; features are encoded once here, so
+    the draw is made once.) Where no pair has several captions nothing is drawn.
+
+    Raises
+    ------
+    UserError
+        If the file is no corpus, or its keys are not sorted and unique.
+    """
+    columns = ["key", "group", "row", "caption_id", "more_caption_ids"]
+    table, metadata = read_columns(corpus, columns)
+    for name in ("key", "group"):
+        table = table.set_column(
+            table.column_names.index(name), name, table[name].cast(pa.large_string())
+        )
+    keys = table["key"].combine_chunks()
+    if not pc.all(pc.less(keys[:-1], keys[1:])).as_py() and len(keys) > 1:
+        raise UserError(
+            f"{corpus}: its keys are not sorted, or stand in it twice. Delete it and run again."
+        )
+    first = identities(table["caption_id"])
+    lists = table["more_caption_ids"].combine_chunks()
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    alternatives = np.repeat(first[:, None], 1 + counts.max(initial=0), axis=1)
+    own = first
+    places = np.flatnonzero(counts)
+    if len(places):
+        further = identities(pa.chunked_array([lists.flatten()]))
+        many = counts[places]
+        rows = np.repeat(places, many)
+        nth = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+        alternatives[rows, 1 + nth] = further
+        taken = pa.array(places)
+        starts = streams(keys.take(taken).to_pylist(), seed, "alternative-caption")
+        drawn = np.floor(uniforms(starts, 0) * (1 + many)).astype(np.int64)
+        own = first.copy()
+        own[places] = alternatives[places, drawn]
+    kept = table.select(["key", "group", "row"])
+    return CaptionedPairs(kept, own, alternatives, metadata.get("pairs_fingerprint", ""))
+
+
+def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
+    """Look up the texts of captions in the index of one or more groups.
+
+    Parameters
+    ----------
+    index : iterable of Path
+        Index tables.
+    wanted : uint64 array
+        Identities of captions.
+
+    Returns
+    -------
+    dict of int to str
+        Text by identity.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be read, or a caption stands in none of them.
+    """
+    wanted = np.unique(wanted)
+    texts: dict[int, str] = {}
+    paths = sorted(index)
+    for path in paths:
+        numbers, found = captions_of(path, wanted)
+        texts.update(zip(numbers.tolist(), found.to_pylist(), strict=True))
+    if len(texts) < len(wanted):
+        missing = next(number for number in wanted.tolist() if number not in texts)
+        raise UserError(
+            f"{', '.join(map(str, paths[:3]))}{' ...' if len(paths) > 3 else ''}: no caption with "
+            f"the identity {missing:016x}, which the corpus has. Delete the corpus and run again."
+        )
+    return texts
+
+
+def captions_of(path: Path, wanted: np.ndarray) -> tuple[np.ndarray, pa.Array]:
+    """Return those captions of an index that are wanted, first and further ones, each once.
+
+    Parameters
+    ----------
+    path : Path
+        Index table.
+    wanted : (n,) uint64 array
+        Identities, sorted.
+
+    Returns
+    -------
+    numbers : (m,) uint64 array
+        Identities in the order of their first use, first captions before further ones.
+    texts : (m,) array of strings, pyarrow
+        The captions.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read.
+    """
+    table, _ = read_columns(path, ["caption", "caption_id", "more_captions"])
+    first = identities(table["caption_id"])
+    further = table["more_captions"].combine_chunks().flatten().unique()
+    numbers = np.concatenate([first, caption_identities(further.to_pylist())])
+    texts = pa.chunked_array([*table["caption"].cast(further.type).chunks, further])
+    asked_for = np.flatnonzero(_isin(numbers, wanted))
+    _, once = np.unique(numbers[asked_for], return_index=True)
+    rows = asked_for[np.sort(once)]
+    return numbers[rows], texts.take(pa.array(rows)).combine_chunks()
+
+
+def _isin(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Tell which numbers stand in a sorted array; `numpy.isin` would sort it at every call."""
+    places = np.searchsorted(wanted, numbers)
+    places[places == len(wanted)] = 0
+    return wanted[places] == numbers if len(wanted) else np.zeros(len(numbers), bool)
+
+
+def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
+    """Read the features that each picture has, by key, from tables beside the shards.
+
+    Returns
+    -------
+    dict of str to list of str
+        Empty if there is no table, or one has no ``image_features``.
+
+    Raises
+    ------
+    UserError
+        If a table cannot be read.
+    """
+    pictured: dict[str, list[str]] = {}
+    for path in sorted(truth):
+        try:
+            with pq.ParquetFile(path) as opened:
+                if not {"key", "image_features"} <= set(opened.schema_arrow.names):
+                    return {}
+                table = opened.read(columns=["key", "image_features"])
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(
+                f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
+            ) from error
+        keys, features = table["key"].to_pylist(), table["image_features"].to_pylist()
+        pictured.update((key, names or []) for key, names in zip(keys, features, strict=True))
+    return pictured
+
+
+def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
+    """Read the features that each pair's caption names, by key, from tables beside the shards.
+
+    Raises
+    ------
+    UserError
+        If there is no table, or one cannot be read or has no ``caption_features``.
+    """
+    remedy = (
+        "The schemes spurious and missing need a corpus with ground-truth features, such as "
+        "scenes: Parquet tables beside the shards with the columns key and caption_features. "
+        "Leave these schemes out of `corrupt_captions: schemes` for this corpus."
+    )
+    named: dict[str, list[str]] = {}
+    for path in sorted(truth):
+        try:
+            with pq.ParquetFile(path) as opened:
+                if not {"key", "caption_features"} <= set(opened.schema_arrow.names):
+                    raise UserError(f"{path}: has no column key or caption_features. {remedy}")
+                table = opened.read(columns=["key", "caption_features"])
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(f"{path}: cannot be read as Parquet ({error}). {remedy}") from error
+        keys, features = table["key"].to_pylist(), table["caption_features"].to_pylist()
+        named.update((key, list(names or ())) for key, names in zip(keys, features, strict=True))
+    if not named:
+        raise UserError(f"corrupt_captions: there are no ground-truth features. {remedy}")
+    return named

@@ -1,0 +1,172 @@
+"""Turn the bytes of a caption into text, and say what is wrong with those that are none."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+from mispair.pairs.index.policy import (
+    CAPTION_LENGTH,
+    CONTROL_CHARACTERS,
+    EMPTY_CAPTION,
+    NO_CAPTION,
+    UNDECODABLE_CAPTION,
+    Policy,
+)
+
+PERSON = "<PERSON>"
+"""What Conceptual 12M puts in the place of names."""
+SIDECAR_FIELDS = ("url", "status", "sha256")
+MAX_SIDECAR_TEXT = 8_192
+"""Characters; a longer url or status is dropped, not cut: a part of a url leads elsewhere."""
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Unicode's category Cc without tab, newline and return."""
+
+
+class CaptionError(Exception):
+    """A caption that is not used; `reason` is one of the closed set, `detail` explains."""
+
+    def __init__(self, reason: str, detail: str):
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def decode_caption(content: bytes, field: str | None = None) -> str:
+    r"""Decode a caption file: the text itself, or a field of a JSON object.
+
+    Examples
+    --------
+    >>> decode_caption("\ufeffa café\n".encode()), decode_caption(b'{"alt": "a cat"}', "alt")
+    ('a café\n', 'a cat')
+
+    Raises
+    ------
+    CaptionError
+        If the bytes are not UTF-8 or not JSON, or the field is missing or is not text.
+    """
+    if field is None:
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise CaptionError(UNDECODABLE_CAPTION, f"is not UTF-8: {error.reason}") from error
+    try:
+        parsed = parse_json(content)
+    except ValueError as error:
+        raise CaptionError(UNDECODABLE_CAPTION, f"its json cannot be read: {error}") from error
+    found = parsed.get(field)
+    if found is None:
+        raise CaptionError(NO_CAPTION, f"its json has no field {field!r}")
+    if not isinstance(found, str):
+        raise CaptionError(
+            UNDECODABLE_CAPTION, f"field {field!r} of its json is {type(found).__name__}, not text"
+        )
+    return found
+
+
+def check_caption(text: str, policy: Policy) -> str:
+    """Return the caption without white space around it, if the policy lets it pass.
+
+    Raises
+    ------
+    CaptionError
+        If it cannot be written as UTF-8, has control characters, is empty, or has a length that is
+        not wanted.
+    """
+    if len(text) > policy.max_caption_bytes:  # of a table: others were refused unread
+        raise CaptionError(
+            CAPTION_LENGTH, f"{len(text)} characters, over the limit of {policy.max_caption_bytes}"
+        )
+    if not is_encodable(text):
+        raise CaptionError(UNDECODABLE_CAPTION, "has a lone surrogate, which is no character")
+    if policy.control_characters == "quarantine" and (found := CONTROL.search(text)):
+        raise CaptionError(CONTROL_CHARACTERS, f"has U+{ord(found.group()):04X}")
+    text = text.strip()
+    if policy.empty_captions == "quarantine" and _is_blank(text):
+        raise CaptionError(EMPTY_CAPTION, "nothing in it can be seen" if text else "")
+    words = len(text.split())
+    if words < policy.min_words:
+        raise CaptionError(CAPTION_LENGTH, f"{words} words, fewer than {policy.min_words}")
+    if policy.max_words is not None and words > policy.max_words:
+        raise CaptionError(CAPTION_LENGTH, f"{words} words, more than {policy.max_words}")
+    if policy.max_characters is not None and len(text) > policy.max_characters:
+        raise CaptionError(
+            CAPTION_LENGTH, f"{len(text)} characters, more than {policy.max_characters}"
+        )
+    return text
+
+
+def describe_caption(text: str) -> dict[str, Any]:
+    r"""Count words and characters of a caption, and flag what tokenizers and readers stumble over.
+
+    Returns
+    -------
+    dict
+        words, characters (Unicode code points), person (has ``<PERSON>``), non_ascii, control
+        (bidirectional or other format characters, or control characters that the policy keeps).
+
+    Examples
+    --------
+    >>> describe_caption("<PERSON> in a caf\u00e9")
+    {'words': 4, 'characters': 18, 'person': True, 'non_ascii': True, 'control': False}
+    """
+    return {
+        "words": len(text.split()),
+        "characters": len(text),
+        "person": PERSON in text,
+        "non_ascii": not text.isascii(),
+        "control": not text.isprintable() and any(map(_is_format_or_control, text)),
+    }
+
+
+def sidecar_fields(content: bytes) -> dict[str, str | None]:
+    """Return url, status and sha256 of img2dataset's json; None where there is no such text."""
+    try:
+        parsed = parse_json(content)
+    except ValueError:
+        parsed = {}
+    return {name: _short_text(parsed.get(name)) for name in SIDECAR_FIELDS}
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises
+    ------
+    ValueError
+        Whatever is wrong with it: the encoding, the syntax, the depth, or that it is no object.
+    """
+    try:
+        parsed = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("is no object")
+    return parsed
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _short_text(value: object) -> str | None:
+    usable = isinstance(value, str) and len(value) <= MAX_SIDECAR_TEXT and is_encodable(value)
+    return str(value) if usable else None
+
+
+def _is_blank(text: str) -> bool:
+    return all(unicodedata.category(c) == "Cf" or c.isspace() for c in text)
+
+
+def _is_format_or_control(character: str) -> bool:
+    return character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cf")

@@ -1,0 +1,220 @@
+"""Captions reworded: features replaced or left out, content words left out.
+
+What a feature-wise scheme does is C_s of the theory in words (Eq. 5): `missing` is its second
+event, a feature of the picture that the text does not name; `spurious` its first, the feature's
+linked partner named in its place. The partners are those of generated low-quality captions
+(`scene_features.spurious_partners`): always the same one for a feature, since what is always seen
+together is what a neuron mixes.
+
+Everything else of a sentence stays word for word. Whether a feature or a word is changed is a draw
+of its own in [0, 1) held against the rate, so what a small rate changes, a large one changes too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mispair.pairs.corruption.key_draws import uniforms
+from mispair.pairs.scenes.scene_captions import find_mentions, with_article
+from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY
+
+
+@dataclass(frozen=True)
+class Reworded:
+    """Captions after a scheme, and how much of them it changed.
+
+    Attributes
+    ----------
+    captions : list of str
+        New texts, in order.
+    total, changed : int
+        Features that captions name or content words that they hold, and how many of them were
+        replaced or left out.
+    spared : int
+        Features without a partner, or last content words, that were drawn and stay nevertheless.
+    """
+
+    captions: list[str]
+    total: int
+    changed: int
+    spared: int
+
+
+def leave_out_features(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
+    """Leave out each feature that a caption names with the given probability.
+
+    A shape gives way to "thing" and a digit's name to "number", as in captions of scenes that
+    never named them, so a noun stays whatever goes.
+
+    Parameters
+    ----------
+    captions : sequence of str
+        Sentences about generated scenes.
+    starts : (n,) uint64 array
+        Streams of the pairs' draws (`key_draws.streams`).
+    rate : float
+        Probability of each feature.
+    """
+    return _reword_features(captions, starts, rate, dict.fromkeys(FEATURES))
+
+
+def replace_features(
+    captions: Sequence[str], starts: np.ndarray, rate: float, partners: Mapping[str, str]
+) -> Reworded:
+    """Replace each feature that a caption names by its partner with the given probability.
+
+    A feature without a partner, the only one of its kind, stays.
+
+    Parameters
+    ----------
+    captions, starts, rate
+        As in `leave_out_features`.
+    partners : mapping of str to str
+        The feature that each feature is linked to, of the same kind.
+    """
+    return _reword_features(captions, starts, rate, partners)
+
+
+def _reword_features(
+    captions: Sequence[str], starts: np.ndarray, rate: float, partners: Mapping[str, str | None]
+) -> Reworded:
+    drawn = uniforms(starts[:, None], np.arange(len(FEATURES))) < rate
+    number = {feature: i for i, feature in enumerate(FEATURES)}
+    texts, total, changed, spared = [], 0, 0, 0
+    for caption, row in zip(captions, drawn.tolist(), strict=True):
+        named = {feature for _, _, feature in find_mentions(caption)}
+        chosen = [feature for feature in named if row[number[feature]]]
+        new = {feature: partners[feature] for feature in chosen if feature in partners}
+        texts.append(rewrite(caption, new) if new else caption)
+        total += len(named)
+        changed += len(new)
+        spared += len(chosen) - len(new)
+    return Reworded(texts, total, changed, spared)
+
+
+_GAP, _NAMELESS, _ARTICLE = "\x00", "\x01", "\x02"
+"""Marks while a sentence is put together: nothing is left here; a digit without its name; an
+article whose form depends on what follows now."""
+
+_MENDING = (
+    (f" that is {_GAP}", ""),
+    (f" (?:on|against|with) {_ARTICLE} {_GAP} (?:background|backdrop)", ""),
+    (f"{_GAP}: ", ""),
+    (f"{_GAP} ", ""),
+    (f" {_GAP}", ""),
+    (f"(number|digit) {_NAMELESS}", r"\1"),
+    (_NAMELESS, "number"),
+)
+
+
+def rewrite(caption: str, new: Mapping[str, str | None]) -> str:
+    """Name other features in a sentence of `scene_captions.write_caption`.
+
+    Parameters
+    ----------
+    caption : str
+        The sentence.
+    new : mapping of str to str or None
+        For each feature to change, the one to name in its place, or None to leave it out.
+
+    Examples
+    --------
+    >>> rewrite("an orange star that is small", {"colour:orange": "colour:red"})
+    'a red star that is small'
+    >>> rewrite("an orange star that is small", {"shape:star": None, "size:small": None})
+    'an orange thing'
+    """
+    parts: list[str] = []
+    end = 0
+    for run in _runs(caption):
+        before = caption[end : run[0][0]]
+        end = run[-1][1]
+        if not any(feature in new for _, _, feature in run):
+            parts += [before, caption[run[0][0] : end]]
+            continue
+        words: dict[str, str] = {}
+        for start, stop, feature in run:
+            named = new.get(feature, feature)
+            word = caption[start:stop]
+            if named is not None:
+                # "Blue and blue" says no more than "blue".
+                words.setdefault(named, word if named == feature else _word(feature, named, word))
+        kind = run[0][2].split(":")[0]
+        gap = {"shape": "thing", "digit": _NAMELESS}.get(kind, _GAP)
+        parts += [re.sub(r"\ban? $", f"{_ARTICLE} ", before), " and ".join(words.values()) or gap]
+    text = "".join([*parts, caption[end:]])
+    for pattern, replacement in _MENDING:
+        text = re.sub(pattern, replacement, text)
+    return re.sub(rf"{_ARTICLE} (\w+)", lambda match: with_article(match[1]), text)
+
+
+def _runs(caption: str) -> list[list[tuple[int, int, str]]]:
+    """Group mentions that nothing but "and" stands between: "small and red", "on the left and"."""
+    runs: list[list[tuple[int, int, str]]] = []
+    for mention in find_mentions(caption):
+        if runs and caption[runs[-1][-1][1] : mention[0]] == " and ":
+            runs[-1].append(mention)
+        else:
+            runs.append([mention])
+    return runs
+
+
+def _word(feature: str, named: str, word: str) -> str:
+    """Return a word for `named`: the second synonym where the sentence had the second, and so on.
+
+    Favourite words stay favourites, and a replaced feature shows by its meaning only.
+    """
+    (kind, value), (other, instead) = feature.split(":"), named.split(":")
+    synonyms = VOCABULARY[other][instead]
+    return synonyms[min(VOCABULARY[kind][value].index(word), len(synonyms) - 1)]
+
+
+def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
+    """Leave out each content word of a caption with the given probability.
+
+    A content word is one that is not among scikit-learn's English stop words, nor a single letter
+    or a mark. If all content words of a caption are drawn, the one with the largest draw stays, so
+    no caption becomes empty.
+
+    Parameters
+    ----------
+    captions : sequence of str
+        Texts of any kind; words are what stands between spaces.
+    starts : (n,) uint64 array
+        Streams of the pairs' draws (`key_draws.streams`).
+    rate : float
+        Probability of each content word.
+    """
+    words = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
+    counts = np.fromiter(map(len, words), np.int64, len(words))
+    ends = np.cumsum(counts)
+    content = np.fromiter((_has_content(word) for each in words for word in each), bool)
+    position = np.arange(len(content)) - np.repeat(ends - counts, counts)
+    draws = uniforms(np.repeat(starts, counts), position)
+    gone = content & (draws < rate)
+    texts, spared = list(captions), 0
+    owners = np.unique(np.repeat(np.arange(len(words)), counts)[gone])
+    for owner in owners.tolist():
+        part = slice(ends[owner] - counts[owner], ends[owner])
+        if (gone[part] == content[part]).all():
+            gone[part.start + np.argmax(np.where(content[part], draws[part], -1.0))] = False
+            spared += 1
+        kept = [
+            word for word, out in zip(words[owner], gone[part].tolist(), strict=True) if not out
+        ]
+        if len(kept) < counts[owner]:
+            texts[owner] = "".join(kept).strip()
+    return Reworded(texts, int(content.sum()), int(gone.sum()), spared)
+
+
+@lru_cache(maxsize=1 << 18)
+def _has_content(word: str) -> bool:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    # The same words as the similarity by TF-IDF counts.
+    return any(part not in ENGLISH_STOP_WORDS for part in re.findall(r"\b\w\w+\b", word.lower()))

@@ -1,0 +1,1 @@
+"""Schemes that corrupt captions."""

@@ -1,0 +1,243 @@
+"""Swapping captions: which caption each image is paired with, never a rewritten shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mispair.pairs.corruption.key_draws import uniforms
+from mispair.pairs.index.identities import identities
+
+
+def choose_pairs(keys: np.ndarray, rate: float, generator: np.random.Generator) -> np.ndarray:
+    """Draw exactly ``round(rate * n)`` pairs whose captions are to be swapped.
+
+    The keys are sorted before anything is drawn: the order of shards changes nothing. With
+    generators of the same state, the pairs chosen at a small rate are among those chosen at a
+    large one, so arms of different rates differ by the added pairs and not by the luck of the draw.
+
+    Parameters
+    ----------
+    keys : (n,) array
+        Keys of the pairs, each once, in any order.
+    rate : float
+        Shuffle probability C_m in [0, 1]: the share of pairs to choose.
+    generator : numpy.random.Generator
+        Source of the draw.
+
+    Returns
+    -------
+    (k,) int64 array
+        Positions (in the order of `keys`) of the chosen pairs, in random order.
+
+    Raises
+    ------
+    ValueError
+        If the rate lies outside [0, 1] or a key occurs twice.
+    """
+    keys = np.asarray(keys)
+    if not 0.0 <= rate <= 1.0:
+        raise ValueError(f"rate {rate}: the share of swapped captions lies between 0 and 1")
+    order = np.argsort(keys, kind="stable")
+    in_order = keys[order]
+    if len(keys) > 1 and (repeated := in_order[1:] == in_order[:-1]).any():
+        raise ValueError(f"key {in_order[1:][repeated][0]!r} occurs twice; keys must be unique")
+    return np.asarray(order[generator.permutation(len(keys))[: round(rate * len(keys))]])
+
+
+def shuffle_captions(
+    keys: np.ndarray,
+    rate: float,
+    generator: np.random.Generator,
+    texts: np.ndarray | None = None,
+) -> np.ndarray:
+    """Swap the captions of a random share of the pairs among themselves.
+
+    The captions of the pairs that `choose_pairs` draws are permuted by a uniformly drawn
+    permutation without fixed points (drawn anew until none is fixed, about *e* times), so every
+    chosen pair gets the caption of another chosen pair. Corpora hold the same text many times, and
+    such a swap may change nothing; with `texts`, pairs that got their own text exchange what they
+    got with others, drawn at random, until every chosen pair has another text. That fails only
+    when more than half of the chosen captions have one text: then as few keep it as can be.
+
+    Parameters
+    ----------
+    keys : (n,) array
+        Keys of the pairs, each once, in any order.
+    rate : float
+        Shuffle probability C_m in [0, 1]: the share of pairs whose captions are swapped.
+    generator : numpy.random.Generator
+        Source of the draw.
+    texts : (n,) array, optional
+        Identity of each pair's caption; equal texts have equal identities.
+
+    Returns
+    -------
+    (n,) int64 array
+        For each pair, the position (in the order of `keys`) of the pair whose caption it gets.
+
+    Raises
+    ------
+    ValueError
+        If the rate lies outside [0, 1], a key occurs twice, or exactly one pair would be chosen:
+        one caption alone has nothing to be swapped with.
+    """
+    chosen = choose_pairs(keys, rate, generator)
+    if len(chosen) == 1:
+        raise ValueError(
+            f"rate {rate} of {len(keys)} pairs is one pair, whose caption has none to be swapped "
+            f"with; use 0 or at least {2 / len(keys):.3g}"
+        )
+    permutation = _derangement(len(chosen), generator)
+    if texts is not None:
+        _exchange_equal_texts(permutation, np.asarray(texts)[chosen], generator)
+    source = np.arange(len(keys), dtype=np.int64)
+    source[chosen] = chosen[permutation]
+    return source
+
+
+def _derangement(count: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw a permutation of ``range(count)`` without fixed points, each equally likely."""
+    positions = np.arange(count)
+    while True:
+        permutation = generator.permutation(count)
+        if not (permutation == positions).any():
+            return permutation
+
+
+_FREQUENT = 1 / 16
+
+
+def _exchange_equal_texts(
+    permutation: np.ndarray, texts: np.ndarray, generator: np.random.Generator
+) -> None:
+    """Change a derangement in place so that as few places as possible get an equal text.
+
+    A place with text t that got t can exchange with any place that neither has t nor got it; both
+    have another text then, so no exchange does harm. Such places are fewer than 2 f k when t is a
+    share f of the k texts, so for a rare text nearly every draw finds one; for a frequent one all
+    of them are listed. The list is long enough whenever f is at most a half.
+    """
+    codes = pd.factorize(texts)[0]
+    count = len(codes)
+    frequent = np.bincount(codes) > _FREQUENT * count
+    for text in np.flatnonzero(frequent):
+        has, got = codes == text, codes[permutation] == text
+        others = generator.permutation(np.flatnonzero(~has & ~got))
+        same = generator.permutation(np.flatnonzero(has & got))[: len(others)]
+        others = others[: len(same)]
+        permutation[same], permutation[others] = permutation[others], permutation[same]
+    for place in np.flatnonzero(codes == codes[permutation]).tolist():
+        text = codes[place]
+        if codes[permutation[place]] != text or frequent[text]:
+            continue  # an earlier exchange helped this one too, or none can
+        other = place
+        while text in (codes[other], codes[permutation[other]]):
+            other = int(generator.integers(count))
+        permutation[[place, other]] = permutation[[other, place]]
+
+
+def draw_neighbours(
+    similar: Iterable[pa.RecordBatch],
+    own: np.ndarray,
+    alternatives: np.ndarray,
+    starts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw one of the most similar other texts for each pair, each as likely as the others.
+
+    Parameters
+    ----------
+    similar : iterable of pyarrow.RecordBatch
+        Columns ``caption_id``, ``neighbour_ids`` (lists) and ``similarities`` (lists of the same
+        lengths); each caption once.
+    own : (k,) uint64 array
+        Identity of each pair's caption.
+    alternatives : (k, a) uint64 array
+        Further captions of each pair's own picture, which would be no misalignment; they are not
+        drawn.
+    starts : (k,) uint64 array
+        Streams of the pairs' draws (`key_draws.streams`).
+
+    Returns
+    -------
+    given : (k,) uint64 array
+        Identity of the text drawn, or the pair's own where the caption has no neighbours.
+    similarity : (k,) float64 array
+        Its similarity, or nan.
+    """
+    given, similarity = own.copy(), np.full(len(own), np.nan)
+    order = np.argsort(own, kind="stable")
+    in_order = own[order]
+    for batch in similar:
+        captions = identities(pa.chunked_array([batch["caption_id"]]))
+        left = np.searchsorted(in_order, captions, "left")
+        times = np.searchsorted(in_order, captions, "right") - left
+        row = np.repeat(np.arange(len(captions)), times)
+        before = np.cumsum(times) - times
+        place = order[np.arange(len(row)) + (left - before)[row]]
+        lists = batch["neighbour_ids"]
+        offsets = lists.offsets.to_numpy()
+        length, start = np.diff(offsets)[row], (offsets[:-1] - offsets[0])[row]
+        if not length.any():
+            continue
+        column = np.arange(length.max())
+        neighbours = identities(pa.chunked_array([lists.flatten()]))
+        values = batch["similarities"].flatten().to_numpy(zero_copy_only=False)
+        at = np.minimum(start[:, None] + column, len(neighbours) - 1)
+        possible = column < length[:, None]
+        for further in alternatives[place].T:
+            possible &= neighbours[at] != further[:, None]
+        many = possible.sum(axis=1)
+        drawn = np.floor(uniforms(starts[place], 0) * many).astype(np.int64)
+        nth = np.argmax(np.cumsum(possible, axis=1) > drawn[:, None], axis=1)
+        picked = at[np.arange(len(row)), nth]
+        some = many > 0
+        given[place[some]] = neighbours[picked[some]]
+        similarity[place[some]] = values[picked[some]]
+    return given, similarity
+
+
+@dataclass(frozen=True)
+class PairingShares:
+    """How much of a corpus a scheme changed, as shares of all pairs in [0, 1].
+
+    ``text_changed`` can be smaller than ``swapped``, since two pairs may have the same caption:
+    ``identical_text_swaps`` counts those that got another pair's caption with their own text. It
+    is larger where a scheme rewords captions.
+    """
+
+    nominal: float
+    swapped: float
+    text_changed: float
+    identical_text_swaps: int
+
+
+def pairing_shares(
+    own: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
+) -> tuple[PairingShares, np.ndarray]:
+    """Tell what a scheme did to the pairs and to their texts.
+
+    Parameters
+    ----------
+    own, given : (n,) array
+        Identity of each pair's caption before and after; equal texts have equal identities.
+    swapped : (n,) bool array
+        Whether the pair got the caption of another pair.
+    nominal : float
+        The rate that was asked for.
+
+    Returns
+    -------
+    PairingShares
+        The shares over all pairs.
+    text_changed : (n,) bool array
+        Whether the pair got another text.
+    """
+    changed = np.asarray(own != given, dtype=bool)
+    count = max(len(changed), 1)
+    same = int((swapped & ~changed).sum())
+    return PairingShares(nominal, swapped.sum() / count, changed.sum() / count, same), changed

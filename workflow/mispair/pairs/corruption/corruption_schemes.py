@@ -1,0 +1,335 @@
+"""The schemes of corruption by name, each applied to a whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mispair.core import seeds
+from mispair.core.files import UserError
+from mispair.pairs.captions.caption_texts import (
+    CaptionedPairs,
+    read_named_features,
+    read_pictured_features,
+    read_texts,
+)
+from mispair.pairs.captions.rewording import reword_corpus
+from mispair.pairs.captions.wording import (
+    Reworded,
+    leave_out_features,
+    leave_out_words,
+    replace_features,
+)
+from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
+from mispair.pairs.corruption.effective_rate import codes, effective_rate, named_codes, variety
+from mispair.pairs.corruption.key_draws import streams
+from mispair.pairs.corruption.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
+from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
+from mispair.pairs.neighbours.caption_similarity import (
+    MEASURE,
+    MOST_CAPTIONS,
+    MOST_PAIRS,
+    sample,
+    tfidf_similarities,
+)
+from mispair.pairs.scenes.scene_features import spurious_partners
+
+STEP = "corrupt-captions"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where schemes look things up; each reads what it needs and no more.
+
+    Attributes
+    ----------
+    index : mapping of str to Path
+        The index of each group: the captions' texts.
+    similar : sequence of Path
+        The table of most similar captions, if there is one.
+    truth : sequence of Path
+        Tables of the features that generated pictures have and their captions name.
+    """
+
+    index: Mapping[str, Path]
+    similar: Sequence[Path] = ()
+    truth: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """What a scheme made of n pairs.
+
+    Attributes
+    ----------
+    given : (n,) uint64 array
+        Identity of the caption that each pair has now.
+    swapped : (n,) bool array
+        Whether it is the caption of another pair.
+    shares : dict of str to str
+        What only some schemes can tell, as metadata.
+    note : str
+        Why the nominal rate was not reached, in one sentence, or "".
+    written_ids : (c,) uint64 array
+        Identities of texts that no pair had before, sorted.
+    written : pyarrow.LargeStringArray
+        Those texts.
+    """
+
+    given: np.ndarray
+    swapped: np.ndarray
+    shares: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    written_ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    written: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
+
+
+def corrupt(
+    pairs: CaptionedPairs, scheme: str, rate: float, seed: int, sources: Sources
+) -> Corrupted:
+    """Apply a scheme.
+
+    Parameters
+    ----------
+    pairs : CaptionedPairs
+        The corpus.
+    scheme : {"random", "similar", "similar-swap", "spurious", "missing", "drop"}
+        How to corrupt captions.
+    rate : float
+        How much, in [0, 1]; at 0 nothing changes and nothing is read.
+    seed : int
+        Seed of the draws.
+    sources : Sources
+        Where to look things up.
+
+    Raises
+    ------
+    UserError
+        If the scheme or the rate cannot be, or the scheme needs what is not there.
+    """
+    if scheme not in _SCHEMES:
+        raise UserError(
+            f"corrupt_captions: there is no scheme {scheme!r}; there are {', '.join(_SCHEMES)}."
+        )
+    if not 0.0 <= rate <= 1.0:
+        raise UserError(f"corrupt_captions: rate {rate} lies outside 0 to 1.")
+    if rate == 0:
+        return Corrupted(pairs.caption_ids, np.zeros(len(pairs.caption_ids), bool))
+    return _SCHEMES[scheme](pairs, rate, seed, sources)
+
+
+def _subset(seed: int) -> np.random.Generator:
+    # One name for both schemes that swap: they corrupt the same pairs.
+    return seeds.generator(seed, STEP, "random")
+
+
+def _random(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
+    own = pairs.caption_ids
+    positions = np.arange(len(own))  # pairs are sorted by key
+    try:
+        source = shuffle_captions(positions, rate, _subset(seed), own)
+    except ValueError as error:
+        raise UserError(f"corrupt_captions: {error}.") from error
+    given, swapped = own[source], source != positions
+    rounding = _rounding(int(swapped.sum()), len(own), rate)
+    if not (same := int((given[swapped] == own[swapped]).sum())):
+        return Corrupted(given, swapped, note=rounding)
+    captions, times = np.unique(own[swapped], return_counts=True)
+    commonest = captions[[times.argmax()]]
+    text = read_texts(sources.index.values(), commonest)[int(commonest[0])]
+    note = (
+        f"{same:,} of the {swapped.sum():,} chosen pairs got another pair's caption with their own "
+        f"text, because {times.max():,} of them, more than half, have the caption {text[:80]!r}."
+    )
+    return Corrupted(given, swapped, note=f"{note} {rounding}".strip())
+
+
+def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
+    if len(sources.similar) != 1:
+        raise UserError(
+            "corrupt_captions: the scheme similar needs the table of most similar captions that "
+            "find_similar_captions writes; give one with --similar."
+        )
+    chosen = np.sort(choose_pairs(np.arange(len(pairs.caption_ids)), rate, _subset(seed)))
+    own = pairs.caption_ids[chosen]
+    drawn, similarity = draw_neighbours(
+        _batches(sources.similar[0]),
+        own,
+        pairs.alternatives[chosen],
+        streams(pairs.keys(chosen), seed, STEP, "similar"),
+    )
+    given = pairs.caption_ids.copy()
+    given[chosen] = drawn
+    swapped = np.zeros(len(given), bool)
+    swapped[chosen] = drawn != own
+    alone = int((drawn == own).sum())
+    rounding = _rounding(len(chosen), len(given), rate)
+    note = (
+        f"{alone:,} of the {len(chosen):,} chosen pairs keep their caption, because no other "
+        "caption is similar to it."
+    )
+    mean = float(np.nanmean(similarity)) if alone < len(chosen) else float("nan")
+    shares = {"neighbour_similarity": repr(mean), "without_neighbours": str(alone)}
+    return Corrupted(given, swapped, shares, f"{note if alone else ''} {rounding}".strip())
+
+
+def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
+    own = pairs.caption_ids
+    if len(own) > MOST_SWAPPED:
+        raise UserError(
+            f"corrupt_captions: the scheme similar-swap compares all pairs with each other, which "
+            f"takes days for {len(own):,}; it is for at most {MOST_SWAPPED:,}. Use the scheme "
+            "similar instead."
+        )
+    texts = read_texts(sources.index.values(), own)
+    vectors = mutual_tfidf([texts[number] for number in own.tolist()])
+
+    def equal(pair: int) -> np.ndarray:
+        mine = (pairs.alternatives == own[pair]).any(axis=1)
+        return np.asarray(mine | np.isin(own, pairs.alternatives[pair]))
+
+    done = swap_similar(vectors, rate, seeds.generator(seed, STEP, "similar-swap"), equal)
+    swapped = done.source != np.arange(len(own))
+    mean = float(done.similarity.mean()) if len(done.similarity) else float("nan")
+    short = int(2 * round(rate * len(own) / 2) - swapped.sum())
+    note = (
+        f"{short:,} pairs fewer than wanted are swapped, because all that are left have the same "
+        "caption."
+    )
+    rounding = _rounding(int(swapped.sum()), len(own), rate)
+    return Corrupted(
+        own[done.source], swapped, {"neighbour_similarity": repr(mean)},
+        note if short else rounding,
+    )  # fmt: skip
+
+
+def _batches(similar: Path) -> Iterator[pa.RecordBatch]:
+    columns = ["caption_id", "neighbour_ids", "similarities"]
+    fault = f"{similar}: cannot be read as a table of similar captions; delete it and run again"
+    try:
+        with pq.ParquetFile(similar) as opened:
+            if missing := sorted(set(columns) - set(opened.schema_arrow.names)):
+                raise UserError(f"{fault} (it has no {', '.join(missing)}).")
+            yield from opened.iter_batches(columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"{fault} ({error}).") from error
+
+
+def _rounding(chosen: int, pairs: int, rate: float) -> str:
+    """Say so where no whole number of pairs comes within half a percent of the rate."""
+    if not pairs or abs(chosen / pairs - rate) <= 0.005:
+        return ""
+    return f"{chosen} of {pairs} pairs is as near to {rate:g} as a whole number of pairs comes."
+
+
+_EDITS: dict[str, Callable[..., Reworded]] = {
+    "missing": leave_out_features,
+    "spurious": replace_features,
+    "drop": leave_out_words,
+}
+_SPARED = {
+    "missing": "",
+    "spurious": (
+        "{spared:,} of the {total:,} named features were drawn and stay, because their kind has no "
+        "other value."
+    ),
+    "drop": "{spared:,} captions keep one content word, because all that they have were drawn.",
+}
+
+
+def _reworded(
+    scheme: str, pairs: CaptionedPairs, rate: float, seed: int, sources: Sources
+) -> Corrupted:
+    edit = partial(_EDITS[scheme], rate=rate)
+    if scheme == "spurious":
+        edit = partial(edit, partners=spurious_partners(seed))
+    truth = None if scheme == "drop" else read_named_features(sources.truth)
+    done = reword_corpus(pairs, sources.index, edit, seed, STEP, scheme, truth=truth)
+    share = "words_dropped_share" if scheme == "drop" else "features_changed_share"
+    return Corrupted(
+        done.given,
+        np.zeros(len(done.given), bool),
+        {share: repr(done.changed_share)},
+        _SPARED[scheme].format(spared=done.spared, total=done.total) if done.spared else "",
+        done.written_ids,
+        done.written,
+    )
+
+
+_SCHEMES: dict[str, Callable[[CaptionedPairs, float, int, Sources], Corrupted]] = {
+    "random": _random,
+    "similar": _similar,
+    "similar-swap": _similar_swap,
+    **{scheme: partial(_reworded, scheme) for scheme in _EDITS},
+}
+
+
+def mean_similarity(
+    pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], seed: int
+) -> dict[str, str]:
+    """Measure how alike pairs' captions are before and after, where their text changed.
+
+    The measure is the cosine of TF-IDF vectors for every scheme, so that schemes can be compared;
+    over at most `caption_similarity.MOST_PAIRS` changed pairs, with document frequencies from at
+    most `caption_similarity.MOST_CAPTIONS` distinct captions of the corpus, both drawn at random.
+
+    Returns
+    -------
+    dict of str to str
+        Metadata ``mean_similarity`` ("nan" when no text changed), ``similarity_of``, and how many
+        pairs and captions were used.
+    """
+    draw = seeds.generator(seed, STEP, "similarity")
+    changed = np.flatnonzero(done.given != pairs.caption_ids)
+    changed = sample(changed, MOST_PAIRS, draw)
+    mean, background = float("nan"), np.zeros(0, np.uint64)
+    if len(changed):
+        own, given = pairs.caption_ids[changed], done.given[changed]
+        background = sample(np.unique(pairs.caption_ids), MOST_CAPTIONS, draw)
+        written = np.flatnonzero(np.isin(done.written_ids, given))
+        new = done.written.take(pa.array(written)).to_pylist()
+        texts = dict(zip(done.written_ids[written].tolist(), new, strict=True))
+        old = given[~np.isin(given, done.written_ids)]
+        texts |= read_texts(index.values(), np.concatenate([own, old, background]))
+        before, after, corpus = (
+            [texts[number] for number in part.tolist()] for part in (own, given, background)
+        )
+        mean = float(tfidf_similarities(before, after, corpus).mean())
+    return {
+        "mean_similarity": repr(mean),
+        "similarity_of": MEASURE,
+        "similarity_pairs": str(len(changed)),
+        "similarity_captions": str(len(background)),
+    }
+
+
+def effective_shares(
+    pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], truth: Sequence[Path]
+) -> dict[str, str]:
+    """Measure how wrong the captions are that a scheme gave, and how many different ones are left.
+
+    Returns
+    -------
+    dict of str to str
+        Metadata: the counts of `effective_rate.Variety`, and the shares of
+        `effective_rate.EffectiveRate` where `truth` has the features of every picture.
+    """
+    metadata = variety(done.given).metadata()
+    pictured = read_pictured_features(truth)
+    keys = list(pairs.keys(np.arange(len(done.given)))) if pictured else []
+    if not keys or not all(key in pictured for key in keys):
+        return metadata
+    written = dict(zip(done.written_ids.tolist(), done.written.to_pylist(), strict=True))
+    used = np.union1d(pairs.caption_ids, done.given)
+    texts = written | read_texts(index.values(), used[~np.isin(used, done.written_ids)])
+    named = named_codes([texts[number] for number in used.tolist()])
+    before, after = (named[np.searchsorted(used, ids)] for ids in (pairs.caption_ids, done.given))
+    pictures = codes([pictured[key] for key in keys])
+    rate = effective_rate(pictures, before, after, done.given != pairs.caption_ids)
+    return metadata | rate.metadata()

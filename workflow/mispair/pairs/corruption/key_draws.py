@@ -1,0 +1,71 @@
+"""Draws that depend on a pair's key and on what they are for, for millions of keys at once.
+
+A generator for each key would take a hundred times as long. Here a key is hashed to 64 bits
+(BLAKE2b, keyed by the name of the draw), and its draws are the outputs of SplitMix64 started
+there, each computed from its own number alone. Neither the other keys, nor their order, nor the
+interpreter's own hash of strings has a say in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from mispair.core import seeds
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+
+
+def streams(keys: Iterable[str], *name: object) -> np.ndarray:
+    """Return where the draws of each key start.
+
+    Parameters
+    ----------
+    keys : iterable of str
+        Keys of n pairs.
+    *name
+        What the draws are for, such as a seed and a scheme; other names give other draws.
+
+    Returns
+    -------
+    (n,) uint64 array
+        A start for each key, to be given to `uniforms`.
+    """
+    secret = seeds.integer(*name).to_bytes(8, "big")
+    digests = (hashlib.blake2b(key.encode(), digest_size=8, key=secret).digest() for key in keys)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def uniforms(starts: np.ndarray, number: np.ndarray | int) -> np.ndarray:
+    """Return the draw of the given number from each stream.
+
+    Parameters
+    ----------
+    starts : uint64 array
+        From `streams`.
+    number : int array or int
+        Which draw, from 0; broadcast against `starts`.
+
+    Returns
+    -------
+    float64 array
+        Uniform in [0, 1), with 53 random bits.
+
+    References
+    ----------
+    G. L. Steele, D. Lea and C. H. Flood, Fast splittable pseudorandom number generators,
+    OOPSLA 2014 (SplitMix64).
+    """
+    # Arrays wrap around silently, scalars would warn.
+    numbers = np.atleast_1d(np.asarray(number, dtype=np.uint64))
+    state = starts + (numbers + np.uint64(1)) * _GOLDEN
+    for shift, factor in _MIX:
+        state = (state ^ (state >> shift)) * factor
+    state ^= state >> np.uint64(31)
+    return np.asarray((state >> np.uint64(11)) * 2.0**-53)

@@ -1,0 +1,27 @@
+"""Draws of swaps: a pairing holds several, so that seeds of a fine-tuning are replicates.
+
+Draw 0 has the plain names of the columns. Draw k has the same names with ``_k`` at the end.
+"""
+
+from __future__ import annotations
+
+from mispair.core import seeds
+
+DRAWN = ("caption_id", "swapped", "text_changed")
+"""Columns of a pairing that each draw has."""
+
+
+def column(name: str, draw: int) -> str:
+    """Return the column of a pairing that holds something of a draw.
+
+    Examples
+    --------
+    >>> column("swapped", 0), column("swapped", 2)
+    ('swapped', 'swapped_2')
+    """
+    return f"{name}_{draw}" if draw else name
+
+
+def seed_of(seed: int, draw: int) -> int:
+    """Return the seed of a draw: that of the step for draw 0, else one derived from it."""
+    return seeds.integer(seed, "draw", draw) if draw else seed

@@ -1,0 +1,1 @@
+"""The index of a corpus: kept pairs, rejected keys, statistics."""

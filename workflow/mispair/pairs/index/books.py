@@ -1,0 +1,298 @@
+"""The books of a run: read = kept + rejected + excluded, and how much may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError, parquet_metadata
+from mispair.pairs.index import policy
+
+Tables = dict[str, Path]
+"""A file of each group."""
+
+DAMAGED = (policy.DAMAGED_SHARD, policy.LOST_WORKER)
+"""Reasons that stand for a shard that was not read to its end: one row each, whatever was lost."""
+
+KEY = "key-in-several-shards"
+IMAGE = "image-in-several-pairs"
+"""Reasons for which pairs are excluded; all others are reasons of rejection."""
+
+SETTINGS = {
+    policy.NO_CAPTION: "index_shards: caption_from",
+    policy.NOT_IN_TABLE: "read_captions: key_column",
+    policy.EMPTY_CAPTION: "index_shards: empty_captions",
+    policy.CONTROL_CHARACTERS: "index_shards: control_characters",
+    policy.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
+    policy.TOO_MANY_PIXELS: "index_shards: max_image_pixels",
+    policy.TOO_SMALL_IMAGE: "index_shards: min_image_side",
+    policy.EXTREME_SHAPE: "index_shards: max_aspect_ratio",
+    KEY: "gather_index: duplicate_keys",
+    IMAGE: "gather_index: duplicate_images",
+}
+"""The settings that decide on a reason, where any do; the others are faults of the files."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """How many samples a reason took, and the first of them."""
+
+    count: int
+    key: str
+    shard: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Books:
+    """What became of every sample of a run.
+
+    Attributes
+    ----------
+    read, kept, rejected, excluded : int
+        Samples; those that `index_shards` quarantined are rejected, those that policies of the
+        whole corpus took out are excluded, and read = kept + rejected + excluded.
+    shards, damaged : int
+        Shards in which any sample or fault was found, and those that were not read to their end.
+    reasons : mapping of str to Reason
+        Why samples were rejected or excluded.
+    """
+
+    read: int = 0
+    kept: int = 0
+    rejected: int = 0
+    excluded: int = 0
+    shards: int = 0
+    damaged: int = 0
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, str]:
+        """Return the four counts of samples as Parquet metadata."""
+        names = ("read", "kept", "rejected", "excluded")
+        return {name: str(getattr(self, name)) for name in names}
+
+    def __str__(self) -> str:
+        sums = f"{self.kept:,} kept + {self.rejected:,} rejected + {self.excluded:,} excluded"
+        return f"{self.read:,} samples read = {sums}" + (f"\n{self.table()}" * bool(self.reasons))
+
+    def with_excluded(self, excluded_for: Mapping[str, Reason]) -> Books:
+        """Return the books after kept pairs were excluded for these reasons."""
+        excluded = sum(reason.count for reason in excluded_for.values())
+        return replace(
+            self,
+            kept=self.kept - excluded,
+            excluded=self.excluded + excluded,
+            reasons={**self.reasons, **excluded_for},
+        )
+
+    @property
+    def quarantined_share(self) -> float:
+        """Samples rejected or excluded, over samples read."""
+        return (self.rejected + self.excluded) / max(self.read, 1)
+
+    @property
+    def damaged_share(self) -> float:
+        """Shards not read to their end, over shards."""
+        return self.damaged / max(self.shards, 1)
+
+    def table(self) -> str:
+        """Return the reasons as lines of text, the commonest first, each with an example.
+
+        Keys are printed as Python writes them: a name from a file never steers a terminal.
+        """
+        ranked = sorted(self.reasons.items(), key=lambda item: (-item[1].count, item[0]))
+        rows = [
+            (
+                name,
+                f"{reason.count:,}",
+                f"{100 * reason.count / max(self.read, 1):.2f} %",
+                f"{reason.key!r} in {reason.shard!r} (group {reason.group})",
+                SETTINGS.get(name, "-"),
+            )
+            for name, reason in ranked
+        ]
+        cells = [("reason", "samples", "share", "for example", "settings that decide"), *rows]
+        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for name, count, share, example, setting in cells:
+            numbers = f"{name:<{wide[0]}}  {count:>{wide[1]}}  {share:>{wide[2]}}"
+            lines.append(f"  {numbers}  {example:<{wide[3]}}  {setting}")
+        return "\n".join(lines)
+
+
+def by_group(index: Sequence[Path], rejected: Sequence[Path]) -> tuple[Tables, Tables]:
+    """Return the two tables of each group, ``GROUP.parquet`` and ``GROUP.rejected.parquet``.
+
+    Returns
+    -------
+    index, rejected : dict of str to Path
+        In the order of the groups' names, whatever the order of the arguments.
+
+    Raises
+    ------
+    UserError
+        If there is none, two files have one name, or a group has one table only.
+    """
+    both: list[Tables] = []
+    for paths in (index, rejected):
+        stems = [path.name.removesuffix(".parquet").removesuffix(".rejected") for path in paths]
+        named = dict(sorted(zip(stems, paths, strict=True)))
+        if len(named) < len(paths):
+            raise UserError(
+                f"gather_index: of {len(paths)} files only {len(named)} differ in name: a group "
+                "of shards is given twice."
+            )
+        both.append(named)
+    if lonely := sorted(both[0].keys() ^ both[1].keys()):
+        raise UserError(
+            f"gather_index: group {', '.join(lonely[:5])}: give both its index and its table of "
+            "rejected samples."
+        )
+    if not index:
+        raise UserError("gather_index: there is no index. Give at least one group of shards.")
+    return both[0], both[1]
+
+
+def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books:
+    """Add up the books of all groups, and hold what they say against what they hold.
+
+    Parameters
+    ----------
+    index, rejected : mapping of str to Path
+        The two tables of each group, in the order of `by_group`.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be read, or its rows are not those that its metadata counts.
+    """
+    import pyarrow.compute as pc
+
+    read, kept, shards, damaged = 0, 0, 0, 0
+    found: dict[str, Reason] = {}
+    for group in index:
+        whole, said = read_columns(index[group], ["shard"])
+        broken, repeated = read_columns(rejected[group], ["key", "shard", "reason"])
+        _check(index[group], rejected[group], said, repeated, len(whole), len(broken))
+        read += len(whole) + len(broken)
+        kept += len(whole)
+        names = pc.unique(broken["shard"]).to_pylist()
+        shards += len({*pc.unique(whole["shard"]).to_pylist(), *names})
+        unread = pc.is_in(broken["reason"], value_set=_strings(DAMAGED))
+        damaged += len(pc.unique(broken["shard"].filter(unread)))
+        for row in broken["reason"].value_counts().to_pylist():
+            name = row["values"]
+            first = pc.index(broken["reason"], name).as_py()
+            example = Reason(0, broken["key"][first].as_py(), broken["shard"][first].as_py(), group)
+            former = found.get(name, example)
+            found[name] = replace(former, count=former.count + row["counts"])
+    return Books(read, kept, read - kept, 0, shards, damaged, found)
+
+
+def check_loss(books: Books, limit: float, tables: Path) -> None:
+    """Refuse a corpus that lost too much, before anything is computed from it.
+
+    The share of lost samples counts what was seen. A shard that breaks off is one row whatever
+    was in the rest of it, so the share of shards that were not read to their end is held against
+    the same limit: the larger one decides.
+
+    Parameters
+    ----------
+    books : Books
+        After all policies.
+    limit : float
+        Largest share that passes, 0 to 1.
+    tables : Path
+        Folder of the tables of rejected samples, for the message.
+
+    Raises
+    ------
+    UserError
+        If more was lost, or if no pair is left at all.
+    """
+    lost = books.rejected + books.excluded
+    if books.kept and max(books.quarantined_share, books.damaged_share) <= limit:
+        return
+    if not books.read:
+        raise UserError(
+            "gather_index: no shard holds any sample. See whether `shards` names tar files of "
+            "images with captions."
+        )
+    seen = (
+        f"{lost:,} of {books.read:,} samples ({100 * books.quarantined_share:.2f} %) were rejected "
+        f"or excluded, and {books.damaged:,} of {books.shards:,} shards "
+        f"({100 * books.damaged_share:.2f} %) hold no sample or could not be read to their end"
+    )
+    if books.kept:
+        remedy = (
+            f"at most {100 * limit:g} % of either may be. Mend the shards or fetch them anew, "
+            "change a setting of the last column, or raise `gather_index: max_quarantined_share` "
+            "if a corpus like this is what you want"
+        )
+    else:
+        remedy = "no pair is left. Mend the shards or change a setting of the last column"
+    raise UserError(
+        f"gather_index: {seen}; {remedy}.\n{books.table()}\n"
+        f"Every rejected sample stands with its reason in {tables}/*.rejected.parquet."
+    )
+
+
+def read_columns(path: Path, columns: list[str]) -> tuple[Any, dict[str, str]]:
+    """Read columns of an index or of a table of rejected samples, and its metadata.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        The columns.
+    metadata : dict of str to str
+        What `index_shards` wrote beside them.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, is not Parquet or lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as opened:
+            missing = sorted(set(columns) - set(opened.schema_arrow.names))
+            if missing:
+                raise UserError(
+                    f"{path}: has no column {', '.join(missing)}, so it was not written by this "
+                    "version. Delete it and run again."
+                )
+            metadata = parquet_metadata(opened.schema_arrow)
+            table = opened.read(columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
+        ) from error
+    return table, metadata
+
+
+def _check(
+    index: Path,
+    rejected: Path,
+    said: Mapping[str, str],
+    repeated: Mapping[str, str],
+    kept: int,
+    lost: int,
+) -> None:
+    found = {"read": kept + lost, "kept": kept, "rejected": lost}
+    for path, metadata in ((index, said), (rejected, repeated)):
+        claimed = {name: metadata.get(name) for name in found}
+        if claimed != {name: str(count) for name, count in found.items()}:
+            raise UserError(
+                f"{path}: its books do not balance: it says {claimed}, but {index.name} has "
+                f"{kept} rows and {rejected.name} {lost}. Delete both files and run again."
+            )
+
+
+def _strings(values: tuple[str, ...]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(values, pa.string())

@@ -1,0 +1,108 @@
+"""Read images back from where an index says that they lie in their shards, and its captions."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mispair.core.files import UserError
+from mispair.pairs.index.index import caption_id, image_id
+from mispair.pairs.shards.images import UndecodableImageError, decode_image
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL import Image
+
+
+class Place(NamedTuple):
+    """Where the bytes of an image lie in its shard, and what they must be (`pixels`: its area)."""
+
+    key: str
+    offset: int
+    size: int
+    image_id: str
+    pixels: int
+
+
+def places(index: pd.DataFrame) -> list[Place]:
+    """Return the places of the images of an index, in its order."""
+    columns = [index[name] for name in ("key", "image_offset", "image_bytes", "image_id")]
+    pixels = index["width"].astype("int64") * index["height"]
+    return [Place(*row) for row in zip(*(c.tolist() for c in [*columns, pixels]), strict=True)]
+
+
+def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
+    """Return shards by the name that an index gives them, in their order.
+
+    Parameters
+    ----------
+    shards : sequence of Path
+        Tar files.
+    sources : sequence of str
+        Name of the source of each shard, which precedes the file name (``SOURCE/00000.tar``);
+        empty where sources have no names.
+
+    Raises
+    ------
+    UserError
+        If two shards have one name.
+    """
+    named: dict[str, Path] = {}
+    for shard, source in zip(shards, sources or [""] * len(shards), strict=True):
+        name = f"{source}/{shard.name}" if source else shard.name
+        if name in named:
+            raise UserError(
+                f"{shard} and {named[name]} have the same file name, by which the index names "
+                "them. Rename one, or name their sources (shards: {a: ..., b: ...})."
+            )
+        named[name] = shard
+    return named
+
+
+def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
+    """Yield the bytes of images, each read at its offset: nothing else of the shard is touched.
+
+    Raises
+    ------
+    UserError
+        If the shard is missing, or holds other bytes there than when it was indexed.
+    """
+    try:
+        with Path(shard).open("rb", buffering=0) as opened:
+            for place in wanted:
+                encoded = os.pread(opened.fileno(), place.size, place.offset)
+                if image_id(encoded) != place.image_id:
+                    raise UserError(
+                        f"{shard}: the image of {place.key!r} is no longer where the index says "
+                        f"({place.size} bytes from byte {place.offset}): the shard was changed "
+                        "after it was indexed. Index it again, or put the old shard back."
+                    )
+                yield encoded
+    except OSError as error:
+        raise UserError(
+            f"{shard}: cannot be read ({error.strerror}). Put the shard back where it was when it "
+            "was indexed, or index again."
+        ) from error
+
+
+def read_images(shard: Path, wanted: Sequence[Place]) -> Iterator[Image.Image]:
+    """Yield images as RGB; see `read_encoded`."""
+    for place, encoded in zip(wanted, read_encoded(shard, wanted), strict=True):
+        try:
+            yield decode_image(encoded, place.pixels, math.inf)  # the index has set the limits
+        except UndecodableImageError as error:
+            raise UserError(
+                f"{shard}: the image of {place.key!r} cannot be decoded ({error}). Index the shard "
+                "again with this version."
+            ) from error
+
+
+def distinct_captions(index: pd.DataFrame) -> dict[str, str]:
+    """Return every text that pairs of an index have, once, by caption id and sorted by it."""
+    texts = dict(zip(index["caption_id"], index["caption"], strict=True))
+    for further in index["more_captions"]:
+        texts.update((caption_id(text), text) for text in further)
+    return dict(sorted(texts.items()))

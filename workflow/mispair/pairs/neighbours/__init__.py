@@ -1,0 +1,1 @@
+"""Nearest-neighbour search among captions."""

@@ -1,0 +1,185 @@
+"""The most similar others of every vector, exactly: cosines of all pairs, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mispair.core.arithmetic import times
+from mispair.core.devices import free_memory, upload
+from mispair.pairs.neighbours.nearest import (
+    NOBODY,
+    PORTION,
+    Keeper,
+    Nearest,
+    Neighbours,
+    best_first,
+)
+
+SPARE = 6
+"""Candidates beyond k that products in float32 propose, and float64 judges."""
+
+_GROUP = 32
+_CACHED = 2**24
+_LARGEST_SIDE = {"cpu": 2048, "cuda": 16384}
+"""Rows of a block: on a CPU its scores stay in the cache, on a GPU they make work for all of it."""
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (n, d) of any floating-point type at length 1 in float32; zero stays zero.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+    """
+    exact = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("nd,nd->n", exact, exact))
+    if not np.isfinite(lengths).all():
+        raise ValueError(f"row {np.flatnonzero(~np.isfinite(lengths))[0]} is not finite")
+    return (exact / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32)
+
+
+def nearest_rows(
+    rows: np.ndarray,
+    k: int,
+    memory: int = 2**28,
+    device: str = "cpu",
+    progress: Callable[[float], None] = lambda share: None,
+    keeper: Keeper | None = None,
+) -> Iterator[Neighbours]:
+    """Find for each row the k others with the largest cosine; equal ones by smaller index.
+
+    The scores of one block of rows with another serve both blocks, so that half of the n x n
+    product is computed. Selecting must cost little beside it: of 32 neighbouring scores the
+    largest is taken, and only groups whose largest exceeds the row's running k-th best are looked
+    into. The k + 6 best by products in float32 are scored again in float64. So equal vectors have
+    equal similarities, and the result does not hang on the order in which a processor adds up.
+
+    Parameters
+    ----------
+    rows : (n, d) float32 array
+        Rows of length 1, or of zeros: those are near nobody. A memory map is read in blocks.
+    k : int
+        Number of others wanted.
+    memory : int
+        Bound of the working blocks in bytes. Beside them stand 8 k + 52 bytes for each row.
+    device : {"cpu", "cuda"}
+        Where blocks are multiplied. A GPU holds all rows if they take at most half of its free
+        memory, and may use a quarter of it for the blocks.
+    progress : callable
+        Told now and then which share of the product is done.
+    keeper : Keeper, optional
+        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
+
+    Yields
+    ------
+    others, similarities : (m, k) arrays
+        Of the next m rows, m being `nearest.PORTION` but for the last.
+    """
+    n, width = rows.shape
+    held: np.ndarray | Tensor = rows
+    if device != "cpu":
+        free = free_memory(device)
+        memory = max(memory, free // 4)
+        if rows.nbytes <= free // 2:
+            held = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+    side = _side(width, k + SPARE, memory, device)
+    best = Nearest(n, k + SPARE)
+    done, number = best.resume(keeper), 0
+    for start in range(0, n, side):
+        first = _load(held, start, side, device)
+        # Each block meets the others in ascending order: what only equals the last place in a row
+        # has the larger index, and need not be looked at.
+        for later in range(start, n, side):
+            number += 1
+            if number <= done:
+                continue
+            second = first if later == start else _load(held, later, side, device)
+            scores = _scores(second, first)
+            if later == start:
+                scores.fill_diagonal_(-torch.inf)
+            _offer(best, scores, later, start)
+            if later > start:
+                _offer(best, scores.mT, start, later)
+            best.keep(keeper, number)
+        if number > done:
+            progress(1 - (max(n - start - side, 0) / n) ** 2)
+    for start in range(0, n, PORTION):
+        yield _judged(rows, best, slice(start, min(start + PORTION, n)), k)
+
+
+def _side(width: int, places: int, memory: int, device: str) -> int:
+    """Return how many rows a block may have for scores, maxima, rows and offers to fit."""
+    side = _LARGEST_SIDE[device]
+    while side > _GROUP and side * (5 * side + 8 * width + 64 * places) > memory:
+        side //= 2
+    return side
+
+
+def _load(rows: np.ndarray | Tensor, start: int, side: int, device: str) -> Tensor:
+    if isinstance(rows, Tensor):
+        return rows[start : start + side]
+    return torch.from_numpy(np.array(rows[start : start + side])).to(device)
+
+
+def _scores(left: Tensor, right: Tensor) -> Tensor:
+    scores = times(left, right.mT)
+    for dimension, block in enumerate((left, right)):
+        zero = block.norm(dim=1) == 0
+        if zero.is_cuda or zero.any():  # asking a GPU would wait for it
+            scores.masked_fill_(zero.unsqueeze(1 - dimension), -torch.inf)
+    return scores
+
+
+def _offer(best: Nearest, scores: Tensor, start: int, others: int) -> None:
+    """Offer to the rows from `start` those columns, from `others`, that may be among their best."""
+    short = -scores.shape[1] % _GROUP
+    if short:
+        scores = F.pad(scores, (0, short), value=-torch.inf)
+    groups = scores.unflatten(1, (_GROUP, -1))  # the columns of a group lie apart
+    maxima = _maxima(groups)
+    lowest = torch.from_numpy(best.floor[start : start + len(scores)])
+    floor = upload(lowest, scores.device)
+    if maxima.shape[1] >= best.places and torch.isneginf(lowest).any():
+        # The k largest of the maxima are k scores: what lies below them is not among the k best.
+        reached = maxima.topk(best.places).values[:, -1]
+        floor = floor.maximum(reached.nextafter(torch.full_like(reached, -torch.inf)))
+    row, group = (maxima > floor[:, None]).nonzero(as_tuple=True)
+    found = groups[row, :, group]
+    hit, member = (found > floor[row, None]).nonzero(as_tuple=True)
+    best.offer(
+        (start + row[hit]).cpu().numpy(),
+        (others + member * groups.shape[2] + group[hit]).cpu().numpy(),
+        found[hit, member].cpu().numpy(),
+    )
+
+
+def _maxima(groups: Tensor) -> Tensor:
+    """Return the maxima (rows, groups) of groups (rows, members, groups).
+
+    PyTorch takes them sixty times slower over a transposed view; it is turned back for them.
+    """
+    if groups.stride(0) == 1:
+        return groups.permute(1, 2, 0).amax(dim=0).mT
+    return groups.amax(dim=1)
+
+
+def _judged(rows: np.ndarray, best: Nearest, portion: slice, k: int) -> Neighbours:
+    """Return the k best of the candidates of some rows by cosines added up in float64."""
+    step = max(1, _CACHED // (8 * rows.shape[1] * best.places))
+    parts = []
+    for start in range(portion.start, portion.stop, step):
+        some = slice(start, min(start + step, portion.stop))
+        candidates, _ = best.best(some)
+        nobody = candidates == NOBODY
+        theirs = rows[np.where(nobody, 0, candidates)].astype(np.float64)
+        # Not by BLAS, in which the place of a vector among others can change its last digits.
+        cosines = np.einsum("ncd,nd->nc", theirs, rows[some].astype(np.float64))
+        parts.append(best_first(candidates, np.where(nobody, -np.inf, cosines), k))
+    others, similarities = zip(*parts, strict=True)
+    return np.concatenate(others), np.concatenate(similarities)

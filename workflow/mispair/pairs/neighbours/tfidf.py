@@ -1,0 +1,151 @@
+"""The most similar others of every text, exactly: TF-IDF cosines of all pairs, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from scipy import sparse
+
+from mispair.pairs.neighbours.nearest import Keeper, Nearest, Neighbours
+
+_SIDE = 16384
+"""Texts of a block: the running sums of a row of its product stay in the cache."""
+
+_BYTES_PER_SCORE = 48
+_ENOUGH = 2**26
+"""Bytes beyond which a portion is not faster, but slower."""
+
+
+def tfidf(texts: Sequence[str]) -> sparse.csr_array:
+    """Return the TF-IDF vectors of texts, scikit-learn's, of length 1, without English stop words.
+
+    A text with no other words, or none of two letters, has a row of zeros.
+
+    Returns
+    -------
+    (n, words) float64 array
+        With sorted indices.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        vectors = TfidfVectorizer(stop_words="english").fit_transform(texts)
+    except ValueError as error:
+        if "empty vocabulary" not in str(error):
+            raise
+        return sparse.csr_array((len(texts), 0))
+    vectors = sparse.csr_array(vectors)
+    vectors.sort_indices()
+    return vectors
+
+
+def nearest_texts(
+    vectors: sparse.csr_array,
+    k: int,
+    memory: int = 2**28,
+    progress: Callable[[float], None] = lambda share: None,
+    keeper: Keeper | None = None,
+) -> Iterator[Neighbours]:
+    """Find for each text the k others with the largest cosine; equal ones by smaller index.
+
+    Texts that share no word are not similar: a text has fewer than k neighbours, or none, where
+    fewer share one with it. The scores of one block of texts with another serve both. They are
+    added up in float64 and compared in float32, so that equal ones are equal in whatever order
+    their words were added.
+
+    The cost is that of the pairs of texts that share a word, once for each word: it grows with the
+    square of the number of texts, and mostly by words that stand in a few per cent of them.
+
+    Parameters
+    ----------
+    vectors : (n, words) float64 array
+        Rows of length 1 or zero; nothing is negative.
+    k : int
+        Number of others wanted.
+    memory : int
+        Bound of the working blocks in bytes. Beside them stand 8 k + 4 bytes for each row.
+    progress : callable
+        Told now and then which share of the product is done.
+    keeper : Keeper, optional
+        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
+
+    Yields
+    ------
+    others, similarities : (m, k) arrays
+        Of the next m texts, m being `nearest.PORTION` but for the last.
+    """
+    n = vectors.shape[0]
+    best = Nearest(n, k)
+    done, number = best.resume(keeper), 0
+    most = min(memory, _ENOUGH) // _BYTES_PER_SCORE
+    for start in range(0, n, _SIDE):
+        block = vectors[start : start + _SIDE].T.tocsr()
+        # Each text meets the others in ascending order; see `similarity.nearest_rows`.
+        for first, last in _portions(vectors, block, start, most):
+            number += 1
+            if number > done:
+                _offer(best, vectors[first:last] @ block, first, start)
+                best.keep(keeper, number)
+        if number > done:
+            progress(1 - (max(n - start - _SIDE, 0) / n) ** 2)
+    yield from best.portions()
+
+
+def _portions(
+    vectors: sparse.csr_array, block: sparse.csr_array, start: int, scores: int
+) -> Iterator[tuple[int, int]]:
+    """Cut the texts from `start` on so that the product of no portion makes more than `scores`.
+
+    A portion has at least one text, and lies within one block.
+    """
+    texts_with = np.diff(block.indptr)
+    for first in range(start, vectors.shape[0], _SIDE):
+        ends = vectors.indptr[first : first + _SIDE + 1]
+        made = np.cumsum(texts_with[vectors.indices[ends[0] : ends[-1]]], dtype=np.int64)
+        made = np.append(0, made)[ends - ends[0]]
+        done = 0
+        while done < len(ends) - 1:
+            fits = int(np.searchsorted(made, made[done] + scores, "right")) - 1
+            following = max(fits, done + 1)
+            yield first + done, first + following
+            done = following
+
+
+def _offer(best: Nearest, product: sparse.csr_array, start: int, others: int) -> None:
+    """Offer both sides of a product, of texts from `start` and of texts from `others`, the other.
+
+    Within one block, both directions stand in the product.
+    """
+    scores, column, ends = product.data, product.indices, product.indptr
+    within = start < others + _SIDE
+    floor = best.floor[start : start + product.shape[0]]
+    if np.isneginf(floor).mean() > 0.5:  # the rows' first offer
+        floor = np.maximum(floor, _reached(scores, ends, best.places))
+    hit = np.flatnonzero(scores > np.repeat(floor, np.diff(ends)))
+    row = start + np.searchsorted(ends, hit, "right") - 1
+    other = others + column[hit].astype(np.int64)
+    if within:
+        hit, row, other = (part[row != other] for part in (hit, row, other))
+    best.offer(row, other, scores[hit])
+    if not within:
+        hit = np.flatnonzero(scores > best.floor[others : others + _SIDE][column])
+        row = start + np.searchsorted(ends, hit, "right") - 1
+        best.offer(others + column[hit].astype(np.int64), row, scores[hit])
+
+
+def _reached(scores: np.ndarray, ends: np.ndarray, k: int) -> np.ndarray:
+    """Return for each row a score below which none of its k best can lie, itself not counted.
+
+    The scores are cut into groups: the k + 1 largest of their maxima are k + 1 scores.
+    """
+    groups = 4 * (k + 1)
+    length = np.diff(ends).astype(np.int64)
+    reached = np.full(len(length), -np.inf, np.float32)
+    if not (length >= groups).any():
+        return reached
+    cuts = ends[:-1, None] + length[:, None] * np.arange(groups) // groups
+    maxima = np.maximum.reduceat(scores, np.minimum(cuts, len(scores) - 1).ravel())
+    least = np.partition(maxima.reshape(-1, groups), -(k + 1), axis=1)[:, -(k + 1)]
+    least = np.nextafter(least.astype(np.float32), np.float32(-np.inf))
+    return np.where(length >= groups, least, reached)

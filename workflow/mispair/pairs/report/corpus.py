@@ -1,0 +1,213 @@
+"""What the page says of the corpus: what became of its samples, its captions and its images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.report.table import Table
+from mispair.report.tables import Tables
+from mispair.report.tables import records as rows_of
+
+COUNTS, CONTENT = "The corpus", "Captions and images"
+TOTALS = ("read", "kept", "rejected", "excluded")
+Values = dict[str, tuple[float, float]]
+SIZES = ("min", "p05", "median", "p95", "max")
+
+CAPTIONS = {
+    "caption_empty_share": "without a word",
+    "caption_duplicate_share": "the same text as another pair’s",
+    "caption_person_share": "with <PERSON>, which stands for a name",
+    "caption_non_ascii_share": "with a character beyond ASCII",
+    "caption_control_share": "with a bidirectional or other format character",
+}
+IMAGES = {
+    "image_duplicate_share": "the same bytes as another pair’s",
+    "image_sha256_duplicate_share": "the same sha256 in the sample’s json as another pair’s",
+}
+
+
+def corpus(tables: Tables) -> list[Table]:
+    """Return the tables of the two sections; those of which nothing is known are left out."""
+    found = (books(tables), downloads(tables), captions(tables), images(tables))
+    return [table for table in found if table is not None]
+
+
+def books(tables: Tables) -> Table | None:
+    """Return how many samples were read, kept, rejected and excluded, and why."""
+    table = tables.pairs if tables.corpus.empty else tables.corpus
+    totals = _totals(table)
+    if not totals:
+        return None
+    read = totals.get("read", 0)
+    rows = [(name, f"{value:,.0f}", _percent(value, read)) for name, value in totals.items()]
+    for kind in ("rejected", "excluded"):
+        own = table[table["metric"] == f"{kind}_reason"]
+        own = own.sort_values(["value", "reason"], ascending=[False, True], kind="stable")
+        rows += [
+            (f"{kind}: {row['reason']}", f"{row['value']:,.0f}", _percent(row["value"], read))
+            for row in rows_of(own)
+        ]
+    return Table(
+        "What became of the samples", ("samples", "number", "share of those read"), tuple(rows),
+        " ".join(_remarks(tables, totals)), section=COUNTS, warning=" ".join(warnings(tables)),
+    )  # fmt: skip
+
+
+def warnings(tables: Tables) -> list[str]:
+    """Return what is wrong with the books: counts that do not add up, or that differ."""
+    counted, said = _totals(tables.pairs), _totals(tables.corpus)
+    found = []
+    totals = said or counted
+    if totals and not _balanced(totals):
+        found.append(
+            "The counts of samples do not add up: read differs from kept, rejected and excluded "
+            "together."
+        )
+    if said and counted and any(said.get(name) != counted[name] for name in counted):
+        found.append(
+            "The statistics of the corpus and the tables of its samples count differently: one of "
+            "them is old. Run again."
+        )
+    missing, written = _values(tables).get("written_missing", (0, 0))
+    if missing:
+        found.append(
+            f"{missing:,.0f} of {written:,.0f} samples that img2dataset wrote are not in the "
+            "shards. The logs of index_shards name these."
+        )
+    return found
+
+
+def captions(tables: Tables) -> Table | None:
+    """Return shares of captions of every kind, and their lengths."""
+    values = _values(tables)
+    rows = [row for metric, label in CAPTIONS.items() for row in _share(values, metric, label)]
+    cut, texts = (_encoded(tables, name) for name in ("truncated", "captions"))
+    if math.isfinite(cut) and texts > 0:
+        label = "longer than the text tower reads: the tokenizer cuts them"
+        rows.append((label, _percent(cut, texts), f"{texts:,.0f} captions encoded"))
+    for metric, label in (("captions_distinct", "distinct texts"),
+                          ("captions_further", "further captions of pairs")):  # fmt: skip
+        if metric in values:
+            value, n = values[metric]
+            of = "captions" if metric == "captions_distinct" else "pairs"
+            rows.append((label, f"{value:,.0f}", f"{n:,.0f} {of}"))
+    for unit in ("words", "characters"):
+        found = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
+        if found:
+            rows.append((f"{unit}: mean, median, 95 % have at most, most", *found))
+    if not rows:
+        return None
+    return Table("Captions", ("captions", "share or number", "of"), tuple(rows), section=CONTENT)
+
+
+def images(tables: Tables) -> Table | None:
+    """Return sizes of images, and how many are there more than once."""
+    values = _values(tables)
+    rows = [row for metric, label in IMAGES.items() for row in _share(values, metric, label)]
+    for metric, label, digits in (
+        ("image_width", "width (pixels)", 0),
+        ("image_height", "height (pixels)", 0),
+        ("image_aspect_ratio", "width ÷ height", 2),
+    ):
+        found = _spread(values, metric, SIZES, digits)
+        if found:
+            rows.append((f"{label}: least, 5 % have at most, median, 95 %, most", *found))
+    if not rows:
+        return None
+    return Table("Images", ("images", "share or size", "of"), tuple(rows), section=CONTENT)
+
+
+def downloads(tables: Tables) -> Table | None:
+    """Return how downloads ended, the commonest status first, if the shards tell."""
+    own = tables.corpus[tables.corpus["metric"] == "downloads"]
+    own = own.sort_values(["value", "status"], ascending=[False, True], kind="stable")
+    rows = [
+        (str(row["status"]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
+        for row in rows_of(own)
+    ]
+    if not rows:
+        return None
+    return Table(
+        "How downloads ended, as the files beside the shards tell",
+        ("status", "attempts", "share"), tuple(rows), section=COUNTS,
+    )  # fmt: skip
+
+
+def _totals(table: pd.DataFrame) -> dict[str, float]:
+    own = table[table["metric"].isin(TOTALS)].set_index("metric")["value"]
+    return {name: float(own[name]) for name in TOTALS if name in own.index}
+
+
+def _balanced(totals: dict[str, float]) -> bool:
+    lost = totals.get("rejected", 0) + totals.get("excluded", 0)
+    return totals.get("read") == totals.get("kept", 0) + lost
+
+
+def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
+    if _balanced(totals):
+        yield f"Read = {' + '.join(name for name in totals if name != 'read')}."
+    values = _values(tables)
+    if values.keys() >= {"quarantined_share", "damaged_shard_share"}:
+        share, damaged = (
+            f"{100 * values[name][0]:.2f} %"
+            for name in ("quarantined_share", "damaged_shard_share")
+        )
+        yield f"Rejected or excluded: {share}; shards that were not read to their end: {damaged}."
+    own = tables.provenance[tables.provenance["artefact"] == "corpus"]
+    origin = dict(zip(own["key"], own["text"], strict=True))
+    policies = {
+        key.removeprefix("policies."): text
+        for key, text in origin.items()
+        if key.startswith("policies.")
+    }
+    if limit := policies.pop("max_quarantined_share", None):
+        yield f"The run would have stopped above {100 * float(limit):g} % of either."
+    if policies:
+        words = ", ".join(f"{name} {text}" for name, text in policies.items())
+        yield f"Policies on the whole corpus: {words}."
+    if "pairs_fingerprint" in origin:
+        yield f"Fingerprint of the kept pairs: {origin['pairs_fingerprint']}."
+
+
+def _values(tables: Tables) -> Values:
+    """Return the statistics that are one number each: value and n by metric."""
+    table = tables.corpus
+    single = table["bin_low"].isna() & table["reason"].isna() & table["status"].isna()
+    return {
+        row["metric"]: (row["value"], row["n"])
+        for row in rows_of(table[single & table["value"].notna()])
+    }
+
+
+def _share(values: Values, metric: str, label: str) -> list[tuple[str, str, str]]:
+    if metric not in values:
+        return []
+    of = "samples read" if metric == "caption_empty_share" else "pairs"
+    share, n = values[metric]
+    return [(label, f"{100 * share:.2f} %", f"{n:,.0f} {of}")]
+
+
+def _spread(
+    values: Values, metric: str, names: Iterable[str], digits: int
+) -> tuple[str, str] | None:
+    found = [f"{metric}_{name}" for name in names]
+    if not values.keys() >= set(found):
+        return None
+    numbers = [values[name][0] for name in found]
+    texts = [
+        number(x, digits) if digits > 1 or not x.is_integer() else f"{x:,.0f}" for x in numbers
+    ]
+    return " / ".join(texts), f"{values[found[0]][1]:,.0f} pairs"
+
+
+def _encoded(tables: Tables, metric: str) -> float:
+    own = tables.encoding.loc[tables.encoding["metric"] == metric, "value"].dropna()
+    return float(own.sum()) if len(own) else math.nan
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f} %" if whole else "–"

@@ -1,0 +1,95 @@
+"""Tables of every pairing: how many captions were swapped, and how wrong the new ones are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.pairs.corruption.effective_rate import EffectiveRate, Variety
+from mispair.report.table import Table, or_dash
+from mispair.report.tables import Tables
+
+PRINTED = ("swapped_share", "text_changed_share", "identical_text_swaps", "mean_similarity")
+
+SHARES = tuple(field.name for field in fields(EffectiveRate))
+COUNTS = tuple(field.name for field in fields(Variety))
+
+
+def pairings(tables: Tables) -> Table | None:
+    """Return nominal and realised shares of every pairing, the main scheme first."""
+    pairs = tables.pairs[tables.pairs["rate"].notna()]
+    if pairs.empty:
+        return None
+    rows = []
+    for scheme in tables.schemes:
+        for rate, own in pairs[pairs["scheme"] == scheme].groupby("rate"):
+            found = own.set_index("metric")["value"]
+            nominal, swapped, changed, same, similarity = (
+                float(str(rate)),
+                *(float(found.get(name, math.nan)) for name in PRINTED),
+            )
+            rows.append((
+                scheme, f"{nominal:g}", f"{own['n'].max():,.0f}",
+                number(swapped, 4), number(changed, 4),
+                f"{same:,.0f}" if math.isfinite(same) else "–", or_dash(similarity, 3),
+                _notes(tables, scheme, nominal, found) or "–",
+            ))  # fmt: skip
+    return Table(
+        "What corruption changed",
+        ("scheme", "nominal share", "pairs", "share with another pair's caption",
+         "share with another text", "swaps of identical texts",
+         "mean similarity of old and new captions", "notes"),
+        tuple(rows),
+        "The nominal share is one of pairs for random, similar and similar-swap, of named "
+        "features for spurious and missing, and of content words for drop; these three rewrite "
+        "captions and swap none. A swap of identical texts changes nothing.",
+        section="Schemes of corruption",
+    )  # fmt: skip
+
+
+def _notes(tables: Tables, scheme: str, rate: float, found: pd.Series) -> str:
+    """Say by what similarity was measured, which further shares there are, and the step's note."""
+    origin = tables.provenance
+    own = origin[(origin["artefact"] == "pairing") & (origin["scheme"] == scheme)]
+    own = own[(own["rate"] == rate) & (own["text"].fillna("") != "")]
+    parts = [f"similarity of {text}" for text in own.loc[own["key"] == "similarity_of", "text"]]
+    parts += [
+        f"{str(name).replace('_', ' ')} {number(value, 4)}"
+        for name, value in found.dropna().items()
+        if name not in (*PRINTED, *SHARES, *COUNTS)
+    ]
+    parts += own.loc[own["key"] == "note", "text"].tolist()
+    return "; ".join(parts)
+
+
+def effective(tables: Tables) -> Table | None:
+    """Return how wrong the captions of every pairing are, and how many different ones there are."""
+    pairs = tables.pairs[tables.pairs["rate"].notna() & tables.pairs["metric"].isin(
+        [*SHARES, *COUNTS])]  # fmt: skip
+    if pairs.empty:
+        return None
+    rows = []
+    for scheme in tables.schemes:
+        for rate, measured in pairs[pairs["scheme"] == scheme].groupby("rate"):
+            values = measured.set_index("metric")["value"]
+            rows.append((
+                scheme, f"{float(str(rate)):g}",
+                *(or_dash(float(values.get(name, math.nan)), 3) for name in SHARES),
+                *(f"{values[name]:,.0f}" if name in values else "–" for name in COUNTS),
+            ))  # fmt: skip
+    return Table(
+        "How wrong the captions are",
+        ("scheme", "nominal share", "effective rate by features", "effective rate by captions",
+         "features of the picture that are not named", "replaced: entirely true",
+         "replaced: same features", "replaced: named features that are right",
+         "distinct captions", "pairs with the most used caption"),
+        tuple(rows),
+        "Shares are known where the features of the pictures are. Effective rate by features: the "
+        "share of the features that a caption names and its picture does not have, mean over all "
+        "pairs. Effective rate by captions: the share of pairs whose caption names at least one "
+        "such feature. Replaced: of the captions that are not the pair's own text.",
+        section="Schemes of corruption",
+    )  # fmt: skip

@@ -1,0 +1,315 @@
+"""Read webdataset tar shards: samples one after another, in constant memory.
+
+Names follow webdataset's rule: the key ends at the first dot of the file name, members of one key
+that touch form one sample (a *run*). Dots within names are not lost, though: see `split_run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from mispair.pairs.shards.tar_members import BrokenTarError, Member, TrailingDataError, read_members
+
+IMAGE_EXTENSIONS = (
+    *("jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"),
+    *("ppm", "pgm", "pbm", "pnm"),
+)
+CAPTION_EXTENSION = "txt"
+SIDECAR_EXTENSION = "json"
+MAX_MEMBER_BYTES = 268_435_456
+MAX_TEXT_BYTES = 1 << 20
+"""Of a caption or a sample's JSON; a real one has some hundreds."""
+BUFFER_BYTES = 262_144
+
+
+class TruncatedShardError(Exception):
+    """A shard that cannot be read to its end; `key` is the sample it broke in, if any."""
+
+    def __init__(self, key: str | None, cause: str):
+        super().__init__(cause)
+        self.key = key
+
+
+@dataclass
+class Sample:
+    """The members of one key: ``members["jpg"]`` holds the bytes of ``KEY.jpg``."""
+
+    key: str
+    members: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def image(self) -> bytes | None:
+        """The encoded image, or None."""
+        return next((self.members[e] for e in IMAGE_EXTENSIONS if e in self.members), None)
+
+    @property
+    def caption(self) -> bytes | None:
+        """The encoded caption, or None."""
+        return self.members.get(CAPTION_EXTENSION)
+
+
+@dataclass
+class Run:
+    """The members of one first-dot key that touch; their content still lies in the shard.
+
+    In a damaged run the last member may be cut off.
+    """
+
+    key: str
+    members: list[Member] = field(default_factory=list)
+    damage: str = ""
+    """Why the shard cannot be read on after these members; empty if it can."""
+
+
+@dataclass
+class Candidate:
+    """What a run holds under one key: members of a pair, or of a part of it."""
+
+    key: str
+    members: list[tuple[str, Member]]
+    """Extension in lower case, and the member."""
+    caption_extension: str
+
+    def of(self, *extensions: str) -> Member | None:
+        """Return the first plain file with one of the extensions, or None."""
+        return next((m for e, m in self.members if e in extensions and m.is_file), None)
+
+    @property
+    def image(self) -> Member | None:
+        """The image's member, or None."""
+        return self.of(*IMAGE_EXTENSIONS)
+
+    @property
+    def caption(self) -> Member | None:
+        """The caption's member, or None."""
+        return self.of(self.caption_extension)
+
+    @property
+    def ambiguity(self) -> str:
+        """What stands there more than once, in words; empty if nothing does."""
+        extensions = [extension for extension, _ in self.members]
+        images = [extension for extension in extensions if extension in IMAGE_EXTENSIONS]
+        repeated = sorted({e for e in extensions if extensions.count(e) > 1})
+        if repeated:
+            return f"has more than one {', '.join(repeated)}"
+        return f"has several images: {', '.join(images)}" if len(images) > 1 else ""
+
+    def __str__(self) -> str:
+        described = [e if m.is_file else f"{e} ({m.kind})" for e, m in self.members]
+        return f"members: {', '.join(sorted(described))}"
+
+
+def clean_name(name: str) -> str:
+    """Return a member's name without leading ``./``; what remains is text, never a path.
+
+    Examples
+    --------
+    >>> clean_name("./000.jpg"), clean_name("/data/000.jpg"), clean_name("../000.jpg")
+    ('000.jpg', '/data/000.jpg', '../000.jpg')
+    """
+    while name.startswith("./"):
+        name = name[2:].lstrip("/")
+    return name
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split a member's name into key and extension at the first dot of the file name.
+
+    Examples
+    --------
+    >>> split_name("a.b/000.JPG"), split_name("000.seg.png")
+    (('a.b/000', 'jpg'), ('000', 'seg.png'))
+    """
+    folder, slash, base = name.rpartition("/")
+    stem, _, extension = base.partition(".")
+    return folder + slash + stem, extension.lower()
+
+
+def belongs_to_no_sample(member: Member) -> bool:
+    """Whether a member is passed over: a directory, a hidden file, a file without extension.
+
+    Examples
+    --------
+    >>> [belongs_to_no_sample(Member(n, 0, 0)) for n in ("a/._000.jpg", "__MACOSX/000.jpg",
+    ...     "README", "000.jpg")]
+    [True, True, True, False]
+    """
+    base = member.name.rpartition("/")[2]
+    return (
+        "." not in base
+        or base.startswith(".")
+        or (base.startswith("__") and base.endswith("__"))
+        or member.name.startswith("__MACOSX/")
+        or "/__MACOSX/" in member.name
+        or member.kind == "a directory"
+    )
+
+
+@dataclass
+class ShardReader:
+    """An opened shard: its runs in order, and the content of any member."""
+
+    opened: BinaryIO
+    ignored: int = 0
+    """Members passed over so far because they belong to no sample."""
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs in order; if the shard is damaged the last one says so."""
+        run: Run | None = None
+        for member, damage in self._members():
+            if member is not None:
+                member = member._replace(name=clean_name(member.name))
+                key, _ = split_name(member.name)
+                if run is not None and run.key != key:
+                    yield run
+                    run = None
+                run = run or Run(key)
+                run.members.append(member)
+            elif run is not None and not damage:
+                yield run
+                run = None
+            if damage:
+                run = run or Run("")
+                run.damage = damage
+        if run is not None:
+            yield run
+
+    def _members(self) -> Iterator[tuple[Member | None, str]]:
+        """Yield the members of samples, and last, if the shard is damaged, the one it broke in.
+
+        No member and no damage mean that the end marker was reached: the last run is whole.
+        """
+        try:
+            for member in read_members(self.opened):
+                if belongs_to_no_sample(member):
+                    self.ignored += 1
+                else:
+                    yield member, ""
+        except OSError as error:
+            yield None, f"cannot be read: {error.strerror}"
+        except TrailingDataError as error:
+            yield None, ""
+            yield None, str(error)
+        except BrokenTarError as error:
+            named = error.member is not None and not belongs_to_no_sample(error.member)
+            yield error.member if named else None, str(error)
+
+    def read(self, member: Member) -> bytes:
+        """Return the content of a member.
+
+        Raises
+        ------
+        BrokenTarError
+            If the disk fails, or the file became shorter since its headers were read.
+        """
+        try:
+            self.opened.seek(member.offset)
+            content = self.opened.read(member.size)
+        except OSError as error:
+            raise BrokenTarError(f"cannot be read: {error.strerror}") from error
+        if len(content) != member.size:
+            raise BrokenTarError("became shorter while it was read")
+        return content
+
+
+def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Iterator[Sample]:
+    """Yield the samples of a shard in order; members of one key that touch form one sample.
+
+    Only plain files of at most `max_member_bytes` are read; a sample lacks the others. Of members
+    with the same name the first one counts.
+
+    Raises
+    ------
+    TruncatedShardError
+        Where the shard is damaged; every sample yielded before is whole.
+    """
+    key = None
+    try:
+        with Path(shard).open("rb", buffering=BUFFER_BYTES) as opened:
+            reader = ShardReader(opened)
+            for run in reader.runs():
+                key = run.key
+                if run.damage:
+                    raise TruncatedShardError(run.key or None, run.damage)
+                sample = Sample(run.key)
+                for member in run.members:
+                    _, extension = split_name(member.name)
+                    if member.is_file and member.size <= max_member_bytes:
+                        sample.members.setdefault(extension, reader.read(member))
+                yield sample
+    except (BrokenTarError, OSError) as error:
+        raise TruncatedShardError(key, str(error)) from error
+
+
+def split_run(
+    run: Run, caption_extension: str, has_table_caption: Callable[[str], bool]
+) -> list[Candidate]:
+    """Return the keys of a run that deserve a verdict, each with its members.
+
+    A name's *stem* is all before its last extension. Stems that hold an image and a caption are
+    pairs. If the run's own key is one of them, incomplete stems are its extra members and get no
+    verdict; otherwise each stem with an image or a caption gets one, and if there is none, the run
+    as a whole.
+
+    Parameters
+    ----------
+    run : Run
+        Members of one first-dot key.
+    caption_extension : str
+        Extension of the caption's file; it may have a dot in it, as in ``llava.txt``.
+    has_table_caption : callable
+        Whether the user's table has a caption for a key: then an image suffices.
+
+    Examples
+    --------
+    >>> def keys(*names):
+    ...     members = [Member(name, 0, 0) for name in names]
+    ...     return [c.key for c in split_run(Run("000", members), "txt", lambda key: False)]
+    >>> keys("000.jpg", "000.seg.png", "000.txt")  # an extra member of 000
+    ['000']
+    >>> keys("000.final.jpg", "000.final.txt", "000.draft.jpg")  # names with dots
+    ['000.final', '000.draft']
+    >>> keys("000.json")
+    ['000']
+    """
+    stems: dict[str, Candidate] = {}
+    for member in run.members:
+        stem, extension = _last_extension(member.name, caption_extension)
+        candidate = stems.setdefault(stem, Candidate(stem, [], caption_extension))
+        candidate.members.append((extension, member))
+    whole = [candidate for stem, candidate in stems.items() if stem not in _half_read(run, stems)]
+    judged = {c.key for c in whole if c.image and (c.caption or has_table_caption(c.key))}
+    if run.key not in judged:
+        judged |= {c.key for c in whole if c.image or c.caption}
+    chosen = [candidate for candidate in whole if candidate.key in judged]
+    if chosen or run.damage:
+        return chosen
+    everything = [(split_name(member.name)[1], member) for member in run.members]
+    return [Candidate(run.key, everything, caption_extension)]
+
+
+def damaged_key(run: Run, caption_extension: str) -> str:
+    """Return the key of the sample that a damaged shard broke in; empty if there is none."""
+    stems = [_last_extension(member.name, caption_extension)[0] for member in run.members]
+    return run.key if run.key in stems or not stems else stems[-1]
+
+
+def _half_read(run: Run, stems: dict[str, Candidate]) -> set[str]:
+    """Return the stems that damage interrupts: the last one read, and the run's own.
+
+    Members of the run's own key need not stand side by side: more of them may have followed.
+    """
+    if not run.damage or not run.members:
+        return set()
+    last = run.members[-1]
+    return {run.key} | {s for s, c in stems.items() if any(m is last for _, m in c.members)}
+
+
+def _last_extension(name: str, caption_extension: str) -> tuple[str, str]:
+    if name.lower().endswith("." + caption_extension):
+        return name[: -len(caption_extension) - 1], caption_extension
+    stem, _, extension = name.rpartition(".")
+    return stem, extension.lower()

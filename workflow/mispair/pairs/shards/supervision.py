@@ -1,0 +1,233 @@
+"""Run a task over items in child processes that may stall, crash or be killed."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any, Generic, TypeVar
+
+from mispair.core.files import UserError
+from mispair.core.resume import Interrupted
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+ATTEMPTS = 2
+"""How often an item is given to a worker before it is given up."""
+
+FAILED_STARTS = 3
+START_SECONDS = 120.0
+POLL_SECONDS = 0.2
+
+_READY, _ALIVE, _DONE, _FAILED, _FAULT = "ready", "alive", "done", "failed", "fault"
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What stands in the place of a result that no worker could give; `detail` says why."""
+
+    detail: str
+
+
+def supervise(
+    task: Callable[[Item, Callable[[], None]], Result],
+    items: Sequence[Item],
+    *,
+    workers: int,
+    stall_seconds: float,
+    ending: Callable[[], bool] = lambda: False,
+) -> Generator[tuple[Item, Result | Lost], None, None]:
+    """Yield each item with its result, once, as they are finished.
+
+    Parameters
+    ----------
+    task : callable
+        ``task(item, alive)`` runs in a child process, so it and what it returns can be pickled. It
+        calls ``alive()`` as a sign of life, as often as it likes.
+    items : sequence
+        What to work on.
+    workers : int
+        Number of child processes; each lives on from item to item. No more start than are of use.
+    stall_seconds : float
+        A worker that gives no sign of life for so long is killed.
+    ending : callable, optional
+        Asked several times a second; once it says yes, workers are ended with what they do.
+
+    Yields
+    ------
+    (item, result or Lost)
+        An item whose worker stalls, dies or raises is tried once more by another worker, and is
+        then `Lost`: it costs nothing but itself.
+
+    Raises
+    ------
+    UserError
+        If the task raises one: it is about more than one item (a full disk, say).
+    Interrupted
+        If it was ended.
+    RuntimeError
+        If workers end before they begin: nothing was read, so nothing is blamed on an item.
+    """
+    waiting = deque(_Work(item) for item in items)
+    crew: list[_Worker] = []
+    failed_starts = 0
+    last = time.monotonic()
+    try:
+        while busy := sum(worker.work is not None for worker in crew) + len(waiting):
+            if ending():
+                raise Interrupted(
+                    "ended early, as it was asked to; the same command goes on from there, as "
+                    "what is finished stays finished."
+                )
+            while len(crew) < min(workers, busy):
+                crew.append(_Worker(task, stall_seconds))
+            for worker in crew:
+                if waiting and worker.ready and worker.work is None:
+                    worker.begin(waiting.popleft())
+            heard = set(connection.wait([worker.pipe for worker in crew], POLL_SECONDS))
+            now = time.monotonic()
+            # Time in which this process itself was held up (a suspended job) is no one's silence.
+            tick, last = min(now - last, 2 * POLL_SECONDS), now
+            for worker in list(crew):
+                kind, content = worker.hear(worker.pipe in heard, tick, stall_seconds)
+                if kind == _READY:
+                    failed_starts = 0
+                elif kind == _FAULT:
+                    raise UserError(content)
+                elif kind == _DONE:
+                    yield worker.finish().item, content
+                elif kind == _FAILED:
+                    if not worker.ready:
+                        failed_starts += 1
+                        if failed_starts == FAILED_STARTS:
+                            raise RuntimeError(f"no worker could be started: the last {content}")
+                    work = worker.finish() if worker.work else None
+                    if not worker.lives:
+                        worker.end()
+                        crew.remove(worker)
+                    if work and work.attempt < ATTEMPTS:
+                        logging.getLogger(__name__).warning(
+                            "%s: its worker %s; trying once more", work.item, content
+                        )
+                        waiting.append(_Work(work.item, work.attempt + 1))
+                    elif work:
+                        yield work.item, Lost(f"its worker {content}, {ATTEMPTS} times")
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+@dataclass(frozen=True)
+class _Work(Generic[Item]):
+    item: Item
+    attempt: int = 1
+
+
+class _Worker:
+    """A child process, seen from its parent."""
+
+    def __init__(self, task: Any, stall_seconds: float) -> None:
+        # "spawn": no copies of the locks of threads that the parent may have started.
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(task, theirs, min(1.0, stall_seconds / 4)), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self.work: _Work[Any] | None = None
+        self.ready = False
+        self.lives = True
+        self.silent = 0.0
+
+    def begin(self, work: _Work[Any]) -> None:
+        """Hand over an item."""
+        self.work, self.silent = work, 0.0
+        try:
+            self.pipe.send(work.item)
+        except OSError:
+            self.process.kill()  # it died idle; the end of its pipe is heard next
+
+    def finish(self) -> _Work[Any]:
+        """Return what it worked on, and make it free for the next item."""
+        work, self.work = self.work, None
+        assert work is not None
+        return work
+
+    def hear(self, spoke: bool, tick: float, stall_seconds: float) -> tuple[str, Any]:
+        """Return the kind and the content of its next message; a stall and a death are failures."""
+        if spoke:
+            self.silent = 0.0
+            try:
+                kind, content = self.pipe.recv()
+            except Exception:  # the pipe ended, or what came through it is the half of a message
+                self.lives = False
+                return _FAILED, self._cause_of_death()
+            self.ready = self.ready or kind == _READY
+            return kind, content
+        self.silent += tick
+        allowed = stall_seconds if self.ready else max(stall_seconds, START_SECONDS)
+        if self.silent > allowed and (self.work or not self.ready):
+            self.lives = False
+            return _FAILED, f"gave no sign of life for {allowed:g} seconds"
+        return _ALIVE, None
+
+    def _cause_of_death(self) -> str:
+        self.process.join(timeout=5)
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def end(self) -> None:
+        """Kill the process and let go of what belongs to it."""
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+
+
+def _serve(task: Any, pipe: Any, beat_seconds: float) -> None:
+    """Work on items until the parent is done; the main function of a child process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent ends its workers
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    beaten = time.monotonic()
+
+    def alive() -> None:
+        nonlocal beaten
+        now = time.monotonic()
+        if now - beaten >= beat_seconds:
+            beaten = now
+            pipe.send((_ALIVE, None))
+
+    pipe.send((_READY, None))
+    while True:
+        try:
+            item = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = (_DONE, task(item, alive))
+        except UserError as error:
+            answer = (_FAULT, str(error))
+        except Exception as error:
+            traceback.print_exc()
+            answer = (_FAILED, f"raised {type(error).__name__}: {error}")
+        pipe.send(answer)
+
+
+def _end_with_the_parent() -> None:
+    """Leave no orphan behind when the parent is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)

@@ -1,0 +1,30 @@
+"""List the files of many jobs with their digests, for the jobs that read them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    """There is nothing to set."""
+
+
+def run(settings: Settings, *, files: list[Path], listings: list[Path]) -> None:
+    """Write the listings, each of the files of one ending.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    files : list of Path
+        What is listed.
+    listings : list of Path
+        Written: ``parquet.sha256`` lists the files ``NAME.parquet``, ``rejected.parquet.sha256``
+        those called ``NAME.rejected.parquet``. No NAME has a dot.
+    """
+    from mispair.core.listings import of_ending, write_listing
+
+    for listing in listings:
+        write_listing(listing, of_ending(files, listing))

@@ -1,0 +1,74 @@
+"""Make an evaluation set: generated scenes, or scans of handwritten digits, with their texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    """Settings of the evaluation sets that mispair makes."""
+
+    images: int = Field(
+        1000,
+        ge=10,
+        description="Test pictures in each set of scenes with classes; handwritten-digits has "
+        "1,797.",
+    )
+    train_images: int = Field(
+        1000,
+        ge=10,
+        description="Further pictures of scenes-shape and scenes-digit, which a linear probe is "
+        "trained on; the other sets are for testing only.",
+    )
+    retrieval_images: int = Field(
+        500, ge=10, le=5000, description="Pictures of scenes-retrieval, with five captions each."
+    )
+    image_size: int = Field(64, ge=16, le=1024, description="Side of the pictures, in pixels.")
+    seed: int = Field(0, ge=0, description="Seed of the sets; never draws what a corpus draws.")
+
+
+def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
+    """Write one evaluation set in CLIP_benchmark's webdataset layout.
+
+    Parameters
+    ----------
+    settings : Settings
+        Number and size of the pictures.
+    name : str
+        Name of the set.
+    evaluation_set : Path
+        Folder to write; replaced as a whole.
+    """
+    from mispair.core import files
+    from mispair.core.folders import replacing_folder
+    from mispair.pairs.scenes.evaluation_sets import (
+        EVALUATION_SETS,
+        captioned_pictures,
+        labelled_pictures,
+        write_descriptions,
+        write_split,
+    )
+
+    if name not in EVALUATION_SETS:
+        known = ", ".join(EVALUATION_SETS)
+        raise files.UserError(f"make_evaluation_set: there is no set {name!r}; there are {known}.")
+    chosen = EVALUATION_SETS[name]
+    size, seed = settings.image_size, settings.seed
+    numbers = {"test": settings.images, "train": settings.train_images}
+    with replacing_folder(evaluation_set) as folder:
+        write_descriptions(folder, chosen)
+        if chosen.kind == "retrieval":
+            pictures = captioned_pictures(
+                name, images=settings.retrieval_images, size=size, seed=seed
+            )
+            write_split(folder / "test", pictures)
+            return
+        for split in chosen.splits:
+            labelled = labelled_pictures(
+                name, images=numbers[split], size=size, seed=seed, split=split
+            )
+            write_split(folder / split, labelled)

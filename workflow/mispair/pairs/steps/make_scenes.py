@@ -1,0 +1,94 @@
+"""Generate the corpus `scenes`: rendered pictures with captions, in img2dataset's shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from mispair.core import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+
+class Settings(settings.Settings):
+    """Settings of the generated corpus."""
+
+    seed: int = Field(0, ge=0, description="Seed of the corpus.")
+    shards: int = Field(20, ge=1, le=99999, description="Number of tar shards.")
+    pairs_per_shard: int = Field(1000, ge=1, description="Image-text pairs in each shard.")
+    image_size: int = Field(64, ge=16, le=1024, description="Side of the pictures, in pixels.")
+    jpeg_quality: int = Field(90, ge=1, le=95, description="JPEG quality, from 1 to 95.")
+    high_quality_share: float = Field(
+        1.0, ge=0, le=1, description="Share of pairs in S_h, whose captions name all features."
+    )
+    spurious_probability: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="C_s: probability of a missing and of a spurious feature in S_w captions.",
+    )
+    processes: int = Field(2, ge=1, description="Processes that render; no effect on the bytes.")
+
+
+def run(settings: Settings, *, corpus: Path) -> None:
+    """Write the corpus.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to generate.
+    corpus : Path
+        Folder to write the shards to; replaced as a whole.
+    """
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+    from multiprocessing import get_context
+
+    from mispair.core.folders import replacing_folder
+    from mispair.core.progress import Progress
+
+    numbers = range(settings.shards)
+    told = Progress("making scenes", settings.shards, "shards")
+    with replacing_folder(corpus) as folder, told as progress:
+        progress.reach(0)
+        write = partial(_write_shard, settings, folder)
+        if settings.processes == 1 or settings.shards == 1:
+            for number in numbers:
+                write(number)
+                progress.advance()
+            return
+        workers = min(settings.processes, settings.shards)
+        # "spawn": no copies of the locks of threads that the caller may have started.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for _ in pool.map(write, numbers):
+                progress.advance()
+
+
+def _write_shard(settings: Settings, folder: Path, number: int) -> None:
+    from mispair.pairs.scenes.scenes import make_pair
+    from mispair.pairs.shards import shard_writer
+
+    def samples() -> Iterator[tuple[bytes, dict[str, Any]]]:
+        for sample in range(settings.pairs_per_shard):
+            key = shard_writer.key_of(number, sample, settings.pairs_per_shard)
+            pair = make_pair(
+                key,
+                seed=settings.seed,
+                size=settings.image_size,
+                quality=settings.jpeg_quality,
+                high_quality_share=settings.high_quality_share,
+                spurious=settings.spurious_probability,
+            )
+            jpg = pair.pop("jpg")
+            side = settings.image_size
+            url = f"http://scenes.invalid/{settings.seed}/{key}.jpg"
+            row = shard_writer.img2dataset_row(
+                key, jpg, pair.pop("caption"), url, side, side, **pair
+            )
+            yield jpg, row
+
+    shard_writer.write_shard(folder, number, samples())

@@ -1,0 +1,194 @@
+"""What jobs request from a cluster: less than the profile where the planned work needs less.
+
+The profile's memory and time are upper bounds. The first attempt of a job asks for what
+`mispair plan` expects, with room to spare; later attempts ask for what the profile gives them. An
+attempt that a user cancelled does not count.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mispair.core import failures
+from mispair.core.files import UserError
+from mispair.planning.benchmarks import Benchmark
+from mispair.planning.jobs import Job, command_words
+from mispair.planning.plan import FAR, HERE, NONE, Estimate, Estimator, recorded_benchmark
+from mispair.planning.rates import read_rates
+from mispair.planning.sizes import Sizes
+from mispair.planning.work import work_of
+
+ROOM = {"mem_mb": 2, "runtime": 4}
+"""Times the expected megabytes and minutes that are requested."""
+LEAST = {"mem_mb": 1000, "runtime": 15}
+"""Megabytes and minutes that every job may ask for: two starts of Snakemake, slow disks."""
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""A job: its rule and its wildcards."""
+
+
+class Requests:
+    """The memory and time of jobs, by the planned work and within the profile's bounds.
+
+    Parameters
+    ----------
+    recorder : failures.Recorder
+        What watches the run, and counts cancelled attempts.
+    """
+
+    def __init__(self, recorder: failures.Recorder) -> None:
+        self._recorder = recorder
+        self._planned: dict[Key, dict[str, int]] = {}
+
+    def limit(self, rules: Iterable[Any]) -> None:
+        """Let the rules of a workflow ask for less than their profile gives them.
+
+        A kind of GPU is left to the rules that ask for a GPU: for every other one the plugin for
+        SLURM would request none of that kind, which some clusters refuse.
+        """
+        for rule in rules:
+            if str(rule.resources.get("gpu").raw or 0) == "0":
+                rule.resources["gpu_model"] = ""
+            for name in ROOM:
+                if name in rule.resources:
+                    rule.resources[name] = self._within(name, rule.resources[name])
+
+    def _within(self, name: str, bound: Any) -> Any:
+        def requested(
+            wildcards: Any, input: Any, attempt: int, threads: int, rulename: str, async_run: Any
+        ) -> Any:
+            key = key_of(rulename, wildcards)
+            attempt -= self._recorder.cancelled[key]
+            aux = {"threads": threads, "rulename": rulename, "async_run": async_run}
+            most = bound.evaluate(wildcards, input=input, attempt=attempt, **aux).value
+            planned = self._planned.get(key, {}).get(name)
+            return most if attempt > 1 or planned is None else min(planned, most)
+
+        return requested
+
+    def plan(self, dag: Any) -> None:
+        """Estimate every job that is about to run.
+
+        Parameters
+        ----------
+        dag : snakemake.dag.DAG
+            Of the run.
+        """
+        sizes, estimator = Sizes(Path(".")), Estimator(read_rates())
+        needed = {job for job in dag.needrun_jobs() if job.shellcmd}
+        for job in (job for layer in dag.toposorted(needed) for job in layer):
+            planned = Job(
+                rule=job.rule.name,
+                command=command_words(job.shellcmd),
+                inputs=tuple(map(str, job.input)),
+                outputs=tuple(map(str, job.output)),
+                benchmark=job.benchmark,
+                log=next(map(str, job.log), None),
+                threads=job.threads,
+                gpus=int(job.resources.get("gpu") or 0),
+            )
+            if not planned.command:
+                continue
+            benchmark: Benchmark | None = recorded_benchmark(planned, Path("."), [])
+            estimate = estimator.estimate(planned, work_of(planned.command, sizes), benchmark)
+            if request := request_for(estimate, planned.gpus):
+                self._planned[key_of(job.rule.name, job.wildcards_dict)] = request
+
+
+def key_of(rule: str, wildcards: Mapping[str, str]) -> Key:
+    """Return what names a job from its start to its last attempt."""
+    return rule, tuple(sorted((name, str(value)) for name, value in wildcards.items()))
+
+
+def request_for(estimate: Estimate, gpus: int) -> dict[str, int]:
+    """Return the memory and time that a job asks for first; nothing where the estimate is poor.
+
+    Examples
+    --------
+    >>> request_for(Estimate("reference", seconds=3600, megabytes=4000), gpus=0)
+    {'mem_mb': 8000, 'runtime': 240}
+    >>> request_for(Estimate("reference", seconds=3600, megabytes=4000), gpus=1)
+    {}
+    """
+    # Rates of a CPU do not hold the memory of CUDA.
+    is_poor = estimate.source == NONE or estimate.beyond > FAR
+    if is_poor or (gpus > 0 and estimate.source != HERE):
+        return {}
+    expected = {"mem_mb": estimate.megabytes, "runtime": estimate.seconds / 60}
+    return {
+        name: max(LEAST[name], math.ceil(ROOM[name] * value)) for name, value in expected.items()
+    }
+
+
+def refuse_what_the_cluster_lacks(dag: Any, settings: Any, logger: Any) -> None:
+    """Compare the accounts and kinds of GPU that jobs name with those of the cluster.
+
+    Parameters
+    ----------
+    dag : snakemake.dag.DAG
+        Of the run.
+    settings : snakemake_executor_plugin_slurm.ExecutorSettings
+        Of the executor.
+    logger : logging.Logger
+        Snakemake's.
+
+    Raises
+    ------
+    UserError
+        Naming what the cluster has.
+    """
+    jobs = [job.resources for job in dag.needrun_jobs() if not job.is_local]
+    for account in sorted({str(job.get("slurm_account") or "") for job in jobs} - {""}):
+        _refuse_account(account, logger)
+    models = {str(job.get("gpu_model") or "") for job in jobs if job.get("gpu")} - {""}
+    if models:
+        listed = subprocess.run(
+            ["sinfo", "--noheader", "--format=%G"], capture_output=True, text=True, check=False
+        )
+        _refuse_models(models, gpu_models(listed.stdout), "the cluster (sinfo --format=%G)")
+    file = settings.partition_config
+    if models and file is not None:
+        from snakemake_executor_plugin_slurm.partitions import read_partition_file
+
+        limits = [one.limits for one in read_partition_file(file) if one.limits.max_gpu]
+        if all(one.available_gpu_models for one in limits):
+            of_partitions = {name for one in limits for name in one.available_gpu_models}
+            _refuse_models(models, of_partitions, f"{file} (available_gpu_models)")
+
+
+def _refuse_account(account: str, logger: Any) -> None:
+    from snakemake.exceptions import WorkflowError
+    from snakemake_executor_plugin_slurm.accounts import validate_account
+
+    try:
+        validate_account(account, logger)
+    except (WorkflowError, OSError) as error:
+        raise UserError(
+            f"slurm_account: {account} is not accepted: {error}\nName an account of yours in your "
+            "profile (default-resources), or take the line out if the cluster has no accounts."
+        ) from error
+
+
+def gpu_models(generic_resources: str) -> set[str]:
+    r"""Return the kinds of GPU in what ``sinfo --format=%G`` prints.
+
+    Examples
+    --------
+    >>> sorted(gpu_models("(null)\ngpu:a100:8(S:0-1),nvme:1\ngpu:v100:2\ngpu:4"))
+    ['a100', 'v100']
+    """
+    return set(re.findall(r"\bgpu:([A-Za-z_][\w.-]*)", generic_resources))
+
+
+def _refuse_models(wanted: set[str], known: set[str], where: str) -> None:
+    if missing := sorted(wanted - known):
+        there = f"has {', '.join(sorted(known))}" if known else "names no kind of GPU"
+        raise UserError(
+            f"gpu_model: {', '.join(missing)} is asked for, and {where} {there}. Change gpu_model "
+            "in your profile (default-resources), or take the line out if any GPU will do."
+        )

@@ -1,0 +1,1 @@
+"""Claims, tables and figures of towers trained on wrong captions."""

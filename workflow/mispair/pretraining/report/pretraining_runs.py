@@ -1,0 +1,87 @@
+"""What was measured of towers trained from scratch, by scheme of corruption and seed."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mispair.core.words import count
+from mispair.pretraining.names import BASES, CLEAN, SCHEMES
+from mispair.report.statistics import Effect, effect_of_mean
+
+COMMAND = "snakemake --cores 2 --configfile workflow/configs/pretraining-captions.yaml"
+NOT_RUN = f"the study pretraining was not run; `{COMMAND}` runs it"
+
+BASIS_WORDS = {
+    "identified": "identified (varimax)",
+    "linear": "linear readouts",
+    "neurons": "neurons",
+    "prompts": "prompts",
+}
+MAIN = {"tower": "image", "basis": "identified"}
+"""Where claims are judged: the tower and the basis."""
+
+SCHEME_WORDS = {
+    CLEAN: "clean captions",
+    "random": "captions of other pictures",
+    "spurious": "features replaced by their partners",
+    "missing": "features left out",
+}
+
+
+def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
+    """Return a measure of every training: ``scheme``, ``rate``, ``seed`` and ``value``.
+
+    Of several rows of a training, such as evaluation sets, the mean is taken.
+    """
+    own = table[table["metric"] == metric]
+    for column, value in where.items():
+        own = own[own[column] == value]
+    return own.groupby(["scheme", "rate", "seed"])["value"].mean().reset_index()
+
+
+def conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
+    """Return schemes with their rates, clean captions first, in the order of tables."""
+    found = table[["scheme", "rate"]].drop_duplicates().dropna()
+    order = {name: place for place, name in enumerate((CLEAN, *SCHEMES))}
+    pairs = [(str(row["scheme"]), float(row["rate"])) for _, row in found.iterrows()]
+    return sorted(pairs, key=lambda pair: (order.get(pair[0], len(order)), pair[1]))
+
+
+def main_rate(table: pd.DataFrame) -> float:
+    """Return the rate at which claims are judged: the largest."""
+    return float(table["rate"].max())
+
+
+def less_clean(found: pd.DataFrame) -> pd.DataFrame:
+    """Return `values` of wrong captions less those of clean ones of the same seed."""
+    clean = found[found["scheme"] == CLEAN].set_index("seed")["value"]
+    own = found[found["scheme"] != CLEAN].copy()
+    own["value"] -= own["seed"].map(clean)
+    return own.dropna(subset=["value"])
+
+
+def effects(found: pd.DataFrame, confidence: float) -> dict[tuple[str, float], Effect]:
+    """Return, for each scheme and rate, the mean difference from clean captions over seeds."""
+    apart = less_clean(found)
+    return {
+        (scheme, rate): effect_of_mean(
+            apart.loc[(apart["scheme"] == scheme) & (apart["rate"] == rate), "value"].tolist(),
+            confidence, "seed",
+        )
+        for scheme, rate in conditions(apart)
+    }  # fmt: skip
+
+
+def bases(table: pd.DataFrame, tower: str) -> list[str]:
+    """Return the bases in which mixing was measured in a tower."""
+    own = table[(table["metric"] == "mixing") & (table["tower"] == tower)]
+    return [name for name in BASES if name in set(own["basis"])]
+
+
+def sample(found: pd.DataFrame) -> str:
+    """Say how many trainings were compared."""
+    seeds = found.groupby("scheme")["seed"].nunique()
+    return (
+        f"{count(int(seeds.min()), 'seed')} of each kind of captions; a seed draws weights, "
+        "batches, training pairs, corruption and links; one corpus, one architecture"
+    )

@@ -1,0 +1,1 @@
+"""Steps of the study of towers trained on wrong captions."""

@@ -1,0 +1,1 @@
+"""Tables, statistics, verdicts and figures that all studies share."""

@@ -1,0 +1,315 @@
+"""Building blocks of the figures: marks that share one inline table, in one style."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from mispair.report import style
+from mispair.report.tables import records
+
+Panel = alt.Chart | alt.LayerChart | alt.FacetChart
+
+WIDTH, HEIGHT = 400, 240
+"""Plot area of one of two panels side by side, in pixels."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: its chart, the numbers in it, and one sentence that says what it shows.
+
+    ``toggle`` is the field whose values can be singled out in the legend.
+    """
+
+    chart: alt.TopLevelMixin
+    data: pd.DataFrame
+    sentence: str
+    toggle: str | None = None
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A figure that cannot be drawn, and why."""
+
+    reason: str
+
+
+def values(table: pd.DataFrame, digits: int = 6) -> alt.InlineData:
+    """Return a table as inline data; numbers are rounded, missing values left out."""
+    rows = [
+        {key: _plain(value, digits) for key, value in row.items() if not _missing(value)}
+        for row in records(table)
+    ]
+    return alt.InlineData(values=rows)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _plain(value: Any, digits: int) -> Any:
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def summary(table: pd.DataFrame, keys: list[str], value: str = "value") -> pd.DataFrame:
+    """Return mean, mean ± 1 standard deviation (``low``, ``high``) and n of groups.
+
+    With one value in a group there is no spread: its limits are missing.
+    """
+    grouped = table.dropna(subset=[value]).groupby(keys, dropna=False)[value]
+    out = grouped.agg(value="mean", spread="std", n="count").reset_index()
+    out["low"], out["high"] = out["value"] - out["spread"], out["value"] + out["spread"]
+    return out.drop(columns="spread")
+
+
+def limited(data: pd.DataFrame, **where: str) -> bool:
+    """Tell whether any row with these values has limits: the browser complains of a layer without.
+
+    Groups of one run have none.
+    """
+    if "low" not in data:
+        return False
+    own = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
+    return bool(own["low"].notna().any())
+
+
+def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataFrame:
+    """Stack single runs, their means with spread, and further curves, told apart by ``layer``."""
+    return pd.concat(
+        [runs.assign(layer="run"), summary(runs, keys).assign(layer="mean"), *more],
+        ignore_index=True,
+    )
+
+
+MOST = 2_000
+"""Rows that a plot of a sweep holds: a page with many such plots stays small."""
+
+
+def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:
+    """Leave out what has no room in a plot: single runs first, then values of `x` in between.
+
+    Returns
+    -------
+    data : DataFrame
+        At most `most` rows, if two values of `x` have room.
+    remark : str
+        What was left out, as a sentence that begins with a space; empty if nothing was.
+    """
+    remark = ""
+    if len(data) > most and "layer" in data and (data["layer"] == "run").any():
+        data = data[data["layer"] != "run"]
+        remark = " Single runs are too many to be drawn."
+    places = data[x].dropna().unique()
+    shown = len(places)
+    while len(data) > most and shown > 2:
+        shown = max(2, min(shown - 1, shown * most // len(data)))
+        data = data[data[x].isna() | data[x].isin(evenly(places, shown))]
+    if shown < len(places):
+        remark += f" Of {len(places)} values of {x} {shown} are drawn."
+    return data.reset_index(drop=True), remark
+
+
+def evenly(places: Any, most: int) -> list[Any]:
+    """Return at most `most` of some values in order, evenly spread, the first and last of them.
+
+    Examples
+    --------
+    >>> evenly([0.5, 0.1, 0.2, 0.4, 0.3], 3)
+    [0.1, 0.3, 0.5]
+    """
+    found = sorted(places)
+    if len(found) <= most:
+        return found
+    last = len(found) - 1
+    return [found[round(number * last / (most - 1))] for number in range(most)]
+
+
+def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd.DataFrame:
+    """Sort rows so that what a palette names first is drawn last, over all others."""
+    place = {name: -number for number, name in enumerate(names)}
+    return data.sort_values(
+        field, key=lambda column: column.map(place).fillna(1), kind="stable", ignore_index=True
+    )
+
+
+def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
+    """Return the area between the limits, for data that have some (`limited`)."""
+    return base.mark_area(clip=True).encode(y="low:Q", y2="high:Q", opacity=fade(shown))
+
+
+def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
+    """Return a line without points, and unseen points on it that carry its hover values."""
+    points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
+    points.name = alt.Undefined
+    return alt.LayerChart(layer=[line, points])
+
+
+def only(chart: alt.Chart, layer: str) -> alt.Chart:
+    """Keep the rows of one layer."""
+    return chart.transform_filter(f"datum.layer == '{layer}'")
+
+
+def palette(colours: Mapping[str, str], present: list[str]) -> alt.Scale:
+    """Return the colours of the values that occur, in the order of the palette."""
+    names = [name for name in colours if name in present]
+    return alt.Scale(domain=names, range=[colours[name] for name in names])
+
+
+def colour(
+    field: str,
+    title: str,
+    colours: Mapping[str, str],
+    present: list[str],
+    words: Mapping[str, str] | None = None,
+) -> alt.Color:
+    """Return a colour channel with a legend, whose labels are `words` of the values."""
+    legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
+    if words is not None:
+        legend.labelExpr = f"{json.dumps(dict(words))}[datum.label] || datum.label"
+        legend.labelLimit = 260
+    return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
+
+
+TOGGLE = "shown"
+"""Name of the selection that a click in the legend sets."""
+
+
+def fade(shown: float) -> Any:
+    """Return an opacity: as `shown`, and nearly none for what is not singled out."""
+    chosen = alt.selection_point(name=TOGGLE)
+    return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(shown * 0.08))
+
+
+def add_toggle(spec: dict[str, Any], field: str) -> None:
+    """Let the legend of a finished chart single out values of a field, in all its named views.
+
+    Vega-Lite wants such a selection once, at the top, with the names of one view of each panel;
+    Altair would add it to every layer, which is an error.
+    """
+    select = {"type": "point", "fields": [field]}
+    spec["params"] = [
+        {"name": TOGGLE, "select": select, "bind": "legend", "views": sorted(_names(spec))}
+    ]
+
+
+def _names(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = (
+            {node["name"]}
+            if "mark" in node and str(node.get("name", "")).startswith(VIEW)
+            else set()
+        )
+        return own.union(*(_names(child) for key, child in node.items() if key != "params"))
+    if isinstance(node, list):
+        return set().union(*(_names(child) for child in node))
+    return set()
+
+
+VIEW = "panel_"
+"""How the names of views begin whose legend is the toggle."""
+
+
+def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
+    """Return an x axis, with ticks at the values of a sweep if they are given and few."""
+    axis = alt.Axis(labelExpr="format(datum.value, '.4~g')")
+    if ticks and len(ticks) <= 12:
+        axis.values = list(ticks)
+    scale = alt.Scale(zero=False, nice=False, padding=12)
+    return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+
+
+def side_by_side(
+    panels: Sequence[Panel], columns: int, data: pd.DataFrame, gap: int = 72, row_gap: int = 84
+) -> alt.ConcatChart:
+    """Lay panels out in rows; their frames, not their labels, are aligned."""
+    return alt.concat(
+        *panels, columns=columns, data=values(data), bounds="flush",
+        spacing={"row": row_gap, "column": gap},
+    )  # fmt: skip
+
+
+def y_axis(title: str | None, **scale: Any) -> alt.Y:
+    """Return a y axis on ``value`` that need not begin at zero."""
+    return alt.Y("value:Q", title=title, scale=alt.Scale(**{"zero": False, **scale}))
+
+
+def tips(*fields: str) -> list[alt.Tooltip]:
+    """Return hover values: ``name:type:title``."""
+    found = []
+    for field in fields:
+        name, kind, title = field.split(":", 2)
+        tip = alt.Tooltip(f"{name}:{kind}", title=title)
+        found.append(tip.format(".4~g") if kind == "Q" else tip)
+    return found
+
+
+def config(font_size: int) -> dict[str, Any]:
+    """Return the common look of all figures, as Vega-Lite's configuration of a chart."""
+    sizes = {"labelFontSize": font_size, "titleFontSize": font_size}
+    return {
+        "font": style.FONT, "background": "white", "padding": 8,
+        "view": {"stroke": None},
+        "axis": sizes | {
+            "titleFontWeight": "normal", "labelColor": style.QUIET, "titleColor": style.INK,
+            "gridColor": style.GRID, "domainColor": style.GREY, "tickColor": style.GREY,
+            "titlePadding": 8, "labelOverlap": "greedy", "labelSeparation": 5,
+        },
+        "legend": sizes | {
+            "titleFontWeight": "normal", "labelColor": style.INK, "titleColor": style.QUIET,
+            "orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 300,
+            "labelLimit": 300, "symbolStrokeWidth": 2.5,
+        },
+        "header": sizes | {"labelColor": style.INK, "labelFontWeight": "bold", "title": None},
+        "title": {
+            "fontSize": font_size + 1, "subtitleFontSize": font_size - 1, "anchor": "start",
+            "color": style.INK, "fontWeight": "bold", "offset": 8,
+        },
+        "text": {"fontSize": font_size - 1},
+        "line": {"strokeWidth": 2.2},
+        "point": {"size": 45},
+    }  # fmt: skip
+
+
+def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
+    """Return a finished chart as it is printed, to be read at the width of a column.
+
+    Larger letters stand on narrower panels, at most two beside each other.
+    """
+    printed = _narrowed(spec)
+    printed["config"] = {**config(font_size), "aria": False}
+    printed["config"]["legend"]["columns"] = PAPER_LEGEND
+    if "columns" in printed:
+        printed["columns"] = min(PAPER_COLUMNS, printed["columns"])
+    if "spacing" in printed:
+        larger = font_size - SCREEN_FONT
+        printed["spacing"] = {
+            "row": printed["spacing"]["row"] + ROW_GROWTH * larger,
+            "column": printed["spacing"]["column"] + COLUMN_GROWTH * larger,
+        }
+    return printed
+
+
+def _narrowed(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        drawn = "mark" in node or "layer" in node or "facet" in node or "concat" in node
+        return {
+            key: round(PAPER_WIDTH * value)
+            if drawn and key == "width" and not isinstance(value, Mapping)
+            else (value if key in ("data", "encoding") else _narrowed(value))
+            for key, value in node.items()
+        }
+    if isinstance(node, list):
+        return [_narrowed(child) for child in node]
+    return node
+
+
+PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
+"""Of a printed figure: the share of its panels' width, and panels and names beside each other."""
+SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
+"""The size of letters for which panels are spaced, and what each pixel more adds to the gaps."""

@@ -1,0 +1,1 @@
+"""The report's tables in forms for other tools."""

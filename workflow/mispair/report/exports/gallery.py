@@ -1,0 +1,68 @@
+"""README's pictures: some figures of the last run, made small.
+
+Run as ``python -m mispair.report.exports.gallery FIGURES PICTURES``, with the folders of both.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from mispair.core import files
+from mispair.report.figures import few_colours
+
+PICTURES = {
+    "purity": "purity_by_shuffling",
+    "scale": "overlap_by_scale",
+    "simulation": "simulation_figure1_as_run",
+    "ladder": "cosine_ladder",
+    "map": "overlap_map",
+    "accuracy": "accuracy_by_shuffling",
+    "pruning": "pruning",
+    "captions": "simulation_samples",
+    "cosines": "simulation_cosines",
+}
+"""The figure behind each picture."""
+
+WIDTH = 720
+"""Pixels across: at most 100 kB a picture."""
+
+
+def make_pictures(figures: Path, pictures: Path) -> list[str]:
+    """Write a small PNG of each figure that was drawn; return the names of those that were not.
+
+    What was not drawn keeps the picture that it had.
+
+    Raises
+    ------
+    UserError
+        If there are no figures.
+    """
+    if not any((figures / f"{figure}.png").is_file() for figure in PICTURES.values()):
+        raise files.UserError(f"{figures}: no figures lie there. Run `make demo` first.")
+    missing = []
+    for name, figure in PICTURES.items():
+        source, chart = figures / f"{figure}.png", figures / f"{figure}.vl.json"
+        if (
+            not (source.is_file() and chart.is_file())
+            or "hole" in (files.read_json(chart)["usermeta"]["mispair"])
+        ):
+            missing.append(name)
+            continue
+        with Image.open(source) as drawn:
+            size = (WIDTH, round(drawn.height * WIDTH / drawn.width))
+            small = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        with files.replacing(pictures / f"{name}.png") as part:
+            few_colours(small).save(part, "PNG", optimize=True)
+    return missing
+
+
+if __name__ == "__main__":
+    try:
+        not_drawn = make_pictures(Path(sys.argv[1]), Path(sys.argv[2]))
+    except files.UserError as error:
+        sys.exit(f"error: {error}")
+    for name in not_drawn:
+        print(f"{name}.png is as it was: {PICTURES[name]} was not drawn in this run")

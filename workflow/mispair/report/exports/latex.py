@@ -1,0 +1,142 @@
+"""Tables of the report as LaTeX, with booktabs: the same texts and numbers as on its pages."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+from mispair.report.table import Table
+
+SYMBOLS = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
+    "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+    # After the end of a row a bracket would be an option of it, and a star a form of it.
+    "[": "{[}", "]": "{]}", "*": "{*}",
+    "\u00a0": "~", "–": "--", "—": "---", "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``",
+    "”": "''", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$", "·": r"$\cdot$",
+    "→": r"$\to$", "≤": r"$\leq$", "≥": r"$\geq$", "≪": r"$\ll$", "≈": r"$\approx$",
+    "√": r"$\surd$", "∞": r"$\infty$", "²": r"\textsuperscript{2}", "°": r"\textdegree{}",
+    "ᵀ": r"\textsuperscript{T}", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
+    "σ": r"$\sigma$", "τ": r"$\tau$", "ρ": r"$\rho$", "μ": r"$\mu$", "η": r"$\eta$",
+    "Δ": r"$\Delta$", "Θ": r"$\Theta$", "Σ": r"$\Sigma$", "ŷ": r"$\hat{y}$",
+}  # fmt: skip
+"""What LaTeX takes for a command, or has no letter for, and how it is written."""
+
+NAMES = {"C_m": "$C_m$", "C_s": "$C_s$", "S_h": "$S_h$", "S_w": "$S_w$"}
+"""Letters with an index, as the pages print them."""
+
+_NAMES = re.compile(rf"\b(?:{'|'.join(NAMES)})\b")
+
+PREAMBLE = r"""% Written by mispair: do not edit. It needs
+% \usepackage{booktabs}, \usepackage[T1]{fontenc} and \usepackage{textcomp}.
+"""
+
+LONGEST_NAME = 60
+"""Characters of the name of a table's file."""
+
+
+def escape(text: str) -> str:
+    r"""Return a text that LaTeX prints as it is; line breaks and control characters become spaces.
+
+    Letters of other scripts stay: for these, compile with XeLaTeX or LuaLaTeX.
+
+    Examples
+    --------
+    >>> print(escape("50 % of C_m → \\input{x}"))
+    50 \% of $C_m$ $\to$ \textbackslash{}input\{x\}
+    """
+    parts, end = [], 0
+    for found in _NAMES.finditer(text):
+        parts += [_escaped(text[end : found.start()]), NAMES[found[0]]]
+        end = found.end()
+    return "".join([*parts, _escaped(text[end:])])
+
+
+def _escaped(text: str) -> str:
+    found = []
+    for before, letter in zip(" " + text, text, strict=False):
+        if letter == before == "-":
+            found.append("{}-")  # two hyphens would become a dash
+        elif unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+            found.append(" ")
+        else:
+            found.append(SYMBOLS.get(letter, letter))
+    return "".join(found)
+
+
+def tabular(table: Table, name: str) -> str:
+    """Return a table as a float of LaTeX, with its caption, a label and its remark.
+
+    Parameters
+    ----------
+    table : Table
+        As it is printed.
+    name : str
+        Of its file: the label is ``tab:`` and this.
+    """
+    columns = "".join(map(_alignment, zip(*table.rows, strict=True))) or "l" * len(table.heads)
+    lines = [
+        PREAMBLE + r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape(table.caption)}}}",
+        rf"  \label{{tab:{name}}}",
+        rf"  \begin{{tabular}}{{{columns}}}",
+        r"    \toprule",
+        _row(table.heads),
+        r"    \midrule",
+        *map(_row, table.rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
+    remarks = " ".join(filter(None, (table.warning, table.remark)))
+    if remarks:
+        lines.append(rf"  \par\smallskip{{\footnotesize {escape(remarks)}}}")
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"    {' & '.join(map(escape, cells))} \\\\"
+
+
+def _alignment(cells: tuple[str, ...]) -> str:
+    """Return ``r`` for a column of numbers, else ``l``."""
+    return "r" if all(re.match(r"[+−-]?\d|[–-]?$", cell) for cell in cells) else "l"
+
+
+def documents(tables: Mapping[str, Iterable[Table]]) -> dict[str, str]:
+    """Return the text of each table by the name of its file, without ending.
+
+    A name is that of the group of the table and the first words of its caption, so that it stays
+    the same from run to run; a second table of a name gets a number.
+    """
+    found: dict[str, str] = {}
+    for group, own in tables.items():
+        for table in own:
+            name = first = f"{group}-{_slug(table.caption)}"
+            number = 1
+            while name in found:
+                number += 1
+                name = f"{first}-{number}"
+            found[name] = tabular(table, name)
+    return found
+
+
+def _slug(caption: str) -> str:
+    """Return the first words of a caption, up to its first colon or bracket.
+
+    Examples
+    --------
+    >>> _slug("Accuracy on every set: mean ± 1"), _slug("日本")
+    ('accuracy-on-every-set', 'table')
+    """
+    plain = unicodedata.normalize("NFKD", re.split(r": |\(|\. ", caption)[0])
+    words = re.findall(r"[a-z0-9]+", plain.encode("ascii", "ignore").decode().lower())
+    name = ""
+    for word in words:
+        if len(name) + len(word) >= LONGEST_NAME:
+            break
+        name = f"{name}-{word}" if name else word
+    return name or "table"

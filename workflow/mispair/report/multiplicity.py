@@ -1,0 +1,55 @@
+"""Corrections for the number of claims: Holm's for the primary ones, the false-discovery rate's.
+
+The primary claims are few and named in advance: Holm's procedure keeps the probability of any
+false one at α. The other claims are many: the procedure of Benjamini and Hochberg keeps the
+expected share of false ones among those that are decided at α.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mispair.core.words import count, p_value
+from mispair.report.corrections import benjamini_hochberg, holm
+from mispair.report.verdicts import CONTRADICTS, SUPPORTS, UNDECIDED, Verdict
+
+RULE = (
+    "Each test is two-sided at α. The p values of the primary claims are corrected by Holm’s "
+    "procedure, which keeps the probability of any false one at α; those of the other claims by "
+    "Benjamini’s and Hochberg’s, which keeps the expected share of false ones at α. A claim that "
+    "its own test supports or contradicts becomes “cannot tell” if its corrected p value exceeds "
+    "α. Claims whose rule has no p value are not corrected."
+)
+"""The corrections in words, as the report prints them."""
+
+
+def adjusted(verdicts: Sequence[Verdict], alpha: float) -> list[Verdict]:
+    """Return the verdicts with corrected p values, and without those that do not withstand them."""
+    results = list(verdicts)
+    for primary, correct, name in ((True, holm, "Holm"), (False, benjamini_hochberg, "FDR")):
+        places = [
+            place
+            for place, verdict in enumerate(verdicts)
+            if verdict.claim.primary == primary
+            and verdict.effect is not None
+            and math.isfinite(verdict.effect.p)
+        ]
+        corrected = correct([_p(verdicts[place]) for place in places])
+        kind = "primary test" if primary else "other test"
+        for place, p in zip(places, corrected, strict=True):
+            verdict = replace(verdicts[place], adjusted_p=p)
+            if p > alpha and verdict.outcome in (SUPPORTS, CONTRADICTS):
+                reason = (
+                    f"{verdict.reason}; corrected for {count(len(places), kind)} ({name}) "
+                    f"{p_value(p)}"
+                )
+                verdict = replace(verdict, outcome=UNDECIDED, reason=reason)
+            results[place] = verdict
+    return results
+
+
+def _p(verdict: Verdict) -> float:
+    assert verdict.effect is not None
+    return verdict.effect.p

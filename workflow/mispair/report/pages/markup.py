@@ -1,0 +1,71 @@
+"""Turn texts and numbers of a run into HTML: escaped, with symbols, and JSON that is safe in it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup, escape
+
+from mispair.core.words import count, p_value, significant, to_size
+from mispair.report.figures import VEGA_LITE
+
+SYMBOLS = {
+    "C_m": Markup("<i>C</i><sub>m</sub>"),
+    "C_s": Markup("<i>C</i><sub>s</sub>"),
+    "S_h": Markup("<i>S</i><sub>h</sub>"),
+}
+
+
+def safe_json(content: Any) -> Markup:
+    """Return JSON for a script element: no character that could end it or begin a comment."""
+    text = json.dumps(content, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def symbols(text: object) -> Markup:
+    """Escape a text and print its C_m, C_s and S_h as letters with subscripts.
+
+    Examples
+    --------
+    >>> print(symbols("C_m < 1"))
+    <i>C</i><sub>m</sub> &lt; 1
+    """
+    html = escape(text)
+    for name, symbol in SYMBOLS.items():
+        html = Markup(str(html).replace(name, str(symbol)))
+    return html
+
+
+@functools.cache
+def viewer() -> str:
+    """Return Vega, Vega-Lite and vega-embed as one script."""
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return what renders the templates: everything is escaped that is not said to be HTML."""
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("mispair.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    found.filters["symbols"] = symbols
+    found.filters["number"] = significant
+    found.filters["to_size"] = to_size
+    found.filters["p_value"] = p_value
+    found.globals["count"] = count
+    return found
+
+
+def source(name: str) -> str:
+    """Return a file of the templates as it is."""
+    loader = environment().loader
+    assert loader is not None
+    return loader.get_source(environment(), name)[0]

@@ -1,0 +1,93 @@
+"""A figure on a page: its chart with packed numbers, its picture, and why it may be missing."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from mispair.report import catalogue
+from mispair.report.pages.markup import safe_json
+
+FEWEST = 20
+"""Tables with fewer rows than this are not packed."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure on the page: what the catalogue says, and its drawn forms (None: not there)."""
+
+    figure: catalogue.Figure
+    svg: str | None
+    spec: Mapping[str, Any] | None
+
+    @property
+    def _about(self) -> Mapping[str, str]:
+        return (self.spec or {}).get("usermeta", {}).get("mispair", {})
+
+    @property
+    def hole(self) -> str | None:
+        """Why there is nothing to see, or None."""
+        return "the figure was not drawn" if self.spec is None else self._about.get("hole")
+
+    @property
+    def sentence(self) -> str:
+        """What the figure shows."""
+        return self._about.get("sentence", "")
+
+    @property
+    def toggles(self) -> bool:
+        """Whether a click in the legend singles something out."""
+        return "params" in (self.spec or {})
+
+    @property
+    def json(self) -> Markup:
+        """The chart as JSON that is safe inside a script element, its tables packed."""
+        return safe_json(packed(self.spec))
+
+    @property
+    def static(self) -> str:
+        """The picture as a data URI; empty if there is none."""
+        if self.svg is None:
+            return ""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+
+
+def packed(node: Any) -> Any:
+    """Return a chart with its inline tables by column: a third of the bytes of a list of rows.
+
+    ``templates/page.js`` unpacks them. A column of texts is the list of its distinct values with
+    the place of each row's in it; null is a value that the row does not have.
+    """
+    if isinstance(node, Mapping):
+        return {
+            key: {name: _packed_table(rows) for name, rows in value.items()}
+            if key == "datasets"
+            else _packed_table(value)
+            if key == "values"
+            else packed(value)
+            for key, value in node.items()
+        }
+    return [packed(item) for item in node] if isinstance(node, list) else node
+
+
+def _packed_table(value: Any) -> Any:
+    is_table = isinstance(value, list) and all(isinstance(row, dict) for row in value)
+    return _columns(value) if is_table and len(value) >= FEWEST else value
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return {"rows": len(rows), "columns": {name: _column(own) for name, own in columns.items()}}
+
+
+def _column(values: list[Any]) -> Any:
+    if not all(value is None or isinstance(value, str) for value in values):
+        return values
+    distinct = list(dict.fromkeys(values))
+    place = {value: number for number, value in enumerate(distinct)}
+    return {"of": distinct, "at": [place[value] for value in values]}

@@ -1,0 +1,336 @@
+"""The tests behind the verdicts: effects with intervals, trends over a sweep, draws at random."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from mispair.core import seeds
+from mispair.core.intervals import wilson
+from mispair.core.words import count
+
+IMAGE_AND_SEED = "image and seed"
+"""The unit of an effect over images and seeds, both of which are drawn at random."""
+
+LEAST_COUNTS = 5
+"""Fewer equal counts than these give no interval."""
+
+PERMUTATIONS = 9_999
+"""Random permutations of a trend test, where there are too many to go through all."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence limits; limits are NaN where there is nothing to tell."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def known(self) -> bool:
+        """Whether there are limits."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The number that a claim is about, with its uncertainty over independent replicates.
+
+    Attributes
+    ----------
+    value : float
+        The estimate, in the unit of the measure.
+    low, high : float
+        Two-sided interval at the confidence of the report, 1 − α; NaN where the replicates
+        cannot give one.
+    inner_low, inner_high : float
+        Interval at 1 − 2 α, for the two one-sided tests of equivalence at α.
+    p : float
+        Two-sided p value against zero.
+    n : int
+        Number of independent replicates.
+    unit : str
+        What a replicate is: "trial", "seed", "neuron", "image and seed", "model".
+    """
+
+    value: float
+    low: float
+    high: float
+    inner_low: float
+    inner_high: float
+    p: float
+    n: int
+    unit: str
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def replicates(self) -> str:
+        """The number of replicates with their unit."""
+        if self.unit == IMAGE_AND_SEED:
+            return f"{count(self.n, 'image')} and their seeds"
+        return count(self.n, self.unit)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A monotone trend: mean rank correlation within blocks, and one permutation p each way."""
+
+    rho: float
+    p_rise: float
+    p_fall: float
+    n: int
+    blocks: int
+
+    @property
+    def p(self) -> float:
+        """The two-sided p value: twice the smaller of the two, at most 1."""
+        return min(1.0, 2 * min(self.p_rise, self.p_fall))
+
+
+def unknown_effect(value: float, n: int, unit: str) -> Effect:
+    """Return an effect without an interval: its replicates cannot give one."""
+    return Effect(value, math.nan, math.nan, math.nan, math.nan, math.nan, n, unit)
+
+
+def effect_of_mean(
+    values: Sequence[float], confidence: float, unit: str, resolution: float = 0.0
+) -> Effect:
+    """Return the mean of independent replicates, with t intervals and the t test against zero.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One number for each replicate; missing ones are left out.
+    confidence : float
+        1 − α: probability that the interval holds the mean.
+    unit : str
+        What a replicate is, such as "trial".
+    resolution : float
+        The smallest difference that a value can show, such as 1 of a count. The standard deviation
+        is taken to be at least that of rounding to it, ``resolution / sqrt(12)``.
+
+    Returns
+    -------
+    Effect
+        Without an interval if there are fewer than two replicates, or if all are equal and no
+        resolution is given: equal replicates do not measure their spread.
+
+    Examples
+    --------
+    >>> effect_of_mean([1.0, 3.0], 0.95, "trial")
+    Effect(value=2.0, low=-10.7..., high=14.7..., inner_low=-4.3..., ..., n=2, unit='trial')
+    """
+    kept = np.asarray(values, dtype=float)
+    kept = kept[np.isfinite(kept)]
+    number = len(kept)
+    if number == 0:
+        return unknown_effect(math.nan, 0, unit)
+    mean = float(kept.mean())
+    if number < 2:
+        return unknown_effect(mean, number, unit)
+    deviation = max(float(kept.std(ddof=1)), resolution / math.sqrt(12))
+    if deviation <= 1e-12 * float(np.abs(kept).max()):  # equal up to rounding
+        return unknown_effect(mean, number, unit)
+    error = deviation / math.sqrt(number)
+    return effect_of_estimate(mean, error, number - 1, number, confidence, unit)
+
+
+def effect_of_estimate(
+    value: float, error: float, freedom: float, n: int, confidence: float, unit: str
+) -> Effect:
+    """Return the effect of an estimate with its standard error and degrees of freedom."""
+    if not (math.isfinite(error) and error > 0 and freedom > 0):
+        return unknown_effect(value, n, unit)
+    alpha = 1 - confidence
+    outer, inner = (float(stats.t.ppf(1 - tail, freedom)) * error for tail in (alpha / 2, alpha))
+    p = float(2 * stats.t.sf(abs(value) / error, freedom))
+    return Effect(value, value - outer, value + outer, value - inner, value + inner, p, n, unit)
+
+
+def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:
+    """Return the mean over C_s of each trial, so that a trial counts once.
+
+    A trial has the same dictionaries, starting weights and draws at every C_s, so its values are
+    not independent. Only trials that were measured at the most values of C_s count: a mean over
+    fewer of them would mix an effect of C_s into the spread of trials.
+
+    Parameters
+    ----------
+    values : Series
+        Indexed by levels ``spurious_probability`` and ``trial``; missing values are left out.
+    replicate : str
+        Name of the level of replicates, such as "seed" where the other level is ``rate``.
+    """
+    grouped = values.dropna().groupby(level=replicate)
+    if not len(grouped):
+        return []
+    sizes = grouped.size()
+    means = grouped.mean()[sizes == sizes.max()]
+    return [float(mean) for mean in means]
+
+
+def contrasts(series: pd.DataFrame, confidence: float, unit: str = "seed") -> dict[float, Effect]:
+    """Return, for each rate above the lowest, the value there − at the lowest, paired by seed.
+
+    Parameters
+    ----------
+    series : DataFrame
+        Columns ``rate``, ``seed`` and ``value``, one row each.
+    confidence : float
+        1 − α.
+    unit : str
+        What a seed is a replicate of.
+    """
+    wide = series.dropna(subset=["rate", "value"]).pivot_table(
+        index="seed", columns="rate", values="value"
+    )
+    lowest, *others = wide.columns if len(wide.columns) else (math.nan,)
+    return {
+        float(rate): effect_of_mean((wide[rate] - wide[lowest]).tolist(), confidence, unit)
+        for rate in others
+    }
+
+
+def contrast(series: pd.DataFrame, confidence: float, unit: str = "seed") -> Effect:
+    """Return the value at the largest rate − at the lowest, paired by seed: see `contrasts`."""
+    by_rate = contrasts(series, confidence, unit)
+    return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, unit)
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Return the mean of independent values with its t interval: see `effect_of_mean`.
+
+    Examples
+    --------
+    >>> mean_interval([1.0, 3.0])
+    Interval(value=2.0, low=-10.7..., high=14.7..., n=2)
+    """
+    effect = effect_of_mean(values, confidence, "value")
+    return Interval(effect.value, effect.low, effect.high, effect.n)
+
+
+def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95) -> Interval:
+    """Return the mean of independent counts, each of `of` cases, with an interval.
+
+    It is the t interval over the counts, widened to Wilson's interval of all cases together: equal
+    counts have a spread of zero, and still come from finitely many cases. Wilson's interval takes
+    cases for independent, which those of one count need not be. So fewer than `LEAST_COUNTS` equal
+    counts give no interval: they cannot show how dependent their cases are.
+
+    Parameters
+    ----------
+    counts : sequence of float
+        Cases with the property, from 0 to `of`, one number for each replicate.
+    of : float
+        Number of cases in each count.
+
+    Examples
+    --------
+    >>> count_interval([50, 50], 50).known
+    False
+    >>> count_interval([50, 50, 50, 50, 50], 50)
+    Interval(value=50.0, low=49.2..., high=50.0, n=5)
+    """
+    kept = np.asarray(counts, dtype=float)
+    kept = kept[np.isfinite(kept)]
+    found = mean_interval(kept.tolist(), confidence)
+    if not found.known and found.n < LEAST_COUNTS:
+        return found
+    quantile = float(stats.norm.ppf((1 + confidence) / 2))
+    low, high = (of * float(limit) for limit in wilson(kept.sum(), of * len(kept), quantile))
+    if found.known:
+        low, high = max(0.0, min(low, found.low)), min(of, max(high, found.high))
+    return Interval(found.value, low, high, found.n)
+
+
+def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Return the interval in which one more random draw would lie, from the spread of draws.
+
+    ``mean ± t · s · sqrt(1 + 1/n)``: a strategy outside it is better or worse than chance.
+    """
+    values = np.asarray(draws, dtype=float)
+    values = values[np.isfinite(values)]
+    count = len(values)
+    if count < 2:
+        return Interval(float(values.mean()) if count else math.nan, math.nan, math.nan, count)
+    half = float(stats.t.ppf((1 + confidence) / 2, count - 1))
+    half *= float(values.std(ddof=1)) * math.sqrt(1 + 1 / count)
+    return Interval(float(values.mean()), values.mean() - half, values.mean() + half, count)
+
+
+def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | None = None) -> Trend:
+    """Test whether y rises or falls with x within blocks, by permutation.
+
+    The statistic is the mean over blocks of Spearman's rank correlation. Under the null
+    hypothesis the values of a block may be exchanged among its x; all such permutations are gone
+    through where there are at most `PERMUTATIONS`, else as many random ones are drawn (from a
+    fixed stream) and the observed one is counted in.
+
+    Parameters
+    ----------
+    x, y : sequences of float
+        Values; those with a missing y are left out.
+    blocks : sequence, optional
+        What belongs together: the seed, or the seed and the evaluation set.
+
+    Returns
+    -------
+    Trend
+        ``p_rise`` is the share of permutations that rise at least as much, ``p_fall`` the share
+        that fall at least as much: a claim names its direction, and is tested in it. NaN
+        without a block of at least three values.
+    """
+    names = [0] * len(x) if blocks is None else blocks
+    grouped: dict[object, list[tuple[float, float]]] = {}
+    for name, here, value in zip(names, x, y, strict=True):
+        if math.isfinite(value) and math.isfinite(here):
+            grouped.setdefault(name, []).append((float(here), float(value)))
+    pairs = []
+    for name in sorted(grouped, key=str):
+        points = np.array(grouped[name])
+        if len(points) >= 3 and len(np.unique(points[:, 0])) > 1:
+            pairs.append((_unit_ranks(points[:, 0]), _unit_ranks(points[:, 1])))
+    if not pairs:
+        return Trend(math.nan, math.nan, math.nan, 0, 0)
+    observed = float(np.mean([a @ b for a, b in pairs]))
+    number = math.prod(math.factorial(len(a)) for a, _ in pairs)
+    exact = number <= PERMUTATIONS
+    null = np.fromiter(_exact(pairs) if exact else _random(pairs), dtype=float)
+    own = 0 if exact else 1  # the observed order is one of all orders
+    rising = int((null >= observed - 1e-9).sum()) + own
+    falling = int((null <= observed + 1e-9).sum()) + own
+    total = len(null) + own
+    return Trend(
+        observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs)
+    )
+
+
+def _unit_ranks(values: np.ndarray) -> np.ndarray:
+    ranks = stats.rankdata(values) - (len(values) + 1) / 2
+    norm = float(np.linalg.norm(ranks))
+    return ranks / norm if norm else ranks
+
+
+def _exact(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[float]:
+    each = [[float(a @ np.array(b)) for b in itertools.permutations(b)] for a, b in pairs]
+    return (sum(values) / len(pairs) for values in itertools.product(*each))
+
+
+def _random(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[float]:
+    draw = seeds.generator(0, "reporting", "trend")
+    statistics = np.zeros(PERMUTATIONS)
+    for a, b in pairs:
+        statistics += draw.permuted(np.tile(b, (PERMUTATIONS, 1)), axis=1) @ a / len(pairs)
+    return iter(statistics.tolist())

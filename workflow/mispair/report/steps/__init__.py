@@ -1,0 +1,1 @@
+"""Steps that write the report."""

@@ -1,0 +1,61 @@
+"""Record what the whole run was made with and from, so that it can be run again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from mispair.core import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    """`record_run` has no settings."""
+
+
+def run(
+    settings: Settings,
+    *,
+    results: list[Path],
+    provenance: Path,
+    config: str,
+    benchmarks: Path,
+    record: Path,
+) -> None:
+    """Write ``run.json``.
+
+    Parameters
+    ----------
+    settings : Settings
+        None.
+    results : list of Path
+        What the run was for; what these were made from is found by their records.
+    provenance : Path
+        The table of that name, which has the fingerprints.
+    config : str
+        The configuration with all keys, as JSON.
+    benchmarks : Path
+        Snakemake's folder of them.
+    record : Path
+        File to write.
+    """
+    import pandas as pd
+
+    from mispair.core import files, origins, run_record
+    from mispair.report.pages.records import fingerprints
+    from mispair.report.tables import Tables
+
+    found = origins.ancestry(results, Path("results"))
+    known = {output for one in found for output in one["outputs"]}
+    without = [path for path in origins.files_in(results) if origins.portable(path) not in known]
+    times = {
+        path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(benchmarks.rglob("*.tsv"))
+    }
+    about = run_record.describe(found, origins.Digests().of(without), times)
+    table = fingerprints(Tables.of({"provenance": pd.read_csv(provenance)}))
+    about["fingerprints"] = [] if table is None else [list(row[:2]) for row in table.rows]
+    files.write_json(record, {**json.loads(config), run_record.RECORD: about})
+    log.info("%s: %d results of %d jobs", record, len(about["results"]), len(found))

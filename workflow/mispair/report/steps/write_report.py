@@ -1,0 +1,84 @@
+"""Write the report: a small site that works offline."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair.core import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    title: str = Field(
+        "What mismatched captions do to CLIP", min_length=1, description="Heading of the report."
+    )
+    confidence: float = Field(
+        0.95, gt=0.5, lt=1, description="Confidence level of intervals and tests, a probability."
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    tables: list[Path],
+    figures: list[Path],
+    contact_sheet: list[Path],
+    neurons: list[Path],
+    benchmarks: Path,
+    record: list[Path],
+    page: Path,
+    pages: Path,
+    failures: Path | None = None,
+) -> None:
+    """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
+
+    Of `contact_sheet` and `neurons`, pieces of HTML with pictures, and `record` each has at most
+    one.
+    `page` is the landing page, beside the folder of all `pages`; other files in that are of an
+    earlier report, and are removed.
+    `failures` makes the report one of an incomplete run: it names them.
+    """
+    from mispair.core import files
+    from mispair.report import catalogue
+    from mispair.report.pages.content import Content
+    from mispair.report.pages.picture import Picture
+    from mispair.report.pages.site import build
+    from mispair.report.tables import read
+
+    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    given = {path.name: path for path in figures}
+    pictures = {}
+    for figure in catalogue.figures():
+        svg, spec = given.get(f"{figure.name}.svg"), given.get(f"{figure.name}.vl.json")
+        if svg is not None and spec is not None:
+            drawn = svg.read_text(encoding="utf-8")
+            pictures[figure.name] = Picture(figure, drawn, files.read_json(spec))
+    times = {
+        path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(benchmarks.rglob("*.tsv"))
+    }
+    sheet, gallery = (
+        paths[0].read_text(encoding="utf-8") if paths else None
+        for paths in (contact_sheet, neurons)
+    )
+    content = Content(
+        measured, pictures, sheet, gallery, times,
+        files.read_json(record[0])["record"] if record else None,
+        title=settings.title, confidence=settings.confidence,
+        failed=files.read_json(failures) if failures else None,
+    )  # fmt: skip
+    site = build(content, pages.name)
+    for path in sorted(pages.rglob("*.*")):
+        if path.is_file() and path.relative_to(pages).as_posix() not in site.files:
+            path.unlink()
+    for name, text in site.files.items():
+        files.write_text(pages / name, text)
+    files.write_text(page, site.front)
+    size = sum(len(text.encode()) for text in [site.front, *site.files.values()])
+    log.info(
+        "%s: %d pages, %.2f MB, %d figures", page, len(site.files) - 1, size / 1e6, len(pictures)
+    )

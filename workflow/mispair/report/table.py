@@ -1,0 +1,54 @@
+"""Tables as they are printed, and the formats of their cells."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mispair.core.words import MISSING, interval, number
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study.
+
+    A ``warning`` stands above it.
+    """
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remark: str = ""
+    folded: bool = False
+    section: str = "Measured against published"
+    warning: str = ""
+
+
+def mean_and_spread(values: pd.Series, digits: int, counted: bool = True) -> str:
+    """Format mean ± standard deviation and the number of runs, with unbreakable spaces."""
+    values = values.dropna()
+    if values.empty:
+        return MISSING
+    text = number(values.mean(), digits)
+    if len(values) > 1:
+        text += f" ± {number(values.std(), digits)}"
+    if counted:
+        text += f" (n = {len(values)})"
+    return text.replace(" ", "\u00a0")
+
+
+def with_interval(rows: pd.DataFrame, digits: int = 3) -> str:
+    """Format the value of a single row with its interval, or mean ± deviation of several."""
+    if len(rows) != 1:
+        return mean_and_spread(rows["value"], digits, counted=False)
+    value, low, high = (float(rows[name].iloc[0]) for name in ("value", "low", "high"))
+    if not math.isfinite(low + high):
+        return mean_and_spread(rows["value"], digits, counted=False)
+    return f"{number(value, digits)} ({interval(low, high, digits)})".replace(" ", "\u00a0")
+
+
+def or_dash(value: float, digits: int, sign: bool = False) -> str:
+    """Format a number; what was not measured is a dash."""
+    return number(value, digits, sign) if math.isfinite(value) else "–"

@@ -1,1 +1,0 @@
-"""Tidy tables, figures and pages."""

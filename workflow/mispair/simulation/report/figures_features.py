@@ -1,0 +1,270 @@
+"""Figures of what neurons and features look like: cosines, mixing, and images in two dimensions."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.report import charts, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables
+from mispair.simulation.definitions import AT_LEAST
+from mispair.simulation.report.figures_simulation import NOT_RUN
+from mispair.simulation.report.simulation_runs import PAIR, at_largest, of_preset, presets
+
+LARGEST, SECOND = "Largest |cos| with a feature", "Second largest |cos|"
+"""Titles of the axes on which neurons are compared by two features."""
+
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
+"""Where there are more classes than hues, the next shape begins."""
+
+
+def cosines(tables: Tables) -> Drawing | Hole:
+    """Draw histograms of |cos| of neurons with the dictionaries, raw beside filtered."""
+    table = tables.simulation
+    rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
+    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    if rows.empty:
+        return Hole(NOT_RUN if table.empty else "no histogram was recorded")
+    rows = at_largest(rows)
+    keys = ["condition", "tower", "trained_on", "trial"]
+    share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
+    data = charts.summary(
+        rows.assign(value=share),
+        ["condition", "spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
+    )
+    data["middle"] = (data["bin_low"] + data["bin_high"]) / 2
+    data["panel"] = _panel_of(data) + ": " + data["tower"] + " neurons, " + data["trained_on"]
+    order = [
+        panel
+        for tower in ("text", "image")
+        for arm in PAIR
+        for panel in sorted(set(data["panel"]))
+        if panel.endswith(f": {tower} neurons, {arm}")
+    ]
+    # Raw and filtered of one preset stand beside each other.
+    order.sort(key=lambda panel: (panel.split(":")[0], "text neurons" not in panel))
+    tips = charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs",
+                       "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
+    bars = alt.Chart().mark_bar(binSpacing=0).encode(
+        x=alt.X("bin_low:Q", title="|cos| of neuron and feature", bin="binned",
+                axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1], format="~g")),
+        x2="bin_high:Q",
+        y=alt.Y("value:Q", title="Share of pairs", axis=alt.Axis(format="~%"),
+                scale=alt.Scale(type="sqrt")),
+        color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
+        tooltip=tips,
+    )  # fmt: skip
+    parts = [bars]
+    if charts.limited(data):
+        spread = alt.Chart().mark_rule(color=style.INK, strokeWidth=0.8).encode(
+            x="middle:Q", y=alt.Y("floor:Q"), y2="high:Q", tooltip=tips
+        ).transform_calculate(floor="max(datum.low, 0)")  # fmt: skip
+        parts.append(spread)
+    chart = (
+        alt.layer(*parts, data=charts.values(data))
+        .properties(width=charts.WIDTH, height=140)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+        .resolve_axis(x="independent")
+    )
+    return Drawing(chart, data.drop(columns=["panel", "middle"]), _cosine_sentence(data))
+
+
+def _panel_of(data: pd.DataFrame) -> pd.Series:
+    return data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
+
+
+def _cosine_sentence(data: pd.DataFrame) -> str:
+    own = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
+    parts = []
+    for preset in presets(data.assign(kind="preset")):
+        here = data[data["condition"] == preset]
+        between = own[own["condition"] == preset].groupby(["tower", "trained_on"])["value"].sum()
+        words = [
+            f"{tower} {number(100 * between.get((tower, 'raw'), 0), 1)} % on raw and "
+            f"{number(100 * between.get((tower, 'filtered'), 0), 1)} % on filtered captions"
+            for tower in ("text", "image")
+            if tower in set(here["tower"])
+        ]
+        shown = here["spurious_probability"].max()
+        parts.append(f"{preset} at C_s = {shown:g}: {', '.join(words)}")
+    return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
+
+
+def _first_trial(tables: Tables, metric: str) -> pd.DataFrame:
+    """Return the points of each preset's first trial at its largest C_s, raw and filtered."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == metric) & table["x"].notna() & table["y"].notna()]
+    rows = at_largest(rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)])
+    return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+
+
+def mixing(tables: Tables) -> Drawing | Hole:
+    """Draw each neuron's largest against its second |cos|, raw and filtered."""
+    rows = _first_trial(tables, "neuron_alignment")
+    if rows.empty:
+        return Hole(
+            NOT_RUN if tables.simulation.empty else "neurons are recorded one by one with "
+            "`simulate: {arms_trials: 1}` or more"
+        )  # fmt: skip
+    data = rows.drop(columns=["kind", "metric", "label"]).assign(
+        panel=_panel_of(rows) + ": " + rows["tower"] + " neurons"
+    )
+    scale = alt.Scale(domain=[0, 1])
+    shown = charts.values(data.drop(columns=["condition", "spurious_probability", "tower"]), 4)
+    half = (
+        alt.Chart()
+        .mark_line(color=style.GREY, strokeDash=[4, 4], strokeWidth=1)
+        .transform_aggregate(low="min(x)", groupby=["panel"])
+        .transform_calculate(ends="[0, 1]")
+        .transform_flatten(["ends"])
+        .transform_calculate(half=f"{AT_LEAST} * datum.ends")
+        .encode(
+            x=alt.X("ends:Q", title=LARGEST, scale=scale),
+            y=alt.Y("half:Q", title=SECOND, scale=scale),
+            tooltip=charts.tips("half:Q:half of the largest"),
+        )
+    )
+    points = (
+        alt.Chart()
+        .mark_circle(size=36)
+        .encode(
+            x=alt.X("x:Q", title=LARGEST, scale=scale),
+            y=alt.Y("y:Q", title=SECOND, scale=scale),
+            color=charts.colour("trained_on", "Trained on", style.ARMS, list(PAIR)),
+            opacity=alt.value(0.6),
+            tooltip=charts.tips("trained_on:N:trained on", "neuron:Q:neuron", "x:Q:largest",
+                                "y:Q:second"),
+        )
+    )  # fmt: skip
+    chart = (
+        alt.layer(half, points, data=shown)
+        .properties(width=charts.WIDTH, height=charts.HEIGHT)
+        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
+    )  # fmt: skip
+    return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(tables, data))
+
+
+def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
+    parts = []
+    for preset in presets(data.assign(kind="preset")):
+        own = data[data["condition"] == preset]
+        words = [
+            f"{number(one['x'].mean(), 2)} and {number(one['y'].mean(), 2)} on {arm}"
+            for arm, one in ((arm, own[own["trained_on"] == arm]) for arm in PAIR)
+            if len(one)
+        ]
+        shown, trial = own["spurious_probability"].max(), own["trial"].min()
+        text = f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(words)} captions"
+        parts.append(f"{text}; {_mixed(tables, preset, shown, trial)}")
+    return f"Largest and second |cos| of a neuron, on average: {'; '.join(parts)}."
+
+
+def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
+    own = of_preset(tables.simulation, preset)
+    own = own[(own["spurious_probability"] == probability) & (own["trial"] == trial)]
+    own = own[(own["metric"] == "mixed_neurons") & own["value"].notna()]
+    shares = own.set_index("trained_on")["value"]
+    words = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
+    if not words:
+        return "no feature is spuriously correlated with another there"
+    return f"neurons that mix a spurious pair {' and '.join(words)}"
+
+
+def tsne(tables: Tables) -> Drawing | Hole:
+    """Draw the test images' features in two dimensions, raw beside filtered, by class."""
+    rows = _first_trial(tables, "tsne")
+    if rows.empty:
+        return Hole(
+            NOT_RUN if tables.simulation.empty else "images are laid out with "
+            "`simulate: {arms_trials: 1}` or more"
+        )  # fmt: skip
+    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["trained_on"])
+    data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
+    shown = rows[["panel", "label", "x", "y"]].assign(label=rows["label"].map("{:g}".format))
+    labels = sorted(set(shown["label"]), key=float)
+    hues = [style.CLASSES[index % len(style.CLASSES)] for index in range(len(labels))]
+    shapes = [SHAPES[index // len(style.CLASSES) % len(SHAPES)] for index in range(len(labels))]
+    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    chart = (
+        alt.Chart(charts.values(shown, 3))
+        .mark_point(size=16, opacity=0.7, filled=True)
+        .encode(
+            x=alt.X("x:Q", axis=None, scale=alt.Scale(zero=False)),
+            y=alt.Y("y:Q", axis=None, scale=alt.Scale(zero=False)),
+            color=alt.Color("label:N", title="Class", legend=alt.Legend(columns=10),
+                            scale=alt.Scale(domain=labels, range=hues)),
+            shape=alt.Shape("label:N", title="Class", legend=alt.Legend(columns=10),
+                            scale=alt.Scale(domain=labels, range=shapes)),
+            tooltip=charts.tips("label:N:class", "panel:N:", "x:Q:x", "y:Q:y"),
+        )
+        .properties(width=charts.WIDTH, height=1.5 * charts.HEIGHT)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+        .resolve_scale(x="independent", y="independent")
+    )  # fmt: skip
+    panels = "; ".join(panel for panel in order if panel in set(shown["panel"]))
+    sentence = (
+        f"{count(len(shown), 'image')} of {count(len(labels), 'class', 'classes')}: {panels} "
+        "captions. Distances between groups mean nothing in such a layout; whether groups are "
+        "apart does."
+    )
+    return Drawing(chart, data, sentence)
+
+
+def samples(tables: Tables) -> Drawing | Hole:
+    """Draw the features of the first pairs' captions, raw beside filtered."""
+    table = tables.simulation_points
+    rows = table[(table["metric"] == "caption_feature") & (table["kind"] == "preset")]
+    rows = rows[rows["source"].isin(PAIR) & rows["x"].notna() & rows["y"].notna()]
+    if rows.empty:
+        return Hole(NOT_RUN if tables.simulation.empty else "no captions were recorded")
+    rows = at_largest(rows)
+    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+    same, absent = rows["x"] == rows["y"], rows["y"] == 0
+    rows = rows.assign(entry=np.select([same, absent], ["right", "missing"], "wrong"))
+    # The image's features come first, and a feature has one place whatever its caption.
+    keys = ["condition", "pair"]
+    each = rows.drop_duplicates([*keys, "latent"]).assign(extra=lambda own: own["x"] == 0)
+    each = each.sort_values([*keys, "extra", "latent"])
+    each["place"] = each.groupby(keys).cumcount() + 1
+    rows = rows.merge(each[[*keys, "latent", "place"]], on=[*keys, "latent"])
+    # What neither the image nor this caption has is no entry of it.
+    rows = rows[(rows["x"] != 0) | (rows["y"] != 0)]
+    what = np.where(rows["replaced"] > 0, "replaced", "kept")
+    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["source"], fate=what)
+    columns = ["condition", "spurious_probability", "source", "pair", "fate", "latent", "place",
+               "entry"]  # fmt: skip
+    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    most, last = int(rows["place"].max()), int(rows["pair"].max())
+    chart = (
+        alt.Chart(charts.values(rows[["panel", "pair", "fate", "latent", "place", "entry"]]))
+        .mark_point(size=90, filled=True)
+        .encode(
+            x=alt.X("place:Q", title="Features of image and caption",
+                    scale=alt.Scale(domain=[0, most + 1], nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, grid=False)),
+            y=alt.Y("pair:Q", title="Pair",
+                    scale=alt.Scale(domain=[-1, last + 1], reverse=True, nice=False),
+                    axis=alt.Axis(labels=False, ticks=False, tickCount=last + 2)),
+            color=charts.colour("entry", "Feature is", style.ENTRIES, list(style.ENTRIES)),
+            shape=alt.Shape("fate:N", title="Caption was", scale=alt.Scale(
+                domain=["kept", "replaced"], range=["square", "circle"])),
+            tooltip=charts.tips("latent:Q:feature", "entry:N:in the caption", "pair:Q:pair",
+                                "fate:N:caption was"),
+        )
+        .properties(width=charts.WIDTH, height=20 * (last + 2))
+        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
+    )  # fmt: skip
+    return Drawing(chart, rows[columns].reset_index(drop=True), _samples_sentence(rows))
+
+
+def _samples_sentence(rows: pd.DataFrame) -> str:
+    parts = []
+    for panel, own in rows.groupby("panel", sort=False):
+        found = own["entry"].value_counts()
+        right, missing, wrong = (int(found.get(entry, 0)) for entry in style.ENTRIES)
+        parts.append(f"{panel} captions {right} right, {missing} missing and {wrong} wrong")
+    pairs_shown = rows.groupby("condition")["pair"].nunique().max()
+    return f"Features of {count(pairs_shown, 'pair')}: {'; '.join(parts)}."

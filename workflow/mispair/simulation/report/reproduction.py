@@ -1,0 +1,159 @@
+"""Whether the points of figure 1 come out again, in units of error, and how soft the ruler is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mispair.core import seeds
+from mispair.report import published, style
+from mispair.simulation.report.simulation_runs import PAIR, SELECTED, best, runs
+
+TOLERANCES = {
+    "purified_features": 3.0,
+    "purified_magnitude": 0.04,
+    "accuracy": 0.03,
+    "silhouette": 0.012,
+}
+"""How far from the published point a measured one may lie."""
+
+
+PUBLISHED_RUNS = 15
+"""Runs of which the published points average the best two thirds."""
+
+RESAMPLES = 1000
+
+ROUNDING = {
+    "purified_features": 0.1,
+    "purified_magnitude": 0.001,
+    "accuracy": 0.0001,
+    "silhouette": 0.0001,
+}
+"""Step of the published numbers."""
+
+FAR = 2.0
+"""Standard errors beyond which a point differs from the published one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published point of figure 1 and what was measured there.
+
+    ``best`` is the mean of the best two thirds of the runs, NaN with fewer than three runs.
+    """
+
+    metric: str
+    trained_on: str
+    spurious_probability: float
+    published: float
+    best: float
+    values: pd.Series
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are runs enough to select from."""
+        return math.isfinite(self.best)
+
+    @property
+    def within(self) -> bool:
+        """Whether it lies within the tolerance of its measure."""
+        return abs(self.best - self.published) <= TOLERANCES[self.metric]
+
+    @property
+    def error(self) -> float:
+        """Standard error of measured − published.
+
+        No spread was published. So the runs here are resampled twice: as many as there are, and as
+        many as were published, each with its own selection of the best two thirds. Both have at
+        least the error of rounding the published number.
+        """
+        values = self.values.dropna().to_numpy(dtype=float)
+        draw = seeds.generator(0, "reporting", "figure 1", self.metric, self.trained_on,
+                               self.spurious_probability)  # fmt: skip
+        rounding = ROUNDING[self.metric] ** 2 / 12
+        return math.sqrt(
+            sum(_selected_variance(values, runs, draw) for runs in (len(values), PUBLISHED_RUNS))
+            + rounding
+        )
+
+    @property
+    def in_errors(self) -> float:
+        """Measured − published in units of the standard error of both."""
+        return (self.best - self.published) / self.error
+
+
+def _selected_variance(values: np.ndarray, number: int, draw: np.random.Generator) -> float:
+    """Return the variance of the mean of the best two thirds of so many runs, by bootstrap.
+
+    The variance of a resample of n values is too small by the factor (n − 1) / n.
+    """
+    resampled = np.sort(draw.choice(values, size=(RESAMPLES, number)), axis=1)
+    chosen = resampled[:, number - round(SELECTED * number) :].mean(axis=1)
+    return float(chosen.var() * len(values) / (len(values) - 1))
+
+
+FEATURES = 50
+"""d of the published points; at another size there is nothing to compare with them."""
+
+
+def comparable(table: pd.DataFrame) -> bool:
+    """Tell whether runs have as many features as the published ones, as far as they say."""
+    return bool((table["features"].dropna() == FEATURES).all())
+
+
+def points(table: pd.DataFrame) -> list[Point]:
+    """Return the published points at which one preset's table has runs of the published size."""
+    found: list[Point] = []
+    if not comparable(table):
+        return found
+    for metric in style.MEASURES:
+        wide = runs(table, metric)
+        for arm in PAIR:
+            curve = published.figure1_curve(metric, arm)
+            for probability, own in wide[arm].dropna().groupby("spurious_probability"):
+                if probability in curve.index:
+                    there = float(curve[probability])
+                    found.append(Point(metric, arm, float(str(probability)), there, best(own), own))
+    return found
+
+
+@dataclass(frozen=True)
+class Foil:
+    """A wrong curve in place of the measured one, and how many of its points pass the ruler."""
+
+    name: str
+    passed: int
+    points: int
+
+
+def foils() -> list[Foil]:
+    """Return how many published points pass as measured ones after a wrong replacement.
+
+    A ruler that passes many of them cannot tell the published curve from a wrong one.
+    """
+    counts: dict[str, list[bool]] = {}
+    for metric, tolerance in TOLERANCES.items():
+        curves = {arm: published.figure1_curve(metric, arm) for arm in PAIR}
+        both = (curves[PAIR[0]] + curves[PAIR[1]]) / 2
+        for arm, other in (PAIR, PAIR[::-1]):
+            curve = curves[arm]
+            wrong = {
+                "the neighbouring point, C_s + 0.05": _shifted(curve, 0.05),
+                "the point at C_s + 0.1": _shifted(curve, 0.1),
+                "the other arm": curves[other],
+                "one curve for both arms": both,
+            }
+            for name, values in wrong.items():
+                apart = (values - curve).dropna().abs()
+                counts.setdefault(name, []).extend((apart <= tolerance + 1e-9).tolist())
+    return [Foil(name, sum(passed), len(passed)) for name, passed in counts.items()]
+
+
+def _shifted(curve: pd.Series, step: float) -> pd.Series:
+    """Return, at each C_s, the value of the curve one step further; missing at its end."""
+    places = np.round(curve.index.to_numpy(dtype=float) + step, 6)
+    by_place = {round(float(str(place)), 6): value for place, value in curve.items()}
+    return pd.Series([by_place.get(float(place), math.nan) for place in places], curve.index)

@@ -1,0 +1,110 @@
+"""How a measure goes with the number of features d: slopes of its logarithm on log d.
+
+An order such as Θ(1/d) names no constant, so that one d cannot contradict it. The slope over
+several d can: it is -1 for Θ(1/d), 0 for Θ(1), and negative for o(1) wherever that is a power of d.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from mispair.report.statistics import Effect, unknown_effect
+
+FEWEST = 3
+"""A slope needs values at so many d: two points lie on a line whatever they are."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A fitted power law.
+
+    Attributes
+    ----------
+    effect : Effect
+        The slope with its intervals, from the spread over trials at each d.
+    means : dict of int to float
+        The mean over trials by d.
+    bounds : frozenset of int
+        d at which nothing was counted in any trial; the mean there is an upper bound.
+    departure : float
+        Largest factor between a mean and the fitted line: 1 on a power law.
+    """
+
+    effect: Effect
+    means: dict[int, float]
+    bounds: frozenset[int]
+    departure: float
+
+
+def slope(
+    values: Mapping[int, Sequence[float]],
+    confidence: float,
+    counted: Mapping[int, float] | None = None,
+) -> Slope | None:
+    r"""Fit log(mean over trials) = a + b log d by least squares.
+
+    With :math:`x_d = \log d` minus its mean and :math:`c_d = x_d / \sum x^2` the slope is
+    :math:`\sum c_d \log m_d`. Trials at each d are independent, and :math:`\log m_d` has the
+    variance :math:`s_d^2 / (n_d m_d^2)` (delta method); degrees of freedom are those of
+    Satterthwaite. The interval is that of the means' spread: how far means lie from a power law is
+    told apart, by `Slope.departure`.
+
+    Parameters
+    ----------
+    values : mapping of int to sequence of float
+        By d, one number at least 0 for each trial.
+    confidence : float
+        1 - α.
+    counted : mapping of int to float, optional
+        By d, how many cases a trial's share is of. Where no trial has any, the mean is replaced by
+        the upper 95 % limit 3 / (cases in all trials); without it such d are left out.
+
+    Returns
+    -------
+    Slope or None
+        None with fewer than `FEWEST` values of d.
+    """
+    means, variances, freedom, bounds = {}, {}, {}, set()
+    for d, found in sorted(values.items()):
+        own = np.asarray(found, dtype=float)
+        own = own[np.isfinite(own)]
+        if len(own) < 2:
+            continue
+        mean = float(own.mean())
+        cases = (counted or {}).get(d, math.nan) * len(own)
+        if mean > 0:
+            means[d] = mean
+            variances[d] = float(own.var(ddof=1)) / (len(own) * mean**2)
+        elif math.isfinite(cases):
+            means[d], variances[d] = 3 / cases, 0.0
+            bounds.add(d)
+        else:
+            continue
+        freedom[d] = len(own) - 1
+    if len(means) < FEWEST:
+        return None
+    x = np.log(list(means))
+    x -= x.mean()
+    weights = x / (x @ x)
+    y = np.log(list(means.values()))
+    value = float(weights @ y)
+    line = y.mean() + value * x
+    departure = float(np.exp(np.abs(y - line).max()))
+    parts = weights**2 * np.array(list(variances.values()))
+    trials = min(freedom.values()) + 1
+    error = math.sqrt(parts.sum())
+    if error == 0:
+        effect = unknown_effect(value, trials, "trial")
+    else:
+        degrees = parts.sum() ** 2 / (parts**2 / np.array(list(freedom.values()))).sum()
+        alpha = 1 - confidence
+        outer, inner = (float(stats.t.ppf(1 - q, degrees)) * error for q in (alpha / 2, alpha))
+        p = float(2 * stats.t.sf(abs(value) / error, degrees))
+        effect = Effect(value, value - outer, value + outer, value - inner, value + inner, p,
+                        trials, "trial")  # fmt: skip
+    return Slope(effect, means, frozenset(bounds), departure)

@@ -1,0 +1,1 @@
+"""Samples of the simulation: latents, noise, captions."""

@@ -1,0 +1,304 @@
+"""The generative model: dictionaries, latent codes, pairs, and the fixed samples S_h and S_w.
+
+Images are x = M z_x + noise and captions y = H z_y + noise, with orthonormal M and H (d1, d) from
+the QR factors of Gaussian matrices. `mispair.simulation.sampling.misalignment` makes z_y from z_x.
+The dictionaries stay general matrices: Adam works on each coordinate by itself, so that turning
+them into the first axes would change the result (for SGD it would not).
+
+Every draw comes from a generator named by the seed, the trial, the arm and the step, and by nothing
+else; C_s only decides which draws are used, so that conditions share their data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from mispair.core.devices import upload
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise
+from mispair.simulation.sampling.misalignment import SpuriousSets, misalign
+from mispair.simulation.study import Study
+
+
+@dataclass(frozen=True)
+class Dictionaries:
+    """The two dictionaries, transposed: one feature a row, so that data are ``codes @ rows``.
+
+    Attributes
+    ----------
+    image, text : Tensor (d, d1)
+        M transposed and H transposed, with orthonormal rows.
+    """
+
+    image: Tensor
+    text: Tensor
+
+
+def draw_dictionaries(draws: Draws, d1: int, d: int) -> Dictionaries:
+    """Draw M and H as the orthonormal QR factors of Gaussian matrices."""
+    rows = []
+    for name in ("image", "text"):
+        gaussian = draws.normal(draws.generator("dictionary", name), d1, d)
+        rows.append(torch.linalg.qr(gaussian).Q.T.contiguous())
+    return Dictionaries(*rows)
+
+
+def first_axes(draws: Draws, d1: int, d: int) -> Dictionaries:
+    """Return the first d axes as both dictionaries.
+
+    Starting weights and noise are distributed alike in every direction, and gradient descent does
+    not know in which basis it is written: any other orthonormal dictionary gives the same
+    distribution of results. Adam does know, because it scales every coordinate by itself.
+    """
+    rows = torch.eye(d, d1, dtype=draws.dtype, device=draws.device)
+    return Dictionaries(rows, rows)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Latent codes of image-caption pairs.
+
+    Attributes
+    ----------
+    image, text : Tensor (n, d)
+        z_x and z_y: zeros, ones and, for signed latents, minus ones.
+    misaligned : Tensor (n,) of bool
+        Whether the caption is wrong: with `caption`, its code was redrawn independently of the
+        image's; with the other models of misalignment, the two codes differ.
+    """
+
+    image: Tensor
+    text: Tensor
+    misaligned: Tensor
+
+
+def draw_pairs(
+    draws: Draws,
+    generator: torch.Generator,
+    n: int,
+    study: Study,
+    spurious_probability: float,
+    spurious: SpuriousSets,
+) -> Pairs:
+    """Draw `n` pairs of S_w."""
+    if study.misalignment == "caption":
+        codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
+        redrawn = draws.bernoulli(generator, spurious_probability, n)
+        image, other = _with_signs(draws, generator, codes, study)
+        return Pairs(image, torch.where(redrawn[:, None], other, image), redrawn)
+    image = _draw_codes(draws, generator, n, study)
+    uniform = draws.uniform(generator, 2, n, study.d)
+    text = misalign(image, uniform, spurious, spurious_probability, study)
+    return Pairs(image, text, (text != image).any(dim=1))
+
+
+def _draw_codes(draws: Draws, generator: torch.Generator, n: int, study: Study) -> Tensor:
+    codes = draws.bernoulli(generator, study.latent_density, n, study.d).to(draws.dtype)
+    return _with_signs(draws, generator, codes, study)
+
+
+def _with_signs(draws: Draws, generator: torch.Generator, codes: Tensor, study: Study) -> Tensor:
+    if study.latent_values == "binary":
+        return codes
+    return codes - 2 * codes * draws.bernoulli(generator, 0.5, *codes.shape)
+
+
+def draw_fresh_noise(
+    draws: Draws, generator: torch.Generator, n: int, std: float, study: Study
+) -> tuple[FreshNoise | None, Tensor | None]:
+    """Draw noise (n, d1) for one step: in projected form, in full, or neither if there is none."""
+    if std == 0 or n == 0:
+        return None, None
+    if study.noise_draws == "full":
+        return None, draws.normal(generator, n, study.d1).mul_(std)
+    seen = draws.normal(generator, n, study.m)
+    return FreshNoise(std, seen, draws.normal(generator, study.m, study.d1)), None
+
+
+@dataclass(frozen=True)
+class CodedSample:
+    """One modality of a fixed sample as codes @ rows + noise, with noise on any of its rows.
+
+    Attributes
+    ----------
+    codes : Tensor (n, k)
+        Coefficients.
+    rows : Tensor (k, d1)
+        What they are coefficients of.
+    noise : Tensor (s, d1)
+        Noise of some rows, as it is added.
+    noise_row : Tensor (n,) of int64, on the CPU
+        Row of `noise` that belongs to a row of `codes`; -1 for one without noise.
+    """
+
+    codes: Tensor
+    rows: Tensor
+    noise: Tensor
+    noise_row: Tensor
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def product(self, weights: Tensor) -> Tensor:
+        """Return X Wᵀ."""
+        found = self.codes @ (self.rows @ weights.T)
+        noisy = self.noise_row >= 0
+        found[noisy] += (self.noise @ weights.T)[self.noise_row[noisy]]
+        return found
+
+    def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Add Gᵀ X to `out`."""
+        out.addmm_(gradient.T @ self.codes, self.rows)
+        noisy = self.noise_row >= 0
+        out.addmm_(gradient[noisy].T, self.noise[self.noise_row[noisy]])
+
+    def dense(self) -> Tensor:
+        """Return X."""
+        found = self.codes.new_zeros(len(self.codes), self.rows.shape[1])
+        noisy = self.noise_row >= 0
+        found[noisy] = self.noise[self.noise_row[noisy]]
+        return found.addmm_(self.codes, self.rows)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A fixed sample of pairs, met again and again.
+
+    Attributes
+    ----------
+    image, text : Dense or CodedSample (n, d1)
+        Images and captions. Images have noise on all rows or on none; captions may on some.
+    pairs : Pairs
+        Their latent codes as they were drawn; of a generated caption, those of what it replaced.
+    """
+
+    image: Dense | CodedSample
+    text: Dense | CodedSample
+    pairs: Pairs
+
+    def __post_init__(self) -> None:
+        """Refuse images that could not be ordered together with the captions."""
+        if isinstance(self.image, CodedSample):
+            noisy = self.image.noise_row >= 0
+            if bool(noisy.any()) and not bool(noisy.all()):
+                raise ValueError("image: either all images of a sample have noise, or none has")
+
+    def __len__(self) -> int:
+        return len(self.pairs.image)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Gather the pairs `rows` (B,), those with noisy captions first, else in that order.
+
+        The numbers of the rows are on the CPU, so that no length waits for a GPU.
+        """
+        if isinstance(self.text, CodedSample):
+            noisy = self.text.noise_row[rows] >= 0
+            rows = torch.cat([rows[noisy], rows[~noisy]])
+        return Batch(_take(self.image, rows), _take(self.text, rows))
+
+
+def _take(inputs: Dense | CodedSample, rows: Tensor) -> Dense | Coded:
+    if isinstance(inputs, Dense):
+        return Dense(_rows(inputs.values, rows))
+    noise_row = inputs.noise_row[rows]
+    stored = _rows(inputs.noise, noise_row[noise_row >= 0])
+    codes = _rows(inputs.codes, rows)
+    return Coded(codes, inputs.rows, stored=stored if len(stored) else None)
+
+
+def _rows(values: Tensor, rows: Tensor) -> Tensor:
+    return values.index_select(0, upload(rows, values.device))
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """Put samples one after the other; one sample is returned as it is.
+
+    Coded captions of several widths must share the rows of the narrower ones, as generated captions
+    do, whose first rows are the text dictionary.
+    """
+    if len(samples) == 1:
+        return samples[0]
+    pairs = (sample.pairs for sample in samples)
+    columns = zip(*((p.image, p.text, p.misaligned) for p in pairs), strict=True)
+    return Sample(
+        _joined([sample.image for sample in samples]),
+        _joined([sample.text for sample in samples]),
+        Pairs(*(torch.cat(column) for column in columns)),
+    )
+
+
+def _joined(parts: Sequence[Dense | CodedSample]) -> Dense | CodedSample:
+    coded = [part for part in parts if isinstance(part, CodedSample)]
+    if len(coded) < len(parts):
+        return Dense(torch.cat([part.dense() for part in parts]))
+    widest = max(coded, key=lambda part: part.codes.shape[1])
+    width = widest.codes.shape[1]
+    noise_rows, count = [], 0
+    for part in coded:
+        noise_rows.append(torch.where(part.noise_row < 0, -1, part.noise_row + count))
+        count += len(part.noise)
+    return CodedSample(
+        codes=torch.cat([pad(part.codes, (0, width - part.codes.shape[1])) for part in coded]),
+        rows=widest.rows,
+        noise=torch.cat([part.noise for part in coded]),
+        noise_row=torch.cat(noise_rows),
+    )
+
+
+def draw_high_quality(draws: Draws, dictionaries: Dictionaries, study: Study) -> Sample:
+    """Draw S_h: aligned pairs (assumption 3.2)."""
+    generator = draws.generator("high-quality")
+    codes = _draw_codes(draws, generator, study.high_quality_pairs, study)
+    aligned = torch.zeros(len(codes), dtype=torch.bool, device=codes.device)
+    pairs = Pairs(codes, codes, aligned)
+    return _with_noise(draws, generator, pairs, "high_quality_noise", dictionaries, study)
+
+
+def draw_low_quality(
+    draws: Draws,
+    dictionaries: Dictionaries,
+    study: Study,
+    spurious_probability: float,
+    spurious: SpuriousSets,
+) -> Sample:
+    """Draw S_w (assumption 3.3); with fresh data, the pairs that S3 filters."""
+    generator = draws.generator("filter" if study.data == "fresh" else "low-quality")
+    pairs = draw_pairs(
+        draws, generator, study.low_quality_pairs, study, spurious_probability, spurious
+    )
+    return _with_noise(draws, generator, pairs, "text_noise", dictionaries, study)
+
+
+def _with_noise(
+    draws: Draws,
+    generator: torch.Generator,
+    pairs: Pairs,
+    text_noise: str,
+    dictionaries: Dictionaries,
+    study: Study,
+) -> Sample:
+    text = _fixed_inputs(draws, generator, pairs.text, dictionaries.text, text_noise, study)
+    image = _fixed_inputs(draws, generator, pairs.image, dictionaries.image, "image_noise", study)
+    return Sample(image, text, pairs)
+
+
+def _fixed_inputs(
+    draws: Draws, generator: torch.Generator, codes: Tensor, rows: Tensor, name: str, study: Study
+) -> Dense | CodedSample:
+    """Add noise; what is met together with fresh pairs stays coded, as those are."""
+    n, std = len(codes), study.std(name)
+    if std == 0:
+        nowhere = torch.full((n,), -1)
+        return CodedSample(codes, rows, codes.new_zeros(0, study.d1), nowhere)
+    noise = draws.normal(generator, n, study.d1).mul_(std)
+    if study.data == "fresh":
+        return CodedSample(codes, rows, noise, torch.arange(n))
+    if study.dictionaries == "axes":
+        noise[:, : study.d].add_(codes)
+        return Dense(noise)
+    return Dense(noise.addmm_(codes, rows))

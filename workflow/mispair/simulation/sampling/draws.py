@@ -1,0 +1,47 @@
+"""The random draws of one trial, each from a generator of its own name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mispair.core import seeds
+from mispair.core.devices import upload
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Names the random draws of one trial, and says where and how numbers are held.
+
+    Attributes
+    ----------
+    seed, trial : int
+        What the draws depend on besides their own name.
+    device : str
+        ``cpu`` or ``cuda``.
+    dtype : torch.dtype
+        ``torch.float32`` or ``torch.float64``.
+    """
+
+    seed: int
+    trial: int
+    device: str
+    dtype: torch.dtype
+
+    def generator(self, *name: object) -> torch.Generator:
+        """Return the generator of the draws called `name`."""
+        return seeds.torch_generator(self.seed, "simulate", self.trial, *name)
+
+    def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
+        """Draw standard normal numbers, to the precision of float32: the same ones in float64."""
+        return upload(torch.randn(*shape, generator=generator), self.device).to(self.dtype)
+
+    def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
+        """Draw numbers from [0, 1), the same ones whatever the precision."""
+        return upload(torch.rand(*shape, generator=generator), self.device)
+
+    def bernoulli(self, generator: torch.Generator, share: float, *shape: int) -> Tensor:
+        """Draw truth values that hold with probability `share`."""
+        return self.uniform(generator, *shape) < share

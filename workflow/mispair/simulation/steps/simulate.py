@@ -1,0 +1,88 @@
+"""Run trials of the sparse-coding study at spurious probabilities, on raw and filtered data."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from mispair.core.provenance import fingerprint
+from mispair.simulation.settings import Settings
+from mispair.simulation.study import Study
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    settings: Settings,
+    *,
+    condition: str,
+    spurious_probabilities: list[float],
+    trials: list[int],
+    arms: list[str],
+    checkpoint: Path,
+    simulation: Path,
+) -> None:
+    """Write what was measured on all arms of each trial.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step, complete for this condition.
+    condition : str
+        Name of the condition, for the rows.
+    spurious_probabilities : list of float
+        Every C_s of this job.
+    trials : list of int
+        Numbers of the trials, at least 0; each depends on its own number only.
+    arms : list of str
+        What to train on; see `mispair.simulation.run.run_trials`.
+    checkpoint : Path
+        Folder for states of trainings: a job that was killed goes on from them. Removed at the end.
+    simulation : Path
+        Written: metrics rows with ``condition``, ``trained_on``, ``spurious_probability``,
+        ``trial`` and ``seed``.
+    """
+    import torch
+
+    from mispair.core.devices import choose_device
+    from mispair.core.files import UserError
+    from mispair.core.metrics import write_metrics
+    from mispair.core.provenance import code_version
+    from mispair.core.resume import checkpoints
+    from mispair.simulation.run import is_arm, rows, run_trials
+    from mispair.simulation.sampling.held_out import NoSuchImages
+
+    for probability in spurious_probabilities:
+        if reason := settings.refuse_spurious_probability(probability):
+            raise UserError(f"--spurious-probabilities: {reason}.")
+    if not trials or min(trials) < 0 or len(set(trials)) < len(trials):
+        raise UserError(f"--trials: {trials} must be distinct numbers from 0 up, at least one.")
+    if unknown := [arm for arm in arms if not is_arm(arm)]:
+        raise UserError(f"--arms: there is no arm {', '.join(unknown)}.")
+    device = choose_device(settings.device)
+    if device == "cpu":
+        torch.set_num_threads(1)  # sums in one order, whatever the machine
+    study = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
+    for name in ("image_noise", "text_noise"):
+        ratio = study.noise_to_signal(name)
+        log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
+    about = [study.model_dump_json(), device, *code_version("simulate")]
+    log.info("%s, C_s %s, trials %s on %s", condition, spurious_probabilities, trials, device)
+    with checkpoints(checkpoint, fingerprint(about)) as states:
+        try:
+            found = run_trials(
+                study, spurious_probabilities, trials, arms, device,
+                lambda which, arm: states.keeper(f"{_name(which)}-{arm}"),
+            )  # fmt: skip
+        except NoSuchImages as error:
+            raise UserError(f"simulate.{error}.") from error
+        keys = {"condition": condition, "seed": settings.seed}
+        provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
+        write_metrics(simulation, rows(found, **keys), provenance)
+
+
+def _name(which: Sequence[tuple[float, int]]) -> str:
+    """Return a name for trials that are trained side by side, short whatever their number."""
+    names = [f"{probability:g}-{trial}" for probability, trial in which]
+    return names[0] if len(names) == 1 else f"{len(names)}-trials-{fingerprint(names)}"

@@ -1,0 +1,1 @@
+"""Encoders, losses and training of the simulation."""

@@ -1,0 +1,288 @@
+"""The caption decoder (S2): from an image to a caption, through m hidden neurons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from mispair.core.adamw import AdamW
+from mispair.core.arithmetic import times
+from mispair.simulation.sampling.data import Dictionaries, Sample
+from mispair.simulation.sampling.draws import Draws
+from mispair.simulation.sampling.inputs import Coded, Inputs
+from mispair.simulation.study import Study
+from mispair.simulation.training import span
+from mispair.simulation.training.encoder import Diverged, Encoders, FiniteSteps
+from mispair.simulation.training.schedules import Phases
+
+Kind = Literal["relu", "plain-relu", "symmetric-relu"]
+Pairs = Callable[[int], tuple[Inputs, Tensor]]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """y = U s(W x) + c.
+
+    Attributes
+    ----------
+    kind : str
+        ``relu``: s(a) = ReLU(a + b) with learned biases; ``plain-relu``: s(a) = ReLU(a), as Eq. 6
+        is printed; ``symmetric-relu``: s(a) = ReLU(a - b) - ReLU(-a - b) with thresholds b >= 0
+        that are not learned, as appendix G presupposes.
+    input_weights : Tensor (m, d1)
+        W.
+    input_bias : Tensor (m,)
+        b; zero in a plain decoder.
+    output_rows : Tensor (m, d1)
+        U transposed (V in Eq. 6): what each hidden neuron adds to the caption.
+    output_bias : Tensor (d1,)
+        c; zero but in a relu decoder.
+    """
+
+    kind: Kind
+    input_weights: Tensor
+    input_bias: Tensor
+    output_rows: Tensor
+    output_bias: Tensor
+
+    def hidden(self, images: Inputs) -> Tensor:
+        """Return the hidden activations (n, m) of images."""
+        return activated(images.product(self.input_weights), self.input_bias, self.kind)
+
+    def captions(self, hidden: Tensor) -> Tensor:
+        """Return the captions (n, d1) of hidden activations (n, m)."""
+        return times(hidden, self.output_rows).add_(self.output_bias)
+
+
+def activated(values: Tensor, bias: Tensor, kind: Kind) -> Tensor:
+    """Apply s: values W x (n, m) become activations (n, m); ``bias`` (m,) is b."""
+    if kind != "symmetric-relu":
+        return (values + bias).relu()
+    return (values - bias).relu() - (-values - bias).relu()
+
+
+def starts_from_encoders(study: Study, enough_purified: bool) -> bool:
+    """Return whether the decoder starts from the weights of S1, or from random ones."""
+    if study.decoder_start == "encoders-if-purified":
+        return enough_purified
+    return study.decoder_start == "encoders"
+
+
+def start_decoder(
+    draws: Draws, encoders: Encoders | None, study: Study, phases: Phases | None = None
+) -> Decoder:
+    """Take the decoder's weights from the encoders, or draw them (Xavier) if there are none.
+
+    Its first layer becomes W̄ and its second V̄. Biases of a ReLU are zero; thresholds of a
+    symmetric one are as in `start_thresholds`.
+
+    Parameters
+    ----------
+    draws : Draws
+        Of the trial.
+    encoders : Encoders or None
+        Those of S1.
+    study : Study
+        Settings.
+    phases : Phases or None
+        Of the training of S1.
+
+    Returns
+    -------
+    Decoder
+    """
+    bias = torch.zeros(study.m, dtype=draws.dtype, device=draws.device)
+    output_bias = torch.zeros(study.d1, dtype=draws.dtype, device=draws.device)
+    if encoders is not None:
+        if study.decoder == "symmetric-relu":
+            bias = start_thresholds(encoders, study, phases)
+        weights = encoders.weights
+    else:
+        bound = (6 / (study.m + study.d1)) ** 0.5
+        weights = torch.empty(2, study.m, study.d1, dtype=draws.dtype)
+        weights.uniform_(-bound, bound, generator=draws.generator("decoder", "start"))
+        weights = weights.to(draws.device)
+    return Decoder(study.decoder, weights[0].clone(), bias, weights[1].clone(), output_bias)
+
+
+def start_thresholds(encoders: Encoders, study: Study, phases: Phases | None) -> Tensor:
+    """Return the thresholds b (m,) that a symmetric decoder takes over from the image encoder.
+
+    They are the encoder's at the end of S1 (of a relu encoder, whose bias is added, minus the bias
+    where that is negative); with the theory's schedule b² = (|w(T2)|² - |w(T1)|²) / 2 (Eq. 115), T1
+    and T2 being the steps at which phases I and II ended, if they did.
+    """
+    bias = encoders.biases[0]
+    if encoders.kind != "symmetric-relu":
+        return (-bias).clamp(min=0)
+    if not _follows_theory(study) or phases is None or None in (phases.second, phases.third):
+        return bias.clone()
+    grown = phases.norms_second[0] - phases.norms_first[0]
+    return (grown.clamp(min=0) / 2).sqrt().to(bias)
+
+
+def fit_decoder(
+    draws: Draws, start: Decoder, dictionaries: Dictionaries, high_quality: Sample, study: Study
+) -> tuple[Decoder, float]:
+    """Fit the decoder to high-quality pairs, all of which every step sees.
+
+    Gradient descent on a fixed sample is carried out in the span of its pairs (`span.descend`).
+
+    Parameters
+    ----------
+    draws : Draws
+        Of the trial.
+    start : Decoder
+        Where to start; left as it is.
+    dictionaries : Dictionaries
+        Of the trial.
+    high_quality : Sample
+        S_h; used unless the study asks for one-hot pairs.
+    study : Study
+        Settings.
+
+    Returns
+    -------
+    decoder : Decoder
+        After `study.decoder_steps` steps.
+    loss : float
+        L_C = |y - ŷ|² / 2, mean over pairs (Eq. 112); of one-hot pairs with noise drawn anew.
+
+    Raises
+    ------
+    Diverged
+        If the loss or a weight is not finite, naming the step.
+    """
+    pairs: Pairs
+    if study.decoder_data == "one-hot":
+        n, pairs = study.d, _one_hot_pairs(draws, dictionaries, study)
+    else:
+        fixed = high_quality.image, high_quality.text.dense()
+        n, pairs = len(high_quality.image), lambda step: fixed
+    sgd_on_fixed = study.decoder_optimiser == "sgd" and study.decoder_data == "high-quality"
+    # With more pairs than coordinates the kernels of the span would be the larger matrices.
+    in_span = sgd_on_fixed and (n < study.d1 or study.decoder_trains == "output")
+    decoder = (_fit_in_span if in_span else _fit_stepwise)(start, pairs, n, study)
+    images, captions = pairs(study.decoder_steps)
+    error = decoder.captions(decoder.hidden(images)) - captions
+    loss = float(error.square().sum()) / (2 * n)
+    weights = decoder.input_weights, decoder.output_rows
+    if not math.isfinite(loss) or not all(bool(torch.isfinite(w).all()) for w in weights):
+        raise Diverged(study.decoder_steps)
+    return decoder, loss
+
+
+def _one_hot_pairs(draws: Draws, dictionaries: Dictionaries, study: Study) -> Pairs:
+    """Return pairs with one active feature each; caption noise is drawn afresh at every step."""
+    images = Coded(torch.eye(study.d, dtype=draws.dtype, device=draws.device), dictionaries.image)
+    std = study.std("high_quality_noise")
+
+    def pairs(step: int) -> tuple[Inputs, Tensor]:
+        noise = draws.normal(draws.generator("decoder", step), study.d, study.d1)
+        return images, dictionaries.text + std * noise
+
+    return pairs
+
+
+def _follows_theory(study: Study) -> bool:
+    kinds = (study.encoder, study.decoder)
+    return study.bias_schedule == "theory" and kinds == ("symmetric-relu", "symmetric-relu")
+
+
+def _scale(study: Study, n: int) -> float:
+    """Return what half the summed squared error is multiplied by in the loss."""
+    return 1.0 if study.decoder_loss_reduction == "sum" else 2 / (n * study.d1)
+
+
+def _growth(study: Study, n: int) -> float:
+    """Return the factor on the thresholds after each step (Eq. 116): 1 + eta/d.
+
+    Its eta is the step size for the mean of |y - ŷ|² / 2 over the pairs, of which the loss that is
+    descended is a multiple; with bias growth ``lr``, that for the sum.
+    """
+    if not _follows_theory(study):
+        return 1.0
+    pairs = n if study.bias_growth == "mean" else 1
+    return 1 + study.decoder_lr * _scale(study, n) * pairs / study.d
+
+
+def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
+    """Descend by `span.descend`; biases are weights of a constant input and a constant neuron."""
+    images, captions = pairs(0)
+    values, weights, output = images.dense(), start.input_weights, start.output_rows
+    growth, learns_biases = _growth(study, n), start.kind == "relu"
+    if learns_biases:
+        values = pad(values, (0, 1), value=1.0)
+        weights = torch.cat([weights, start.input_bias[:, None]], dim=1)
+        output = torch.cat([output, start.output_bias[None]])
+
+    def thresholds(step: int) -> Tensor:
+        # The exponent is held where thresholds silence every neuron anyway, lest it overflow.
+        return start.input_bias * math.exp(min(step * math.log(growth), 80))
+
+    def activate(products: Tensor, step: int) -> Tensor:
+        if learns_biases:
+            return pad(products.relu(), (0, 1), value=1.0)
+        return activated(products, thresholds(step), start.kind)
+
+    weights, output = span.descend(
+        values,
+        captions,
+        weights,
+        output,
+        activate,
+        study.decoder_lr * _scale(study, n),
+        study.decoder_steps,
+        study.decoder_trains == "both",
+    )
+    if not learns_biases:
+        bias = thresholds(study.decoder_steps)
+        return Decoder(start.kind, weights, bias, output, start.output_bias)
+    return Decoder(
+        start.kind, weights[:, :-1].contiguous(), weights[:, -1], output[:-1], output[-1]
+    )
+
+
+def _fit_stepwise(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
+    """Descend by hand-derived gradients, in the space of images and captions itself."""
+    W, b, U, c = (
+        value.clone()
+        for value in (start.input_weights, start.input_bias, start.output_rows, start.output_bias)
+    )
+    decoder = Decoder(start.kind, W, b, U, c)
+    learns_biases, trains_input = start.kind == "relu", study.decoder_trains == "both"
+    trained = [U, c] if learns_biases else [U]
+    if trains_input:
+        trained += [W, b] if learns_biases else [W]
+    adam = AdamW(trained, decay=0.0) if study.decoder_optimiser == "adam" else None
+    scale, growth = _scale(study, n), _growth(study, n)
+    finite = FiniteSteps(study.decoder_steps, W.device)
+    for step in range(study.decoder_steps):
+        images, captions = pairs(step)
+        hidden = decoder.hidden(images)
+        error = decoder.captions(hidden).sub_(captions)
+        finite.note(step, error.square().sum())
+        error.mul_(scale)
+        gradients = [times(hidden.T, error)]
+        if learns_biases:
+            gradients.append(error.sum(dim=0))
+        if trains_input:
+            of_hidden = times(error, U.T).mul_(hidden != 0)
+            gradients.append(torch.zeros_like(W))
+            images.accumulate(of_hidden, W, gradients[-1])
+            if learns_biases:
+                gradients.append(of_hidden.sum(dim=0))
+        if adam:
+            adam.step(gradients, study.decoder_lr)
+        else:
+            for values, gradient in zip(trained, gradients, strict=True):
+                values.sub_(gradient, alpha=study.decoder_lr)
+        if not learns_biases:
+            b.mul_(growth)
+    return decoder

@@ -1,0 +1,104 @@
+"""Generated captions in place of those that fit their image less well (S3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from mispair.simulation.sampling.data import CodedSample, Pairs, Sample
+from mispair.simulation.sampling.inputs import Dense
+from mispair.simulation.training.decoder import Decoder
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.transformer import TransformerEncoders
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Which captions a generated one replaces.
+
+    Attributes
+    ----------
+    replaced : Tensor (n,) of bool
+        Whether it does.
+    hidden : Tensor (n, m)
+        The decoder's hidden activations, of which it makes its captions.
+    original, generated : Tensor (n,)
+        Cosines of the image's features with those of the original and the generated caption.
+    """
+
+    replaced: Tensor
+    hidden: Tensor
+    original: Tensor
+    generated: Tensor
+
+
+def compare(
+    encoders: Encoders | TransformerEncoders, decoder: Decoder, sample: Sample, factor: float
+) -> Replacement:
+    """Replace captions whose generated rival fits the image better (section 2.1, S3).
+
+    A caption y of an image x is replaced by the decoder's ŷ if
+    cos(f(x), h(ŷ)) >= factor · cos(f(x), h(y)). The cosine with a vector of zeros is zero.
+    """
+    hidden = decoder.hidden(sample.image)
+    of_images = encoders.image_features(sample.image.dense())
+    original = cosine_similarity(of_images, encoders.text_features(sample.text.dense()), dim=1)
+    rivals = encoders.text_features(decoder.captions(hidden))
+    generated = cosine_similarity(of_images, rivals, dim=1)
+    return Replacement(generated >= factor * original, hidden, original, generated)
+
+
+def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: Tensor) -> Sample:
+    """Return the same images with generated captions where `replaced`.
+
+    Captions of a coded sample stay coded, over the text dictionary, the decoder's output rows and
+    its output bias: of a kept caption the latent code, of a generated one the hidden activations
+    and a one for the bias; only kept captions have noise.
+    """
+    if isinstance(sample.text, Dense):
+        generated = decoder.captions(hidden)
+        captions = torch.where(replaced[:, None], generated, sample.text.values)
+        return Sample(sample.image, Dense(captions), sample.pairs)
+    swap = replaced[:, None].to(hidden.dtype)
+    text = sample.text
+    kept = text.noise_row.masked_fill(replaced.cpu(), -1)
+    rows = torch.cat([text.rows, decoder.output_rows, decoder.output_bias[None]])
+    codes = torch.cat([text.codes * (1 - swap), hidden * swap, swap], dim=1)
+    return Sample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
+
+
+def only(sample: Sample, wanted: Tensor) -> Sample:
+    """Return the pairs of a sample that are `wanted`, a mask (n,)."""
+    pairs = sample.pairs
+    return Sample(
+        _only(sample.image, wanted),
+        _only(sample.text, wanted),
+        Pairs(pairs.image[wanted], pairs.text[wanted], pairs.misaligned[wanted]),
+    )
+
+
+def _only(inputs: Dense | CodedSample, wanted: Tensor) -> Dense | CodedSample:
+    if isinstance(inputs, Dense):
+        return Dense(inputs.values[wanted])
+    codes, noise_row = inputs.codes[wanted], inputs.noise_row[wanted.cpu()]
+    return _compacted(codes, inputs.rows, inputs.noise, noise_row)
+
+
+def shares(replaced: Tensor, misaligned: Tensor) -> dict[str, float]:
+    """Return the replaced share of all captions, of bad and of clean ones where there are any."""
+    kinds = {"": torch.ones_like(misaligned), "_bad": misaligned, "_clean": ~misaligned}
+    return {
+        f"replaced_share{name}": float(replaced[kind].double().mean())
+        for name, kind in kinds.items()
+        if bool(kind.any())
+    }
+
+
+def _compacted(codes: Tensor, rows: Tensor, noise: Tensor, noise_row: Tensor) -> CodedSample:
+    """Leave out noise that no row has any more."""
+    noisy = noise_row >= 0
+    places = torch.where(noisy, noisy.cumsum(dim=0) - 1, -1)
+    return CodedSample(codes, rows, noise[noise_row[noisy]], places)

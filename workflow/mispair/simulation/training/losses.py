@@ -1,0 +1,180 @@
+r"""The two contrastive losses, with their gradients by the features, derived by hand.
+
+Both take the features F and H (B, m) of a batch's images and captions, whose rows are pairs, and
+accept a leading axis of runs that do not touch each other.
+
+**InfoNCE** compares all 2B features h of both modalities, un-normalised, with all. With
+S_ij = <h_i, h_j> / temperature and p(i) the other half of i's pair, the loss is
+
+.. math:: L = \frac{1}{2B} \sum_i \Big( \log \sum_{j \ne i} e^{S_ij} - S_{i p(i)} \Big),
+
+so that the 2B - 2 rows of other pairs, of the same modality too, are the negatives. With
+P_ij = exp(S_ij) / sum_{k ≠ i} exp(S_ik) its gradient is ((P + Pᵀ) h - 2 h_p) / (2B temperature).
+exp(S) is symmetric, which the three blocks image-image, image-caption and caption-caption exploit:
+only those are computed, and no transposed copy is made.
+
+**Spectral** is Eq. 1. Over all pairs p of the batch, its two sums over negatives n ≠ p run over the
+same off-diagonal inner products, so that
+
+.. math:: L = - \sum_p <f_p, h_p> + \frac{1}{\tau} \sum_{p \ne n} <f_p, h_n>^2.
+
+The sum over all p and n is tr((FᵀF)(HᵀH)), with two m × m matrices and none of B × B; taking off
+the diagonal q_p = <f_p, h_p> squared, the gradient by F is
+(2/τ) F (HᵀH) - (1 + 2 q/τ) H, and by H likewise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from mispair.core.arithmetic import times
+
+Reduction = Literal["mean", "sum"]
+
+
+class Loss(Protocol):
+    """A loss of a batch's features, and its gradients."""
+
+    def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the loss and its gradients.
+
+        Parameters
+        ----------
+        image, text : Tensor (B, m) or (runs, B, m)
+            Features; row i of one and row i of the other are a pair.
+
+        Returns
+        -------
+        loss : Tensor () or (runs,)
+            May be NaN or infinite if the features are.
+        image_gradient, text_gradient : Tensor, shaped as the features
+            Gradients with respect to the features.
+        """
+
+
+def loss_named(name: Literal["infonce", "spectral"], tau: float, reduction: Reduction) -> Loss:
+    """Return the loss that the study calls so."""
+    return InfoNCE(tau, reduction) if name == "infonce" else Spectral(tau, reduction)
+
+
+class Spectral:
+    """The spectral contrastive loss, Eq. 1.
+
+    Parameters
+    ----------
+    temperature : float
+        τ.
+    reduction : str
+        ``sum`` over the pairs, as Eq. 1 has it, or their ``mean``: the sum divided by B.
+    """
+
+    def __init__(self, temperature: float, reduction: Reduction = "sum") -> None:
+        self.temperature, self.reduction = temperature, reduction
+
+    def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the loss and its gradients; see `Loss`."""
+        share = 1.0 if self.reduction == "sum" else 1 / image.shape[-2]
+        negative = share / self.temperature
+        images, texts = times(image.mT, image), times(text.mT, text)
+        positive = (image * text).sum(dim=-1)
+        squares = (images * texts).sum(dim=(-2, -1)) - positive.square().sum(dim=-1)
+        loss = negative * squares - share * positive.sum(dim=-1)
+        pull = (positive * (2 * negative) + share).unsqueeze(-1)
+        image_gradient = times(image, texts.mul_(2 * negative)).sub_(text * pull)
+        text_gradient = times(text, images.mul_(2 * negative)).sub_(image * pull)
+        return loss, image_gradient, text_gradient
+
+
+class InfoNCE:
+    """InfoNCE over the features of both modalities.
+
+    Parameters
+    ----------
+    temperature : float
+        Divides the inner products.
+    reduction : str
+        ``mean`` over the 2B rows, as the public code has it, or ``sum`` over the B pairs of the
+        mean of a pair's two rows: B times as much.
+    """
+
+    def __init__(self, temperature: float, reduction: Reduction = "mean") -> None:
+        self.temperature, self.reduction = temperature, reduction
+
+    def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the loss and its gradients; see `Loss`."""
+        scaled_image, scaled_text = image / self.temperature, text / self.temperature
+        xx = times(scaled_image, image.mT)
+        xy = times(scaled_image, text.mT)
+        yy = times(scaled_text, text.mT)
+        for block in (xx, yy):
+            _diagonal(block).fill_(-math.inf)
+        positive = _diagonal(xy).clone()
+
+        peaks = torch.cat(
+            [
+                torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
+                torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
+            ],
+            dim=-1,
+        )
+        # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
+        # lies within the range of the number type: 2B exp(80) does not overflow float32.
+        lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
+        within = (lowest >= -80) & (highest <= 80)
+        shift = torch.where(within, 0, (highest + lowest) / 2)
+        # Which way is faster depends on the values, and a GPU is not waited for to see them.
+        spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
+        if spread < 160:
+            log_sums = _symmetric(xx, xy, yy, shift if moved else None)
+        else:
+            log_sums = _row_by_row(xx, xy, yy)
+        size = image.shape[-2]
+        share = 1.0 if self.reduction == "sum" else 1 / size
+        loss = log_sums.sum(dim=-1).div_(2).sub_(positive.sum(dim=-1)).mul_(share)
+        scale = share / (2 * self.temperature)
+        _diagonal(xy).sub_(2.0)
+        image_gradient = times(xx, image).add_(times(xy, text)).mul_(scale)
+        text_gradient = times(yy, text).add_(times(xy.mT, image)).mul_(scale)
+        return loss, image_gradient, text_gradient
+
+
+def _range(lowest: Tensor, highest: Tensor, shift: Tensor) -> list[float]:
+    """Return the largest spread and the largest shift of all runs."""
+    # A run that is not a number must not decide for the others, nor can it be helped.
+    needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
+    return needed.view(2, -1).amax(dim=1).tolist()
+
+
+def _symmetric(xx: Tensor, xy: Tensor, yy: Tensor, shift: Tensor | None) -> Tensor:
+    """Turn the blocks of S into those of P + Pᵀ, and return log sum_{j ≠ i} exp(S_ij), (…, 2B)."""
+    for block in (xx, xy, yy):
+        if shift is not None:
+            block.sub_(shift[..., None, None])
+        block.exp_()
+    image_sum = xx.sum(dim=-1).add_(xy.sum(dim=-1))
+    text_sum = yy.sum(dim=-1).add_(xy.sum(dim=-2))
+    log_sums = torch.cat([image_sum, text_sum], dim=-1).log_()
+    if shift is not None:
+        log_sums.add_(shift.unsqueeze(-1))
+    a, b = image_sum.reciprocal_().unsqueeze(-1), text_sum.reciprocal_().unsqueeze(-1)
+    xx.mul_(a + a.mT)
+    xy.mul_(a + b.mT)
+    yy.mul_(b + b.mT)
+    return log_sums
+
+
+def _row_by_row(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
+    """Do the same as `_symmetric` where no one shift fits all rows."""
+    a = torch.cat([xx, xy], dim=-1).logsumexp(dim=-1, keepdim=True)
+    b = torch.cat([xy.mT, yy], dim=-1).logsumexp(dim=-1, keepdim=True)
+    for block, rows, columns in ((xx, a, a), (xy, a, b), (yy, b, b)):
+        block.copy_((block - rows).exp_().add_((block - columns.mT).exp_()))
+    return torch.cat([a, b], dim=-2).squeeze(-1)
+
+
+def _diagonal(block: Tensor) -> Tensor:
+    return block.diagonal(dim1=-2, dim2=-1)

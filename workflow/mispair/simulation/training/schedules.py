@@ -1,0 +1,172 @@
+r"""When training passes from phase to phase, and the thresholds b of the symmetric ReLU in each.
+
+Neuron i of both encoders has one threshold. With s_i = (|w_i|² + |v_i|²) / 2 and Eq. 79,
+
+.. math:: b_i = scale \sqrt{\frac{\log d}{d} s_i},
+
+==========  ====================================  ==================================================
+phase       theory (appendices D to F)            practical
+==========  ====================================  ==================================================
+I           b = 0 until s_i >= 2 s_i(0), all i    b = 0 until |W|² + |V|² has doubled
+II          Eq. 79 at its start T1, then times    Eq. 79 anew at every step, for a number of steps
+            (1 + η/d) a step (Eq. 80), until
+            |w_i|² >= growth d |w_i(T1)|², all i
+            (Eq. 81)
+III         b held from its start T2 on           b held
+==========  ====================================  ==================================================
+
+The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0). Runs that are trained
+side by side pass from phase to phase each at its own step, and nothing here waits for a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mispair.simulation.training.encoder import Encoders
+
+Name = Literal["theory", "practical", "zero", "none"]
+
+_NEVER = -1
+
+
+@dataclass(frozen=True)
+class Phases:
+    """When the phases of one training began, and the neurons' norms then.
+
+    Attributes
+    ----------
+    second, third : int or None
+        First steps of phases II and III, T1 and T2; None if training ended before.
+    norms_first, norms_second : Tensor (2, m)
+        |w_i|² and |v_i|² at T1 and at T2; at the end of training if it ended before.
+    """
+
+    second: int | None
+    third: int | None
+    norms_first: Tensor
+    norms_second: Tensor
+
+
+@dataclass
+class Schedule:
+    """Sets the thresholds of encoders step by step.
+
+    Attributes
+    ----------
+    name : str
+        ``theory``, ``practical``, ``zero`` (phase I for ever), or ``none``: biases are no
+        thresholds and are left alone.
+    features : int
+        d.
+    scale : float
+        sqrt(1 + c_0 - 2 γ c_0) in Eq. 79.
+    phase2_steps : int
+        Length of phase II if practical.
+    phase2_growth : float
+        Constant of Eq. 81 if by theory.
+    """
+
+    name: Name
+    features: int
+    scale: float
+    phase2_steps: int
+    phase2_growth: float
+
+    def begin(self, encoders: Encoders) -> None:
+        """Set the thresholds of encoders to zero; phase I starts with the weights of step 0."""
+        if self.name != "none":
+            encoders.biases.zero_()
+        self._start = encoders.squared_norms()
+        self._first, self._last = self._start.clone(), self._start.clone()
+        runs = self._start.shape[1:-1]
+        self._second = torch.full(runs, _NEVER, dtype=torch.int64, device=self._start.device)
+        self._third = self._second.clone()
+
+    def advance(self, step: int, encoders: Encoders, eta: float) -> None:
+        """Set the thresholds for a step, given the weights that it meets.
+
+        Parameters
+        ----------
+        step : int
+            The step's number, counted from 0.
+        encoders : Encoders
+            Their biases are written.
+        eta : float
+            η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E sets
+            1 + η/d against the growth of alignments by 1 + η C_z/(2d), whose η is that one.
+        """
+        if self.name in ("zero", "none"):
+            return
+        norms = encoders.squared_norms()
+        if step == 0:
+            self._start.copy_(norms)
+        waiting, growing = self._second < 0, (self._second >= 0) & (self._third < 0)
+        begins = waiting & self._doubled(norms)
+        threshold = encoders.biases[0]
+        if self.name == "theory":
+            grown = threshold * (1 + eta / self.features)
+            threshold = torch.where(growing.unsqueeze(-1), grown, threshold)
+            anew = begins
+            far = norms[0] >= self.phase2_growth * self.features * self._first[0]
+            ends = growing & far.all(dim=-1)
+        else:
+            ends = (growing & (step >= self._second + self.phase2_steps)) | (
+                begins & (self.phase2_steps == 0)
+            )
+            anew = (growing | begins) & ~ends
+        threshold = torch.where(anew.unsqueeze(-1), self._of_norms(norms), threshold)
+        encoders.biases.copy_(threshold.expand_as(encoders.biases))
+        self._second.masked_fill_(begins, step)
+        self._third.masked_fill_(ends, step)
+        torch.where(begins.unsqueeze(-1), norms, self._first, out=self._first)
+        torch.where(ends.unsqueeze(-1), norms, self._last, out=self._last)
+
+    def phases(self, encoders: Encoders) -> list[Phases]:
+        """Report on each run (on the one if there is no axis of runs) after its last step."""
+        end = encoders.squared_norms()
+        second, third = self._second, self._third
+        first = torch.where((second < 0).unsqueeze(-1), end, self._first)
+        last = torch.where((third < 0).unsqueeze(-1), end, self._last)
+        m = end.shape[-1]
+        rows = zip(
+            second.view(-1).tolist(),
+            third.view(-1).tolist(),
+            first.view(2, -1, m).unbind(dim=1),
+            last.view(2, -1, m).unbind(dim=1),
+            strict=True,
+        )
+        return [
+            Phases(t1 if t1 >= 0 else None, t2 if t2 >= 0 else None, at_t1, at_t2)
+            for t1, t2, at_t1, at_t2 in rows
+        ]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what `restore` needs, by name; the tensors go on changing."""
+        return {
+            "start": self._start,
+            "first": self._first,
+            "last": self._last,
+            "second": self._second,
+            "third": self._third,
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go back to a state, after `begin`."""
+        for name, values in self.state().items():
+            values.copy_(state[name])
+
+    def _doubled(self, norms: Tensor) -> Tensor:
+        if self.name == "theory":
+            return (norms.sum(dim=0) >= 2 * self._start.sum(dim=0)).all(dim=-1)
+        return norms.sum(dim=(0, -1)) >= 2 * self._start.sum(dim=(0, -1))
+
+    def _of_norms(self, norms: Tensor) -> Tensor:
+        """Eq. 79."""
+        factor = self.scale * math.sqrt(math.log(self.features) / self.features)
+        return norms.mean(dim=0).sqrt_().mul_(factor)

@@ -1,1 +1,0 @@
-"""The steps of the workflow, one module per rule."""

@@ -1,0 +1,81 @@
+"""The jobs of the stepsize study: one for each data set and activation of a part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
+from mispair.stepsize.grid import Part
+
+TWO_LAYER = "results/stepsize/{part}/{data_set}/{activation}.json"
+MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
+
+
+class Stepsize:
+    """What the configuration asks of the study.
+
+    Parameters
+    ----------
+    config : Config
+        The checked configuration.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self._two_layer, self._multilayer = config.train_two_layer, config.train_multilayer
+        self._cifar_dir = self._two_layer.cifar_dir
+
+    def _has_files(self, data_set: str) -> bool:
+        return data_set != CIFAR or self._cifar_dir is not None
+
+    @property
+    def _parts(self) -> dict[str, Part]:
+        """The parts of the study by the file of their results."""
+        return {
+            TWO_LAYER.format(part=part.part, data_set=part.data_set, activation=activation): part
+            for part in self._two_layer.grid
+            for activation in part.activations
+            if self._has_files(part.data_set)
+        }
+
+    def results(self) -> list[str]:
+        """Return all files of results.
+
+        Raises
+        ------
+        UserError
+            If the folder for CIFAR-10 does not contain its binary release.
+        """
+        if self._cifar_dir is not None:
+            refuse_other_files(self._cifar_dir)
+        deep = [
+            MULTILAYER.format(data_set=name)
+            for name in self._multilayer.data_sets
+            if self._multilayer.stepsizes and self._has_files(name)
+        ]
+        return [*self._parts, *deep]
+
+    def part_flags(self, wildcards: Any) -> str:
+        """Return what a job trains as one string of command-line flags.
+
+        Of a file that no part of the configuration is for there is nothing to say.
+        """
+        part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
+        if part is None:
+            return ""
+        words = {
+            "--widths": map(str, part.widths), "--stepsizes": map(repr, part.ladder),
+            "--seeds": [str(part.seeds)], "--steps": [str(part.steps)],
+        }  # fmt: skip
+        return " ".join(f"{flag} {' '.join(values)}" for flag, values in words.items())
+
+    def cifar(self, wildcards: Any) -> list[str]:
+        """Return the files of CIFAR-10 for the jobs that read them."""
+        if wildcards.data_set != CIFAR:
+            return []
+        if self._cifar_dir is None:
+            raise UserError(
+                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with "
+                "CIFAR-10's binary release."
+            )
+        return cifar_files(self._cifar_dir)

@@ -1,0 +1,1 @@
+"""Claims, tables and figures of the stepsize study."""

@@ -1,0 +1,128 @@
+"""The jobs of the sufficiency study: trees, trainings and what is measured of them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from mispair.core.files import UserError
+from mispair.sufficiency.names import OF_ENCODERS
+from mispair.sufficiency.sizes import Size
+
+TREES = "results/sufficiency/{size}/tree~{tree}/trees.safetensors"
+BAYES = "results/sufficiency/{size}/tree~{tree}/bayes.json"
+TRAINING = "results/sufficiency/{size}/tree~{tree}/p~{flip}/seed~{seed}"
+STEPS_WITH_DEVICE = (
+    "measure_bayes", "train_encoders", "measure_sufficiency", "train_head", "measure_transfer",
+)  # fmt: skip
+PUBLISHED = (Size(4, 3, 10), 42)
+"""Size and seed of the published trees."""
+
+
+class Sufficiency:
+    """What the configuration asks of the study.
+
+    Parameters
+    ----------
+    config : Config
+        The checked configuration.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self._trees, self._bayes = config.draw_trees, config.measure_bayes
+        self._encoders, self._heads = config.train_encoders, config.train_head
+        self.size = Size(self._trees.depth, self._trees.branching, self._trees.symbols)
+
+    def _refuse_too_small(self) -> None:
+        depth, symbols = self.size.depth, self.size.symbols
+        encoders, heads = self._encoders, self._heads
+        if "guided" in encoders.variants:
+            if encoders.blocks < depth:
+                raise UserError(
+                    f"train_encoders.blocks: guided encoders need a block for each of the {depth} "
+                    f"levels of draw_trees.depth, not {encoders.blocks}."
+                )
+            if encoders.width < symbols:
+                raise UserError(
+                    f"train_encoders.width: guided encoders need a channel for each of the "
+                    f"{symbols} draw_trees.symbols, not {encoders.width}."
+                )
+        guided = heads.guided_blocks
+        if "guided" in heads.arms and guided is not None and guided < 2 * depth + 1:
+            raise UserError(
+                f"train_head.guided_blocks: the messages are {2 * depth + 1} at a depth of "
+                f"{depth}, one a block, not {guided}."
+            )
+        for key in ("width", "vlm_width"):
+            width = getattr(heads, key)
+            if heads.arms and width is not None and width < symbols:
+                raise UserError(
+                    f"train_head.{key}: a token has a channel for each of the {symbols} "
+                    f"draw_trees.symbols at least, not {width}."
+                )
+
+    def bayes(self) -> list[str]:
+        """Return the least risks, of the study's trees and of the published ones."""
+        trees = [(self.size, seed) for seed in self._trees.seeds]
+        if self._bayes.published:
+            trees = list(dict.fromkeys([*trees, PUBLISHED]))
+        return [BAYES.format(size=size, tree=seed) for size, seed in trees]
+
+    def measured(self) -> list[str]:
+        """Return what is measured of the encoders of every training."""
+        return [f"{folder}/sufficiency.json" for folder in self._trainings(self._encoders.flips)]
+
+    def transferred(self) -> list[str]:
+        """Return what is measured of the heads of every training."""
+        folders = self._trainings(self._heads.flips) if self._heads.arms else []
+        return [f"{folder}/transfer.json" for folder in folders]
+
+    def results(self) -> list[str]:
+        """Return all files of results.
+
+        Raises
+        ------
+        UserError
+            If a guided model has too few blocks or channels for the messages that it gets.
+        """
+        self._refuse_too_small()
+        return [*self.bayes(), *self.measured(), *self.transferred()]
+
+    def _trainings(self, flips: list[float]) -> list[str]:
+        every = product(self._trees.seeds, flips, self._encoders.seeds)
+        return [
+            TRAINING.format(size=self.size, tree=tree, flip=f"{flip:g}", seed=seed)
+            for tree, flip, seed in every
+        ]
+
+    def encoders_of(self, wildcards: Any) -> list[str]:
+        """Return the encoders of every variant of a training, the standard ones first."""
+        flips = self._encoders.variants_flips
+        others = [variant for variant in self._encoders.variants if variant != "standard"]
+        if flips is not None and float(wildcards.flip) not in flips:
+            others = []
+        return [_encoders(wildcards, variant) for variant in ("standard", *others)]
+
+    def heads_of(self, wildcards: Any) -> list[str]:
+        """Return the heads of every task and arm of a training."""
+        folder = TRAINING.format(**dict(wildcards.items()))
+        return [
+            f"{folder}/{task}-{arm}.safetensors"
+            for task, arm in product(self._heads.tasks, self._heads.arms)
+        ]
+
+    def encoders_of_heads(self, wildcards: Any) -> list[str]:
+        """Return the standard encoders of a training, if any of its heads reads them."""
+        reads = set(self._heads.arms) & set(OF_ENCODERS)
+        return [_encoders(wildcards, "standard")] if reads else []
+
+    @staticmethod
+    def encoders_of_head(wildcards: Any) -> list[str]:
+        """Return the encoders that one head reads, if it reads any."""
+        reads = wildcards.head in OF_ENCODERS
+        return [_encoders(wildcards, "standard")] if reads else []
+
+
+def _encoders(wildcards: Any, variant: str) -> str:
+    folder = TRAINING.format(**{**dict(wildcards.items()), "variant": variant})
+    return f"{folder}/encoders-{variant}.safetensors"

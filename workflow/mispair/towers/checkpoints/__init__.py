@@ -1,0 +1,1 @@
+"""Published model weights: recipes, architectures, conversion."""

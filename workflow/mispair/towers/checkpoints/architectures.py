@@ -1,0 +1,206 @@
+"""An architecture: all that decides a model's numbers beside its weights, and if weights fit it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.core import files
+from mispair.core.provenance import fingerprint
+from mispair.towers.loading import TRUNK_NAME, WEIGHTS_NAME, with_trunk_in, write_configuration
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from mispair.towers.checkpoints.state_dicts import State
+
+PREPROCESS: dict[str, dict[str, Any]] = {
+    "openai": {
+        "mean": [0.48145466, 0.4578275, 0.40821073],
+        "std": [0.26862954, 0.26130258, 0.27577711],
+        "interpolation": "bicubic",
+        "resize_mode": "shortest",
+    },
+    "imagenet": {
+        "mean": [0.485, 0.456, 0.406],
+        "std": [0.229, 0.224, 0.225],
+        "interpolation": "bilinear",
+        "resize_mode": "shortest",
+    },
+}
+"""How pictures are prepared: shortest side resized, centre cut out, then normalised."""
+
+
+def same_name(name: str) -> str:
+    """Return open_clip's name of a weight, for files that have the same."""
+    return name
+
+
+def name_before_custom_text(name: str) -> str:
+    """Return how files name a weight that were saved before open_clip had custom text towers."""
+    return name.removeprefix("text.")
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Where weights differ from an architecture, in the file's own names."""
+
+    missing: list[str]
+    unexpected: list[str]
+    shapes: list[str]
+
+    @property
+    def size(self) -> int:
+        """Return the number of differences."""
+        return len(self.missing) + len(self.unexpected) + len(self.shapes)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{words} {len(found)}: {', '.join(found[:5])}{', ...' if len(found) > 5 else ''}."
+            for words, found in (
+                ("Missing", self.missing),
+                ("Unexpected", self.unexpected),
+                ("Of another shape", self.shapes),
+            )
+            if found
+        ]
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What decides a model's numbers beside its weights.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    model_cfg, preprocess_cfg : dict
+        As in ``open_clip_config.json``.
+    trunk : dict or None
+        Of an image tower that timm builds with arguments open_clip cannot pass: timm's name of
+        the ``architecture`` and its ``model_args``, which timm reads from the same folder.
+    name_in_file : callable
+        From open_clip's name of a weight to the file's.
+    transposed : frozenset of str
+        Names in the file of matrices that open_clip holds the other way round.
+    """
+
+    name: str
+    model_cfg: Mapping[str, Any]
+    preprocess_cfg: Mapping[str, Any]
+    trunk: Mapping[str, Any] | None = None
+    name_in_file: Callable[[str], str] = same_name
+    transposed: frozenset[str] = frozenset()
+
+    @cached_property
+    def skeleton(self) -> nn.Module:
+        """Return the model without memory for its weights."""
+        import open_clip
+        import torch
+
+        with tempfile.TemporaryDirectory() as scratch, torch.device("meta"):
+            self._write_configuration(Path(scratch), {}, Path(scratch))
+            content = json.loads(json.dumps(self.model_cfg))
+            content["vision_cfg"] = with_trunk_in(Path(scratch), content["vision_cfg"])
+            custom = content.pop("custom_text", False)
+            if custom and "multimodal_cfg" in content:
+                return open_clip.CoCa(**content)
+            return (open_clip.CustomTextCLIP if custom else open_clip.CLIP)(**content)
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every weight, by its name in the file."""
+        found = {}
+        for name, value in self.skeleton.state_dict().items():
+            source, shape = self.name_in_file(name), tuple(value.shape)
+            found[source] = shape[::-1] if source in self.transposed else shape
+        return found
+
+    def misfit(self, found: Mapping[str, tuple[int, ...]]) -> Misfit:
+        """Compare with the shapes of weights in a file."""
+        expected = self.shapes
+        return Misfit(
+            missing=sorted(expected.keys() - found.keys()),
+            unexpected=sorted(found.keys() - expected.keys()),
+            shapes=[
+                f"{name} {found[name]} instead of {expected[name]}"
+                for name in sorted(found.keys() & expected.keys())
+                if found[name] != expected[name]
+            ],
+        )
+
+    def activations(self) -> dict[str, str]:
+        """Return the activation of each tower: ``gelu``, ``quick_gelu``, or what timm calls it."""
+        model: Any = self.skeleton
+        text = model.text if hasattr(model, "text") else model.transformer
+        return {"image": _activation(model.visual), "text": _activation(text)}
+
+    def recipe(self) -> dict[str, Any]:
+        """Return all that decides the numbers, in the form of JSON."""
+        return {
+            "model_cfg": {"quick_gelu": False, **self.model_cfg},
+            "preprocess_cfg": dict(self.preprocess_cfg),
+            "trunk": None if self.trunk is None else dict(self.trunk),
+            "activation": self.activations(),
+            "tokenizer": "open_clip.SimpleTokenizer",
+        }
+
+    def recipe_hash(self) -> str:
+        """Return 16 digits that change with anything that decides the numbers."""
+        return fingerprint([json.dumps(self.recipe(), sort_keys=True)])
+
+    def write(
+        self, folder: Path, state: State, record: Mapping[str, Any], final: Path | None = None
+    ) -> None:
+        """Write a folder that plain open_clip loads as ``local-dir:`` from everywhere.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to; it exists.
+        state : dict of torch.Tensor
+            Weights that fit, by their names in the file. They are kept bit for bit.
+        record : dict
+            What the model was made from, for ``config.json``.
+        final : Path or None
+            The folder after it is renamed, where timm looks for the trunk; None if it stays.
+        """
+        from safetensors.torch import save_file
+
+        self._write_configuration(folder, record, final or folder)
+        weights = {name: self._weight(name, state) for name in self.skeleton.state_dict()}
+        with files.replacing(folder / WEIGHTS_NAME) as temporary:
+            save_file(dict(sorted(weights.items())), temporary)
+
+    def _weight(self, name: str, state: State) -> torch.Tensor:
+        import torch
+
+        source = self.name_in_file(name)
+        value = state[source].T if source in self.transposed else state[source]
+        # A copy: safetensors refuses weights that share memory, as those of some trainers do.
+        return value.detach().clone(memory_format=torch.contiguous_format)
+
+    def _write_configuration(self, folder: Path, record: Mapping[str, Any], final: Path) -> None:
+        # Without a table of its own, timm would take every key for one of pretrained weights.
+        trunk = {} if self.trunk is None else {**self.trunk, "pretrained_cfg": {}}
+        files.write_json(folder / TRUNK_NAME, {**trunk, "mispair": dict(record)})
+        config = {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg}
+        write_configuration(folder, config, final)
+
+
+def _activation(tower: nn.Module) -> str:
+    """Return the activation among a tower's modules; there is one in all of open_clip's."""
+    names = {
+        type(module).__name__.replace("Quick", "quick_").lower()
+        for module in tower.modules()
+        if re.search("gelu|silu|relu|swish|mish", type(module).__name__, re.IGNORECASE)
+    }
+    return " and ".join(sorted(names)) or "none"

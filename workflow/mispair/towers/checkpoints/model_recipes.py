@@ -1,0 +1,228 @@
+"""From the name of a model in ``config.yaml`` to its architecture and the file of its weights."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from mispair.core.files import UserError
+from mispair.towers.checkpoints import laclip
+from mispair.towers.checkpoints.architectures import (
+    PREPROCESS,
+    Architecture,
+    name_before_custom_text,
+)
+from mispair.towers.checkpoints.model_spec import ModelSpec, Recipe
+from mispair.towers.loading import refuse_what_open_clip_would_fetch
+from mispair.towers.taking_apart import take_apart
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shapes of weights by their names in a file."""
+
+
+def candidates(spec: ModelSpec) -> list[Architecture]:
+    """Return the architectures that a model may have by what its entry says: mostly one.
+
+    Raises
+    ------
+    UserError
+        If open_clip has no such tag, the tag was trained with another activation than the name
+        says, or the towers are of a kind that cannot be taken apart: before any file is read.
+    """
+    if spec.kind == "folder":
+        raise UserError(
+            f"model {spec.name}: is a folder of open_clip already; nothing is to be converted."
+        )
+    if spec.recipe is not None:
+        return laclip.architectures(spec.recipe, spec.model)
+    assert spec.model is not None
+    config = _config(spec.model)
+    if spec.kind == "tag":
+        tag = pretrained_cfg(spec)
+        _refuse_another_activation(spec, tag, config)
+        preprocess, source = _preprocess(tag), f" of {spec.pretrained}"
+    else:
+        assert spec.preprocess is not None
+        preprocess, source = PREPROCESS[spec.preprocess], ""
+        config["quick_gelu"] = spec.quick_gelu
+    return list(_by_open_clip(spec.model, config, preprocess, source))
+
+
+def choose(spec: ModelSpec, found: Shapes, path: Path) -> Architecture:
+    """Return the architecture that weights fit, exactly.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        What the file is said to be.
+    found : mapping
+        Shapes of its weights.
+    path : Path
+        The file, for the message.
+
+    Raises
+    ------
+    UserError
+        If they do not fit: with the nearest recipe or architecture, and the first keys that are
+        missing and that are too many.
+    """
+    asked = sorted(candidates(spec), key=lambda one: one.misfit(found).size)
+    misfit = asked[0].misfit(found)
+    if not misfit.size:
+        return asked[0]
+    raise UserError(f"{path}: does not fit {asked[0].name}. {misfit} {_nearest(found, asked[0])}")
+
+
+def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
+    """Return what open_clip says of a tag: address, mean, deviation, interpolation, activation.
+
+    Raises
+    ------
+    UserError
+        If the name has no such tag.
+    """
+    import open_clip
+
+    assert spec.model is not None and spec.pretrained is not None  # noqa: PT018
+    found: dict[str, Any] = open_clip.get_pretrained_cfg(spec.model, spec.pretrained)
+    if found:
+        return found
+    if open_clip.get_pretrained_cfg(_twin(spec.model), spec.pretrained):
+        hint = f"{_twin(spec.model)} has it."
+    else:
+        tags = open_clip.list_pretrained_tags_by_model(spec.model)
+        near = difflib.get_close_matches(spec.pretrained, tags, n=3, cutoff=0.3) or tags
+        hint = f"It has {', '.join(near)}." if near else "It has none: give a file as checkpoint."
+    raise UserError(
+        f"model {spec.name}: open_clip's {spec.model} has no tag {spec.pretrained!r}. {hint}"
+    )
+
+
+def _twin(model: str) -> str:
+    """Return open_clip's name of the same architecture with the other activation."""
+    end = "-quickgelu"
+    return model.removesuffix(end) if model.endswith(end) else model + end
+
+
+def download(spec: ModelSpec) -> Path:
+    """Fetch the weights of a tag into open_clip's cache; return the file.
+
+    Raises
+    ------
+    UserError
+        If they cannot be fetched.
+    """
+    import open_clip
+
+    try:
+        return Path(open_clip.download_pretrained(pretrained_cfg(spec)))
+    except UserError:
+        raise
+    except Exception as error:  # of any kind: from the network, the hub or the disk
+        what = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"model {spec.name}: the weights {spec.pretrained} of {spec.model} cannot be fetched "
+            f"({what}). Where there is no network, fetch the file elsewhere and give it as "
+            "checkpoint, with quick_gelu and preprocess."
+        ) from error
+
+
+def _config(model: str) -> dict[str, Any]:
+    import open_clip
+
+    config: dict[str, Any] = open_clip.get_model_config(model)
+    refuse_what_open_clip_would_fetch({"model_cfg": config})
+    tokenizer = config["text_cfg"].get("hf_tokenizer_name")
+    if tokenizer:
+        raise UserError(
+            f"towers: {model} splits texts with {tokenizer}, a tokenizer of Hugging Face. Save "
+            "model and tokenizer as a local open_clip folder, and give that as folder."
+        )
+    return config
+
+
+def _by_open_clip(
+    model: str, config: dict[str, Any], preprocess: Mapping[str, Any], source: str = ""
+) -> Iterator[Architecture]:
+    """Yield an architecture of open_clip; with each of the two namings of its weights."""
+    name = f"open_clip's {model}{source}"
+    own = Architecture(name, config, preprocess)
+    take_apart(own.skeleton)
+    yield own
+    if config.get("custom_text"):
+        yield Architecture(name, config, preprocess, name_in_file=name_before_custom_text)
+
+
+def _preprocess(tag: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tag's preprocessing, with open_clip's own defaults where the tag says nothing."""
+    stated = {key: tag[key] for key in PREPROCESS["openai"] if tag.get(key) is not None}
+    merged = PREPROCESS["openai"] | stated
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in merged.items()}
+
+
+def _refuse_another_activation(
+    spec: ModelSpec, tag: Mapping[str, Any], config: Mapping[str, Any]
+) -> None:
+    import open_clip
+
+    trained, named = bool(tag.get("quick_gelu")), bool(config.get("quick_gelu"))
+    if trained == named:
+        return
+    twin = _twin(spec.model or "")
+    remedy = (
+        f"Name {twin}"
+        if open_clip.get_pretrained_cfg(twin, spec.pretrained)
+        else f"Give its file as checkpoint with quick_gelu: {str(trained).lower()}"
+    )
+    lacks = "does not have" if trained else "has"
+    raise UserError(
+        f"model {spec.name}: {spec.pretrained} was trained with{'' if trained else 'out'} "
+        f"QuickGELU, which {spec.model} {lacks}. {remedy}."
+    )
+
+
+def _nearest(found: Shapes, asked: Architecture) -> str:
+    """Say which recipes or architectures weights fit best."""
+    if any(name.startswith("text_model.") for name in found):
+        return (
+            "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
+            "same weights."
+        )
+    known = [laclip.cc(qk_norm=False)]
+    known += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
+    sizes = {one.name: one.misfit(found).size for one in known}
+    if min(sizes.values()):  # the search through open_clip's takes a second
+        sizes |= {one.name: one.misfit(found).size for one in _plausible(found)}
+    least = min(sizes.values())
+    if least >= asked.misfit(found).size:
+        return "No recipe and no model of open_clip is nearer, as far as shapes tell."
+    names = " or ".join([name for name, size in sizes.items() if size == least][:4])
+    how = "which the file fits" if not least else f"{least} names or shapes apart"
+    return f"The nearest is {names}, {how}."
+
+
+def _plausible(found: Shapes) -> Iterator[Architecture]:
+    """Yield open_clip's architectures of the widths that are seen in a file."""
+    import open_clip
+
+    tokens = found.get("token_embedding.weight") or found.get("text.token_embedding.weight")
+    ends = found.get("text_projection") or found.get("text.text_projection")
+    patches = found.get("visual.conv1.weight")
+    by_timm = any(name.startswith("visual.trunk.") for name in found)
+    if not (tokens and ends and (patches or by_timm)):
+        return
+    for model in open_clip.list_models():
+        config = open_clip.get_model_config(model)
+        vision, text = config["vision_cfg"], config["text_cfg"]
+        same = (text.get("width"), config["embed_dim"]) == (tokens[-1], ends[-1])
+        same &= (
+            "timm_model_name" in vision if patches is None else vision.get("width") == patches[0]
+        )
+        # Twins with QuickGELU have the same shapes.
+        if same and not model.endswith("-quickgelu"):
+            try:
+                yield from _by_open_clip(model, _config(model), PREPROCESS["openai"])
+            except UserError:
+                continue  # a kind of tower that could not be used anyway

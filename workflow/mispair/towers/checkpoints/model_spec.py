@@ -1,0 +1,175 @@
+"""How a model is named in ``config.yaml``, with nothing left to be guessed.
+
+A file of weights does not say which activation, mean, deviation and interpolation it was trained
+with, and a wrong one costs points of accuracy without a message. So each is stated, by a recipe, by
+open_clip's table of pretrained tags, or in the model's own entry; there is no default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from mispair.core import settings
+
+Kind = Literal["folder", "recipe", "tag", "file"]
+Recipe = Literal["laclip-cc", "laclip-laion"]
+
+
+LAION_MODELS = ("ViT-B-32", "ViT-B-16", "ViT-L-14-quickgelu")
+"""open_clip's names of LaCLIP's LAION-400M files: only the largest was trained with QuickGELU."""
+
+
+class _Form(NamedTuple):
+    words: str
+    needs: frozenset[str]
+    may_have: frozenset[str]
+    reason: str
+
+
+FORMS: dict[Kind, _Form] = {
+    "folder": _Form(
+        "a local open_clip folder",
+        frozenset({"folder"}),
+        frozenset(),
+        "its open_clip_config.json says the rest",
+    ),
+    "recipe": _Form(
+        "a recipe",
+        frozenset({"recipe", "checkpoint"}),
+        frozenset({"model"}),
+        "the recipe says activations and preprocessing",
+    ),
+    "tag": _Form(
+        "an open_clip name with a tag",
+        frozenset({"model", "pretrained"}),
+        frozenset(),
+        "open_clip's table of tags says activation and preprocessing",
+    ),
+    "file": _Form(
+        "an open_clip name with a file",
+        frozenset({"model", "checkpoint", "quick_gelu", "preprocess"}),
+        frozenset(),
+        "the file does not say with which activation and preprocessing it was trained",
+    ),
+}
+
+
+class ModelSpec(settings.Settings):
+    """A model: a folder, a recipe with a file, or an open_clip name with a tag or a file."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Name of the model in result paths and in the report.",
+    )
+    folder: Annotated[str | None, settings.Located()] = Field(
+        None, description="A local open_clip folder, taken as it is."
+    )
+    model: str | None = Field(
+        None, description="open_clip's name of the architecture, such as ViT-B-32-quickgelu."
+    )
+    pretrained: str | None = Field(
+        None, description="open_clip's tag of weights for `model`; downloaded when it is needed."
+    )
+    checkpoint: Annotated[str | None, settings.Located()] = Field(
+        None, description="A local file of weights."
+    )
+    recipe: Recipe | None = Field(
+        None,
+        description="How `checkpoint` was made: `laclip-cc` (LaCLIP's files of CC3M, CC12M and "
+        "RedCaps) or `laclip-laion` (its files of LAION-400M).",
+    )
+    quick_gelu: bool | None = Field(
+        None, description="Of `model` with `checkpoint`: whether it was trained with QuickGELU."
+    )
+    preprocess: Literal["openai", "imagenet"] | None = Field(
+        None,
+        description="Of `model` with `checkpoint`: mean, deviation and interpolation of images; "
+        "`openai` (CLIP's, bicubic) or `imagenet` (ImageNet's, bilinear).",
+    )
+    pretraining: str | None = Field(
+        None, description="What it was trained on, for the report, such as CC12M."
+    )
+    method: str | None = Field(
+        None, description="How it was trained, for the report, such as LaCLIP."
+    )
+
+    @property
+    def kind(self) -> Kind:
+        """Return which of the four forms this is."""
+        if self.folder is not None:
+            return "folder"
+        if self.recipe is not None:
+            return "recipe"
+        return "tag" if self.pretrained is not None else "file"
+
+    @property
+    def architecture(self) -> str | None:
+        """Return open_clip's name of the architecture; None where only the file decides.
+
+        The files of ``laclip-cc`` are as wide as a ViT-B-16, with other layers inside.
+        """
+        return "ViT-B-16" if self.recipe == "laclip-cc" else self.model
+
+    @model_validator(mode="after")
+    def _leaves_nothing_to_be_guessed(self) -> ModelSpec:
+        form = FORMS[self.kind]
+        decisive = {key for other in FORMS.values() for key in other.needs | other.may_have}
+        given = {key for key in decisive if getattr(self, key) is not None}
+        if not given:
+            ways = "; ".join(f"{way.words} ({_keys(way.needs)})" for way in FORMS.values())
+            raise ValueError(f"model {self.name}: does not say what it is. Give one of: {ways}.")
+        missing, surplus = form.needs - given, given - form.needs - form.may_have
+        if missing or surplus:
+            steps = [f"add {_keys(missing)}"] if missing else []
+            steps += [f"take out {_keys(surplus)}"] if surplus else []
+            raise ValueError(
+                f"model {self.name}: {form.words} is {_keys(form.needs)}, and {form.reason}; "
+                f"{' and '.join(steps)}."
+            )
+        if self.model is not None:
+            self._refuse_a_wrong_name(self.model)
+        return self
+
+    def _refuse_a_wrong_name(self, model: str) -> None:
+        if self.recipe == "laclip-cc":
+            raise ValueError(
+                f"model {self.name}: recipe laclip-cc has one architecture; take out model."
+            )
+        known = LAION_MODELS if self.recipe else open_clip_names()
+        if model not in known:
+            stem = model.removesuffix("-quickgelu")
+            near = [name for name in known if name.removesuffix("-quickgelu") == stem]
+            near = near or difflib.get_close_matches(model, known, n=3, cutoff=0.3) or list(known)
+            of = "recipe laclip-laion" if self.recipe else "open_clip"
+            raise ValueError(
+                f"model {self.name}: {of} has no model {model!r}. Did you mean {', '.join(near)}?"
+            )
+        if self.quick_gelu is False and model.endswith("-quickgelu"):
+            raise ValueError(
+                f"model {self.name}: {model} has QuickGELU, but quick_gelu is false. Set it to "
+                f"true, or name {model.removesuffix('-quickgelu')}."
+            )
+
+
+@cache
+def open_clip_names() -> tuple[str, ...]:
+    """Return the architectures that open_clip knows, without importing it (which takes seconds)."""
+    return tuple(sorted(path.stem for path in open_clip_definition("").parent.glob("*.json")))
+
+
+def open_clip_definition(name: str) -> Path:
+    """Return the file of open_clip's that defines an architecture."""
+    package = importlib.util.find_spec("open_clip")
+    assert package is not None and package.origin is not None  # noqa: PT018
+    return Path(package.origin).parent / "model_configs" / f"{name}.json"
+
+
+def _keys(keys: frozenset[str] | set[str]) -> str:
+    order = list(ModelSpec.model_fields)
+    return ", ".join(sorted(keys, key=order.index))

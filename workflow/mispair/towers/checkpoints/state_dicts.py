@@ -1,0 +1,193 @@
+"""One reader of all files that hold a model's weights, none of whose code ever runs.
+
+A PyTorch file is a pickle, and a pickle is a program. It is read with ``weights_only=True``, which
+knows tensors and plain containers, and with what LaCLIP's trainer saves beside the weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mispair.core.files import UserError
+
+State = dict[str, torch.Tensor]
+"""Weights by name."""
+
+NESTED_UNDER = ("state_dict", "model")
+"""Keys of a checkpoint under which trainers save the weights."""
+
+PREFIXES = ("module.", "_orig_mod.", "model.")
+"""What DistributedDataParallel, torch.compile and wrapping trainers put before every name."""
+
+SIZES = {"input_resolution", "context_length", "vocab_size"}
+"""What OpenAI's files hold beside weights: sizes of the model, which the architecture has too."""
+
+
+class Inert:
+    """Stands in for what lies beside the weights: numpy's numbers, which are not looked at."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __setstate__(self, _: Any) -> None: ...
+
+
+HARMLESS: list[Any] = [
+    argparse.Namespace,  # the trainer's arguments
+    # Its learning rates, by either name that numpy has had.
+    (Inert, "numpy.core.multiarray.scalar"),
+    (Inert, "numpy._core.multiarray.scalar"),
+    (Inert, "numpy.dtype"),
+    (Inert, "numpy.dtypes.Float64DType"),
+]
+"""What a file may ask for beside tensors and plain containers."""
+
+TORCHSCRIPT_REMEDY = (
+    "For weights that open_clip has, give `model` and the tag as `pretrained`. Otherwise, where "
+    "you trust the file, run `torch.save(torch.jit.load(FILE).state_dict(), NEW)` and give NEW."
+)
+
+
+def read_state_dict(path: Path) -> State:
+    """Read the weights in a file, by name.
+
+    PyTorch files of both formats, bare, nested under a key of `NESTED_UNDER` or with one of
+    `PREFIXES` before every name, Hugging Face's ``.bin`` and safetensors are read.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, empty, cut short, a web page, a TorchScript archive or of another
+        kind; if it would run code; if it holds no weights, or some that are not finite.
+    """
+    path = Path(path)
+    content = _read_safetensors(path) if _kind(path) == "safetensors" else _read_pickle(path)
+    state = _without_prefixes(_weights_in(content, path))
+    _refuse_what_is_no_weight(state, path)
+    return {name: state[name] for name in sorted(state) if name not in SIZES}
+
+
+def _kind(path: Path) -> str:
+    """Tell what a file is by its first bytes, and refuse what holds no weights."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as opened:
+            start = opened.read(512)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    if not start:
+        raise UserError(f"{path}: is empty. Fetch it again.")
+    if start.startswith(b"PK"):
+        return _kind_of_zip(path)
+    if start.startswith(b"\x80"):
+        return "pickle"
+    # Safetensors start with the length of a JSON header.
+    if start[8:9] == b"{":
+        if int.from_bytes(start[:8], "little") + 8 > size:
+            raise UserError(f"{path}: is cut short. Fetch it again.")
+        return "safetensors"
+    if re.match(rb"\s*(<!doctype html|<html|<\?xml)", start, re.IGNORECASE):
+        raise UserError(
+            f"{path}: is a web page, not a file of weights. Fetch the file itself (a Dropbox link "
+            "ends in dl=1 instead of dl=0)."
+        )
+    if start.startswith(b"version https://git-lfs"):
+        raise UserError(f"{path}: is a pointer of Git LFS. Fetch the file with `git lfs pull`.")
+    raise UserError(
+        f"{path}: is no file of weights that can be read: neither PyTorch's nor safetensors."
+    )
+
+
+def _kind_of_zip(path: Path) -> str:
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path}: is cut short. Fetch it again.")
+    with zipfile.ZipFile(path) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    if "constants.pkl" in names:
+        raise UserError(
+            f"{path}: is a TorchScript archive, a program that holds its weights, and is not run. "
+            f"{TORCHSCRIPT_REMEDY}"
+        )
+    if "data.pkl" not in names:
+        raise UserError(f"{path}: is a zip archive, but not one that PyTorch saved.")
+    return "zip"
+
+
+def _read_safetensors(path: Path) -> Any:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path}: is cut short or damaged ({error}). Fetch it again.") from error
+
+
+def _read_pickle(path: Path) -> Any:
+    if path.suffix == ".safetensors":  # by which torch would choose how to read it
+        raise UserError(
+            f"{path}: is PyTorch's, though it is called safetensors. Rename it to end in .pt."
+        )
+    try:
+        with torch.serialization.safe_globals(HARMLESS):
+            # Mapped, so that an optimiser's state, twice the weights, stays on disk.
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
+    except pickle.UnpicklingError as error:
+        wanted = re.search(r"GLOBAL (\S+)", str(error))
+        if wanted is None:
+            raise UserError(f"{path}: is cut short or damaged. Fetch it again.") from error
+        raise UserError(
+            f"{path}: wants to run {wanted[1]}, which is no part of weights; it was not run. The "
+            "file may be hostile or damaged. Do not load it with weights_only=False: get the "
+            "weights as safetensors, or have who made the file save model.state_dict() alone."
+        ) from error
+    except Exception as error:  # of any kind: PyTorch checks little of what it reads
+        what = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: is cut short or damaged ({what}). Fetch it again.") from error
+
+
+def _weights_in(content: Any, path: Path) -> Mapping[Any, Any]:
+    """Return the mapping of names to tensors in what a file holds."""
+    if isinstance(content, Mapping):
+        for key in NESTED_UNDER:
+            if isinstance(content.get(key), Mapping):
+                return content[key]
+        if content and all(isinstance(value, torch.Tensor) for value in content.values()):
+            return content
+        holds = ", ".join(str(key) for key in list(content)[:5]) or "nothing"
+    else:
+        holds = f"a {type(content).__name__}"
+    raise UserError(
+        f"{path}: holds no weights: neither tensors by name nor such a table under "
+        f"{' or '.join(NESTED_UNDER)}; it holds {holds}."
+    )
+
+
+def _without_prefixes(state: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Take from the start of all names what stands at the start of all of them."""
+    for prefix in PREFIXES:
+        if state and all(isinstance(name, str) and name.startswith(prefix) for name in state):
+            return _without_prefixes({name[len(prefix) :]: state[name] for name in state})
+    return state
+
+
+def _refuse_what_is_no_weight(state: Mapping[Any, Any], path: Path) -> None:
+    if not state:
+        raise UserError(f"{path}: holds no weights.")
+    for name, value in state.items():
+        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+            raise UserError(f"{path}: {name} is a {type(value).__name__} among the weights.")
+        if not torch.isfinite(value).all():
+            raise UserError(
+                f"{path}: {name} has a number that is not finite, and so would every feature. The "
+                "training failed, or the file is damaged."
+            )

@@ -1,0 +1,161 @@
+"""Which models a configuration names, and where the files of their towers lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from mispair.core.files import UserError, read_json
+from mispair.core.provenance import PACKAGE
+from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
+
+SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
+TOWER_CONFIG = "open_clip_config.json"
+TOWER_WEIGHTS = "open_clip_model.safetensors"
+TRAINED_TOWERS = [
+    f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
+]
+"""Files of `pretrain_towers`; those with its model's vocabulary lie beside them."""
+CONVERTED_TOWERS = [
+    f"results/checkpoints/{{model}}/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "config.json")
+]
+"""Files of `convert_checkpoint`; the configuration comes first."""
+LABELS = {"pretraining", "method"}
+"""Keys of a model that name it in the report and change nothing that is computed."""
+
+
+class Models:
+    """The models of a run by name: the one that is fine-tuned, and those that are compared.
+
+    Parameters
+    ----------
+    main : str or ModelSpec, optional
+        The key ``towers``: ``shipped``, ``train``, a folder, or a model.
+    compared : sequence of ModelSpec
+        The key ``models``.
+    start : str or ModelSpec, optional
+        What ``pretrain_towers.start`` names.
+
+    Raises
+    ------
+    UserError
+        If a file or folder is missing, or two models have one name.
+    """
+
+    def __init__(
+        self,
+        main: str | ModelSpec | None,
+        compared: list[ModelSpec],
+        start: str | ModelSpec | None = None,
+    ) -> None:
+        self.main = ""
+        self.specs: dict[str, ModelSpec] = {}
+        self._files: dict[str, list[str]] = {}
+        if isinstance(main, ModelSpec):
+            self._add(main, "towers")
+            self.main = main.name
+        elif main is not None:
+            self.main = {"shipped": SHIPPED_TOWERS.name, "train": "trained"}.get(
+                main, Path(main).name
+            )
+            self._files[self.main] = TRAINED_TOWERS if main == "train" else _of_folder(main)
+        for number, spec in enumerate(compared):
+            self._add(spec, f"models[{number}]")
+        self.compared = [spec.name for spec in compared]
+        self.start = self._start(start)
+        """Files of the towers that pretrain_towers starts from; the configuration comes first."""
+
+    def _start(self, start: str | ModelSpec | None) -> list[str]:
+        key = "pretrain_towers.start"
+        self._start_spec = start if isinstance(start, ModelSpec) else None
+        if isinstance(start, ModelSpec):
+            if start.name not in self._files:
+                self._add(start, key)
+            return self._files[start.name]
+        return [] if start is None else _of_folder(start, key)
+
+    def _add(self, spec: ModelSpec, key: str) -> None:
+        if spec.name in self._files:
+            raise UserError(f"{key}: two models are called {spec.name!r}; rename one.")
+        self.specs[spec.name] = spec
+        if spec.folder is not None:
+            self._files[spec.name] = _of_folder(spec.folder, f"{key}.folder")
+            return
+        if spec.checkpoint is not None and not Path(spec.checkpoint).is_file():
+            raise UserError(
+                f"{key}.checkpoint: there is no file {Path(spec.checkpoint).absolute()}."
+            )
+        self._files[spec.name] = [path.format(model=spec.name) for path in CONVERTED_TOWERS]
+
+    def files(self, name: str) -> list[str]:
+        """Return the files of a model's towers; the configuration comes first."""
+        return self._files[name]
+
+    def checkpoint(self, wildcards: Any) -> list[str]:
+        """Return the file that a model is converted from; a tag of open_clip has none."""
+        checkpoint = self.specs[wildcards.model].checkpoint
+        return [] if checkpoint is None else [checkpoint]
+
+    def spec(self, wildcards: Any) -> str:
+        """Return what a model is, as one word of a command line."""
+        spec = self.specs[wildcards.model]
+        return shlex.quote(spec.model_dump_json(exclude=LABELS, exclude_none=True))
+
+    def described(self) -> str:
+        """Return the compared models by name, as one word of a command line."""
+        specs = {name: self.specs[name].model_dump(exclude_none=True) for name in self.compared}
+        for spec in specs.values():
+            # Where a file lies on one machine says nothing.
+            spec |= {key: Path(spec[key]).name for key in ("checkpoint", "folder") if key in spec}
+        return shlex.quote(json.dumps(specs, sort_keys=True))
+
+    def origins(self) -> list[str]:
+        """Return what convert_checkpoint says of each compared model that it converts."""
+        converted = [name for name in self.compared if self.specs[name].folder is None]
+        return [CONVERTED_TOWERS[2].format(model=name) for name in converted]
+
+    def neurons(self, definition: str) -> int | None:
+        """Return the width of the main model's embedding; None if only its weights decide.
+
+        Parameters
+        ----------
+        definition : str
+            The model definition that `pretrain_towers` reads, for towers that are not there yet.
+
+        Raises
+        ------
+        UserError
+            If the file that defines the model states no width.
+        """
+        files, spec = self._files[self.main], self.specs.get(self.main)
+        if files is TRAINED_TOWERS:
+            spec, files = self._start_spec, self.start or [definition]
+        path = Path(files[0])
+        if spec is not None and spec.folder is None:
+            path = open_clip_definition(spec.architecture or "")
+        elif definition in open_clip_names() and not path.is_file():
+            path = open_clip_definition(definition)
+        if not path.is_file():
+            return None
+        try:
+            content = read_json(path)
+            return int(content.get("model_cfg", content)["embed_dim"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}: names no model_cfg.embed_dim; is it an open_clip model's configuration?"
+            ) from error
+
+
+def _of_folder(source: str, key: str = "towers") -> list[str]:
+    folder = SHIPPED_TOWERS if source == "shipped" else Path(source)
+    if not (folder / TOWER_CONFIG).is_file():
+        other = "the name of one of `models`" if key.endswith("start") else "`train`"
+        raise UserError(
+            f"{key}: {source!r} is neither `shipped` nor {other} nor a folder with an "
+            f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
+        )
+    others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
+    return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]

@@ -1,0 +1,1 @@
+"""Fine-tuning of the last projections on cached features."""

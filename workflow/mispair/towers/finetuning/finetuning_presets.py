@@ -1,0 +1,268 @@
+"""How projections are fine-tuned: named sets of numbers, and the control arms that change one.
+
+``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on the
+trainer of LaCLIP). ``as-written`` is what the paper says, section 5.2 and appendix A.2, and that is
+little: `STATED` sets the two beside each other. Where the text is silent, ``as-written`` takes the
+value of ``as-run``.
+
+The authors' trainer takes 256 pairs in each process and gathers the embeddings of all, and their
+README starts four processes: a batch has 1,024 pairs, and the schedule the steps that follow.
+``as-run-one-process`` is the same code in one process, with batches of 256: for corpora of tens of
+thousands of pairs, which leave few steps of 1,024.
+
+The large batches are ours. For k times the batch, learning rate and weight decay are multiplied by
+sqrt(k): the square-root scaling for Adam (Malladi et al. 2022), with which an epoch of fewer steps
+decays the weights as much as before, as their product is k times as large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Literal
+
+from pydantic import Field
+
+from mispair.core import settings
+from mispair.towers.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS
+
+Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
+
+FIRST_NEWTON_STEPS = 6
+"""Newton steps of a solved log scale before the first epoch; after each epoch it is one."""
+
+MEASURED_PAIRS = 2**16
+"""Pairs of each seed, at most, over which the cosine gap and the scale's slopes are means."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How projections are fine-tuned; learning rates and decay are AdamW's, lengths in epochs."""
+
+    loss: Literal["infonce", "spectral"] = "infonce"
+    spectral_temperature: float = 1.0
+    epochs: int = 10
+    batch_size: int = 1024
+    lr: float = 1e-3
+    final_lr: float = 1e-5
+    warmup_epochs: int = 1
+    warmup_lr: float = 1e-6
+    weight_decay: float = 0.5
+    logit_scale: Literal["frozen", "free", "solved"] = "frozen"
+    logit_scale_lr: float = 0.05
+
+
+AS_RUN = Training()
+
+
+def _with_batch(size: int) -> Training:
+    factor = (size / AS_RUN.batch_size) ** 0.5
+    scaled = {
+        key: round(factor * getattr(AS_RUN, key), 6) for key in ("lr", "final_lr", "weight_decay")
+    }
+    return replace(AS_RUN, batch_size=size, **scaled)
+
+
+PRESETS: dict[Preset, Training] = {
+    "as-run": AS_RUN,
+    "as-run-one-process": replace(AS_RUN, batch_size=256),
+    "as-written": replace(AS_RUN, loss="infonce", logit_scale="frozen"),
+    "large-batch": _with_batch(4096),
+    "large-batch-32k": _with_batch(32768),
+}
+
+NOT_STATED = "not stated"
+
+_WRITTEN_OF_KEYS = {
+    "loss": "a contrastive loss between image and text embeddings (figure 6)",
+    "logit_scale": "frozen: only the last projections are trained (section 5.2)",
+}
+
+_RUN_OF_KEYS = {"batch_size": "1024: 256 in each of four processes, whose embeddings are gathered"}
+
+STATED: tuple[tuple[str, str, str], ...] = (
+    ("model", "CLIP pre-trained on CC3M, both towers 768 wide, embeddings 512",
+     "LaCLIP's ViT-B/16 for CC3M, image tower 768 wide, text tower 512, embeddings 512"),
+    ("trained", "the last linear projection only, other layers frozen (section 5.2)",
+     "both last projections, all else frozen"),
+    ("pairs", "CC3M, captions shuffled with probability C_m",
+     "CC3M; the variant by similarity: 100,000 pairs of it"),
+    ("C_m = 0, accuracy", "a column of table 4", "a pre-trained LaCLIP file, not fine-tuned"),
+    ("C_m = 0, |cos|", "a point of figure 2(d)",
+     "a file called finetune_result_CLIP; whether it was fine-tuned is not published"),
+    *(
+        (key, _WRITTEN_OF_KEYS.get(key, NOT_STATED), _RUN_OF_KEYS.get(key, str(value)))
+        for key, value in asdict(AS_RUN).items()
+        if key not in ("spectral_temperature", "logit_scale_lr")  # neither is used
+    ),
+    ("optimiser", NOT_STATED, "AdamW, betas 0.9 and 0.98, decay on matrices only"),
+    ("augmentation", NOT_STATED, "random crops of 0.5 to 1 of the area (encode_features.crops)"),
+    ("precision", NOT_STATED, "mixed"),
+    ("seeds", NOT_STATED, "1"),
+)  # fmt: skip
+"""Rows of key, as written, as run: what the text says of fine-tuning, and what the code does."""
+
+
+def _or_preset(key: str, description: str) -> str:
+    """Add to a description what null means: the value of each preset."""
+    named: dict[str, list[str]] = {}
+    for preset, training in PRESETS.items():
+        named.setdefault(str(getattr(training, key)), []).append(preset)
+    if len(named) == 1:
+        return f"{description} Null takes the presets' {next(iter(named))}."
+    values = "; ".join(f"{value} ({', '.join(presets)})" for value, presets in named.items())
+    return f"{description} Null takes the preset's: {values}."
+
+
+class FineTuning(settings.Settings):
+    """Settings of the fine-tuning itself: a preset, and what is to differ from it."""
+
+    preset: Preset = Field(
+        "as-run-one-process",
+        description="Where what is null below comes from: as-run is what the authors' public code "
+        "does in four processes, as-run-one-process the same with a quarter of the batch, for "
+        "corpora that leave few steps of 1,024; as-written what the paper's text says, and as-run "
+        "where it is silent, which is nearly everywhere; large-batch and large-batch-32k, for GPUs "
+        "and millions of pairs, "
+        "scale lr, final_lr and weight_decay by the square root of the batch (the last takes 13 GB "
+        "of memory a seed).",
+    )
+    loss: Literal["infonce", "spectral"] | None = Field(
+        None,
+        description=_or_preset(
+            "loss", "infonce on cosines, or the spectral loss of the paper's Eq. 1."
+        ),
+    )
+    spectral_temperature: float | None = Field(
+        None, gt=0, description=_or_preset("spectral_temperature", "Temperature tau of Eq. 1.")
+    )
+    epochs: int | None = Field(None, ge=1, description=_or_preset("epochs", "Passes over pairs."))
+    batch_size: int | None = Field(
+        None, ge=2, description=_or_preset("batch_size", "Pairs in a step.")
+    )
+    lr: float | None = Field(
+        None, gt=0, description=_or_preset("lr", "Learning rate of AdamW after the warm-up.")
+    )
+    final_lr: float | None = Field(
+        None, ge=0, description=_or_preset("final_lr", "Learning rate at the end of the cosine.")
+    )
+    warmup_epochs: int | None = Field(
+        None,
+        ge=0,
+        description=_or_preset("warmup_epochs", "Epochs of linear warm-up, of all epochs."),
+    )
+    warmup_lr: float | None = Field(
+        None, ge=0, description=_or_preset("warmup_lr", "Learning rate of the first warm-up step.")
+    )
+    weight_decay: float | None = Field(
+        None, ge=0, description=_or_preset("weight_decay", "AdamW's decay, on matrices only.")
+    )
+    logit_scale: Literal["frozen", "free", "solved"] | None = Field(
+        None,
+        description=_or_preset(
+            "logit_scale",
+            "The factor on the cosines: frozen stays as it is, free is trained by gradients, "
+            "solved is set to the minimum of the loss before the first epoch and after each one.",
+        ),
+    )
+    logit_scale_lr: float | None = Field(
+        None,
+        gt=0,
+        description=_or_preset(
+            "logit_scale_lr",
+            "Learning rate of the log of a free logit scale, at the peak of the same schedule. At "
+            "the rate of the projections a scalar does not reach its optimum.",
+        ),
+    )
+
+
+def resolve(chosen: FineTuning) -> Training:
+    """Return the complete training: what is set, and the preset's value of what is not.
+
+    Examples
+    --------
+    >>> training = resolve(FineTuning(preset="large-batch", epochs=3))
+    >>> training.epochs, training.batch_size, training.lr
+    (3, 4096, 0.002)
+    """
+    values = {field.name: getattr(chosen, field.name) for field in fields(Training)}
+    return replace(
+        PRESETS[chosen.preset], **{key: value for key, value in values.items() if value is not None}
+    )
+
+
+@dataclass(frozen=True)
+class TrainedArm:
+    """How an arm starts and how it is trained.
+
+    Attributes
+    ----------
+    training : Training
+        Complete.
+    random_norm : float or None
+        None starts from the model's projections; otherwise the norm of random ones, as
+        `mispair.towers.finetuning.projection.starting_point` takes it.
+    fixed_scale : float or None
+        Logit scale at the start (the factor, not its log), or None for the model's.
+    """
+
+    training: Training
+    random_norm: float | None = None
+    fixed_scale: float | None = None
+
+
+def arm(start: str, training: Training) -> TrainedArm:
+    """Return which projections and logit scale an arm starts from, and how it is trained.
+
+    Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` and
+    ``reinitialised-small`` start from random projections; ``scale-converged`` solves for the logit
+    scale; ``scale-5`` to ``scale-70`` freeze it at that value; ``without-decay`` has no weight
+    decay.
+
+    Raises
+    ------
+    ValueError
+        If there is no such arm, or the loss has no logit scale and the arm is about that.
+    """
+    about_scale = start == CONVERGED or start in FIXED_SCALES
+    if training.loss == "spectral" and about_scale:
+        raise ValueError(f"start {start!r} sets the logit scale, which the spectral loss has not")
+    if start == PRETRAINED:
+        return TrainedArm(training)
+    if start == CONVERGED:
+        return TrainedArm(replace(training, logit_scale="solved"))
+    if start == "without-decay":
+        return TrainedArm(replace(training, weight_decay=0.0))
+    if start in FIXED_SCALES:
+        frozen = replace(training, logit_scale="frozen")
+        return TrainedArm(frozen, fixed_scale=FIXED_SCALES[start])
+    if start in RANDOM_STARTS:
+        return TrainedArm(training, random_norm=RANDOM_STARTS[start])
+    raise ValueError(f"start {start!r} is none of {', '.join(STARTS)}")
+
+
+def refuse(training: Training, pairs: int | None) -> None:
+    """Refuse a training that cannot be, or that would train nothing.
+
+    Parameters
+    ----------
+    training : Training
+        Complete.
+    pairs : int or None
+        Pairs to train on, if their number is known.
+
+    Raises
+    ------
+    ValueError
+        Naming every fault.
+    """
+    last = f"lr ({training.lr:g})"
+    faults = {
+        f"{pairs} pairs make no whole batch of batch_size {training.batch_size}, so that an epoch "
+        "has no step": pairs is not None and pairs < training.batch_size,
+        f"warmup_epochs: {training.warmup_epochs} must be fewer than epochs ({training.epochs}), "
+        "or the warm-up leaves no step of training": training.warmup_epochs >= training.epochs,
+        f"warmup_lr: {training.warmup_lr:g} is above {last}": training.warmup_lr > training.lr,
+        f"final_lr: {training.final_lr:g} is above {last}": training.final_lr > training.lr,
+    }
+    if found := [fault for fault, holds in faults.items() if holds]:
+        raise ValueError("; ".join(found))

@@ -1,0 +1,1 @@
+"""Training of towers with open_clip's own trainer."""

@@ -1,0 +1,156 @@
+"""One training in one process or in several: torchrun here, or on each node of a SLURM job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mispair.core import files
+from mispair.core.provenance import PACKAGE
+from mispair.core.resume import asked_to_end
+from mispair.towers.pretraining import trainer
+from mispair.towers.pretraining.training_size import cores_of_a_process
+
+if TYPE_CHECKING:
+    from mispair.towers.pretraining.pretraining_settings import Settings
+
+FIRST_PORT, PORTS = 20000, 10000
+POLL_SECONDS = 0.2
+
+
+def refuse_too_few_gpus(device: str, processes: int) -> None:
+    """Refuse more processes than GPUs: each computes on one of its own.
+
+    Raises
+    ------
+    UserError
+        If there are too few.
+    """
+    if device == "cuda":
+        import torch
+
+        if (found := torch.cuda.device_count()) < processes:
+            raise files.UserError(
+                f"pretrain_towers.processes: {processes}, but this machine has {found} GPUs for "
+                "this job. Lower processes, or ask for more GPUs."
+            )
+
+
+def refuse_other_nodes(nodes: int) -> None:
+    """Refuse a number of nodes that is not that of the SLURM job.
+
+    Raises
+    ------
+    UserError
+        If it is not.
+    """
+    if nodes > 1 and (found := _nodes_here()) != nodes:
+        here = f"a SLURM job of {found}" if found else "no SLURM job"
+        raise files.UserError(
+            f"pretrain_towers.nodes: {nodes}, but this is {here}. Run it with Snakemake's SLURM "
+            "executor, which asks for the nodes, or set nodes to 1."
+        )
+
+
+def train(settings: Settings, arguments: list[str], logs: Path) -> None:
+    """Run open_clip's trainer in as many processes as the settings say.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of `pretrain_towers`.
+    arguments : list of str
+        From `mispair.towers.pretraining.pretraining.trainer_arguments`.
+    logs : Path
+        The folder given as ``--logs``.
+
+    Raises
+    ------
+    UserError
+        If a process ends before its time.
+    """
+    processes, nodes = settings.processes, settings.nodes
+    if processes * nodes == 1:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+        trainer.train(arguments, logs, seed=settings.seed)
+        return
+    job = logs / "job.json"
+    about = {"arguments": arguments, "logs": str(logs), "seed": settings.seed}
+    files.write_json(job, {**about, "threads": settings.threads})
+    cores = processes * cores_of_a_process(settings.threads, settings.workers)
+    if run(command(job, processes=processes, nodes=nodes, cores=cores)):
+        finished = trainer.finished_epochs(logs, processes * nodes)
+        raise files.UserError(
+            f"pretrain_towers: one of {processes * nodes} processes ended early; torchrun says "
+            f"above which was the first, and why. The same command goes on after epoch {finished} "
+            f"of {settings.epochs}, as {logs.parent} holds the state."
+        )
+
+
+def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
+    """Return the command that starts the trainer in every process.
+
+    Parameters
+    ----------
+    job : Path
+        File for `mispair.towers.pretraining.trainer`, which every node can read.
+    processes, nodes : int
+        Processes on each node, and nodes.
+    cores : int
+        Cores for the processes of a node.
+    """
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    each = ["-m", "mispair.towers.pretraining.trainer", str(job)]
+    if nodes == 1:
+        return [*torchrun, "--standalone", *each]
+    srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    # srun does not take over the job's cores per task; and no node is to wait for a dead one.
+    srun += [f"--cpus-per-task={cores}", "--kill-on-bad-exit=1"]
+    # Trainings that share a node need ports of their own.
+    number = os.environ["SLURM_JOB_ID"]
+    # This process is on the first node: SLURM starts a job's script there.
+    meeting = f"{socket.gethostname()}:{FIRST_PORT + int(number) % PORTS}"
+    rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint={meeting}", f"--rdzv-id={number}"]
+    return [*srun, *torchrun, f"--nnodes={nodes}", *rendezvous, *each]
+
+
+def _nodes_here() -> int:
+    """Return how many nodes this SLURM job has; 0 outside of one.
+
+    Asked by the number of the job: Snakemake's plugin takes the other variables of SLURM away.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    if number is None:
+        return 0
+    words = ["squeue", "--noheader", "--jobs", number, "--format=%D"]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a command that `command` gave until it ends; return its exit status.
+
+    Asked to end, it hands that on and waits; and the command ends with this process, too.
+    """
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with (
+        asked_to_end() as ending,
+        subprocess.Popen(
+            words,
+            env={**os.environ, "PYTHONPATH": path},
+            preexec_fn=lambda: trainer.end_with_parent(signal.SIGTERM),
+        ) as process,
+    ):
+        while True:
+            try:
+                return process.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                if ending():
+                    process.terminate()

@@ -1,0 +1,248 @@
+"""What open_clip's own trainer is given, and what it gives: towers, and their form on disk.
+
+A model definition is an ``open_clip_config.json`` without weights. Its vocabulary is the first
+part of CLIP's byte-pair merges: merges are ordered, so any first part is a vocabulary of its own,
+and a token embedding of 8,514 rows in place of 49,408 is what keeps the towers small.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.core import files
+from mispair.towers.checkpoints.architectures import PREPROCESS
+from mispair.towers.checkpoints.model_spec import open_clip_names
+from mispair.towers.loading import refuse_what_open_clip_would_fetch
+
+if TYPE_CHECKING:
+    from mispair.towers.pretraining.pretraining_settings import Settings
+
+BYTES = 512
+"""Tokens of a byte-pair vocabulary before its merges: every byte, within a word and at its end."""
+
+PADDING = "<PAD>"
+"""Fills up rows, where open_clip then writes 0. No text has it, because texts are lower case."""
+
+CONFIG_NAME = "open_clip_config.json"
+WEIGHTS_NAME = "open_clip_model.safetensors"
+DEFINITIONS = Path(__file__).parent / "definitions"
+
+
+def read_definition(name: str) -> dict[str, Any]:
+    """Read a model definition: one of mispair or of open_clip by its name, or a path to JSON.
+
+    Raises
+    ------
+    UserError
+        If there is no such definition, or it lacks a part.
+    """
+    if name in open_clip_names():
+        import open_clip
+
+        content = {
+            "model_cfg": open_clip.get_model_config(name),
+            "preprocess_cfg": PREPROCESS["openai"],
+        }
+        refuse_what_open_clip_would_fetch(content)
+        return content
+    path = Path(name) if name.endswith(".json") else DEFINITIONS / f"{name}.json"
+    if not path.is_file():
+        known = ", ".join(sorted(found.stem for found in DEFINITIONS.glob("*.json")))
+        raise files.UserError(
+            f"definition: no {name!r}. Give a path to a .json, an architecture of open_clip such "
+            f"as ViT-B-32, or one of {known}."
+        )
+    definition = files.read_json(path)
+    if not isinstance(definition, dict) or not {"model_cfg", "preprocess_cfg"} <= definition.keys():
+        raise files.UserError(f"{path}: has no model_cfg and preprocess_cfg, as open_clip's have.")
+    return definition
+
+
+def write_vocabulary(folder: Path, merges: int) -> None:
+    """Write the first `merges` byte-pair merges of CLIP's vocabulary, the same bytes every time.
+
+    Written for transformers, because open_clip looks for the files of its own tokenizer in the
+    working directory and for those of transformers in the folder of the model. The tokens are
+    those of open_clip's tokenizer with these merges, except for characters that the Unicode
+    versions of the two regular expressions class differently.
+    """
+    from open_clip import SimpleTokenizer
+    from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
+
+    whole = SimpleTokenizer()
+    start, end = whole.all_special_ids
+    special = [whole.decoder[start], whole.decoder[end]]
+    vocabulary = [*[*whole.encoder][: BYTES + merges], *special]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={token: number for number, token in enumerate(vocabulary)},
+            merges=[*whole.bpe_ranks][:merges],
+            end_of_word_suffix="</w>",
+        )
+    )
+    letters = r"(?i)'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(letters), "removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{special[0]} $A {special[1]}",
+        special_tokens=[(token, BYTES + merges + number) for number, token in enumerate(special)],
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False) for token in [*special, PADDING]]
+    )
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    names = ("bos_token", "eos_token", "pad_token", "sep_token")
+    settings = dict(zip(names, [*special, PADDING, PADDING], strict=True))
+    files.write_json(
+        folder / "tokenizer_config.json",
+        {"tokenizer_class": "PreTrainedTokenizerFast", **settings},
+    )
+
+
+def write_definition(folder: Path, definition: dict[str, Any]) -> None:
+    """Write a model without weights: ``open_clip_config.json`` and the vocabulary.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to; it exists.
+    definition : dict
+        From `read_definition`. One that names a ``bpe_path`` gets CLIP's vocabulary, cut to its
+        ``vocab_size``, in the form that open_clip looks for in the folder of the model.
+    """
+    content = json.loads(json.dumps(definition))
+    text = content["model_cfg"]["text_cfg"]
+    if text.get("tokenizer_kwargs", {}).pop("bpe_path", None):
+        write_vocabulary(folder, text["vocab_size"] - BYTES - 2)
+        text["hf_tokenizer_name"] = "."
+        # Lower case, as open_clip's tokenizer; rows filled up with 0, which is no padding token.
+        text["tokenizer_kwargs"] |= {"clean": "lower", "strip_sep_token": True}
+    files.write_json(folder / CONFIG_NAME, content)
+
+
+def corpus_fingerprint(shards: Sequence[Path]) -> str:
+    """Return a SHA-256 over the names and the contents of the shards, whatever their order."""
+    lines = []
+    for shard in shards:
+        with shard.open("rb") as opened:
+            lines.append((shard.name, hashlib.file_digest(opened, "sha256").hexdigest()))
+    return hashlib.sha256("".join(f"{n} {d}\n" for n, d in sorted(lines)).encode()).hexdigest()
+
+
+def shard_stamps(shards: Sequence[Path]) -> list[str]:
+    """Return name, size and time of change of each shard: by these a corpus is known again.
+
+    Its contents are not read: of a corpus for many nodes that would take longer than an epoch.
+    """
+    found = ((shard.name, shard.stat()) for shard in shards)
+    return [f"{name} {about.st_size} {about.st_mtime_ns}" for name, about in found]
+
+
+def count_pairs(shards: Sequence[Path]) -> list[int]:
+    """Return the number of captions (``.txt``) in each shard.
+
+    Raises
+    ------
+    UserError
+        If a shard is missing or is not a tar, or there is no pair.
+    """
+    pairs = []
+    for shard in shards:
+        try:
+            with tarfile.open(shard) as tar:
+                pairs.append(sum(name.endswith(".txt") for name in tar.getnames()))
+        except (OSError, tarfile.TarError) as error:
+            raise files.UserError(f"{shard}: cannot be read as a tar shard ({error}).") from error
+    if not sum(pairs):
+        raise files.UserError("pretrain_towers: the shards hold no captions (KEY.txt).")
+    return pairs
+
+
+def trainer_arguments(
+    settings: Settings, device: str, *, model: str, shards: Sequence[str], samples: int, logs: str
+) -> list[str]:
+    """Return the command line of ``python -m open_clip_train.main``."""
+    arguments = [
+        *("--model", model, "--name", "towers", "--logs", logs),
+        *("--dataset-type", "webdataset", "--train-data", "::".join(shards)),
+        *("--train-num-samples", str(samples), "--workers", str(settings.workers)),
+        *("--device", device, "--precision", settings.precision, "--seed", str(settings.seed)),
+        *("--epochs", str(settings.epochs), "--batch-size", str(settings.batch_size)),
+        *("--lr", str(settings.lr), "--beta1", "0.9", "--beta2", "0.98", "--eps", "1e-6"),
+        *("--wd", str(settings.wd), "--warmup", str(settings.warmup), "--grad-clip-norm", "1.0"),
+        *("--aug-cfg", f"scale=({settings.crop_scale}, 1.0)"),
+        *("--log-every-n-steps", "50", "--save-frequency", "0", "--save-most-recent"),
+        *("--resume", "latest"),
+    ]
+    if settings.train_num_samples is not None:
+        arguments.append("--dataset-resampled")
+    if settings.grad_checkpointing:
+        arguments.append("--grad-checkpointing")
+    if settings.processes * settings.nodes > 1:
+        # So the gradient is that of one process with all pairs; without them the towers' part of
+        # it is divided by the number of processes, and the logit scale's is not.
+        arguments += ["--local-loss", "--gather-with-grad"]
+    return arguments
+
+
+def read_losses(log: str) -> list[dict[str, float]]:
+    """Return the last running mean of the loss of each epoch in a log of open_clip's trainer."""
+    found = re.findall(r"Train Epoch: (\d+) .*? Loss: [\d.]+ \(([\d.]+)\)", log)
+    return [{"epoch": int(e) + 1, "loss": float(loss)} for e, loss in dict(found).items()]
+
+
+def trained_weights(checkpoint: Path) -> dict[str, Any]:
+    """Return the weights in a checkpoint of the trainer, without running any code in it.
+
+    Raises
+    ------
+    UserError
+        If a weight is not finite.
+    """
+    import torch
+
+    found = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+    # Of several processes, each holds its replica below a name of its own.
+    weights = {name.removeprefix("module."): value for name, value in found.items()}
+    broken = [name for name, value in weights.items() if not value.isfinite().all()]
+    if broken:
+        raise files.UserError(
+            f"pretrain_towers: {len(broken)} weights such as {broken[0]} are not finite; lower lr, "
+            "raise warmup, or set precision to fp32."
+        )
+    return weights
+
+
+def write_weights(path: Path, weights: dict[str, Any], dtype: Any = None) -> None:
+    """Write weights as safetensors that plain open_clip reads.
+
+    Parameters
+    ----------
+    path : Path
+        Where to.
+    weights : dict of torch.Tensor
+        By open_clip's names.
+    dtype : torch.dtype, optional
+        Number format; half precision, which halves the file, unless one is given. open_clip
+        copies them into single precision.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    dtype = dtype or torch.float16
+    written = {
+        name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
+        for name, value in sorted(weights.items())
+    }
+    with files.replacing(path) as temporary:
+        save_file(written, temporary)

@@ -1,0 +1,108 @@
+"""What a training begins with: a definition with random weights, or towers with theirs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mispair.core import files
+from mispair.core.provenance import fingerprint
+from mispair.towers.loading import (
+    CONFIG_NAME,
+    TRUNK_NAME,
+    WEIGHTS_NAME,
+    load_towers,
+    write_configuration,
+)
+from mispair.towers.pretraining import pretraining
+
+if TYPE_CHECKING:
+    import torch
+
+RECORDS = {CONFIG_NAME, "training.json"}
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth"}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A model before its training.
+
+    Attributes
+    ----------
+    content : dict
+        As in ``open_clip_config.json``.
+    fingerprint : str
+        Changes with the definition, and with the weights where there are some.
+    dtype : torch.dtype
+        Number format in which trained weights are written.
+    folder : Path or None
+        Where the weights lie, and the vocabulary.
+    """
+
+    content: dict[str, Any]
+    fingerprint: str
+    dtype: torch.dtype
+    folder: Path | None = None
+
+    def write(self, folder: Path, final: Path | None = None) -> None:
+        """Write the model as a local open_clip folder.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to.
+        final : Path or None
+            The folder after weights are added and it is renamed. None if it stays: then it is for
+            open_clip's trainer, and has the weights that training begins with, if there are some.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.folder is None:
+            pretraining.write_definition(folder, self.content)
+            return
+        for path in self.folder.iterdir():
+            if path.is_file() and path.name not in RECORDS and path.suffix not in WEIGHTS:
+                shutil.copyfile(path, folder / path.name)
+        if (folder / TRUNK_NAME).is_file():
+            trunk = files.read_json(folder / TRUNK_NAME)
+            trunk.pop("mispair", None)  # what a converted checkpoint was made from
+            files.write_json(folder / TRUNK_NAME, trunk)
+        if final is None:
+            (folder / WEIGHTS_NAME).unlink(missing_ok=True)
+            (folder / WEIGHTS_NAME).symlink_to((self.folder / WEIGHTS_NAME).resolve())
+        write_configuration(folder, self.content, final or folder)
+
+
+def origin(definition: str, start: Sequence[Path]) -> Origin:
+    """Return what a training begins with.
+
+    Parameters
+    ----------
+    definition : str
+        For `pretraining.read_definition`, unless there is a start.
+    start : sequence of Path
+        Files of towers, the configuration first, or none.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    import torch
+    from safetensors import safe_open
+
+    if not start:
+        content = pretraining.read_definition(definition)
+        identity = fingerprint([json.dumps(content, sort_keys=True)])
+        return Origin(content, identity, torch.float16)
+    folder = start[0].parent
+    identity = load_towers(folder).fingerprint
+    with safe_open(folder / WEIGHTS_NAME, framework="pt") as opened:
+        found = [opened.get_tensor(name).dtype for name in opened.keys()]  # noqa: SIM118
+    # The widest: training with a rate of 0 gives the weights back, whatever they were.
+    dtype = reduce(torch.promote_types, [one for one in found if one.is_floating_point])
+    return Origin(files.read_json(folder / CONFIG_NAME), identity, dtype, folder)

@@ -1,0 +1,1 @@
+"""Steps that encode with towers and train them."""

@@ -1,0 +1,78 @@
+"""Run the frozen image tower once over every image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair.core import settings
+from mispair.towers.encoding_settings import EncodingSettings
+
+
+class Settings(EncodingSettings):
+    """Settings of `encode_features`."""
+
+    compile: bool = Field(
+        False, description="Use torch.compile: a minute or so at the start of a job, then faster."
+    )
+    crops: int = Field(
+        1, ge=1, description="Views of an image: 1 is the model's own, more are random crops."
+    )
+    crop_scale_min: float = Field(
+        0.5, gt=0, le=1, description="Smallest share of an image's area in a random crop."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random crops.")
+    workers: int = settings.sweep(
+        0,
+        ge=0,
+        description="Processes of a job that decode and resize for the tower; 0 suits CPUs, where "
+        "other jobs fill the cores. Changes no result.",
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    shards: list[Path],
+    sources: list[str],
+    index: Path,
+    towers: list[Path],
+    workers: int,
+    features: Path,
+    rows: Path,
+    record: Path,
+) -> None:
+    """Write pre-projection features of a group of shards, which row holds what, and the times."""
+    from mispair.core import files
+    from mispair.core.devices import choose_device
+    from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, fingerprint
+    from mispair.core.resume import checkpoints
+    from mispair.core.settings import command_line
+    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.shards.staging import staged
+    from mispair.towers.encoding import Encoder
+    from mispair.towers.encoding_record import EncodingRecord
+    from mispair.towers.loading import load_towers
+    from mispair.towers.preparation import preparation
+    from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
+
+    kept, _ = files.read_parquet(index)
+    device = choose_device(settings.device)
+    frozen = load_towers(towers[0].parent, device)
+    encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
+    prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
+    job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
+    times = EncodingRecord(device)
+    folder = features.with_name(f"{features.name}.parts")
+    with checkpoints(folder, fingerprint(job)) as parts, staged(shards) as local:
+        images = ShardImages(by_name(local, sources), kept, prepare, encoder.form)
+        with Progress("encoding", len(kept), "images") as progress:
+            image_features = encode_shards(encoder, images, parts, times, workers, progress.reach)
+        metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+        metadata |= {"crops": str(settings.crops), "pairs": fingerprint(sorted(kept["key"]))}
+        files.write_parquet(rows, feature_rows("image", [*kept["key"]], settings.crops), metadata)
+        files.write_tensors(features, {"image_features": image_features.numpy()}, metadata)
+        used = {"precision": settings.precision, "batch_size": encoder.image.smallest}
+        files.write_json(record, times.finish(**used))

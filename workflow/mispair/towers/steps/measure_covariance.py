@@ -1,0 +1,66 @@
+"""Measure how the features before the projections vary over the images and captions of a corpus."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mispair.core import settings
+
+log = logging.getLogger(__name__)
+
+BLOCK = 4096
+"""Rows of features that are held at a time."""
+
+
+class Settings(settings.Settings):
+    """There is nothing to set."""
+
+
+def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
+    """Write the covariance of image features and of caption features.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    features : list of Path
+        Cached features of images and captions, all of one model.
+    covariance : Path
+        Written: ``image_covariance`` and ``text_covariance``, (d, d), and as metadata ``towers``
+        and the numbers of rows.
+    """
+    import numpy as np
+    import safetensors
+
+    from mispair.core import files
+    from mispair.towers.activation_overlap import Covariance
+
+    found: dict[str, Covariance] = {}
+    towers: dict[str, Path] = {}
+    for path in sorted(features, key=lambda path: path.name):
+        _, metadata = files.read_tensors(path, only=())
+        towers.setdefault(metadata.get("towers", ""), path)
+        try:
+            with safetensors.safe_open(path, framework="numpy") as opened:
+                for name in opened.keys():  # noqa: SIM118 (it is no mapping)
+                    kind = name.removesuffix("_features")
+                    stored = opened.get_slice(name)
+                    rows, width = stored.get_shape()
+                    for start in range(0, rows, BLOCK):
+                        block = np.asarray(stored[start : min(start + BLOCK, rows)])
+                        found.setdefault(kind, Covariance(width)).add(block)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
+    if len(towers) > 1:
+        raise files.UserError(
+            f"measure_covariance: {' and '.join(map(str, towers.values()))} are of other towers. "
+            "Delete the one that is out of date, and run again."
+        )
+    try:
+        arrays = {f"{kind}_covariance": sample.matrix() for kind, sample in found.items()}
+    except ValueError as error:
+        raise files.UserError(f"measure_covariance: {error}.") from error
+    counts = {f"{kind}_rows": str(sample.size) for kind, sample in found.items()}
+    files.write_tensors(covariance, arrays, {"towers": next(iter(towers), ""), **counts})
+    log.info("%s", ", ".join(f"{name} {number}" for name, number in counts.items()))

@@ -1,0 +1,88 @@
+"""Train image and text towers, from scratch or from others, with open_clip's own trainer."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mispair.towers.pretraining.pretraining_settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Path) -> None:
+    """Train, and write a folder that open_clip loads as ``local-dir:``.
+
+    A training that is killed goes on from its last finished epoch, of which the state lies in the
+    folder beside the result, called as the result with ``.parts``; it is removed at the end.
+
+    Parameters
+    ----------
+    settings : Settings
+        Model, schedule and processes.
+    shards : list of Path
+        Tar shards of image-text pairs.
+    start : list of Path
+        Files of the towers to start from, the configuration first; none to train from scratch.
+    towers : Path
+        Folder to write: configuration, weights, vocabulary and ``training.json``.
+    """
+    import shutil
+    from contextlib import nullcontext
+
+    from mispair.core import files, gpus
+    from mispair.core.devices import choose_device
+    from mispair.core.folders import replacing_folder
+    from mispair.core.provenance import code_version, fingerprint
+    from mispair.core.resume import Checkpoints, only_copy
+    from mispair.pairs.shards.staging import staged
+    from mispair.towers.pretraining import (
+        launching,
+        pretraining,
+        recipe,
+        trainer,
+        training_origin,
+        training_size,
+    )
+
+    shards = sorted(shards)
+    training_size.refuse_too_few_shards(settings, len(shards))
+    launching.refuse_other_nodes(settings.nodes)
+    if settings.device != "cpu":
+        gpus.reserve(settings.processes)
+    device = choose_device(settings.device)
+    launching.refuse_too_few_gpus(device, settings.processes)
+    origin = training_origin.origin(settings.definition, start)
+    pairs = None if settings.train_num_samples else pretraining.count_pairs(shards)
+    training_size.refuse_too_few_pairs(settings, pairs or [])
+    samples = settings.train_num_samples or sum(pairs or [])
+
+    job = [settings.model_dump_json(), device, origin.fingerprint, *recipe.versions().values()]
+    job += [*pretraining.shard_stamps(shards), *code_version("pretrain_towers")]
+    parts = towers.with_name(f"{towers.name}.parts")
+    with only_copy(parts):
+        logs = parts / fingerprint(job)
+        for other in parts.glob("*"):
+            if other.is_dir() and other != logs:
+                log.warning("%s is of other settings, code or shards; it is removed.", other)
+                shutil.rmtree(other)
+        model = logs / "model"
+        origin.write(model)
+        finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
+        if finished:
+            log.info("going on after epoch %d of %d, from %s", finished, settings.epochs, parts)
+        # Other nodes would not see copies on the disk of this one.
+        with staged(shards) if settings.nodes == 1 else nullcontext(shards) as local:
+            arguments = pretraining.trainer_arguments(
+                settings, device, model=f"local-dir:{model.resolve()}", logs=str(logs),
+                samples=samples, shards=[str(shard) for shard in local],
+            )  # fmt: skip
+            launching.train(settings, arguments, logs)
+        with replacing_folder(towers) as folder:
+            origin.write(folder, towers)
+            weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
+            pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
+            losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
+            about = recipe.recipe(settings, device, origin, shards, samples, losses)
+            files.write_json(folder / "training.json", about)
+        Checkpoints(parts, "").remove()
