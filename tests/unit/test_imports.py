@@ -38,6 +38,69 @@ def cycle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+BELOW = {
+    "core": set(),
+    "report": {"core"},
+    "pairs": {"core", "report"},
+    "towers": {"core", "report", "pairs"},
+    "evaluation": {"core", "report", "pairs", "towers"},
+    "image_text": {"core", "report", "pairs", "towers", "evaluation"},
+    "laclip": {"core", "report", "pairs", "towers", "evaluation", "image_text"},
+    "simulation": {"core", "report"},
+    "sufficiency": {"core", "report"},
+    "stepsize": {"core", "report"},
+    "pretraining": {"core", "report", "pairs", "towers", "evaluation", "sufficiency"},
+    "comparing": {"core", "report"},
+}
+"""What each package may import; the modules beside them, and planning, may import everything."""
+
+REGISTRIES = {
+    "mispair.report.exports.curves", "mispair.report.exports.printed", "mispair.report.figures",
+    "mispair.report.pages.claim_rows", "mispair.report.pages.content",
+    "mispair.report.pages.landing", "mispair.report.pages.limits", "mispair.report.pages.records",
+    "mispair.report.pages.site", "mispair.report.pages.study_page",
+    "mispair.report.steps.export_metrics", "mispair.report.studies",
+}  # fmt: skip
+"""Modules of the report that still name studies."""
+
+FOR_PEOPLE = {"draw_contact_sheet", "draw_neurons", "laclip"}
+"""Steps of studies that compute nothing: they draw or print."""
+
+
+@pytest.mark.parametrize("package", BELOW)
+def test_packages_import_downwards_only(package: str) -> None:
+    graph = imports(ROOT)
+    upwards = {
+        f"{module} imports {name}"
+        for module in graph
+        if module.startswith(f"mispair.{package}.") and module not in REGISTRIES
+        for name in graph[module]
+        if name.count(".") and name.split(".")[1] not in BELOW[package] | {package}
+    }
+    assert upwards == set()
+
+
+def test_what_computes_imports_no_report() -> None:
+    graph = imports(ROOT)
+    computing = [
+        module
+        for module in graph
+        if module.split(".")[1] in BELOW.keys() - {"report", "comparing"}
+        and ".report." not in module
+        and module.split(".")[-1] not in FOR_PEOPLE
+    ]
+    assert {f"{a} imports {b}" for a in computing for b in graph[a] if ".report." in b} == set()
+
+
+def test_no_folder_has_more_than_25_modules() -> None:
+    crowded = {
+        str(folder): count
+        for folder in (ROOT / "mispair").rglob("*")
+        if folder.is_dir() and (count := len([*folder.glob("[!_]*.py")])) > 25
+    }
+    assert crowded == {}
+
+
 def test_no_cycle_of_imports() -> None:
     graph = imports(ROOT)
     assert graph["mispair.__main__"] == {"mispair.cli"}

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 verb, time.perf_counter() - started, peak_memory("cpu") // 10**6,
             )  # fmt: skip
         else:
-            from mispair.config import nearest
+            from mispair.core.words import nearest
 
             known = [step.replace("_", "-") for step in step_names()] + list(VERBS)
             raise UserError(f"there is no step {verb!r}.{nearest(verb, known)}\n\n{usage()}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
 from mispair.core.run_record import RECORD
 from mispair.core.settings import Located, is_sweep
+from mispair.core.words import nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
 from mispair.towers.checkpoints.model_spec import ModelSpec
@@ -292,12 +292,6 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
             choices = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             lines[-1] += nearest(value, choices)
     return "\n".join(lines)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the nearest known name, or an empty text."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.55)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def schema_text() -> str:

@@ -1,8 +1,10 @@
-"""Numbers as a reader sees them."""
+"""Numbers and names as a reader sees them."""
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 
 MISSING = "not measured"
 
@@ -99,3 +101,9 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the nearest known name, or an empty text."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.55)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

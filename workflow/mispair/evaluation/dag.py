@@ -147,7 +147,7 @@ def _folder(source: str) -> Path:
         return Path(GENERATED_SETS.format(evaluation_set=source))
     if Path(source).is_dir():
         return Path(os.path.normpath(source))
-    from mispair.config import nearest
+    from mispair.core.words import nearest
 
     hint = nearest(Path(source).name, EVALUATION_SETS)
     raise UserError(
