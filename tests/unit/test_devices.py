@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mispair import cli
 from mispair.core import gpus
 from mispair.core.devices import choose_device, device_in_use, device_name, peak_memory
 from mispair.core.files import UserError
@@ -100,3 +101,21 @@ def test_the_cpu_needs_no_torch() -> None:
     given = os.environ | {"PYTHONPATH": str(Path(gpus.__file__).parents[2])}
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, env=given)
     assert printed.startswith("cpu cpu (")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")])
+def test_a_step_without_memory_names_the_settings_that_need_less(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_step(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "run_step", run_step)
+    assert cli.main(["train-encoders"]) == 2
+    told = capsys.readouterr().err
+    assert "batch_size" in told
+    assert "train_encoders" in told
+    assert "Traceback" not in told
+    monkeypatch.setattr(cli, "run_step", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        cli.main(["train-encoders"])

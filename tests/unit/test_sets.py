@@ -21,6 +21,7 @@ from mispair.evaluation.sets import (
     missing_pieces,
     open_set,
 )
+from mispair.pairs.shards.shards import MAX_TEXT_BYTES
 from tests.unit.test_index import encoded, write_tar
 
 PNG = encoded(Image.new("RGB", (8, 8)), "PNG")
@@ -219,6 +220,7 @@ def test_labels_that_do_not_fit_the_class_list(
     ("sample", "words"),
     [
         (("txt", b" \n"), "sample s0 has no caption"),
+        (("txt", b"a" * (MAX_TEXT_BYTES + 1)), "of at most 1 MiB"),
         (("cls", b"0"), "sample s0 has no caption. A retrieval set has KEY.txt"),
         (("txt", b"\xff"), "sample s0 has a caption that is not UTF-8"),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mispair import __version__
 from mispair.command import run_step, use_one_thread
-from mispair.core.devices import peak_memory
+from mispair.core.devices import is_out_of_memory, peak_memory
 from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
 from mispair.verbs import VERBS
@@ -64,4 +64,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\nmispair {verb}: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        print(f"\nmispair {verb}: memory ran out ({reason}). {_less_memory(name)}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _less_memory(name: str) -> str:
+    """Return what lowers the memory of a step, by the settings that it has."""
+    fields = step_module(name).Settings.model_fields if name in step_names() else {}
+    ways = {"batch_size": "a smaller batch_size", "device": "device: cpu"}
+    remedies = " or ".join(way for key, way in ways.items() if key in fields)
+    take = f"Set {remedies} in {name}, or take" if remedies else "Take"
+    return f"{take} a machine with more memory."

@@ -2,7 +2,8 @@
 
 A process locks the devices that it uses until it ends, however it ends. Without this, all jobs of
 one machine take the first GPU. Other users' jobs are not seen: where a machine is shared without a
-scheduler, name the devices that are yours in CUDA_VISIBLE_DEVICES.
+scheduler, name the devices that are yours in CUDA_VISIBLE_DEVICES. Numbers there are those of
+nvidia-smi (the order of the PCI bus), also where CUDA alone would count the fastest card first.
 
 MIG instances are devices of their own if CUDA_VISIBLE_DEVICES names them (``MIG-...``); otherwise
 a GPU that is split counts once. AMD's GPUs are not listed here, so nothing is locked there: let
@@ -70,15 +71,15 @@ def usable() -> list[Gpu]:
     found: list[Gpu] = []
     for entry in map(str.strip, wanted.split(",")):
         if entry.isdecimal() and int(entry) < len(gpus):
-            gpu = gpus[int(entry)]
+            # By its UUID where that is known: CUDA may number the cards in another order.
+            found.append(gpus[int(entry)])
         elif entry.startswith("MIG-"):
-            gpu = Gpu(entry, entry, "")
+            found.append(Gpu(entry, entry, ""))
         else:
             matches = [gpu for gpu in gpus if entry and gpu.lock.startswith(entry)]
             if len(matches) != 1:
                 break  # CUDA, too, ignores what stands after an entry that names no device
-            gpu = matches[0]
-        found.append(gpu._replace(entry=entry))
+            found.append(matches[0]._replace(entry=entry))
     return found
 
 
@@ -116,6 +117,7 @@ def reserve(count: int = 1) -> list[str]:
         gpus = list(_held)
         _former[:] = [os.environ.get(VISIBLE)]
         os.environ[VISIBLE] = ",".join(gpu.entry for gpu in gpus)
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # what numbers of cards without a UUID mean
         os.environ[RESERVED] = "1"
     return [gpu.entry for gpu in gpus[:count]]
 

@@ -389,6 +389,6 @@ def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     if not captions:
         raise UserError(
             f"{shard}: sample {sample.key} has no caption. A retrieval set has KEY.txt beside "
-            "each image, one caption a line."
+            "each image, one caption a line, of at most 1 MiB."
         )
     return captions

@@ -218,8 +218,8 @@ class ShardReader:
 def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Iterator[Sample]:
     """Yield the samples of a shard in order; members of one key that touch form one sample.
 
-    Only plain files of at most `max_member_bytes` are read; a sample lacks the others. Of members
-    with the same name the first one counts.
+    Only plain files are read: images of at most `max_member_bytes`, others of at most
+    `MAX_TEXT_BYTES`. A sample lacks the rest. Of members with the same name the first one counts.
 
     Raises
     ------
@@ -237,7 +237,9 @@ def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Itera
                 sample = Sample(run.key)
                 for member in run.members:
                     _, extension = split_name(member.name)
-                    if member.is_file and member.size <= max_member_bytes:
+                    is_image = extension in IMAGE_EXTENSIONS
+                    limit = max_member_bytes if is_image else MAX_TEXT_BYTES
+                    if member.is_file and member.size <= limit:
                         sample.members.setdefault(extension, reader.read(member))
                 yield sample
     except (BrokenTarError, OSError) as error:
