@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from pathlib import Path
 
@@ -16,9 +15,11 @@ from mispair.evaluation.sets import (
     Example,
     explain_missing,
     files_of,
+    files_of_images,
     files_of_texts,
     kind_of,
     missing_pieces,
+    open_images,
     open_set,
 )
 from mispair.pairs.shards.shards import MAX_TEXT_BYTES
@@ -244,16 +245,13 @@ def test_a_sample_without_image_and_a_damaged_shard(directory: Path) -> None:
         list(open_set(directory).samples())
 
 
-def test_classes_without_an_image_are_reported(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (directory / "classnames.txt").write_text("cat\ndog\nyak\nape\n")
-    opened = open_set(directory)
-    with caplog.at_level(logging.WARNING):
-        assert opened.classes_without([3, 0, 2, 1]) == []  # one image each is enough
-        assert not caplog.records
-        assert opened.classes_without([1, 1, 0]) == ["yak", "ape"]
-    assert "2 of 4 classes have no image (yak, ape)" in caplog.text
+def test_images_are_opened_without_the_class_list(directory: Path) -> None:
+    listed = [example.label for example in open_set(directory).samples()]
+    (directory / "classnames.txt").write_text("cat\n")
+    opened = open_images(files_of_images(directory, "test"))
+    assert (opened.directory, opened.kind) == (directory, "classification")
+    assert [example.label for example in opened.samples()] == listed
+    assert max(listed) > 0, "a label beyond the list"
 
 
 @pytest.mark.parametrize(("said", "kind"), [("", "classification"), ("RETRIEVAL ", "retrieval")])

@@ -108,11 +108,12 @@ class Evaluation:
         return sets.kind_of(self.folders[name])
 
     def images_of(self, wildcards: Any) -> list[str]:
-        """Return the files of a split of a set."""
+        """Return the files that the images and labels of a split are read from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self._is_generated(name):
-            return [str(folder / file) for file in files_of_generated(name, [wildcards.split])]
-        return [str(path) for path in sets.files_of(folder, wildcards.split)]
+            files = files_of_generated(name, [wildcards.split])
+            return [str(folder / file) for file in files if file not in sets.TEXTS]
+        return [str(path) for path in sets.files_of_images(folder, wildcards.split)]
 
     def texts_of(self, wildcards: Any) -> list[str]:
         """Return the files of a set that its prompts are made of."""

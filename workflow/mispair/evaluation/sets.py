@@ -29,6 +29,9 @@ Kind = Literal["classification", "retrieval"]
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 DATASET_TYPE = "dataset_type.txt"
+COUNTER = "nshards.txt"
+TEXTS = (CLASSNAMES, TEMPLATES)
+"""Files that prompts are made of."""
 PLACEHOLDER = "{c}"
 MOST_MISSING = 100
 """Missing shards of a split that are named."""
@@ -64,7 +67,14 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """One split of a set on disk, with its class names as found (a retrieval set has none)."""
+    """One split of a set on disk.
+
+    Attributes
+    ----------
+    classnames : list of str
+        As in ``classnames.txt``. None of a retrieval set, nor of a set that `open_images` opened:
+        there, labels are not compared with them.
+    """
 
     directory: Path
     kind: Kind
@@ -80,22 +90,6 @@ class EvaluationSet:
     def templates(self) -> list[str]:
         """The templates as found; a UserError if there are none, or one cannot be used."""
         return read_templates(self.directory / TEMPLATES)
-
-    def classes_without(self, labels: Sequence[int]) -> list[str]:
-        """Return the names of the classes that no image has, and warn of them.
-
-        Such a class takes images from the others, but has no recall of its own. Often it says that
-        the class list is not that of the labels.
-        """
-        present = set(labels)
-        empty = [name for number, name in enumerate(self.classnames) if number not in present]
-        if empty:
-            log.warning(
-                "%s: %d of %d classes have no image (%s); recall is averaged over the others. Do "
-                "class list and labels belong together?",
-                *(self.directory, len(empty), len(self.classnames), ", ".join(empty[:10])),
-            )
-        return empty
 
     def samples(self) -> Iterator[Example]:
         """Yield every image of the split, in order, with its class or its captions.
@@ -264,6 +258,29 @@ def open_set(directory: Path, split: str = "test") -> EvaluationSet:
     return EvaluationSet(directory, kind, classnames, shards)
 
 
+def files_of_images(directory: Path, split: str) -> list[Path]:
+    """Return the files of a split that its images and labels are read from.
+
+    Raises
+    ------
+    UserError
+        Naming all missing pieces of the set at once.
+    """
+    return [path for path in files_of(directory, split) if path.name not in TEXTS]
+
+
+def open_images(files: Sequence[Path]) -> EvaluationSet:
+    """Open a split by its `files_of_images`, without the class list.
+
+    So a class that is renamed changes prompts and no image. Labels are compared with the class list
+    where both are used.
+    """
+    (counter,) = [path for path in files if path.name == COUNTER]
+    directory = counter.parents[1]
+    shards = [path for path in files if path.suffix == ".tar"]
+    return EvaluationSet(directory, kind_of(directory), [], shards)
+
+
 def read_classnames(path: Path) -> list[str]:
     """Return class names, one a line; the number of a class is that of its line, from zero.
 
@@ -332,7 +349,7 @@ def _of_split(directory: Path, split: str) -> list[Path]:
     UserError
         If the number is none, or there are more shards.
     """
-    counter = directory / split / "nshards.txt"
+    counter = directory / split / COUNTER
     if not counter.is_file():
         return [counter]
     text = counter.read_text(encoding="utf-8", errors="replace").strip()
@@ -371,7 +388,12 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
         raise UserError(f"{shard}: sample {sample.key}: {_not_supported('multilabel')}")
     text = sample.members.get("cls", b"").decode("utf-8", errors="replace").strip()
     label = _whole_number(text)
-    if label is None or label >= classes:
+    if label is None:
+        raise UserError(
+            f"{shard}: sample {sample.key} has class {text[:40]!r}, but KEY.cls must hold the "
+            "number of a line of the class list, counted from 0."
+        )
+    if classes and label >= classes:
         raise UserError(
             f"{shard}: sample {sample.key} has class {text[:40]!r}, but the class list has "
             f"{classes} names, so 0 to {classes - 1} are allowed. Labels and list do not fit."

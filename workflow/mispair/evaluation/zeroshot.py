@@ -155,7 +155,8 @@ def check_labels(labels: np.ndarray, classes: int) -> None:
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         raise ValueError(
-            f"label {labels[outside][0]} names none of the {classes} classes (0 to {classes - 1})"
+            f"label {labels[outside][0]} names none of the {classes} classes (0 to {classes - 1}); "
+            "labels and class list do not fit"
         )
 
 

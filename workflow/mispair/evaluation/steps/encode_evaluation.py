@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +36,7 @@ def run(
     workers: int,
     evaluation_features: Path,
 ) -> None:
-    """Write pre-projection features of images, their labels, and the class names."""
+    """Write pre-projection features of images, and their labels."""
     import hashlib
 
     import numpy as np
@@ -48,12 +47,12 @@ def run(
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.core.settings import command_line
-    from mispair.evaluation.sets import open_set
+    from mispair.evaluation.sets import open_images
     from mispair.towers.encoding import Encoder, Picture
     from mispair.towers.encoding_record import EncodingRecord
     from mispair.towers.loading import load_towers
 
-    opened = open_set(evaluation_set[0].parent, split)
+    opened = open_images(evaluation_set)
     frozen = load_towers(towers[0].parent, choose_device(settings.device))
     encoder = Encoder(frozen, settings.batch_size, settings.precision)
     times = EncodingRecord(encoder.device)
@@ -78,7 +77,6 @@ def run(
         times.finish(precision=settings.precision)
         classified = opened.kind == "classification"
         known = {"labels": np.asarray(labels, np.int64)} if classified else {}
-        empty = opened.classes_without(labels)
         files.write_tensors(
             evaluation_features,
             {"image_features": features, **known},
@@ -86,8 +84,6 @@ def run(
                 "name": opened.name,
                 "kind": opened.kind,
                 "split": split,
-                "classnames": json.dumps(opened.classnames, ensure_ascii=False),
-                "classes_without_images": json.dumps(empty, ensure_ascii=False),
                 "images_fingerprint": fingerprint([*contents, *map(str, labels)]),
                 "towers": frozen.fingerprint,
                 "precision": settings.precision,
