@@ -6,7 +6,6 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from mispair.core import provenance
 from mispair.core.files import UserError
+from mispair.core.registry import step_module
 from mispair.pairs.index import corpus as corpora
 from mispair.pairs.index import duplicates
 from mispair.pairs.index.books import (
@@ -428,5 +428,5 @@ def test_a_corpus_of_nothing_never_passes() -> None:
 def test_the_settings_that_the_message_names_exist() -> None:
     for text in SETTINGS.values():
         step, names = text.split(": ")
-        fields = import_module(f"mispair.steps.{step}").Settings.model_fields
+        fields = step_module(step).Settings.model_fields
         assert set(names.split(", ")) <= set(fields)

@@ -48,7 +48,7 @@ TINY = {
 PAIRS = 32
 AS_A_JOB = """
 import sys, pathlib
-from mispair.steps import pretrain_towers as step
+from mispair.towers.steps import pretrain_towers as step
 settings, towers, *shards = sys.argv[1:]
 step.run(step.Settings.model_validate_json(settings), shards=[*map(pathlib.Path, shards)],
          start=[], towers=pathlib.Path(towers))

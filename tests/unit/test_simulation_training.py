@@ -294,18 +294,29 @@ def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
 
 @pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
 def test_float32_agrees_with_float64(study: Study) -> None:
-    """At a size at which products go to the faster library; the same draws, rounded."""
+    """At a size at which products go to the faster library; the same draws, rounded.
+
+    In the median of five draws: rounding may switch a neuron on or off that is at its threshold, by
+    either library, and a training that does so ends some 1e-3 away.
+    """
     big = study.model_copy(update={"d1": 300, "m": 48, "batch_size": 100})
     plan = plan_of(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
     begin = start(big)
-    exact = train(begin, Drawn(d1=300, size=100).batch, plan)
     single = Encoders(begin.kind, begin.weights.float(), begin.biases.float())
-    ours = train(single, Drawn(d1=300, size=100, dtype=torch.float32).batch, plan)
-    assert ours.encoders.weights.dtype == torch.float32
-    difference = ours.encoders.weights.double() - exact.encoders.weights
-    assert difference.norm() / exact.encoders.weights.norm() < 1e-4
-    np.testing.assert_allclose(ours.losses, exact.losses, rtol=1e-4, atol=1e-4)
-    assert moved(exact.encoders, begin) > 0.1
+    differences = []
+    for seed in range(5):
+        exact = train(begin, Drawn(seed, d1=300, size=100).batch, plan)
+        ours = train(single, Drawn(seed, torch.float32, 300, 100).batch, plan)
+        assert ours.encoders.weights.dtype == torch.float32
+        assert moved(exact.encoders, begin) > 0.1
+        weights = ours.encoders.weights.double() - exact.encoders.weights
+        differences.append(
+            (
+                float(weights.norm() / exact.encoders.weights.norm()),
+                float(np.abs(ours.losses - exact.losses).max() / np.abs(exact.losses).max()),
+            )
+        )
+    assert np.median(differences, axis=0).max() < 1e-5
 
 
 # Side by side ------------------------------------------------------------------------------------

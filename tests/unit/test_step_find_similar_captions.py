@@ -255,7 +255,8 @@ def test_words_need_no_torch() -> None:
     import sys
 
     code = (
-        "import sys; from mispair.pairs import tfidf, similar_captions, caption_texts;"
+        "import sys; from mispair.pairs.captions import caption_texts;"
+        "from mispair.pairs.neighbours import similar_captions, tfidf;"
         "tfidf.tfidf(['red dog', 'dog']); assert 'torch' not in sys.modules"
     )
     where = {**os.environ, "PYTHONPATH": str(Path(step.__file__).parents[3])}

@@ -484,7 +484,7 @@ MEASURE = """
 import json, sys, threading, time
 from pathlib import Path
 import psutil
-from mispair.steps import index_shards
+from mispair.pairs.steps import index_shards
 
 def tree():
     total = 0

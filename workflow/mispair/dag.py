@@ -366,7 +366,7 @@ class Dag:
     @property
     def _definition_file(self) -> list[str]:
         named = self.config.pretrain_towers.definition
-        own = PACKAGE / "towers" / "definitions" / f"{named}.json"
+        own = PACKAGE / "towers" / "pretraining" / "definitions" / f"{named}.json"
         return [os.path.relpath(own) if own.is_file() else named]
 
     @property
