@@ -60,6 +60,7 @@ def test_the_record_of_the_run_has_all_of_it(finished: Checkout) -> None:
     assert record["unrecorded"] == []
     assert all(name.startswith("mispair:towers/shipped") for name in record["data"])
     jobs = Counter(one["step"] for one in records(finished).values())
+    del jobs["list_files"]  # what comes after names the files themselves as its inputs
     assert {name: step["jobs"] for name, step in record["steps"].items()} == jobs
     assert record["steps"]["finetune_projection"]["wall_seconds"] > 0
     assert all(len(step["code"]) == 1 for step in record["steps"].values())
