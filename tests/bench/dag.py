@@ -3,7 +3,7 @@
 Dry runs of as many jobs: ours for CC12M, and a bare Snakefile of two rules without settings, code
 versions, logs or functions, with as many jobs and files. Then plans of about 100, 1,000 and 10,000
 jobs; and for each what a SLURM job pays before its command runs: it starts Snakemake, which starts
-Snakemake again under `srun`, and both read the Snakefile anew. Shards are empty files of the right
+Snakemake again under `srun`, and both read the Snakefile again. Shards are empty files of the right
 names, and `srun` is a script that runs what it is given.
 """
 

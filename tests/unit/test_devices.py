@@ -112,10 +112,10 @@ def test_a_step_without_memory_names_the_settings_that_need_less(
 
     monkeypatch.setattr(cli, "run_step", run_step)
     assert cli.main(["train-encoders"]) == 2
-    told = capsys.readouterr().err
-    assert "batch_size" in told
-    assert "train_encoders" in told
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert "batch_size" in message
+    assert "train_encoders" in message
+    assert "Traceback" not in message
     monkeypatch.setattr(cli, "run_step", lambda *_: [][0])
     with pytest.raises(IndexError):
         cli.main(["train-encoders"])

@@ -52,7 +52,7 @@ BELOW = {
     "pretraining": {"core", "report", "pairs", "towers", "evaluation", "sufficiency"},
     "comparing": {"core", "report"},
 }
-"""What each package may import; the modules beside them, and planning, may import everything."""
+"""What each package may import. Planning, and modules in no package, may import everything."""
 
 REGISTRIES = {
     "mispair.report.exports.curves", "mispair.report.exports.printed", "mispair.report.figures",

@@ -32,6 +32,7 @@ from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
 from mispair.towers.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import TRAINED_TOWERS, Models
+from mispair.towers.pretraining.pretraining import DEFINITIONS
 from mispair.towers.pretraining.training_size import (
     cores_of_a_process,
     refuse_too_few_pairs,
@@ -366,8 +367,8 @@ class Dag:
     @property
     def _definition_file(self) -> list[str]:
         named = self.config.pretrain_towers.definition
-        own = PACKAGE / "towers" / "pretraining" / "definitions" / f"{named}.json"
-        return [os.path.relpath(own) if own.is_file() else named]
+        shipped = DEFINITIONS / f"{named}.json"
+        return [os.path.relpath(shipped) if shipped.is_file() else named]
 
     @property
     def training_cores(self) -> int:

@@ -44,7 +44,7 @@ def sampled_digest(path: Path) -> str:
 
 
 def step_module_name(step: str) -> str:
-    """Return the dotted name of the module of a step, which lies in the ``steps`` of its study."""
+    """Return the dotted name of the module of a step: ``PACKAGE.steps.STEP``."""
     (path,) = PACKAGE.glob(f"*/steps/{step}.py")
     return f"mispair.{path.parts[-3]}.steps.{step}"
 
