@@ -22,6 +22,7 @@ from clip_benchmark.metrics import zeroshot_classification, zeroshot_retrieval
 
 from mispair.cli import main
 from mispair.core import metrics, seeds
+from mispair.evaluation.sets import files_of_images
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes.scene_captions import write_caption
 from mispair.pairs.scenes.scene_images import render
@@ -50,9 +51,10 @@ def measured(
     }
     towers = [SHIPPED_TOWERS / "open_clip_config.json"]
     given = [evaluation_set / "test"]
+    images = files_of_images(evaluation_set, "test")
     run(
         "encode-evaluation",
-        **{"evaluation_set": given, "split": "test", "towers": towers, **settings},
+        **{"evaluation_set": images, "split": "test", "towers": towers, **settings},
         evaluation_features=found["images"],
         workers=0,
     )
