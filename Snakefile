@@ -16,8 +16,6 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/simulation.smk"
-include: "workflow/rules/sufficiency.smk"
 include: "workflow/rules/shards.smk"
 include: "workflow/rules/captions.smk"
 include: "workflow/rules/checkpoints.smk"
@@ -25,10 +23,16 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/projection.smk"
 include: "workflow/rules/purity.smk"
 include: "workflow/rules/evaluation.smk"
-include: "workflow/rules/stepsize.smk"
-include: "workflow/rules/pretraining.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/laclip.smk"
+
+
+# Each study has its own rules, and a target that makes its results alone. The companion studies
+# (sufficiency, stepsize) run by their target even if `studies` does not list them.
+for study in STUDIES:
+
+    include: f"workflow/rules/{study}.smk"
+
+
 include: "workflow/rules/failures.smk"
 
 
@@ -41,41 +45,3 @@ rule all:
 
 localrules:
     all,
-    simulation,
-    sufficiency,
-    image_text,
-    laclip,
-    stepsize,
-    pretraining,
-
-
-# One target per study: its results without the report. The companion studies (sufficiency,
-# stepsize) run by their target even if `studies` does not list them.
-rule simulation:
-    input:
-        lambda wildcards: dag.refuse_unlisted("simulation"),
-        dag.simulations(),
-
-
-rule sufficiency:
-    input:
-        lambda wildcards: dag.sufficiency.results(),
-
-
-rule image_text:
-    input:
-        lambda wildcards: dag.refuse_unlisted("image_text"),
-        [dag.measured(what) for what in ("purity", "zeroshot", "probe", "pruning", "semantics")],
-        dag.compared(),
-        dag.exported(),
-
-
-rule stepsize:
-    input:
-        lambda wildcards: dag.stepsize.results(),
-
-
-rule pretraining:
-    input:
-        lambda wildcards: dag.refuse_unlisted("pretraining"),
-        dag.pretraining.results(),

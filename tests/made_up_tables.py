@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from mispair.core import files
-from mispair.report.steps import draw_figures, write_report
-from mispair.report.tables import COLUMNS, Tables, tidy
+from mispair.report import studies
+from mispair.report.steps import draw_figures, gather_metrics, write_report
+from mispair.report.tables import Tables, read, tidy
 
 EVIL = "<script>window.hit = 1</script><b onclick='x'>\"&amp;"
 SCHEMES = ("random", "similar", "spurious", "missing", "drop")
@@ -19,6 +21,63 @@ STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "hig
 CLASSES = (EVIL, "7", "null", *(f"class {number}" for number in range(7)))
 
 Row = dict[str, Any]
+
+
+TIDY = [f"{name}.csv" for name in studies.tables()]
+"""Files of tidy tables."""
+
+PLACES = {
+    **{kind: f"results/arms/made-up/{{towers}}/{{number}}/{name}.json" for kind, name in {
+        "purity": "purity", "zeroshot": "zeroshot", "probes": "probe", "pruning": "pruning",
+        "semantics": "semantics", "bases": "basis",
+    }.items()},
+    "comparisons": "results/arms/made-up/{towers}/comparison.json",
+    "exported": "logs/export_pruned/made-up/{towers}/{number}/{name}.json",
+    "statistics": "results/pairs/made-up/statistics.json",
+    "pairings": "results/pairs/made-up/pairing/{number}.parquet",
+    "index": "results/pairs/made-up/index/{number}.parquet",
+    "rejected": "results/pairs/made-up/index/{number}.rejected.parquet",
+    "excluded": "results/pairs/made-up/excluded.parquet",
+    "records": "logs/encode_features/made-up/towers/{name}.json",
+    "simulation": "results/simulation/condition/cs/{number}.json",
+    "sufficiency": "results/sufficiency/size/tree/{number}.json",
+    "stepsize": "results/stepsize/part/data/{number}.json",
+    "pretraining": "results/pretraining/made-up/scheme/draw/{number}.json",
+    "checkpoint_zeroshot": "results/arms/checkpoints/{towers}/untouched/zeroshot.json",
+    "checkpoint_purity": "results/arms/checkpoints/{towers}/untouched/purity.json",
+    "checkpoint_origins": "results/checkpoints/{folder}/config.json",
+}  # fmt: skip
+"""Where a run has each kind of result."""
+
+
+def gather(run: dict[str, list[Path]], folder: Path, models: str = "{}") -> Tables:
+    """Gather results by kind into ``folder/tables``, from where a run has them; read them back."""
+    results = []
+    for kind, paths in run.items():
+        for number, path in enumerate(paths):
+            towers = path.parent.parent.name
+            names = {"number": number, "name": path.stem, "folder": path.parent.name}
+            results.append(folder / PLACES[kind].format(towers=towers, **names))
+            results[-1].parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, results[-1])
+    tables = folder / "tables"
+    gather_metrics.run(gather_metrics.Settings(), results=results, models=models, tables=tables)
+    return read({name[:-4]: tables / name for name in TIDY})
+
+
+def draw_all(folder: Path) -> list[Path]:
+    """Draw the figures of all studies from ``folder/tables``; return their folders."""
+    tables = sorted((folder / "tables").glob("*.csv"))
+    for name in studies.NAMES:
+        to = folder / "figures" / name
+        draw_figures.run(draw_figures.Settings(), study=name, tables=tables, figures=to)
+    return [folder / "figures" / name for name in studies.NAMES]
+
+
+def figure_file(folder: Path, file: str) -> Path:
+    """Return a file of a figure that `draw_all` has drawn."""
+    (found,) = (folder / "figures").glob(f"*/{file}")
+    return found
 
 
 def arms(number: int) -> list[Row]:
@@ -201,7 +260,7 @@ def made_up(
         "pruning": _pruning(sets) if number else [], "simulation": simulation,
         "simulation_points": points, "checkpoints": _models(sets, models),
     }  # fmt: skip
-    return Tables.of({name: tidy(name, own) for name, own in rows.items()})
+    return Tables({name: tidy(name, own) for name, own in rows.items()})
 
 
 def write_site(
@@ -219,19 +278,18 @@ def write_site(
     are files of their own. What a page only links for download (the tables, and figures as SVG,
     PDF, PNG, CSV and Vega-Lite) is not among them.
     """
-    for name in COLUMNS:
+    for name in studies.tables():
         files.write_csv(folder / "tables" / f"{name}.csv", getattr(tables, name))
     paths = sorted((folder / "tables").glob("*.csv"))
-    if draw:
-        draw_figures.run(draw_figures.Settings(), tables=paths, figures=folder / "figures")
-    pieces = {"sheet.html": sheet, "gallery.html": gallery}
+    drawn = draw_all(folder) if draw else [*(folder / "figures").glob("*")]
+    pieces = {"contact_sheet.html": sheet, "neurons.html": gallery}
     for name, html in pieces.items():
         if html is not None:
             files.write_text(folder / name, html)
-    sheets, galleries = ([folder / name] if pieces[name] else [] for name in pieces)
+    written = [folder / name for name, html in pieces.items() if html]
     write_report.run(
         write_report.Settings(**settings), tables=paths,
-        figures=sorted((folder / "figures").glob("*.*")), contact_sheet=sheets, neurons=galleries,
+        figures=drawn, pieces=written,
         benchmarks=folder / "benchmarks", record=[], page=folder / "index.html",
         pages=folder / "pages",
     )  # fmt: skip

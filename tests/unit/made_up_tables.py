@@ -10,7 +10,8 @@ import numpy as np
 
 from mispair.evaluation.purity import map_rows
 from mispair.report import style
-from mispair.report.tables import POINTS, Tables, tidy
+from mispair.report.tables import Tables, tidy
+from mispair.simulation.report.rows import POINTS
 
 EVIL = "<img src=x onerror=alert(1)> & \"'}{"
 """The name of the first evaluation set."""
@@ -265,4 +266,4 @@ def measured(
         "simulation": [row for row in of_simulation if row["metric"] not in POINTS],
         "simulation_points": [row for row in of_simulation if row["metric"] in POINTS],
     }  # fmt: skip
-    return Tables.of({name: tidy(name, own) for name, own in rows.items()})
+    return Tables({name: tidy(name, own) for name, own in rows.items()})

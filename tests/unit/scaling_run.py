@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mispair.report.rows import simulated
+from mispair.simulation.report.rows import simulated
 
 DIMENSIONS = (20, 30, 50, 80, 120)
 AS_STATED = {

@@ -13,7 +13,7 @@ from mispair.core.files import UserError
 from mispair.core.seeds import generator
 from mispair.evaluation.basis_measures import Inputs, measures
 from mispair.evaluation.purity import random_rotation
-from mispair.evaluation.report import figures_basis
+from mispair.evaluation.report import tables_basis
 from mispair.evaluation.steps import identify_basis
 from mispair.report.tables import Tables, tidy
 from tests.unit.test_step_neurons import corpus  # noqa: F401
@@ -143,17 +143,17 @@ def _tables() -> Tables:
                              ("pretrained", 0.8, False)):  # fmt: skip
         arm = {"start": start, "rate": rate, "scheme": "random" if rate else None, "seed": 0}
         rows += [{**arm, "tower": "image", **row} for row in _rows(_inputs(own))]
-    return Tables.of({"bases": tidy("bases", rows)})
+    return Tables({"bases": tidy("bases", rows)})
 
 
 def test_the_report_prints_every_basis_and_what_the_highest_rate_costs() -> None:
     tables = _tables()
-    recovery, agreement, scores, names = figures_basis.bases(tables)
+    recovery, agreement, scores, names = tables_basis.bases(tables)
     assert [row[0] for row in recovery.rows] == ["untouched", "pretrained 0", "pretrained 0.8"]
     assert len(agreement.rows) == 3
     assert len(scores.rows) == 6
     assert [row[1] for row in names.rows] == ["own basis", "rotated bases", "varimax", "ICA"]
     # The neurons were features at rate 0 and are not at 0.8; searches find them in both.
-    assert figures_basis.cost(tables, "image", "original") > 0.3
-    assert abs(figures_basis.cost(tables, "image", "varimax")) < 0.01
-    assert figures_basis.bases(Tables.of({})) == []
+    assert tables_basis.cost(tables, "image", "original") > 0.3
+    assert abs(tables_basis.cost(tables, "image", "varimax")) < 0.01
+    assert tables_basis.bases(Tables({})) == []

@@ -18,7 +18,8 @@ from mispair.comparing.changes import changes
 from mispair.comparing.numbers import differences
 from mispair.comparing.runs import read
 from mispair.core import files
-from mispair.report.tables import COLUMNS, tidy
+from mispair.report import studies
+from mispair.report.tables import tidy
 
 RECORD: dict[str, Any] = {
     "mispair": "0.1.0",
@@ -58,7 +59,7 @@ def write(
 ) -> Path:
     (folder / "reports/tables").mkdir(parents=True)
     (folder / "reports/run.json").write_text(json.dumps({**config, "record": record}))
-    for name in COLUMNS:
+    for name in studies.tables():
         path = folder / f"reports/tables/{name}.csv"
         tidy(name, tables.get(name, [])).to_csv(path, index=False)
     return folder

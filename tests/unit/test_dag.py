@@ -120,7 +120,7 @@ def test_shards_are_grouped_and_each_stands_in_one_group(tmp_path: Path) -> None
 
 def test_a_study_that_is_not_run_needs_none_of_its_files() -> None:
     dag = Dag({"studies": ["simulation"], "shards": "nowhere/*.tar", "towers": "nowhere"}, "x")
-    assert dag.measured("purity") == dag.answers() == dag.pairings() == dag.contact_sheets() == []
+    assert dag.measured("purity") == dag.answers() == dag.pairings() == dag.pieces() == []
 
 
 def test_two_sets_of_one_name(tmp_path: Path) -> None:

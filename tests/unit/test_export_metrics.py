@@ -17,11 +17,13 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
 from mispair.core import files
-from mispair.report.exports import curves, trackers
-from mispair.report.exports.curves import Curve, Run
+from mispair.image_text.report import curves
+from mispair.report import studies
+from mispair.report.exports import trackers
 from mispair.report.exports.event_files import event_file
+from mispair.report.exports.runs import Curve, Run, thinned
 from mispair.report.steps import export_metrics
-from mispair.report.tables import COLUMNS, Tables, tidy
+from mispair.report.tables import Tables, tidy
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.finetuning_presets import Training
@@ -81,7 +83,7 @@ def folder_of_tables(folder: Path) -> list[Path]:
     given = {"zeroshot": zeroshot, "simulation": simulation}
     paths = []
     folder.mkdir(exist_ok=True)
-    for name in COLUMNS:
+    for name in studies.tables():
         paths.append(folder / f"{name}.csv")
         tidy(name, given.get(name, [])).to_csv(paths[-1], index=False)
     return paths
@@ -93,15 +95,17 @@ def projection(path: Path, loss: np.ndarray) -> Path:
     return path
 
 
+ARM = "results/arms/scenes/towers/pretrained_random~0.5"
+
+
 def export(folder: Path, **settings: Any) -> Path:
-    training = folder / "scenes/training.json"
+    training = folder / "results/towers/trained/training.json"
     files.write_json(training, {"losses": [{"epoch": 1, "loss": 2.5}, {"epoch": 2, "loss": 2.0}]})
     loss = np.arange(14, dtype=np.float32).reshape(2, 7)
     export_metrics.run(
         export_metrics.Settings(**settings),
         tables=folder_of_tables(folder / "tables"),
-        projections=[projection(folder / "arm.safetensors", loss)],
-        training=[training],
+        trained=[projection(folder / ARM / "projection.safetensors", loss), training],
         confidence=0.95,
         folder=folder / "reports",
     )
@@ -121,7 +125,7 @@ def test_event_files_hold_what_runs_recorded_at_steps_that_only_rise(tmp_path: P
     assert [step for step, _ in simulated["loss"]] == [1, 2, 3]
     assert simulated["alignment/image"] == [(0, 0.0), (8, 8.0)]
     assert simulated.keys() == {"loss", "alignment/image", "alignment/text"}
-    pretrained = scalars(reports / "tensorboard/pretraining/scenes" / trackers.EVENTS)
+    pretrained = scalars(reports / "tensorboard/pretraining/trained" / trackers.EVENTS)
     assert pretrained == {"loss": [(1, 2.5), (2, 2.0)]}
 
 
@@ -172,7 +176,7 @@ def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
     _, loss, *_ = towers.finetune(features, initial, training, [3, 4], "cpu", keeper, told.append)
     assert told == [*range(10), *range(5, 13)]  # progress goes on, too
     _, whole, *_ = towers.finetune(features, initial, training, [3, 4])
-    runs = curves.fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables.of({}), 1000)
+    runs = curves.fine_tuning([({**ABOUT, "seeds": [0, 1]}, loss)], Tables({}), 1000)
     for run, expected in zip(runs, whole, strict=True):
         (curve,) = run.curves
         assert curve.steps == tuple(range(12))
@@ -180,16 +184,16 @@ def test_a_fine_tuning_that_went_on_has_every_step_once() -> None:
 
 
 def test_long_curves_are_means_of_neighbours_at_the_last_of_their_steps() -> None:
-    curve = curves.thinned("loss", np.arange(10.0), 5)
+    curve = thinned("loss", np.arange(10.0), 5)
     assert curve == Curve("loss", (1, 3, 5, 7, 9), (0.5, 2.5, 4.5, 6.5, 8.5))
     values = np.random.default_rng(0).random(1007)
-    thin = curves.thinned("loss", values, 100)
+    thin = thinned("loss", values, 100)
     assert len(thin.steps) == 100
     assert thin.steps[-1] == 1006
     assert all(a < b for a, b in zip(thin.steps, thin.steps[1:], strict=False))
     sizes = np.diff([-1, *thin.steps])
     assert math.isclose(float(np.dot(sizes, thin.values)), values.sum())
-    assert curves.thinned("loss", np.arange(3.0), 5).steps == (0, 1, 2)
+    assert thinned("loss", np.arange(3.0), 5).steps == (0, 1, 2)
 
 
 def test_event_files_take_any_value_and_long_tags() -> None:

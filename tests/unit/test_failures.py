@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from snakemake.iocontainers import InputFiles
 from snakemake.jobs import GroupJob, Job
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from mispair import cli
-from mispair.config import Config
 from mispair.core import failures
 from mispair.dag import Dag as GraphOfFiles
 from mispair.planning import failed_run
+from mispair.report import studies
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
 
@@ -393,41 +391,32 @@ def test_what_ends_after_an_interruption_is_no_failure(
     assert "Error in rule stopped" not in caplog.text
 
 
-MEASURED = {
-    "simulation": "simulation", "image_text": "purity", "laclip": "checkpoints",
-    "sufficiency": "sufficiency", "stepsize": "stepsize", "pretraining": "pretraining",
-}  # fmt: skip
-"""An input of gather_metrics with results of each study."""
-
-
-@pytest.mark.parametrize("study", get_args(get_args(Config.model_fields["studies"].annotation)[0]))
+@pytest.mark.parametrize("study", studies.NAMES)
 def test_what_each_study_has_measured_is_reported(
     study: str, recorder: failures.Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = {"name": "a", "model": "ViT-B-32", "pretrained": "openai"}
     chosen = {"studies": [study], "models": [model] if study == "laclip" else []}
     dag = GraphOfFiles(chosen, "x")
-    rule = (RULES / "report.smk").read_text().split("rule gather_metrics:")[1].split("output:")[0]
-    inputs = InputFiles()
-    for name, call in re.findall(r"^        (\w+)=(.+),$", rule, re.M):
-        paths = eval(call, {"dag": dag})  # the line of the rule itself
-        inputs.extend(paths)
-        inputs._set_name(name, len(inputs) - len(paths), end=len(inputs))
-    write_report = SimpleNamespace(output=["reports/index.html"])
-    jobs = {"gather_metrics": SimpleNamespace(input=inputs), "write_report": write_report}
+    inputs = dag.results()
+    write_report = SimpleNamespace(
+        rule=SimpleNamespace(name="write_report"), input=[], output=["reports/index.html"]
+    )
+    jobs = [
+        SimpleNamespace(rule=SimpleNamespace(name="gather_metrics"), input=inputs, output=[]),
+        write_report,
+    ]
 
-    def run(step: str, *_: Any) -> bool:
+    def run(*_: Any) -> bool:
         page = Path(failed_run.INCOMPLETE, "index.html")
         page.parent.mkdir(parents=True, exist_ok=True)
         page.touch()
         return True
 
     monkeypatch.setattr(failed_run, "_run", run)
-    measurements = {*inputs.get(MEASURED[study])}
+    measurements = {*filter(studies.is_measurement, inputs)}
     lost = {*inputs, *write_report.output} - {min(measurements)}
     assert "Incomplete report" in failed_run.report(jobs, lost)
     shutil.rmtree("reports")
-    descriptions = ("results/pairs/", "results/checkpoints/", "logs/encode_")
-    there = {path for path in inputs if path.startswith(descriptions)}
-    failed_run.report(jobs, {*inputs, *write_report.output} - there)
+    failed_run.report(jobs, {*measurements, *write_report.output})
     assert not Path("reports").exists()

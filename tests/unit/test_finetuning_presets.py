@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mispair.core import settings
-from mispair.image_text.report import presets_image_text
+from mispair.image_text.report import presets as presets_image_text
 from mispair.towers.finetuning.finetuning_presets import (
     NOT_STATED,
     PRESETS,

@@ -40,7 +40,7 @@ def cells(
 
 
 def judged(rows: list[dict[str, Any]], preset: str = "as-written") -> dict[str, Verdict]:
-    tables = Tables.of({"simulation": tidy("simulation", rows)})
+    tables = Tables({"simulation": tidy("simulation", rows)})
     return {v.claim.key: v for v in claims_arms.judge(tables, preset, 0.95)}
 
 

@@ -10,14 +10,16 @@ import pytest
 
 from mispair.core import files, metrics
 from mispair.evaluation.report.checkpoints import pairs, scores
-from mispair.laclip.report import checkpoint_overlap, claims_checkpoints
-from mispair.laclip.report.comparison_checkpoints import checkpoints
+from mispair.laclip.report import checkpoint_overlap
+from mispair.laclip.report import claims as claims_checkpoints
 from mispair.laclip.report.differences import flagged, reason
-from mispair.report import catalogue, published
+from mispair.laclip.report.rows import checkpoint
+from mispair.laclip.report.tables import checkpoints
+from mispair.report import published, studies
 from mispair.report.figures import render
-from mispair.report.rows import checkpoint, origins
-from mispair.report.steps import gather_metrics
-from mispair.report.tables import Tables, read, tidy
+from mispair.report.rows import origins
+from mispair.report.tables import Tables, tidy
+from tests.made_up_tables import gather
 
 SETS = {
     "wds_food101": "Food-101",
@@ -31,7 +33,7 @@ PRETRAININGS = ("CC12M", "RedCaps", "LAION-400M")
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 def model(
@@ -269,17 +271,12 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
     rows = [{"tower": "text", "metric": f"measure {number}", "seed": 0, "value": 0.06, **part}
             for number, part in enumerate(parts)]  # fmt: skip
     metrics.write_metrics(purity, rows, {"projection": {"start": "untouched"}})
-    names = ("purity", "zeroshot", "pruning", "simulation", "pairings", "index", "rejected",
-             "excluded", "statistics", "records", "probes", "comparisons", "exported",
-             "semantics", "sufficiency", "stepsize", "pretraining", "bases")  # fmt: skip
-    gather_metrics.run(
-        gather_metrics.Settings(), **{name: [] for name in names}, tables=tmp_path / "tables",
-        checkpoint_zeroshot=[path], checkpoint_purity=[purity],
-        checkpoint_origins=[tmp_path / "towers/mine/config.json"],
-        models=json.dumps({"mine": {"pretraining": "CC3M", "method": "LaCLIP"}}),
-    )  # fmt: skip
-    found = read({name[:-4]: tmp_path / "tables" / name for name in catalogue.TABLES
-                  if name.endswith(".csv")})  # fmt: skip
+    results = {
+        "checkpoint_zeroshot": [path], "checkpoint_purity": [purity],
+        "checkpoint_origins": [tmp_path / "towers/mine/config.json"],
+    }  # fmt: skip
+    models = json.dumps({"mine": {"pretraining": "CC3M", "method": "LaCLIP"}})
+    found = gather(results, tmp_path / "gathered", models)
     row, overlap = found.checkpoints.sort_values("metric").to_dict("records")
     # Of purity, what is of the whole projection: no neurons, bins or cells of the heat map.
     assert (overlap["metric"], overlap["tower"], overlap["value"]) == ("measure 0", "text", 0.06)
@@ -294,7 +291,7 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
 
 
 def test_the_figure_shows_measured_and_published_points():
-    figure = next(f for f in catalogue.figures("laclip"))
+    figure = next(f for f in studies.figures("laclip"))
     drawn = render(figure, tables(checkpoints=everything()), 12, 18, 10_000)
     assert isinstance(drawn.csv, pd.DataFrame)
     assert drawn.csv["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
@@ -343,9 +340,9 @@ def test_neurons_of_laclip_are_predicted_to_overlap_less(
 def test_overlap_needs_a_model_of_each_method() -> None:
     alone = overlapping(("CC3M", 0.09, 0.06))
     rows = alone.checkpoints[alone.checkpoints["method"] == "LaCLIP"]
-    (verdict,) = checkpoint_overlap.judge(Tables.of({"checkpoints": rows}), 0.95)
+    (verdict,) = checkpoint_overlap.judge(Tables({"checkpoints": rows}), 0.95)
     assert verdict.outcome == "not measured"
-    assert checkpoint_overlap.judge(Tables.of({}), 0.95)[0].outcome == "not measured"
-    (row,) = checkpoint_overlap.table(Tables.of({"checkpoints": rows})).rows
+    assert checkpoint_overlap.judge(Tables({}), 0.95)[0].outcome == "not measured"
+    (row,) = checkpoint_overlap.table(Tables({"checkpoints": rows})).rows
     assert row[:2] == ("cc3m-laclip", "CC3M")
     assert row[4] == "0.0600"

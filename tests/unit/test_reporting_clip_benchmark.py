@@ -38,7 +38,7 @@ def tables() -> Tables:
     zeroshot.append({**probe, "metric": "probe_acc1", "value": 0.75})
     checkpoint = {"architecture": "ViT-B/16", "towers": "laclip-cc12m", "protocol": "laclip",
                   "evaluation_set": "digits", "metric": "acc1", "value": 0.25}  # fmt: skip
-    return Tables.of(
+    return Tables(
         {"zeroshot": tidy("zeroshot", zeroshot), "checkpoints": tidy("checkpoints", [checkpoint])}
     )
 
@@ -85,4 +85,4 @@ def test_names_of_data_make_no_folders(tmp_path: Path) -> None:
 
 
 def test_without_measurements_there_is_no_result() -> None:
-    assert results(Tables.of({})) == {}
+    assert results(Tables({})) == {}

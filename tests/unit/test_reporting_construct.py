@@ -11,7 +11,7 @@ from scipy import stats
 
 from mispair.core.seeds import generator
 from mispair.evaluation.report import claims_construct as construct
-from mispair.report import studies
+from mispair.report.pages.content import judge
 from mispair.report.tables import Tables, tidy
 
 NEURONS = 128
@@ -58,7 +58,7 @@ def rows(
 
 def tables(table: pd.DataFrame, **null: float) -> Tables:
     purity = [{"start": "untouched", "metric": "mean_abs_cosine", "tower": "text", "value": 0.1}]
-    return Tables.of(
+    return Tables(
         {
             "semantics": tidy("semantics", rows(table, **null)),  # type: ignore[arg-type]
             "purity": tidy("purity", purity),
@@ -84,7 +84,7 @@ def test_few_neurons_cannot_tell():
 
 
 def test_it_is_the_first_claim_and_a_primary_one():
-    first = studies.judge(tables(neurons(0.0)), 0.95)[0]
+    first = judge(tables(neurons(0.0)), 0.95)[0]
     assert first.claim.key == "construct-validity"
     assert first.claim.primary
 
@@ -146,7 +146,7 @@ def test_the_own_basis_is_one_more_rotation_under_the_null(gain, expected):
 
 
 def test_without_truth_nothing_is_claimed():
-    nothing = Tables.of({})
+    nothing = Tables({})
     assert construct.judge(nothing, 0.95)[0].outcome == "not measured"
     assert np.isnan(construct.own_basis_better_than_random(nothing).value)
     assert construct.own_basis_is_better(nothing, "text") is None

@@ -10,8 +10,8 @@ from scipy import stats
 
 from mispair.evaluation.report.data_sets import published_name
 from mispair.image_text.report.comparison_shuffling import shuffling
-from mispair.image_text.report.controls_image_text import carried, controls
-from mispair.image_text.report.presets_image_text import presets
+from mispair.image_text.report.controls import carried, controls
+from mispair.image_text.report.presets import presets
 from mispair.report.rows import origins
 from mispair.report.tables import Tables, tidy
 
@@ -20,7 +20,7 @@ CONTROLS = ("scale-converged", "reinitialised-small", "without-decay")
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 def arms(overlap: dict[str, float], accuracy: dict[str, float], seeds: int = 3) -> Tables:

@@ -11,15 +11,16 @@ import pandas as pd
 import pytest
 
 from mispair.core import files
+from mispair.image_text.report import notes
+from mispair.image_text.report.rows import encoded
 from mispair.pairs.report import corpus
-from mispair.report import catalogue
+from mispair.report import studies
 from mispair.report.figures import render
-from mispair.report.pages import records
-from mispair.report.rows import encoded, origins
-from mispair.report.steps import gather_metrics
+from mispair.report.rows import origins
 from mispair.report.table import Table
-from mispair.report.tables import Tables, read, tidy
+from mispair.report.tables import Tables, tidy
 from mispair.towers.report import encoding
+from tests.made_up_tables import gather
 from tests.unit.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report
 
 
@@ -27,8 +28,7 @@ def gathered(folder: Path, **changed: list[Path]) -> Tables:
     """Gather a corpus as the step does, and read its tables back."""
     run = {**NOTHING, **make_pairs(folder), **make_corpus(folder), **changed}
     del run["shards"]
-    gather_metrics.run(gather_metrics.Settings(), **run, models="{}", tables=folder / "tables")
-    return read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    return gather(run, folder)
 
 
 def printed(table: Table | None) -> dict[str, tuple[str, ...]]:
@@ -58,7 +58,7 @@ def test_every_fate_of_a_sample_is_on_the_page(whole):
 def test_the_limit_of_what_may_be_lost_is_named():
     rows = [{"metric": "read", "value": 10}, {"metric": "kept", "value": 10}]
     policies = {"max_quarantined_share": 0.2, "duplicate_keys": "refuse"}
-    found = Tables.of({
+    found = Tables({
         "corpus": tidy("corpus", rows),
         "provenance": tidy("provenance", origins("corpus", {"policies": policies})),
     })  # fmt: skip
@@ -92,7 +92,7 @@ def test_statistics_of_another_corpus_are_found_out(tmp_path):
 def test_books_that_do_not_balance_are_a_warning():
     counts = {"read": 10, "kept": 8, "rejected": 1, "excluded": 0}
     rows = [{"metric": name, "value": value} for name, value in counts.items()]
-    found = Tables.of({"corpus": tidy("corpus", rows)})
+    found = Tables({"corpus": tidy("corpus", rows)})
     (warning,) = corpus.warnings(found)
     assert "do not add up" in warning
     table = corpus.books(found)
@@ -104,7 +104,7 @@ def test_books_that_do_not_balance_are_a_warning():
 def test_samples_that_were_written_and_not_found_are_a_warning():
     for missing in (0, 3):
         rows = [{"metric": "written_missing", "value": missing, "n": 35}]
-        warned = corpus.warnings(Tables.of({"corpus": tidy("corpus", rows)}))
+        warned = corpus.warnings(Tables({"corpus": tidy("corpus", rows)}))
         assert len(warned) == bool(missing)
         assert all("3 of 35" in warning for warning in warned)
 
@@ -133,7 +133,7 @@ def test_downloads_are_listed_by_status(whole):
     assert printed(corpus.downloads(whole)) == {
         "success": ("30", "75.00 %"), EVIL: ("10", "25.00 %"),
     }  # fmt: skip
-    assert corpus.corpus(Tables.of({})) == []
+    assert corpus.corpus(Tables({})) == []
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,20 @@ def test_downloads_are_listed_by_status(whole):
     ],
 )
 def test_histograms_hold_all_pairs(whole, name, metrics):
-    figure = next(figure for figure in catalogue.figures() if figure.name == name)
+    figure = next(figure for figure in studies.figures() if figure.name == name)
     drawn = render(figure, whole, 12, 18, 10_000)
     assert set(drawn.csv["metric"]) == metrics
     for _, own in drawn.csv.groupby("metric"):
         assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
         assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
     assert "median lies at 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
-    nothing = render(figure, Tables.of({}), 12, 18, 10_000)
+    nothing = render(figure, Tables({}), 12, 18, 10_000)
     assert "Not measured" in nothing.svg
 
 
 def encodings(*found: dict[str, Any]) -> Tables:
     rows = [row for number, each in enumerate(found) for row in encoded(f"{number:04d}", each)]
-    return Tables.of({"encoding": tidy("encoding", rows)})
+    return Tables({"encoding": tidy("encoding", rows)})
 
 
 def test_speed_is_summed_up_by_device_and_precision():
@@ -179,7 +179,7 @@ def test_speed_is_summed_up_by_device_and_precision():
                     "30.0 s"),
     }  # fmt: skip
     assert "compile" not in set(found.encoding["metric"])  # a truth is no number
-    assert encoding.encoding(Tables.of({})) is None
+    assert encoding.encoding(Tables({})) is None
 
 
 @pytest.mark.parametrize(
@@ -213,16 +213,16 @@ def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
     text = report(run, tmp_path, draw=False)
     words = " ".join(" ".join(reading(text).words).split())
     assert words.count("No arm gave a result") == 1
-    assert words.count("This study was not run") == 2 * (len(catalogue.STUDIES) - 1)
+    assert words.count("This study was not run") == 2 * (len(studies.studies()) - 1)
     assert "What became of the samples" in words
     assert "Encoding of images and distinct captions" in words
 
 
 def test_arms_on_another_corpus_are_a_warning(whole):
-    assert records.warnings(whole) == []
+    assert notes.warnings(Tables({"provenance": whole.provenance})) == []
     other = whole.provenance.copy()
     other.loc[other["artefact"] == "corpus", "text"] = "c" * 16
-    (warning,) = records.warnings(Tables.of({"provenance": other}))
+    (warning,) = notes.warnings(Tables({"provenance": other}))
     assert "2 different sets of pairs" in warning
 
 

@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,10 +17,10 @@ import pytest
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.report import catalogue, charts, style
+from mispair.report import charts, studies, style
 from mispair.report.exports import gallery
 from mispair.report.figures import compose, few_colours, render
-from mispair.report.tables import COLUMNS, Tables, tidy
+from mispair.report.tables import Tables, tidy
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import run_plan
 from tests.unit import pretraining_run, scaling_run, sufficiency_run
@@ -31,10 +30,10 @@ from tests.unit.test_reporting_stepsize import PLANS, tables_of
 STUDIES = ("image_text", "simulation", "laclip")
 """Whose measurements `made_up_tables` has."""
 SCALING = "simulation_scaling"
-FIGURES = {figure.name: figure for study in STUDIES for figure in catalogue.figures(study)
+FIGURES = {figure.name: figure for study in STUDIES for figure in studies.figures(study)
            if figure.name != SCALING}  # fmt: skip
 OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize", "pretraining", "simulation")
-          for figure in catalogue.figures(study)
+          for figure in studies.figures(study)
           if study != "simulation" or figure.name == SCALING}  # fmt: skip
 """Those of the studies that have made-up measurements of their own."""
 POINT = 72 / 25.4
@@ -46,8 +45,7 @@ COLUMN = 85 * POINT
 def others() -> Tables:
     rows = [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
     whole = tables_of(rows)
-    return replace(
-        whole,
+    return whole.replace(
         sufficiency=tidy("sufficiency", sufficiency_run.everything()),
         pretraining=tidy("pretraining", pretraining_run.rows()),
         simulation=tidy("simulation", scaling_run.sweep(scaling_run.AS_STATED)),
@@ -162,7 +160,7 @@ def test_many_arms_sets_and_models_are_still_drawn(name):
 
 def test_a_page_of_fifty_arms_on_twelve_sets_stays_below_two_megabytes():
     size = {"rates": 13, "seeds": 5, "sets": 12, "neurons": 512}
-    names = [figure.name for figure in catalogue.figures("image_text")]
+    names = [figure.name for figure in studies.figures("image_text")]
     specs = [json.dumps(composed(name, **size)[0], separators=(",", ":")) for name in names]
     # The rest is for words and tables.
     assert sum(map(len, specs)) < 1_700_000
@@ -199,11 +197,11 @@ def test_numbers_that_are_missing_leave_a_reason(name):
     nothing = {
         table: getattr(measured(), table).assign(
             **{column: np.nan for column in ("value", "x", "y", "low", "high")
-               if column in COLUMNS[table]}
+               if column in studies.tables()[table].names}
         )
-        for table in COLUMNS
+        for table in studies.tables()
     }  # fmt: skip
-    for tables in (Tables.of(nothing), Tables.of({})):
+    for tables in (Tables(nothing), Tables({})):
         spec, data = compose(FIGURES[name], tables, 12, 10_000)
         assert len(meta(spec)["hole"]) > 10
         assert data.empty
@@ -213,13 +211,13 @@ def test_numbers_that_are_missing_leave_a_reason(name):
 def test_some_missing_numbers_leave_the_others(name):
     tables = measured()
     holed = {}
-    for table in COLUMNS:
+    for table in studies.tables():
         frame = getattr(tables, table).copy()
         for column in ("value", "x"):
             if column in frame:
                 frame.loc[frame.index % 7 == 0, column] = np.nan
         holed[table] = frame
-    spec, _ = compose(FIGURES[name], Tables.of(holed), 12, 10_000)
+    spec, _ = compose(FIGURES[name], Tables(holed), 12, 10_000)
     assert "hole" not in meta(spec), meta(spec)
     json.dumps(spec, allow_nan=False)  # a browser reads no NaN
     assert "nan" not in re.findall(r"[a-z]+", meta(spec)["sentence"].lower())
@@ -340,12 +338,12 @@ def test_pictures_of_readme_are_small_and_holes_leave_them_alone(tmp_path):
     figures, pictures = tmp_path / "figures", tmp_path / "pictures"
     with pytest.raises(UserError, match="no figures"):
         gallery.make_pictures(figures, pictures)
-    figures.mkdir()
+    (figures / "study").mkdir(parents=True)
     for name, figure in gallery.PICTURES.items():
         about = {"hole": "not run"} if name == "map" else {"sentence": "Yes."}
-        Image.effect_noise((1300, 600), 50).save(figures / f"{figure}.png")
+        Image.effect_noise((1300, 600), 50).save(figures / "study" / f"{figure}.png")
         chart = {"usermeta": {"mispair": about}}
-        (figures / f"{figure}.vl.json").write_text(json.dumps(chart))
+        (figures / "study" / f"{figure}.vl.json").write_text(json.dumps(chart))
     pictures.mkdir()
     (pictures / "map.png").write_bytes(b"as it was")
     assert gallery.make_pictures(figures, pictures) == ["map"]

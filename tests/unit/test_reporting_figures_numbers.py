@@ -10,18 +10,20 @@ import pandas as pd
 import pytest
 import torch
 
+from mispair.core import metrics
 from mispair.evaluation.purity import map_rows, overlap_map
-from mispair.report import catalogue
+from mispair.image_text.report.rows import of_ends
+from mispair.image_text.report.rows import rows as of_image_text
+from mispair.report import studies
 from mispair.report.figures import compose
-from mispair.report.rows import measured, of_ends
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.caption_statistics import sample_captions
 from mispair.simulation.dynamics import trajectory_errors
 
 
 def drawn(name: str, **rows: list[dict[str, object]]) -> tuple[pd.DataFrame, str]:
-    figure = next(figure for figure in catalogue.figures() if figure.name == name)
-    tables = Tables.of({table: tidy(table, own) for table, own in rows.items()})
+    figure = next(figure for figure in studies.figures() if figure.name == name)
+    tables = Tables({table: tidy(table, own) for table, own in rows.items()})
     spec, data = compose(figure, tables, 12, 10_000)
     return data, spec["usermeta"]["mispair"].get("sentence", "")
 
@@ -189,13 +191,15 @@ def test_maps_of_hundreds_of_arms_are_kept_at_the_ends_alone():
     assert of_ends([]) == []
 
 
-def test_maps_that_are_measured_have_a_table_of_their_own():
+def test_maps_that_are_measured_have_a_table_of_their_own(tmp_path):
     projection = {"start": "pretrained", "scheme": "random", "rate": "0.3"}
     rows = [
         {"metric": "mean_abs_cosine", "tower": "text", "seed": 0, "value": 0.1},
         {"metric": "overlap_map", "tower": "text", "seed": 0, "row": 0, "column": 1, "value": 0.2},
     ]
-    found = measured("purity", rows, {"projection": projection}, "towers", {})
+    path = tmp_path / "purity.json"
+    metrics.write_metrics(path, rows, {"projection": projection})
+    found = of_image_text({"purity": [path]}, {})
     assert [row["value"] for row in found["purity"]] == [0.1]
     table = tidy("purity_map", found["purity_map"])
     assert table[["rate", "row", "column", "value"]].to_numpy().tolist() == [[0.3, 0, 1, 0.2]]

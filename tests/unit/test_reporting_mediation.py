@@ -46,7 +46,7 @@ def tables(
                     scores.append(
                         {**arm, "evaluation_set": "shapes", "metric": "acc1", "value": value}
                     )
-    return Tables.of({"purity": tidy("purity", purity), "zeroshot": tidy("zeroshot", scores)})
+    return Tables({"purity": tidy("purity", purity), "zeroshot": tidy("zeroshot", scores)})
 
 
 def judged(of: Tables) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_without_a_loss_nothing_is_carried() -> None:
 def test_two_arms_are_too_few() -> None:
     few = {name: RISES[name] for name in ("pretrained", "without-decay")}
     assert judged(tables(1.0, 0.0, few))["accuracy-follows-overlap"].outcome == "not measured"
-    assert judged(Tables.of({}))["accuracy-follows-overlap"].outcome == "not measured"
+    assert judged(Tables({}))["accuracy-follows-overlap"].outcome == "not measured"
     assert judged(tables(1.0, 0.0, seeds=1))["accuracy-follows-overlap"].outcome == "cannot tell"
 
 
@@ -119,7 +119,7 @@ def test_the_table_of_arms_begins_with_the_main_one_and_shows_shares_of_its_chan
     shares = sorted(row[3] for row in table.rows)
     assert shares == sorted(f"{rise / 0.04:.2f}" for rise in RISES.values())
     assert {row[7] for row in table.rows} == {"1.00"}
-    assert claims_mediation.arms(Tables.of({})) is None
+    assert claims_mediation.arms(Tables({})) is None
 
 
 def test_equal_doses_are_interpolated_within_a_seed_and_never_extrapolated() -> None:

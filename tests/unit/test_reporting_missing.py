@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any, get_args
@@ -11,12 +12,18 @@ from typing import Any, get_args
 import pytest
 
 from mispair.core.registry import step_names
-from mispair.report.catalogue import STUDIES
+from mispair.image_text.report import pages
+from mispair.image_text.report import study as image_text
+from mispair.pretraining.report import study as pretraining
+from mispair.report import studies
 from mispair.report.pages import missing
 from mispair.report.pages.content import Content
 from mispair.report.pages.site import build
 from mispair.report.tables import Tables
+from mispair.simulation.report import study as simulation
 from mispair.stepsize.grid import PartName
+from mispair.stepsize.report import study as stepsize
+from mispair.sufficiency.report import study as sufficiency
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
 EVIL = "<script>alert('x')</script>"
@@ -48,19 +55,32 @@ def words(html: str) -> str:
 
 
 def test_steps_and_sections_are_real() -> None:
-    assert missing.STANDS_IN.keys() <= {*step_names()}
-    sections = {study.key: study.sections for study in STUDIES}
-    assert {s for own in missing.STANDS_IN.values() for s in own} <= {*sections["image_text"]}
-    # What is measured for the page, and is not of every section, stands somewhere.
-    assert {s for own in missing.STANDS_IN.values() for s in own} == {*sections["image_text"]}
-    assert {*missing.CONDITIONS.values()} <= {*sections["simulation"]}
-    # What was corrected and chosen is printed whatever was run.
-    of_parts = {section for own in missing.STEPSIZE_PARTS.values() for section in own}
-    assert of_parts == {*sections["stepsize"]} - {"Corrected and chosen"}
+    sections = {study.key: {*study.sections} for study in studies.studies()}
     rules = "".join(path.read_text() for path in RULES.glob("*.smk"))
+    for printed in (image_text.PRINTED, sufficiency.PRINTED):
+        assert printed.keys() <= {*step_names()}
     assert all(f"rule {name}:" in rules or f" as {name} with" in rules
-               for name in missing.PRETRAINING)  # fmt: skip
-    assert missing.STEPSIZE_PARTS.keys() == {*get_args(PartName), "multilayer"}
+               for name in pretraining.RULES)  # fmt: skip
+    assert stepsize.PARTS.keys() == {*get_args(PartName), "multilayer"}
+    # What is measured for a page, and is not of every section, is printed somewhere.
+    of_steps = {section for own in image_text.PRINTED.values() for section in own}
+    assert of_steps == sections["image_text"] - {pages.SAMPLES}
+    of_parts = {section for own in stepsize.PARTS.values() for section in own}
+    # What was corrected and chosen is printed whatever was run.
+    assert of_parts == sections["stepsize"] - {"Corrected and chosen"}
+    assert {*simulation.CONDITIONS.values()} <= sections["simulation"]
+
+
+def test_a_section_that_is_misspelt_raises() -> None:
+    declared = studies.study("laclip")
+    figure = replace(declared.figures[0], section="The modles")
+    with pytest.raises(ValueError, match="The modles"):
+        replace(declared, figures=(figure,))
+    places = replace(declared, sections_of=lambda rule, wildcards: ("The modles",))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(studies, "studies", lambda: [places])
+        with pytest.raises(ValueError, match="The modles"):
+            missing.places("laclip", {})
 
 
 @pytest.mark.parametrize(
@@ -84,16 +104,16 @@ def test_a_hole_stands_in_its_own_study(
     assert {study for study, _ in missing.places(rule, wildcards)} == expected
 
 
-def pages(failed: dict[str, Any] | None = None) -> dict[str, str]:
+def site(failed: dict[str, Any] | None = None) -> dict[str, str]:
     """Return the pages of a run without any result."""
-    content = Content(Tables.of({}), {}, None, None, {}, None, title="Page", confidence=0.95,
+    content = Content(Tables({}), {}, {}, {}, None, title="Page", confidence=0.95,
                       failed=json.loads(json.dumps(failed)))  # fmt: skip
     return {name: text for name, text in build(content).files.items() if name.endswith(".html")}
 
 
 def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     """Zero arms, no trial and no figure: there are still pages, and they are no complete ones."""
-    found = pages(RECORD)
+    found = site(RECORD)
     assert [name for name, html in found.items() if EVIL in html] == []
     assert "<title>Incomplete: Page</title>" in found["index.html"]
     text = words(found["index.html"])
@@ -110,12 +130,12 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.
-    assert text.count("This study was not run") == len(STUDIES) - 2
+    assert text.count("This study was not run") == len(studies.NAMES) - 2
     assert "laclip.html" not in found
 
 
 def test_complete_pages_have_none_of_it() -> None:
-    html = "".join(pages().values())
+    html = "".join(site().values())
     assert "Incomplete" not in words(html)
     assert 'id="incomplete"' not in html
     assert "Missing:" not in words(html)
@@ -127,7 +147,7 @@ def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:
 
     record = tmp_path / "failures.json"
     record.write_text(json.dumps(RECORD))
-    arguments = ["write-report", "--tables", "--figures", "--contact-sheet", "--neurons",
+    arguments = ["write-report", "--tables", "--figures", "--pieces",
                  "--record", "--benchmarks", str(tmp_path / "none")]  # fmt: skip
     fronts = [tmp_path / "a.html", tmp_path / "b.html"]
     folder = ["--pages", str(tmp_path / "pages")]

@@ -10,6 +10,7 @@ import os
 import re
 import tarfile
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ from PIL import Image
 
 from mispair.core import files, metrics
 from mispair.evaluation.purity import DEFINITION
+from mispair.image_text.report import notes
 from mispair.pairs.steps import draw_contact_sheet
-from mispair.report import catalogue, studies
-from mispair.report.figures import BUILDERS
-from mispair.report.pages import records
-from mispair.report.steps import draw_figures, gather_metrics, record_run, write_report
+from mispair.report import studies
+from mispair.report.steps import record_run, write_report
 from mispair.report.tables import Tables, read
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import Plan, run_plan
+from tests.made_up_tables import TIDY, draw_all, figure_file, gather
 from tests.unit import pretraining_run, sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
@@ -405,19 +406,16 @@ NOTHING: dict[str, list[Path]] = {
 
 def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settings: Any) -> str:
     """Run the report's five steps, or all but the drawing of figures; return all pages' text."""
-    gathered = {name: paths for name, paths in run.items() if name != "shards"}
-    tables, figures = folder / "tables", folder / "figures"
-    gather_metrics.run(gather_metrics.Settings(), **gathered, models="{}", tables=tables)
-    paths = [tables / name for name in catalogue.TABLES]
-    if draw:
-        draw_figures.run(draw_figures.Settings(), tables=paths, figures=figures)
-    sheet = figures / "contact_sheet.html"
+    gather({name: paths for name, paths in run.items() if name != "shards"}, folder)
+    tables, paths = folder / "tables", sorted((folder / "tables").glob("*.csv"))
+    figures = draw_all(folder) if draw else []
+    sheet = folder / "contact_sheet.html"
     if run["index"]:
         draw_contact_sheet.run(
             draw_contact_sheet.Settings(), shards=run["shards"], sources=[], index=run["index"],
             pairing=run["pairings"], captions=[], contact_sheet=sheet,
         )  # fmt: skip
-    gallery = folder / "gallery.html"
+    gallery = folder / "neurons.html"
     files.write_text(gallery, '<div class="neurons">Neuron 7 of the gallery</div>\n')
     benchmarks = folder / "benchmarks"
     if run["index"]:
@@ -433,9 +431,8 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
     write_report.run(
         write_report.Settings(**settings),
         tables=paths,
-        figures=sorted(figures.glob("*.*")),
-        contact_sheet=[sheet] if run["index"] else [],
-        neurons=[gallery] if run["semantics"] else [],
+        figures=figures,
+        pieces=[*([sheet] if run["index"] else []), *([gallery] if run["semantics"] else [])],
         benchmarks=benchmarks,
         record=[folder / "run.json"],
         page=folder / "index.html",
@@ -503,15 +500,15 @@ def reading(html: str) -> Reader:
     return reader
 
 
-def test_the_catalogue_names_what_can_be_drawn():
-    assert {figure.name for figure in catalogue.figures()} == set(BUILDERS)
-    assert set(catalogue.FIGURES) == {study.key for study in catalogue.STUDIES}
-    assert list(studies.PARTS) == [study.key for study in catalogue.STUDIES]
+@pytest.mark.parametrize("name", studies.NAMES)
+def test_each_figure_of_a_study_is_drawn_by_the_function_of_its_name(name):
+    drawings = import_module(f"mispair.{name}.report.figures").DRAWINGS
+    assert [*drawings] == [figure.name for figure in studies.figures(name)]
 
 
 def test_tables_are_tidy_and_read_back_as_they_were(whole):
     folder, _ = whole
-    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
     assert set(found.zeroshot["classname"].dropna()) == {EVIL, "7", "unseen"}
     arms = found.purity[["start", "rate"]].drop_duplicates()
     assert len(arms) == 13
@@ -553,8 +550,9 @@ def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
     run = {name: paths[::-1] for name, paths in make_run(tmp_path).items()}
     report(run, tmp_path)
     for name in ("tables", "figures"):
-        for path in sorted((folder / name).iterdir()):
-            assert path.read_bytes() == (tmp_path / name / path.name).read_bytes(), path.name
+        for path in sorted((folder / name).rglob("*.*")):
+            other = tmp_path / path.relative_to(folder)
+            assert path.read_bytes() == other.read_bytes(), path.name
 
 
 BEYOND = {
@@ -569,20 +567,20 @@ BEYOND = {
 
 
 def drawn() -> list[str]:
-    return [figure.name for figure in catalogue.figures() if figure.name not in BEYOND]
+    return [figure.name for figure in studies.figures() if figure.name not in BEYOND]
 
 
 def test_every_figure_has_its_forms(whole):
     folder, _ = whole
-    for figure in catalogue.figures():
-        spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
+    for figure in studies.figures():
+        spec = files.read_json(figure_file(folder, f"{figure.name}.vl.json"))
         about = spec["usermeta"]["mispair"]
         assert ("hole" in about) == (figure.name in BEYOND), figure.name
         for form, start in (("svg", b"<svg"), ("pdf", b"%PDF-"), ("png", b"\x89PNG")):
-            assert (folder / "figures" / f"{figure.name}.{form}").read_bytes().startswith(start)
+            assert figure_file(folder, f"{figure.name}.{form}").read_bytes().startswith(start)
         if figure.name not in BEYOND:
             assert about["sentence"].endswith("."), figure.name
-            assert len(pd.read_csv(folder / "figures" / f"{figure.name}.csv")) > 0
+            assert len(pd.read_csv(figure_file(folder, f"{figure.name}.csv"))) > 0
 
 
 def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
@@ -599,7 +597,7 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
 
 def test_figures_hold_every_run_and_the_published_curve(whole):
     folder, _ = whole
-    table = pd.read_csv(folder / "figures" / "simulation_figure1_as_run.csv")
+    table = pd.read_csv(figure_file(folder, "simulation_figure1_as_run.csv"))
     assert table["layer"].value_counts().to_dict() == {"run": 48, "mean": 24, "published": 88}
     mean = table[(table["layer"] == "mean") & (table["metric"] == "accuracy")]
     own = table[(table["layer"] == "run") & (table["metric"] == "accuracy")]
@@ -698,20 +696,20 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
     folder, html = empty
     words = " ".join(" ".join(reading(html).words).split())
     # On either landing page.
-    assert words.count("This study was not run") == 2 * len(catalogue.STUDIES)
+    assert words.count("This study was not run") == 2 * len(studies.studies())
     assert {path.name for path in (folder / "pages").glob("*.html")} == {
         "index.html", "methods.html", "run.html",
     }  # fmt: skip
     assert "Nothing was measured in this run" in words
     assert "Not measured" in words
     assert "No run times" in words
-    for figure in catalogue.figures():
-        spec = files.read_json(folder / "figures" / f"{figure.name}.vl.json")
+    for figure in studies.figures():
+        spec = files.read_json(figure_file(folder, f"{figure.name}.vl.json"))
         assert "hole" in spec["usermeta"]["mispair"]
-        assert "Not measured" in (folder / "figures" / f"{figure.name}.svg").read_text()
+        assert "Not measured" in figure_file(folder, f"{figure.name}.svg").read_text()
 
 
-@pytest.mark.parametrize("study", [study.key for study in catalogue.STUDIES])
+@pytest.mark.parametrize("study", [study.key for study in studies.studies()])
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
     own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
@@ -719,7 +717,7 @@ def test_one_study_alone_is_reported(study, tmp_path):
            "laclip": set(_checkpoints(tmp_path / "names"))}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
-    others = {other.key for other in catalogue.STUDIES} - {study}
+    others = {other.key for other in studies.studies()} - {study}
     assert html.count("This study was not run") == 2 * len(others)
     written = {path.stem for path in (tmp_path / "pages").glob("*.html")}
     assert study in written
@@ -736,12 +734,12 @@ def test_a_missing_arm_is_named(tmp_path):
 
 def test_results_of_different_data_are_not_mixed_silently(whole):
     folder, _ = whole
-    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
-    assert records.warnings(found) == []
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
+    assert notes.warnings(Tables({"provenance": found.provenance})) == []
     other = found.provenance.copy()
     other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
-    mixed = Tables.of({"provenance": other})
-    assert "2 different sets of pairs" in records.warnings(mixed)[0]
+    mixed = Tables({"provenance": other})
+    assert "2 different sets of pairs" in notes.warnings(mixed)[0]
 
 
 def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
@@ -773,9 +771,9 @@ def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
 
 def test_a_figure_of_too_many_points_says_so(whole):
     folder, _ = whole
-    found = read({name[:-4]: folder / "tables" / name for name in catalogue.TABLES[:-1]})
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
     from mispair.report.figures import render
 
-    figure = next(f for f in catalogue.figures() if f.name == "simulation_figure1_as_run")
+    figure = next(f for f in studies.figures() if f.name == "simulation_figure1_as_run")
     rendered = render(figure, found, 12, 18, 100)
     assert "more than the 100" in rendered.spec["usermeta"]["mispair"]["hole"]

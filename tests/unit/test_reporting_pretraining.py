@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mispair.core.metrics import write_metrics
 from mispair.pretraining.names import CLEAN, PROMPTS, SCHEMES
-from mispair.pretraining.report import claims_pretraining
-from mispair.pretraining.report.claims_pretraining import SMALLEST
-from mispair.pretraining.report.comparison_pretraining import pretraining
-from mispair.pretraining.report.pretraining_runs import COMMAND, effects, less_clean, values
-from mispair.report import catalogue, figures, verdicts
+from mispair.pretraining.report import claims as claims_pretraining
+from mispair.pretraining.report.claims import SMALLEST
+from mispair.pretraining.report.rows import rows as of_pretraining
+from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
+from mispair.pretraining.report.tables import pretraining
+from mispair.report import figures, studies, study_modules, verdicts
 from mispair.report.charts import Drawing, Hole
-from mispair.report.figures import BUILDERS
-from mispair.report.rows import measured
+from mispair.report.drawings import draw_of
+from mispair.report.pages import landing
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.unit.pretraining_run import MIXING, NOISE, rows
 
 
 def tables(*arguments: Any, **more: Any) -> Tables:
-    return Tables.of({"pretraining": tidy("pretraining", rows(*arguments, **more))})
+    return Tables({"pretraining": tidy("pretraining", rows(*arguments, **more))})
 
 
 def judged(found: Tables) -> verdicts.Verdict:
@@ -48,7 +51,7 @@ def noisy(spurious: float, random: float = 0.001, missing: float = -0.002) -> Ta
     for row in made:
         if row["metric"] == "mixing" and row["scheme"] in ("spurious", "missing"):
             row["value"] += NOISE[(row["seed"] + 1) % 4]
-    return Tables.of({"pretraining": tidy("pretraining", made)})
+    return Tables({"pretraining": tidy("pretraining", made)})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,7 @@ def test_the_rule(scores: tuple[float, ...], outcome: str) -> None:
 def test_towers_at_chance_cannot_tell() -> None:
     made = noisy(0.1).pretraining
     made.loc[made["metric"] == "acc1", "value"] = 0.12
-    verdict = judged(Tables.of({"pretraining": made}))
+    verdict = judged(Tables({"pretraining": made}))
     assert verdict.outcome == verdicts.UNDECIDED
     assert "chance" in verdict.reason
 
@@ -93,25 +96,25 @@ def test_linear_readouts_that_differ_limit_the_claim() -> None:
     made = noisy(0.1).pretraining
     linear = (made["basis"] == "linear") & (made["scheme"] == "spurious")
     made.loc[linear, "value"] -= 0.1
-    other = judged(Tables.of({"pretraining": made}))
+    other = judged(Tables({"pretraining": made}))
     assert [control.finding for control in other.controls] == ["limits"]
 
 
 def test_without_the_study_the_claim_names_the_command() -> None:
-    verdict = judged(Tables.of({}))
+    verdict = judged(Tables({}))
     assert verdict.outcome == verdicts.UNMEASURED
     assert COMMAND in verdict.reason
-    assert not pretraining(Tables.of({}), 0.95)
-    for figure in catalogue.figures("pretraining"):
-        hole = BUILDERS[figure.name](Tables.of({}))
+    assert not pretraining(Tables({}), 0.95)
+    for figure in studies.figures("pretraining"):
+        hole = draw_of(figure.name)(Tables({}))
         assert isinstance(hole, Hole)
         assert COMMAND in hole.reason
 
 
 def test_the_claim_is_one_of_a_question_and_has_a_rule() -> None:
-    assert claims_pretraining.MIXES.rule in verdicts.RULES
-    assert sum("pretraining-mixes" in question.claims for question in verdicts.QUESTIONS) == 1
-    assert claims_pretraining.MIXES.figure in {f.name for f in catalogue.figures("pretraining")}
+    assert claims_pretraining.MIXES.rule in study_modules.pages("pretraining").rules
+    assert sum("pretraining-mixes" in question.claims for question in landing.questions()) == 1
+    assert claims_pretraining.MIXES.figure in {f.name for f in studies.figures("pretraining")}
 
 
 def test_tables_have_every_scheme_tower_and_basis() -> None:
@@ -126,12 +129,12 @@ def test_tables_have_every_scheme_tower_and_basis() -> None:
     assert outcomes["random 0.4"] == verdicts.ABSENT
     named = {row[0] for row in measures.rows}
     assert {"accuracy, scenes-shape", "accuracy, scenes-digit"} <= named
-    sections = {study.key: study.sections for study in catalogue.STUDIES}["pretraining"]
+    sections = {study.key: study.sections for study in studies.studies()}["pretraining"]
     assert {mixing.section, measures.section} == {*sections}
 
 
 def test_figures_show_every_seed_and_interval() -> None:
-    drawing = BUILDERS["pretraining_mixing"](noisy(0.1))
+    drawing = draw_of("pretraining_mixing")(noisy(0.1))
     assert isinstance(drawing, Drawing)
     runs = drawing.data[drawing.data["layer"] == "run"]
     assert len(runs) == 3 * 4 * 7
@@ -139,16 +142,17 @@ def test_figures_show_every_seed_and_interval() -> None:
     chosen = means[(means["tower"] == "image") & (means["basis"] == PROMPTS)]
     spurious = chosen[chosen["scheme"] == "spurious"].iloc[0]
     assert spurious["low"] < spurious["value"] < spurious["high"]
-    for figure in catalogue.figures("pretraining"):
+    for figure in studies.figures("pretraining"):
         rendered = figures.render(figure, noisy(0.1), 12, 14, 10_000)
         assert rendered.svg.startswith("<svg")
         assert not rendered.csv.empty
 
 
-def test_rows_keep_their_scheme_and_seed_and_name_their_training() -> None:
+def test_rows_keep_their_scheme_and_seed_and_name_their_training(tmp_path: Path) -> None:
     (first, *_) = rows()
     about = {"trained": {"scheme": "random", "rate": "0.0", "draw": "0"}}
-    found = measured("pretraining", [first], about, "draw~0", {})
+    write_metrics(tmp_path / "mixing.json", [first], about)
+    found = of_pretraining({"pretraining": [tmp_path / "mixing.json"]}, {})
     table = tidy("pretraining", found["pretraining"])
     assert table.loc[0, ["scheme", "seed", "basis"]].tolist() == [CLEAN, 0, first["basis"]]
     assert {row["condition"] for row in found["provenance"]} == {"random~0.0/draw~0"}

@@ -12,12 +12,12 @@ from mispair.evaluation.report.comparison_evaluation import evaluation, warnings
 from mispair.evaluation.report.comparison_exported import exported
 from mispair.evaluation.report.comparison_protocols import protocols
 from mispair.evaluation.report.protocols import named, said
+from mispair.evaluation.report.rows import scored
 from mispair.evaluation.report.series import zeroshot_series
-from mispair.image_text.report import claims_image_text
-from mispair.report import catalogue
+from mispair.image_text.report import claims_shuffling as claims_image_text
+from mispair.image_text.report.notes import limits
+from mispair.report import studies
 from mispair.report.figures import render
-from mispair.report.pages import limits
-from mispair.report.rows import scored
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
@@ -25,7 +25,7 @@ EVIL = "<b>red</b>"
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 def accuracy(protocol: str | None, level: float, slope: float, name: str = "shapes", **more: Any):
@@ -72,14 +72,14 @@ def test_claims_are_judged_on_the_main_protocol_and_name_it(both):
     assert "0.700 → 0.540" in found.measured
     assert "clip_benchmark #636c6970" in found.scope
     assert "its headline metric" in found.scope
-    assert limits.limits(both)[1] == (
+    assert limits(both)[1] == (
         "Zero-shot numbers of figures and claims are by the protocol clip_benchmark; a-custom-one "
         "in the table of protocols."
     )
 
 
 def test_figures_show_the_main_protocol_alone(both):
-    figure = next(f for f in catalogue.figures() if f.name == "accuracy_by_shuffling")
+    figure = next(f for f in studies.figures() if f.name == "accuracy_by_shuffling")
     drawn = render(figure, both, 12, 18, 10_000)
     assert drawn.csv.loc[drawn.csv["layer"] == "mean", "value"].tolist() == pytest.approx(
         [0.7, 0.64, 0.54]

@@ -9,7 +9,7 @@ import pytest
 
 from mispair.evaluation.report import claims_pruning, testable_pruning
 from mispair.evaluation.report.claims_pruning import pruned_arm, strategy_scores
-from mispair.report import catalogue
+from mispair.report import studies
 from mispair.report.figures import render
 from mispair.report.tables import Tables, tidy
 
@@ -46,11 +46,11 @@ def pruned(protocol: str = "clip_benchmark", shift: float = 0.0) -> list[dict[st
 
 
 def tables(rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({"pruning": tidy("pruning", rows)})
+    return Tables({"pruning": tidy("pruning", rows)})
 
 
 def drawn(name: str, found: Tables) -> Any:
-    figure = next(f for f in catalogue.figures() if f.name == name)
+    figure = next(f for f in studies.figures() if f.name == name)
     return render(figure, found, 12, 18, 10_000)
 
 
@@ -124,9 +124,7 @@ def with_basis(own: float, rotated: float, deviation: float = 0.002) -> Tables:
     arm = {"start": "untouched", "tower": "text", "seed": 0, "metric": "mean_semantic_purity"}
     null = {"basis": "rotated", "value": rotated, "deviation": deviation, "rotations": 100}
     semantics = [{**arm, "basis": "original", "value": own}, {**arm, **null}]
-    return Tables.of(
-        {"pruning": tidy("pruning", pruned()), "semantics": tidy("semantics", semantics)}
-    )
+    return Tables({"pruning": tidy("pruning", pruned()), "semantics": tidy("semantics", semantics)})
 
 
 def test_pruning_is_no_test_where_the_own_basis_is_no_better_than_a_random_one():
@@ -142,5 +140,5 @@ def test_pruning_is_judged_where_the_own_basis_is_better_or_nothing_is_known_of_
     for found in (with_basis(0.45, 0.372), tables(pruned())):
         assert testable_pruning.judge(found, 0.95) == claims_pruning.judge(found, 0.95)
         assert testable_pruning.judge(found, 0.95)[0].outcome == "supports"
-    unmeasured = testable_pruning.judge(Tables.of({}), 0.95)
+    unmeasured = testable_pruning.judge(Tables({}), 0.95)
     assert {verdict.outcome for verdict in unmeasured} == {"not measured"}

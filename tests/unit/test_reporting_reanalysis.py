@@ -22,7 +22,7 @@ TABLE4 = {  # accuracy in per cent at C_m 0, 0.1, 0.3, 0.5, 0.8, as printed in t
 def run() -> Tables:
     row = {"start": "pretrained", "tower": "text", "metric": "mean_abs_cosine", "rate": 0.0,
            "seed": 0, "value": 0.1}  # fmt: skip
-    return Tables.of({"purity": tidy("purity", [row])})
+    return Tables({"purity": tidy("purity", [row])})
 
 
 def test_most_of_the_fall_is_before_the_first_fine_tuned_model() -> None:
@@ -60,5 +60,5 @@ def test_the_table_has_a_row_for_each_data_set_and_the_mean() -> None:
     assert table is not None
     assert [row[0] for row in table.rows] == [*sorted(TABLE4), reanalysis.MEAN]
     assert table.rows[-1][6] == "0.69"
-    assert reanalysis.table4(Tables.of({})) is None
-    assert reanalysis.judge(Tables.of({}), 0.95)[0].outcome == "not measured"
+    assert reanalysis.table4(Tables({})) is None
+    assert reanalysis.judge(Tables({}), 0.95)[0].outcome == "not measured"

@@ -13,7 +13,7 @@ from tests.unit.scaling_run import AS_STATED, Laws, sweep
 
 
 def judged(rows: list[dict[str, Any]], preset: str = "as-written") -> dict[str, Verdict]:
-    tables = Tables.of({"simulation": tidy("simulation", rows)})
+    tables = Tables({"simulation": tidy("simulation", rows)})
     return {v.claim.key: v for v in claims_scaling.judge(tables, preset, 0.95)}
 
 

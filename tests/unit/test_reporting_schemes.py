@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.image_text.report import claims_image_text, claims_schemes, comparison
+from mispair.image_text.report import claims_schemes, comparison, notes
+from mispair.image_text.report import claims_shuffling as claims_image_text
+from mispair.image_text.report.rows import swaps
 from mispair.pairs.report.pairings import effective, pairings
-from mispair.report import catalogue, published
-from mispair.report.figures import EVERY_SCHEME, render
-from mispair.report.pages import records
-from mispair.report.rows import arm, origins, swaps
+from mispair.report import published, studies
+from mispair.report.figures import render
+from mispair.report.rows import arm, origins
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.1, 0.3, 0.8)
@@ -41,7 +42,7 @@ def shares(changed: dict[str, float], first: str, **more: Any) -> list[dict[str,
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 @pytest.fixture
@@ -99,17 +100,17 @@ def test_claims_and_comparisons_are_on_the_main_scheme_alone(both):
     assert "0.0601 → 0.1241 from C_m 0 to 0.8" in found["overlap-rises"].measured
 
 
-@pytest.mark.parametrize("name", [f.name for f in catalogue.figures("image_text")])
+@pytest.mark.parametrize("name", [f.name for f in studies.figures("image_text")])
 def test_figures_are_of_the_main_scheme_unless_they_compare_schemes(both, name):
-    figure = next(figure for figure in catalogue.figures() if figure.name == name)
+    figure = next(figure for figure in studies.figures() if figure.name == name)
     whole, alone = (
         render(figure, found, 12, 18, 10_000) for found in (both, both.of_scheme("random"))
     )
-    assert (whole.spec != alone.spec) == (name in EVERY_SCHEME)
+    assert (whole.spec != alone.spec) == figure.every_scheme
 
 
 def test_schemes_are_drawn_beside_the_published_ones(both):
-    figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
+    figure = next(f for f in studies.figures() if f.name == "purity_by_scheme")
     drawn = render(figure, both, 12, 18, 10_000)
     sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
     assert "random +0.0640 and similar +0.0400" in sentence
@@ -124,7 +125,7 @@ def test_schemes_are_drawn_beside_the_published_ones(both):
 
 
 def test_one_scheme_alone_has_nothing_to_be_compared_with():
-    figure = next(f for f in catalogue.figures() if f.name == "purity_by_scheme")
+    figure = next(f for f in studies.figures() if f.name == "purity_by_scheme")
     drawn = render(figure, tables(purity=arms({"random": 1}, "random")), 12, 18, 10_000)
     assert "schemes" in drawn.spec["usermeta"]["mispair"]["hole"]
     assert "Not measured" in drawn.svg
@@ -235,7 +236,7 @@ def test_a_scheme_that_rewrites_captions_swaps_none():
         for row in swaps({"scheme": "drop", "nominal": repr(rate), "swapped_share": "0.0",
                           "text_changed_share": repr(2 * rate)}, 100)
     ]  # fmt: skip
-    figure = next(f for f in catalogue.figures() if f.name == "realised_swaps")
+    figure = next(f for f in studies.figures() if f.name == "realised_swaps")
     drawn = render(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 18, 10_000)
     sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
     assert sentence == "No caption was swapped; at most 60.00 % of the pairs have a rewritten one."
@@ -286,11 +287,11 @@ def test_effective_rates_have_a_table_of_their_own():
 
 
 def test_a_missing_arm_is_named_with_its_scheme(both):
-    assert records.holes(both) == []
+    assert notes.holes(both) == []
     purity = both.purity
     lost = purity[~((purity["scheme"] == "similar") & (purity["rate"] == 0.3))]
-    found = records.holes(Tables.of({"purity": lost, "pairs": both.pairs}))
+    found = notes.holes(Tables({"purity": lost, "pairs": both.pairs}))
     assert found == ["purity: no pretrained arm of similar at C_m 0.3."]
     lost = purity[purity["rate"] != 0]
-    found = records.holes(Tables.of({"purity": lost, "pairs": both.pairs}))
+    found = notes.holes(Tables({"purity": lost, "pairs": both.pairs}))
     assert found == ["purity: no pretrained arm at C_m 0."]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mispair.evaluation.report.figures_semantics import semantics
-from mispair.report import catalogue
+from mispair.evaluation.report.tables_semantics import semantics
+from mispair.report import studies
 from mispair.report.figures import render
 from mispair.report.tables import Tables, tidy
 
@@ -35,11 +35,11 @@ def rows(rho: float, p: float, start: str = "untouched", seed: int = 0) -> list[
 
 
 def tables(found: list[dict[str, Any]]) -> Tables:
-    return Tables.of({"semantics": tidy("semantics", found)})
+    return Tables({"semantics": tidy("semantics", found)})
 
 
 def drawn(found: Tables) -> Any:
-    figure = next(f for f in catalogue.figures() if f.name == "semantic_purity")
+    figure = next(f for f in studies.figures() if f.name == "semantic_purity")
     return render(figure, found, 12, 18, 10_000)
 
 

@@ -14,20 +14,15 @@ import pytest
 from scipy import stats
 
 from mispair.core import metrics
-from mispair.report import catalogue, charts
-from mispair.report.pages import records
+from mispair.report import charts
+from mispair.report.drawings import draw_of
 from mispair.report.tables import Tables, read, tidy
 from mispair.simulation.presets import PRESETS
-from mispair.simulation.report import (
-    bridge,
-    claims_simulation,
-    comparison_simulation,
-    controls_simulation,
-    figures_simulation,
-    grid,
-    reproduction,
-    simulation_runs,
-)
+from mispair.simulation.report import bridge, controls_simulation, grid, notes, reproduction
+from mispair.simulation.report import claims_figure1 as claims_simulation
+from mispair.simulation.report import runs as simulation_runs
+from mispair.simulation.report import tables as comparison_simulation
+from tests.made_up_tables import TIDY, figure_file
 from tests.unit.test_reporting_page import NOTHING, reading, report
 
 PROBABILITIES = (0.0, 0.1, 0.3, 0.5)
@@ -195,7 +190,7 @@ def make_study(folder: Path, trials: int = 4) -> list[Path]:
 def whole(tmp_path_factory) -> tuple[Path, str, Tables]:
     folder = tmp_path_factory.mktemp("study")
     page = report({**NOTHING, "simulation": make_study(folder / "results")}, folder)
-    names = catalogue.TABLES[:-1]
+    names = TIDY
     return folder, page, read({name[:-4]: folder / "tables" / name for name in names})
 
 
@@ -219,7 +214,7 @@ def words(page: str) -> str:
 
 
 def drawn_table(folder: Path, name: str) -> pd.DataFrame:
-    return pd.read_csv(folder / "figures" / f"{name}.csv")
+    return pd.read_csv(figure_file(folder, f"{name}.csv"))
 
 
 def printed(tables: Tables, start: str) -> Any:
@@ -244,7 +239,7 @@ def test_conditions_are_told_apart(whole):
 
 @pytest.mark.parametrize(("unit", "expected"), [("std", 0.25), ("variance", 0.5), ("energy", 0.2)])
 def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
-    from mispair.report.rows import simulated
+    from mispair.simulation.report.rows import simulated
 
     settings = {"preset": "as-run", "image_noise": 0.5, "noise_unit": unit, "d1": 2.5}
     (row,) = simulated([{"metric": "accuracy", "value": 1}], {"settings": settings})
@@ -255,7 +250,7 @@ def test_noise_is_a_variance_per_coordinate_whatever_its_unit(unit, expected):
 def test_bridge_and_grid_do_not_leak_into_figure_1_and_the_claims(whole):
     folder, _, tables = whole
     names = ("simulation", "simulation_points")
-    alone = Tables.of(
+    alone = Tables(
         {
             name: table[table["kind"] == "preset"]
             for name in names
@@ -425,7 +420,7 @@ def published_runs(shift: float) -> Tables:
         for row in published.figure1().to_dict("records") for metric in MEASURES
         for trial in range(3)
     ]  # fmt: skip
-    return Tables.of({"simulation": tidy("simulation", rows)})
+    return Tables({"simulation": tidy("simulation", rows)})
 
 
 @pytest.mark.parametrize(("shift", "expected"), [(0.9, "supports"), (1.1, "contradicts")])
@@ -464,13 +459,13 @@ def test_points_are_measured_in_standard_errors_of_both_means():
 
 def test_two_runs_select_nothing_and_reproduce_nothing():
     table = published_runs(0).simulation
-    tables = Tables.of({"simulation": table[table["trial"] < 2]})
+    tables = Tables({"simulation": table[table["trial"] < 2]})
     assert judged(tables)["figure1-reproduced", "as-run"].outcome == "not measured"
 
 
 def theory(rows: list[dict[str, Any]]) -> Any:
     about = {"preset": "as-written", "condition": "as-written", "kind": "preset", "features": 50}
-    return judged(Tables.of({"simulation": tidy("simulation", [{**about, **r} for r in rows])}))
+    return judged(Tables({"simulation": tidy("simulation", [{**about, **r} for r in rows])}))
 
 
 def share_mixed(raw: float, misalignment: str = "groups") -> list[dict[str, Any]]:
@@ -541,7 +536,7 @@ def test_one_trial_makes_a_page_without_empty_layers(tmp_path):
     assert "decides nothing" in page
     found = drawn_table(tmp_path, "simulation_figure1_as_written")
     assert set(found["layer"]) == {"run", "mean", "published"}
-    spec = (tmp_path / "figures" / "simulation_figure1_as_written.vl.json").read_text()
+    spec = figure_file(tmp_path, "simulation_figure1_as_written.vl.json").read_text()
     assert "datum.layer == 'best'" not in spec
 
 
@@ -558,12 +553,12 @@ def test_a_preset_of_failed_runs_only_is_not_called_not_run():
             "value": 60,
         }
     ]
-    tables = Tables.of({"simulation": tidy("simulation", rows)})
+    tables = Tables({"simulation": tidy("simulation", rows)})
     for preset, reason in (("as-run", "gave a result"), ("as-written", "compare_presets")):
-        hole = figures_simulation.figure1(tables, preset)
+        hole = draw_of(f"simulation_figure1_{preset.replace('-', '_')}")(tables)
         assert isinstance(hole, charts.Hole)
         assert reason in hole.reason
-    assert len(records.holes(tables)) == 1
+    assert len(notes.holes(tables)) == 1
 
 
 def test_noise_to_signal_and_definitions_are_printed(whole):
@@ -581,8 +576,7 @@ def test_noise_to_signal_and_definitions_are_printed(whole):
 
 def test_settings_of_both_presets_stand_side_by_side(whole):
     _, _, tables = whole
-    table = records.settings_of(tables)
-    assert table is not None
+    (table,) = notes.settings(tables)
     assert table.heads == ("setting", "as-written", "as-run")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["loss"] == ("spectral", "infonce")
@@ -593,8 +587,8 @@ def test_the_order_of_jobs_changes_no_byte_and_no_figure_is_too_large(whole, tmp
     folder, page, _ = whole
     paths = make_study(tmp_path / "results")[::-1]
     assert report({**NOTHING, "simulation": paths}, tmp_path) == page
-    for path in sorted((folder / "figures").iterdir()):
-        assert path.read_bytes() == (tmp_path / "figures" / path.name).read_bytes(), path.name
+    for path in sorted((folder / "figures").glob("*/*")):
+        assert path.read_bytes() == figure_file(tmp_path, path.name).read_bytes(), path.name
     assert len(page.encode()) < 2_500_000
 
 
@@ -655,6 +649,6 @@ def test_points_of_another_size_are_not_compared_with_the_published_ones() -> No
     for features, number in ((50, 2), (20, 0)):
         table = tidy("simulation", [{**row, "features": features} for row in rows])
         assert len(reproduction.points(table)) == number
-    verdict = judged(Tables.of({"simulation": table}))["figure1-reproduced", "as-run"]
+    verdict = judged(Tables({"simulation": table}))["figure1-reproduced", "as-run"]
     assert verdict.outcome == "not measured"
     assert "run with 20" in verdict.reason

@@ -12,8 +12,9 @@ import pytest
 
 from mispair.core import files
 from mispair.pairs.report.contact_sheet import LARGEST_SHEET
-from mispair.report import catalogue, studies, verdicts
-from mispair.report.pages import picture
+from mispair.report import studies, verdicts
+from mispair.report.pages import landing, picture
+from mispair.report.pages.content import judge
 from mispair.report.pages.page_names import file_names
 from mispair.report.tables import Tables
 from tests.made_up_tables import EVIL, made_up, write_site
@@ -85,9 +86,9 @@ def test_no_chart_has_more_than_ten_thousand_points(large: tuple[Path, list[Path
     folder, _ = large
     drawn = {
         path.name: max((len(table) for table in _tables(files.read_json(path))), default=0)
-        for path in (folder / "figures").glob("*.vl.json")
+        for path in (folder / "figures").glob("*/*.vl.json")
     }
-    assert len(drawn) == len(catalogue.figures())
+    assert len(drawn) == len(studies.figures())
     assert max(drawn.values()) <= 10_000
     assert max(drawn.values()) > 500  # the tables were found
 
@@ -169,7 +170,7 @@ def test_the_presets_of_a_claim_stand_in_one_row(large: tuple[Path, list[Path]])
 def test_one_preset_alone_says_how_to_run_the_other(tmp_path: Path) -> None:
     tables = made_up(0, [], trials=2)
     only = tables.simulation[tables.simulation["condition"] == "as-run"]
-    write_site(Tables.of({"simulation": only}), tmp_path, draw=False)
+    write_site(Tables({"simulation": only}), tmp_path, draw=False)
     root = parsed((tmp_path / "index.html").read_text())
     (row,) = [node for node in root.iter("tr") if node.get("id") == "claim-filtered-accuracy"]
     written, run = row.findall("td")[:2]
@@ -205,7 +206,7 @@ def test_a_run_of_any_size_has_a_site(
         rows = texts["model-towers.html"].split("<caption>Every arm")[1].split("</table>")[0]
         assert rows.count("<tr>") == number + 1
         holes = words(texts["image_text.html"]).split("Not part of this run")[-1]
-        assert holes.count("the figure was not drawn") == len(catalogue.figures("image_text"))
+        assert holes.count("the figure was not drawn") == len(studies.figures("image_text"))
         assert "No contact sheet" in words(texts["image_text.html"])
         assert "No gallery of neurons" in words(texts["model-towers.html"])
     if seeds == 1 and number == 3:
@@ -278,7 +279,7 @@ def unpacked(node: Any) -> Any:
 
 
 def test_packed_tables_are_smaller_and_lose_nothing(large: tuple[Path, list[Path]]) -> None:
-    for path in (large[0] / "figures").glob("*.vl.json"):
+    for path in (large[0] / "figures").glob("*/*.vl.json"):
         spec = files.read_json(path)
         assert unpacked(picture.packed(spec)) == spec, path.name
     rows = [{"x": number, "arm": f"arm {number % 3}", "flag": True} for number in range(50)]
@@ -323,13 +324,12 @@ def test_text_stands_out_from_its_background() -> None:
 
 
 def test_every_study_says_how_it_is_judged_and_printed() -> None:
-    keys = [study.key for study in catalogue.STUDIES]
-    assert list(studies.PARTS) == keys
-    judged = studies.judge(Tables.of({}), 0.95)
+    keys = [study.key for study in studies.studies()]
+    judged = judge(Tables({}), 0.95)
     assert {verdict.claim.study for verdict in judged} == {*keys}
     # Nothing is measured, so nothing may be said; and every claim stands under a question, once.
     assert {verdict.outcome for verdict in judged} == {"not measured"}
-    asked = [key for question in verdicts.QUESTIONS for key in question.claims]
+    asked = [key for question in landing.questions() for key in question.claims]
     assert sorted(asked) == sorted({verdict.claim.key for verdict in judged})
-    figures = {figure.name for figure in catalogue.figures()}
+    figures = {figure.name for figure in studies.figures()}
     assert {verdict.claim.figure for verdict in judged} <= figures

@@ -7,14 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mispair.report import catalogue, verdicts
+from mispair.report import studies, verdicts
 from mispair.report.figures import compose
-from mispair.report.rows import STEPSIZE
 from mispair.report.tables import Tables, tidy
 from mispair.stepsize.data_sets import MADE
-from mispair.stepsize.report import claims_stepsize
-from mispair.stepsize.report.comparison_stepsize import stepsize
-from mispair.stepsize.report.stepsize_runs import larger_steps, onset, slopes, without_monotone
+from mispair.stepsize.report import claims as claims_stepsize
+from mispair.stepsize.report.rows import TABLES as STEPSIZE
+from mispair.stepsize.report.runs import larger_steps, onset, slopes, without_monotone
+from mispair.stepsize.report.tables import stepsize
 from mispair.stepsize.study import Plan, run_plan
 
 LADDER = [2 ** (k / 2) for k in range(13)]
@@ -37,7 +37,7 @@ def tables_of(rows: list[dict[str, Any]]) -> Tables:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in STEPSIZE.values()}
     for row in rows:
         found[STEPSIZE[row["kind"]]].append(row)
-    return Tables.of({name: tidy(name, own) for name, own in found.items()})
+    return Tables({name: tidy(name, own) for name, own in found.items()})
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def changed(tables: Tables, column: str, value: float, **where: Any) -> Tables:
     runs = tables.stepsize_runs.copy()
     runs.loc[(runs[list(where)] == pd.Series(where)).all(axis=1), column] = value
     frames = {name: getattr(tables, name) for name in STEPSIZE.values()}
-    return Tables.of({**frames, "stepsize_runs": runs})
+    return Tables({**frames, "stepsize_runs": runs})
 
 
 def test_the_theorys_claims_are_kept_by_these_runs(whole: Tables) -> None:
@@ -136,7 +136,7 @@ def test_lists_without_a_monotone_member_are_said(rows: list[dict[str, Any]]) ->
     assert verdict.outcome == "not measured"
     (table,) = [t for t in stepsize(found) if t.caption.startswith("Lists of stepsizes without")]
     assert table.rows[0] == ("sweep", "XOR, four corners", "leaky softplus", "20", "0", "64")
-    figure = next(f for f in catalogue.figures("stepsize") if f.name == "stepsize_speedup")
+    figure = next(f for f in studies.figures("stepsize") if f.name == "stepsize_speedup")
     spec, _ = compose(figure, found, 12, 10_000)
     assert "no stepsize list has a monotone member" in str(spec["usermeta"])
 
@@ -197,7 +197,7 @@ def test_slopes_of_made_up_risks() -> None:
      ((float("nan"), -1.0), "not measured")],
 )  # fmt: skip
 def test_the_rule_of_slopes(slopes: tuple[float, float], expected: str) -> None:
-    assert verdicts.decide_slopes(*slopes)[0] == expected
+    assert claims_stepsize.decide_slopes(*slopes)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -218,19 +218,19 @@ def test_the_rule_of_what_always_holds(held: int, failed: int, expected: str) ->
 
 
 def test_every_figure_is_drawn_with_few_enough_points(whole: Tables) -> None:
-    for figure in catalogue.figures("stepsize"):
+    for figure in studies.figures("stepsize"):
         spec, data = compose(figure, whole, 12, 10_000)
         about = spec["usermeta"]["mispair"]
         assert "hole" not in about, figure.name
         assert 1 < len(data) < 5_000, figure.name
         assert "nan" not in about["sentence"], about
         assert len(about["sentence"]) > 20
-    assert len(catalogue.figures("stepsize")) == 12
+    assert len(studies.figures("stepsize")) == 12
 
 
 def test_every_section_of_the_page_has_tables_or_figures(whole: Tables) -> None:
-    (study,) = [study for study in catalogue.STUDIES if study.key == "stepsize"]
-    figures = {figure.section for figure in catalogue.figures("stepsize")}
+    (study,) = [study for study in studies.studies() if study.key == "stepsize"]
+    figures = {figure.section for figure in studies.figures("stepsize")}
     printed = stepsize(whole)
     assert figures | {table.section for table in printed} == set(study.sections)
     for table in printed:

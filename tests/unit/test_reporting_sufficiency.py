@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 
-from mispair.report import catalogue, published
+from mispair.report import published, studies
 from mispair.report.figures import compose
+from mispair.report.study import Figure
 from mispair.report.tables import Tables, tidy
-from mispair.sufficiency.report import claims_sufficiency
-from mispair.sufficiency.report.checks_sufficiency import checks
-from mispair.sufficiency.report.comparison_sufficiency import sufficiency
-from mispair.sufficiency.report.sufficiency_runs import worths
+from mispair.sufficiency.report import claims as claims_sufficiency
+from mispair.sufficiency.report.checks import checks
+from mispair.sufficiency.report.runs import worths
+from mispair.sufficiency.report.tables import sufficiency
 from tests.made_up_tables import write_site
 from tests.unit import sufficiency_run as run
 
-FIGURES = catalogue.FIGURES["sufficiency"]
+FIGURES = studies.figures("sufficiency")
 
 
 def tables(rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({"sufficiency": tidy("sufficiency", rows)})
+    return Tables({"sufficiency": tidy("sufficiency", rows)})
 
 
 def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -251,7 +252,7 @@ def test_intervals_are_over_runs_and_of_evaluation_for_one() -> None:
 
 
 def test_every_table_stands_in_a_section_of_the_page() -> None:
-    sections = next(s for s in catalogue.STUDIES if s.key == "sufficiency").sections
+    sections = next(s for s in studies.studies() if s.key == "sufficiency").sections
     found = sufficiency(tables(run.everything()), 0.95)
     assert {table.section for table in found} == set(sections)
     for table in found:
@@ -273,7 +274,7 @@ def test_a_run_of_this_study_alone_begins_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_figures_are_drawn_or_say_why_not(figure: catalogue.Figure) -> None:
+def test_figures_are_drawn_or_say_why_not(figure: Figure) -> None:
     spec, data = compose(figure, tables(run.everything()), 12, 10_000)
     about = spec["usermeta"]["mispair"]
     assert "hole" not in about

@@ -23,7 +23,7 @@ def runs(condition: str, metrics: dict[str, float], trials: int = 2) -> list[dic
 
 def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> None:
     provenance = {"settings": {**PRESETS["as-written"], "temperature": 40.0}}
-    tables = Tables.of({
+    tables = Tables({
         "simulation": tidy("simulation", runs("as-written", {"accuracy": 0.5})),
         "provenance": tidy("provenance", origins("simulation", provenance, "as-written")),
     })  # fmt: skip
@@ -32,17 +32,17 @@ def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> 
     assert rows["temperature"] == ("100.0", "40.0", UNSTATED["temperature"])
     for text in UNSTATED.values():
         assert text.split(":")[0] in ("open", "contradictory", "repaired")
-    assert comparison_text.unstated(Tables.of({})).rows == ()
+    assert comparison_text.unstated(Tables({})).rows == ()
 
 
 def test_statements_stand_beside_the_repaired_preset_with_the_steps_of_their_failures() -> None:
     rows = runs("as-written", {"accuracy": 0.8, "purified_features": 45})
     rows += runs("literal~bias", {"silenced_at_step": 140}, trials=3)
     rows += runs("literal~codes", {"accuracy": 0.7, "purified_features": 40})
-    table = comparison_text.literal(Tables.of({"simulation": tidy("simulation", rows)}))
+    table = comparison_text.literal(Tables({"simulation": tidy("simulation", rows)}))
     found = {row[0].split(":")[0]: row for row in table.rows}
     assert set(found) == {"none", *STATEMENTS}
     assert found["bias"][1:3] == ("3", "raw: 3 runs silenced at step 140 to 142")
     assert found["none"][2] == "–"
     assert found["codes"][3].startswith("40.5")
-    assert comparison_text.literal(Tables.of({})).rows == ()
+    assert comparison_text.literal(Tables({})).rows == ()

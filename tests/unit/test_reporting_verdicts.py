@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mispair.image_text.report import claims_image_text
-from mispair.report import multiplicity, studies, verdicts
+from mispair.evaluation.report.claims_pruning import decide_sets
+from mispair.image_text.report import claims_shuffling as claims_image_text
+from mispair.report import multiplicity, studies, study_modules, verdicts
+from mispair.report.pages import landing
+from mispair.report.pages.content import judge
 from mispair.report.statistics import Effect, Interval, Trend, effect_of_mean
 from mispair.report.tables import Tables, tidy
 
@@ -59,14 +62,14 @@ def simulation(gain, trials: int = 3, metric: str = "accuracy", probabilities=(0
 
 
 def tables(**rows: list[dict[str, Any]]) -> Tables:
-    return Tables.of({name: tidy(name, found) for name, found in rows.items()})
+    return Tables({name: tidy(name, found) for name, found in rows.items()})
 
 
 def judged(found: Tables) -> dict[str, verdicts.Verdict]:
     every = [
         verdict
-        for parts in studies.PARTS.values()
-        for judge in parts.judges
+        for name in studies.NAMES
+        for judge in study_modules.pages(name).judges
         for verdict in judge(found, 0.95)
     ]
     return {verdict.claim.key: verdict for verdict in every}
@@ -266,12 +269,12 @@ def test_a_model_at_chance_answers_no_question():
     accuracy = unchanged(0.216, 0.003, evaluation_set="a", metric="acc1", chance=0.2, n=300)
     silhouette = unchanged(-0.01, 0.0005, evaluation_set="a", metric="silhouette")
     measured = tables(purity=overlap, zeroshot=accuracy + silhouette, pruning=pruning(0.216, 0.217))
-    found = studies.judge(measured, 0.95)
+    found = judge(measured, 0.95)
     assert {verdict.outcome for verdict in found} == {
         "no such effect", "cannot tell", "not measured",
     }, [(v.claim.key, v.outcome, v.reason) for v in found]  # fmt: skip
     assert not any(verdict.limited for verdict in found)
-    answers = {verdicts.answer(question, found).short for question in verdicts.QUESTIONS}
+    answers = {verdicts.answer(question, found).short for question in landing.questions()}
     assert not answers & {"Yes", "Yes, with limits", "No", "No: the opposite"}
 
 
@@ -281,13 +284,13 @@ def test_a_set_that_goes_the_other_way_is_named_and_takes_nothing_back():
 
     parts = [part("a", "supports", 0.001), part("b", "contradicts", 0.03),
              part("c", "contradicts", 0.001)]  # fmt: skip
-    outcome, reason = verdicts.decide_sets("supports", parts[:2], "why")
+    outcome, reason = decide_sets("supports", parts[:2], "why")
     assert outcome == "supports"
     assert "b" in reason.removeprefix("why")
     # One of twenty sets at p = 0.03 is what chance gives.
     many = [*(part(f"set {k}", "cannot tell", 0.5) for k in range(18)), parts[1]]
-    assert verdicts.decide_sets("supports", many, "why") == ("supports", "why")
-    assert verdicts.decide_sets("cannot tell", parts, "why")[0] == "cannot tell"
+    assert decide_sets("supports", many, "why") == ("supports", "why")
+    assert decide_sets("cannot tell", parts, "why")[0] == "cannot tell"
 
 
 def test_accuracy_that_falls_without_overlap_limits_the_claim():
@@ -403,7 +406,7 @@ def test_the_level_of_purified_features_is_judged_up_to_c_s_03():
 def test_empty_tables_leave_every_claim_unmeasured():
     found = judged(tables())
     assert {verdict.outcome for verdict in found.values()} == {"not measured"}
-    assert set(found) == {key for question in verdicts.QUESTIONS for key in question.claims}
+    assert set(found) == {key for question in landing.questions() for key in question.claims}
 
 
 def test_answers_follow_their_rule():
@@ -439,11 +442,12 @@ def test_answers_follow_their_rule():
 
 
 def test_every_claim_has_a_rule_and_a_figure():
-    from mispair.report import catalogue
+    from mispair.report import studies
 
-    names = {figure.name for figure in catalogue.figures()}
+    names = {figure.name for figure in studies.figures()}
     for verdict in judged(tables()).values():
-        assert verdict.claim.rule in verdicts.RULES
+        own = study_modules.pages(verdict.claim.study).rules
+        assert verdict.claim.rule in {**verdicts.RULES, **own}
         assert verdict.claim.figure in names
 
 

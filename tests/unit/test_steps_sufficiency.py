@@ -332,4 +332,3 @@ def test_jobs_of_the_study() -> None:
     ]  # fmt: skip
     published = {"studies": ["sufficiency"], "draw_trees": {"depth": 4}}
     assert len(Dag(published, "x").sufficiency.bayes()) == 1
-    assert Dag({"studies": ["simulation"]}, "x").companion("sufficiency") == []

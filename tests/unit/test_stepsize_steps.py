@@ -18,10 +18,10 @@ from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
 from mispair.core.resume import Checkpoints
 from mispair.dag import Dag
-from mispair.report.rows import measured
 from mispair.stepsize import multilayer
 from mispair.stepsize.data_sets import MADE, DataSet
 from mispair.stepsize.grid import Part
+from mispair.stepsize.report.rows import rows as of_stepsize
 from mispair.stepsize.steps import train_multilayer, train_two_layer
 from tests.unit.test_stepsize_descent import Killed, Memory
 
@@ -48,7 +48,7 @@ def test_a_job_writes_the_same_bytes_again_and_nothing_else(
     assert provenance["plan"]["stepsizes"] == [16, 64]
     assert len([row for row in rows if row["kind"] == "run"]) == 4
     assert not caplog.records
-    tables = measured("stepsize", rows, provenance, "", {})
+    tables = of_stepsize({"stepsize": [tmp_path / "runs.json"]}, {})
     assert len(tables["stepsize_runs"]) == 4
     assert {row["t"] for row in tables["stepsize_curves"]} >= {0, 1, 300}
     assert {row["condition"] for row in tables["provenance"]} == {"sweep/xor4/leaky_softplus"}
@@ -153,7 +153,10 @@ def test_the_dag_has_a_job_for_each_part_data_set_and_activation() -> None:
     content |= {"train_multilayer": {"stepsizes": [0.1], "data_sets": ["digits_parity", "cifar2"]}}
     assert f"{folder}/multilayer/digits_parity.json" in Dag(content, "x").stepsize.results()
     assert f"{folder}/multilayer/cifar2.json" not in Dag(content, "x").stepsize.results()
-    assert Dag({**content, "studies": ["simulation"]}, "x").companion("stepsize") == []
+    assert (
+        Dag({**content, "studies": ["simulation"]}, "x").results()
+        == Dag({**content, "studies": ["simulation"]}, "x").simulations()
+    )
 
 
 def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:

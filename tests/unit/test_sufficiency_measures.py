@@ -16,7 +16,7 @@ from mispair.sufficiency.contrastive import compare
 from mispair.sufficiency.encoders import start_towers
 from mispair.sufficiency.heads import start_head
 from mispair.sufficiency.names import TASKS
-from mispair.sufficiency.report.checks_sufficiency import TOLERANCES
+from mispair.sufficiency.report.checks import TOLERANCES
 from mispair.sufficiency.sampling import draw_pairs
 from mispair.sufficiency.sizes import Size
 from mispair.sufficiency.trees import draw_skeletons

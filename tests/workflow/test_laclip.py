@@ -83,7 +83,7 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     value = own.loc[own["protocol"] == "laclip", "value"].item()
     assert f"{100 * value:.1f}" in line
     assert "95.1" in line  # what the paper has for LaCLIP on STL-10
-    figure = pd.read_csv(compared.folder / "reports/figures/checkpoints.csv")
+    figure = pd.read_csv(compared.folder / "reports/figures/laclip/checkpoints.csv")
     assert set(figure["what"]) == {"measured", "published"}
     page = "".join(path.read_text() for path in (compared.folder / "reports/pages").glob("*.html"))
     assert "91.0" in page

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mispair import config
-from mispair.report.catalogue import FIGURES
+from mispair.report import studies
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 
@@ -63,7 +63,7 @@ def test_every_page_is_painted_soon_drawn_whole_and_silent(reports: Path, opened
         assert paint <= SLOWEST, path.name
         assert empty_plots(page) == [], path.name
         drawn += page.locator(".plot svg").count() + page.locator("#holes li").count()
-    assert drawn == sum(len(FIGURES[study]) for study in STUDIES)
+    assert drawn == sum(len(studies.figures(study)) for study in STUDIES)
     assert opened.complaints == []
     assert opened.requests == []
 

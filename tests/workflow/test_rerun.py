@@ -14,8 +14,10 @@ import yaml
 
 from tests.workflow.conftest import ONE_ARM, REPOSITORY, Checkout, new_checkout
 
+FIGURES = {"draw_figures": 4}
+"""A job for each study of the smoke configuration."""
 REPORT = {
-    "gather_metrics": 1, "record_run": 1, "draw_figures": 1, "export_metrics": 1, "write_report": 1,
+    "gather_metrics": 1, "record_run": 1, **FIGURES, "export_metrics": 1, "write_report": 1,
 }  # fmt: skip
 SHEET = {"draw_contact_sheet": 1}
 SMOKE = "workflow/configs/smoke.yaml"
@@ -135,13 +137,30 @@ def test_a_setting_of_the_report_reruns_the_report(
     with (run.folder / SMOKE).open("a") as config:
         config.write(f"{step}:\n  {setting}\n")
     # The record of the run holds the whole configuration.
-    assert run.planned() == dict.fromkeys(expected | {"record_run"}, 1)
+    planned = dict.fromkeys(expected | {"record_run"}, 1)
+    assert run.planned() == planned | {rule: FIGURES[rule] for rule in expected & FIGURES.keys()}
 
 
 def test_another_colour_reruns_the_report(run: Checkout) -> None:
     edit(run.folder / "workflow/mispair/report/style.py", '"#b3360a"', '"#b3360b"')
     assert {"draw_figures", "write_report"} <= (planned := run.planned()).keys()
     assert planned.keys() <= REPORT.keys() - {"gather_metrics"}
+
+
+@pytest.mark.parametrize(
+    ("module", "old"),
+    [
+        ("stepsize/report/figures.py", "Step t"),
+        ("image_text/report/figures_neurons.py", "Share of pairs"),
+        ("simulation/report/figures_conditions.py", "Change of"),
+        ("evaluation/report/figures_semantics.py", "|r| with the best feature"),
+    ],
+)
+def test_another_figure_of_a_study_draws_that_study_alone(
+    run: Checkout, module: str, old: str
+) -> None:
+    edit(run.folder / "workflow/mispair" / module, old, f"{old} ")
+    assert run.planned() == {"draw_figures": 1, "write_report": 1}
 
 
 # Exactly the right jobs -------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,7 @@ from mispair.core.settings import Located, is_sweep
 from mispair.core.words import nearest
 from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+from mispair.report.studies import Name as StudyName
 from mispair.towers.checkpoints.model_spec import ModelSpec
 
 GENERATED = "generated"
@@ -48,9 +49,7 @@ class _General(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    studies: list[
-        Literal["simulation", "image_text", "laclip", "sufficiency", "stepsize", "pretraining"]
-    ] = Field(
+    studies: list[StudyName] = Field(
         ["simulation", "image_text"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",

@@ -12,19 +12,20 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mispair import config as configuration
 from mispair.core import run_record
 from mispair.core.files import UserError
-from mispair.core.provenance import PACKAGE
+from mispair.core.provenance import PACKAGE, code_version
 from mispair.core.settings import NONE, Settings, command_line
 from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
-from mispair.report.catalogue import FIGURES, FORMS, TABLES
+from mispair.report import studies
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.stepsize.dag import Stepsize
@@ -116,7 +117,8 @@ class Dag:
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
         for study in ("sufficiency", "stepsize"):
-            self.companion(study)  # raises before any job if its settings do not fit
+            if self.runs(study):
+                self.results(study)  # raises before any job if its settings do not fit
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
@@ -614,10 +616,6 @@ class Dag:
                     f"{self.towers}; allowed are 1 to {self._neurons}."
                 )
 
-    def gallery(self) -> list[str]:
-        """Return the gallery of neurons, when its study runs."""
-        return ["reports/figures/neurons.html"] if self.runs("image_text") else []
-
     def untouched_projection(self) -> list[str]:
         """Return the projections that the gallery shows, when its study runs."""
         wanted = self.runs("image_text")
@@ -683,34 +681,45 @@ class Dag:
 
     def ends(self) -> list[str]:
         """Return the results that a run is for; all others are made on the way to them."""
-        kinds = ("purity", "zeroshot", "probe", "pruning", "semantics", "basis")
-        return [
-            *(path for kind in kinds for path in self.measured(kind)),
-            *self.compared(), *self.gathered("statistics.json"), *self.pruned(),
-            *self.checkpoints(), *self.checkpoints("purity.json"), *self.simulations(),
-            *self.companion("sufficiency"), *self.companion("stepsize"),
-            *self.pretraining.results(),
-        ]  # fmt: skip
+        measured = [path for path in self.results() if path.startswith("results/")]
+        kept = [path for path in measured if studies.is_measurement(path)]
+        return [*kept, *self.gathered("statistics.json"), *self.pruned()]
 
     # Report ---------------------------------------------------------------------------------
 
-    def companion(self, study: str) -> list[str]:
-        """Return the results of a companion study, when it runs."""
-        results: list[str] = getattr(self, study).results() if self.runs(study) else []
-        return results
+    def results(self, *names: str) -> list[str]:
+        """Return the results of studies, by default of those that run, for the report's tables."""
+        return [
+            path
+            for name in names or self.config.studies
+            for path in import_module(f"mispair.{name}.dag").results(self)
+        ]
 
     def tables(self) -> list[str]:
         """Return the tidy tables of the report."""
-        return [f"reports/tables/{name}" for name in TABLES]
+        names = [*(f"{name}.csv" for name in studies.tables()), "metrics.parquet", "metrics.csv"]
+        return [f"reports/tables/{name}" for name in names]
 
-    def figures(self, *forms: str) -> list[str]:
-        """Return the figures of the studies that run, in the given forms or in every form."""
-        return [
-            f"reports/figures/{figure.name}.{form}"
-            for form in forms or FORMS
-            for study in self.config.studies
-            for figure in FIGURES[study]
-        ]
+    def figures(self) -> list[str]:
+        """Return the folders of the figures of the studies that run."""
+        return [f"reports/figures/{study}" for study in self.config.studies]
+
+    @staticmethod
+    def report_code(step: str, *parts: str, study: str | None = None) -> list[str]:
+        """Return the code of a step of the report, with modules that it imports by their name.
+
+        Parameters
+        ----------
+        step : str
+            Name of the step.
+        parts : str
+            Modules of a study's report besides ``study``: rows, figures or pages.
+        study : str or None
+            Of one study, or of all.
+        """
+        names = [study] if study else studies.NAMES
+        modules = [studies.module_name(name, part) for name in names for part in parts]
+        return code_version(step, *studies.modules("study"), *modules)
 
     @staticmethod
     def report_files(*patterns: str) -> list[str]:
@@ -719,24 +728,24 @@ class Dag:
         found = sorted(path for pattern in patterns for path in folder.glob(pattern))
         return [os.path.relpath(path) for path in found]
 
-    def tuned(self) -> list[str]:
-        """Return the fine-tuned projections of every arm, when their study runs."""
-        arms = [arm for arm in self.arms if arm != UNTOUCHED] if self.runs("image_text") else []
-        return [self._of_arm(arm, "projection.safetensors") for arm in arms]
-
-    def training_records(self) -> list[str]:
-        """Return what says how the towers were trained, if this run trained them."""
-        made = TRAINED_TOWERS if self.runs("image_text") and self._trains_towers else []
-        return [path for path in made if path.endswith("training.json")]
+    def trained(self) -> list[str]:
+        """Return the fine-tuned projections, and how the towers were trained if this run did."""
+        if not self.runs("image_text"):
+            return []
+        arms = [arm for arm in self.arms if arm != UNTOUCHED]
+        tuned = [self._of_arm(arm, "projection.safetensors") for arm in arms]
+        made = TRAINED_TOWERS if self._trains_towers else []
+        return [*tuned, *(path for path in made if path.endswith("training.json"))]
 
     def exports(self) -> list[str]:
         """Return the folders for other tools."""
         names = ["latex", "clip_benchmark", *self.config.export_metrics.trackers]
         return [f"reports/{name}" for name in names]
 
-    def contact_sheets(self) -> list[str]:
-        """Return the contact sheet of the corpus, when its study runs."""
-        return ["reports/figures/contact_sheet.html"] if self.runs("image_text") else []
+    def pieces(self) -> list[str]:
+        """Return the contact sheet and the gallery of neurons, if their study runs."""
+        names = ["contact_sheet", "neurons"] if self.runs("image_text") else []
+        return [f"reports/figures/{name}.html" for name in names]
 
     @staticmethod
     def category(wildcards: Any) -> str:

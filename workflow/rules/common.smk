@@ -10,17 +10,14 @@ from snakemake.logging import logger
 
 from mispair.towers.arms import STARTS
 from mispair.config import locate
-from mispair.dag import SHOWN_GROUPS, SIMULATION, Dag, use_this_python
+from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
 from mispair.core.dag_paths import benchmarks_of_report, folder_of_output
 from mispair.evaluation.dag import generated_files
 from mispair.towers.dag import CONVERTED_TOWERS, TRAINED_TOWERS
-from mispair.pretraining.dag import PICTURES
-from mispair.pretraining.dag import TRAINING as DRAWN
-from mispair.stepsize.dag import MULTILAYER, TWO_LAYER
-from mispair.sufficiency.dag import BAYES, TRAINING, TREES
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE
+from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()
 
@@ -82,30 +79,16 @@ if image := os.environ.get("MISPAIR_CONTAINER"):
 wildcard_constraints:
     arm="[A-Za-z0-9-]+(_[a-z-]+~[0-9.e-]+)?",
     corpus="[^/]+",
-    draw="[0-9]+",
     evaluation_set="[^/]+",
-    first="[0-9]+",
-    flip="[0-9.e-]+",
     group="[0-9]+",
-    head="frozen|shallow|untrained|oracle|joint|guided",
     k="[0-9]+",
-    last="[0-9]+",
     model="[^/]+",
-    probabilities="[0-9.e+-]+",
     ranking="text|image|both|none",
     rate="[0-9.e-]+",
-    part="[a-z]+",
-    activation="[a-z_]+",
-    data_set="[a-z0-9_]+",
     scheme="[a-z-]+",
-    seed="[0-9]+",
-    size="[0-9]+x[0-9]+x[0-9]+",
     protocol="[A-Za-z0-9._-]+",
     split="test|train",
     start="|".join(STARTS),
     strategy="[a-z-]+",
-    task="cdm|vlm",
     texts="captions-[0-9]+|[a-z-]+~[0-9.e-]+",
     towers="[^/]+",
-    tree="[0-9]+",
-    variant="standard|guided|shallow",

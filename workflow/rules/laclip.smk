@@ -14,8 +14,12 @@ rule laclip:
     conda:
         "../../envs/environment.yaml"
     params:
-        *code_version("laclip"),
+        *dag.report_code("laclip"),
     message:
         "Print what was measured beside what was published"
     shell:
         "python -m mispair laclip --tables {input.tables:q} --text {output.text} 2> {log}"
+
+
+localrules:
+    laclip,

@@ -1,4 +1,10 @@
 # Small towers trained from scratch on wrong captions: each seed with a draw of the corruption.
+from mispair.pretraining.dag import PICTURES
+from mispair.pretraining.dag import TRAINING as DRAWN
+
+
+wildcard_constraints:
+    draw="[0-9]+",
 
 
 rule decode_pictures:
@@ -97,3 +103,14 @@ rule measure_mixing:
         " --corpus {input.corpus} --index {input.index:q} --truth {input.truth:q}"
         " --evaluation-sets {input.evaluation_sets:q} --mixing {output.mixing}"
         " {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule pretraining:
+    input:
+        lambda wildcards: dag.refuse_unlisted("pretraining"),
+        dag.results("pretraining"),
+
+
+localrules:
+    pretraining,

@@ -1,6 +1,14 @@
 # The sparse-coding study: a job has some trials of one condition, at one C_s or at several.
 import re
 
+from mispair.dag import SIMULATION
+
+
+wildcard_constraints:
+    first="[0-9]+",
+    last="[0-9]+",
+    probabilities="[0-9.e+-]+",
+
 
 rule simulate:
     output:
@@ -31,3 +39,14 @@ rule simulate:
         " --spurious-probabilities {params.probabilities} --trials {params.trials}"
         " --arms {params.arms} --checkpoint {params.checkpoint}"
         " --simulation {output.simulation} {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule simulation:
+    input:
+        lambda wildcards: dag.refuse_unlisted("simulation"),
+        dag.results("simulation"),
+
+
+localrules:
+    simulation,

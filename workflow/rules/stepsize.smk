@@ -1,4 +1,11 @@
 # The stepsize study: a job has all stepsizes, seeds and widths of one data set and activation.
+from mispair.stepsize.dag import MULTILAYER, TWO_LAYER
+
+
+wildcard_constraints:
+    part="[a-z]+",
+    activation="[a-z_]+",
+    data_set="[a-z0-9_]+",
 
 
 rule train_two_layer:
@@ -51,3 +58,13 @@ rule train_multilayer:
         "python -m mispair train-multilayer --data-set {wildcards.data_set}"
         " --cifar {input.cifar:q} --checkpoint {params.checkpoint}"
         " --measurements {output.measurements} {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule stepsize:
+    input:
+        lambda wildcards: dag.results("stepsize"),
+
+
+localrules:
+    stepsize,

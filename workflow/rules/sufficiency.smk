@@ -1,4 +1,15 @@
 # The joint generative hierarchical model: contrastive pre-training as approximate sufficiency.
+from mispair.sufficiency.dag import BAYES, TRAINING, TREES
+
+
+wildcard_constraints:
+    flip="[0-9.e-]+",
+    head="frozen|shallow|untrained|oracle|joint|guided",
+    seed="[0-9]+",
+    size="[0-9]+x[0-9]+x[0-9]+",
+    task="cdm|vlm",
+    tree="[0-9]+",
+    variant="standard|guided|shallow",
 
 
 rule draw_trees:
@@ -146,3 +157,13 @@ rule measure_transfer:
         "python -m mispair measure-transfer --trees {input.trees} --flip {wildcards.flip}"
         " --seed {wildcards.seed} --encoders {input.encoders:q} --heads {input.heads:q}"
         " --transfer {output.transfer} {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule sufficiency:
+    input:
+        lambda wildcards: dag.results("sufficiency"),
+
+
+localrules:
+    sufficiency,

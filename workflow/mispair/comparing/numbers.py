@@ -10,19 +10,15 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.words import count, number
+from mispair.report import studies
+from mispair.report.study import Columns
 from mispair.report.table import Table
-from mispair.report.tables import COLUMNS, DETAILS, STEPSIZE_RUN, VALUES, records
+from mispair.report.tables import DETAILS, records
 
 CONFIDENCE = 0.95
 
 REPEATED = ("seed", "trial", "draw", "shuffle")
 """What a number is averaged over."""
-
-NOT_COMPARED = ("purity_map", "simulation_points", "stepsize_curves", "encoding", "provenance")
-"""Tables of pictures, of points, of curves, of times, and of words."""
-
-WIDE = (*STEPSIZE_RUN, "level", "schedule", "budget")
-"""Columns that tell rows apart in tables with a column for each metric."""
 
 ALONG = ("epoch", "step")
 """Rows on the way of a training are not compared, nor are those that are parts of a number."""
@@ -59,9 +55,12 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
         ``difference`` (b − a), ``low_a``, ``high_a``, ``n_a`` (runs), the same of b, and
         ``finding``, one of `ORDER`: what is beyond the intervals comes first.
     """
-    names = [name for name in COLUMNS if name not in NOT_COMPARED]
-    measured = [name for name in names if not (a[name].empty and b[name].empty)] or names[:1]
-    parts = [_side_by_side(name, a[name], b[name]) for name in measured]
+    compared = {name: table for name, table in studies.tables().items() if table.compared}
+    measured = [name for name in compared if not (a[name].empty and b[name].empty)]
+    parts = [
+        _side_by_side(name, compared[name], a[name], b[name])
+        for name in measured or [*compared][:1]
+    ]
     found = pd.concat([p for p in parts if not p.empty] or parts[:1], ignore_index=True)
     found["difference"] = found["b"] - found["a"]
     found["finding"] = [_finding(row) for row in records(found)]
@@ -76,9 +75,9 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
     return ordered[columns]
 
 
-def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    a, b = _long(a), _long(b)
-    apart = {*VALUES, *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
+def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    a, b = _long(a, columns), _long(b, columns)
+    apart = {*columns.values, "value", *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
     keys = [column for column in a.columns if column not in apart]
     means = [_means(table, keys).add_suffix(side) for table, side in ((a, "_a"), (b, "_b"))]
     both = means[0].join(means[1], how="outer", sort=True).reset_index()
@@ -96,12 +95,11 @@ def _side_by_side(name: str, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _long(table: pd.DataFrame) -> pd.DataFrame:
+def _long(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """Return a table with a row for each number, if it has a column for each metric."""
     if "metric" in table:
         return table
-    keys = [column for column in WIDE if column in table]
-    melted = table.melt(keys, var_name="metric", value_name="value")
+    melted = table.melt([*columns.keys], var_name="metric", value_name="value")
     return melted.dropna(subset="value").reset_index(drop=True)
 
 

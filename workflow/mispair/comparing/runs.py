@@ -12,7 +12,8 @@ import pandas as pd
 from mispair.core import files
 from mispair.core.files import UserError
 from mispair.core.run_record import RECORD
-from mispair.report.tables import COLUMNS, dtypes
+from mispair.report import studies
+from mispair.report.study import Columns
 
 FILE = "run.json"
 PLACES = (f"reports/{FILE}", FILE)
@@ -55,7 +56,9 @@ def read(path: Path) -> Run:
             f"beside {FILE}: bring both from where it ran."
         )
     config = {key: value for key, value in content.items() if key != RECORD}
-    tables = {name: _table(folder / f"{name}.csv", name) for name in COLUMNS}
+    tables = {
+        name: _table(folder / f"{name}.csv", columns) for name, columns in studies.tables().items()
+    }
     return Run(str(path), config, record, tables)
 
 
@@ -71,18 +74,17 @@ def _record_of(path: Path) -> Path:
     )
 
 
-def _table(path: Path, name: str) -> pd.DataFrame:
+def _table(path: Path, columns: Columns) -> pd.DataFrame:
     """Read a table; one that this version knows and that run did not is empty."""
-    columns = [*COLUMNS[name]]
     if not path.is_file():
-        return pd.DataFrame({column: pd.Series(dtype=dtypes()[column]) for column in columns})
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.types.items()})
     try:
-        empty = {column: [""] for column in columns}
-        table = pd.read_csv(path, dtype=dtypes(), keep_default_na=False, na_values=empty)
+        empty = {column: [""] for column in columns.names}
+        table = pd.read_csv(path, dtype=columns.types, keep_default_na=False, na_values=empty)
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{path}: cannot be read as a table of a report ({reason}). Run `snakemake "
             "--forcerun gather_metrics` where it was made, and bring it again."
         ) from error
-    return table.reindex(columns=columns)
+    return table.reindex(columns=[*columns.names])

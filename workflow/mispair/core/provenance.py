@@ -49,19 +49,21 @@ def step_module_name(step: str) -> str:
     return f"mispair.{path.parts[-3]}.steps.{step}"
 
 
-def code_version(step: str) -> list[str]:
+def code_version(step: str, *modules: str) -> list[str]:
     """Return one ``"module digest"`` string for each module that a step imports, directly or not.
+
+    `modules` are others that it imports by their name, which its text does not show.
 
     Given to Snakemake as params, they rerun exactly the steps whose code changed. The digest is
     taken over the syntax tree without docstrings, so a comment, a docstring or a line break
     changes nothing, and neither does a checkout or a moved folder.
     """
-    return [f"{module} {digest}" for module, digest in _closure(step_module_name(step))]
+    return [f"{module} {digest}" for module, digest in _closure(step_module_name(step), *modules)]
 
 
-def _closure(root: str) -> list[tuple[str, str]]:
+def _closure(*roots: str) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
-    waiting = [root]
+    waiting = [*roots]
     while waiting:
         module = waiting.pop()
         if module not in found:

@@ -14,13 +14,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mispair.core import failures
 from mispair.core.files import UserError
 from mispair.core.words import count
+from mispair.report import studies
 
 REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")
@@ -33,10 +34,6 @@ STEPS = (
     "write_report",
 )
 """The steps of the report, in the order in which they run."""
-NO_MEASUREMENTS = (
-    "pairings", "index", "rejected", "excluded", "statistics", "records", "origins",
-)  # fmt: skip
-"""Inputs of gather_metrics that describe data and models; every other one is a measurement."""
 
 
 def watch(logger: logging.Logger) -> failures.Recorder:
@@ -85,7 +82,7 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
         shutil.rmtree(INCOMPLETE, ignore_errors=True)
         stopped = any(job["because"] is None for job in record["not_run"])
         if workflow.execution_settings.keep_going and not stopped:
-            jobs = {job.rule.name: job for job in workflow.dag.jobs if job.rule.name in STEPS}
+            jobs = [job for job in workflow.dag.jobs if job.rule.name in STEPS]
             if said := report(jobs, lost(record)):
                 logger.error(said)
     except (OSError, UserError) as error:
@@ -97,23 +94,24 @@ def lost(record: failures.Record) -> set[str]:
     return {path for job in [*record["failed"], *record["not_run"]] for path in job["output"]}
 
 
-def report(jobs: Mapping[str, Any], lost: set[str]) -> str:
+def report(jobs: Sequence[Any], lost: set[str]) -> str:
     """Write the report of all that there is; return where it is, or why there is none.
 
     Parameters
     ----------
-    jobs : mapping of str to snakemake.jobs.Job
-        Those of the report, by step: there are none in a run for other targets.
+    jobs : sequence of snakemake.jobs.Job
+        Those of the report: there are none in a run for other targets.
     lost : set of str
         Paths that the run should have made and did not.
     """
-    if "write_report" not in jobs or not lost.intersection(jobs["write_report"].output):
+    of_step = {step: [job for job in jobs if job.rule.name == step] for step in STEPS}
+    if not any(lost.intersection(job.output) for job in of_step["write_report"]):
         return ""  # it was not asked for, or is whole
-    gathered = jobs["gather_metrics"].input
-    if not {*gathered}.difference(lost, *map(gathered.get, NO_MEASUREMENTS)):
+    (gathering,) = of_step["gather_metrics"]
+    if not any(map(studies.is_measurement, {*gathering.input} - lost)):
         return "No report of what there is: nothing was measured."
     LOGS.mkdir(parents=True, exist_ok=True)
-    done = {name: _run(name, jobs[name], lost) for name in STEPS if name in jobs}
+    done = {step: all([_run(job, lost) for job in of_step[step]]) for step in STEPS}
     page = Path(INCOMPLETE, "index.html")
     if not page.is_file():
         step = next(name for name in (STEPS[0], STEPS[-1]) if not done[name])
@@ -121,9 +119,10 @@ def report(jobs: Mapping[str, Any], lost: set[str]) -> str:
     return f"Incomplete report, of all that there is: {page.resolve()}"
 
 
-def _run(step: str, job: Any, lost: set[str]) -> bool:
+def _run(job: Any, lost: set[str]) -> bool:
     """Make the outputs of a job of the report below their folder of incomplete ones."""
-    with Path(LOGS, f"{step}.log").open("wb") as log:
+    step = job.rule.name
+    with Path(LOGS, f"{'-'.join([step, *job.wildcards_dict.values()])}.log").open("wb") as log:
         command = words(job.shellcmd, {*job.input}, lost)
         if step == "write_report":
             command += ["--failures", str(failures.RECORD)]

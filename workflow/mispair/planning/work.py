@@ -16,6 +16,7 @@ from typing import Any
 
 from mispair.core.listings import MARK, of_ending
 from mispair.planning.sizes import Sizes, Towers
+from mispair.report import studies
 
 Quantities = Mapping[str, float]
 
@@ -390,10 +391,13 @@ def _measure_mixing(s: Any, job: Any, sizes: Sizes) -> Work:
     return Work({"pairs": sizes.rows(job.corpus), "rotations": s.rotations})
 
 
+OF_PAIRS = ("index", "pairing")
+"""Kinds of results with a row for each pair."""
+
+
 def _gather_metrics(s: Any, job: Any, sizes: Sizes) -> Work:
-    files = sum(len(value) for value in vars(job).values() if isinstance(value, list))
-    pairs = sizes.total([*job.index, *job.pairings])
-    return Work({"files": files, "pairs": pairs})
+    of_pairs = [path for path in job.results if studies.of_result(str(path))[1] in OF_PAIRS]
+    return Work({"files": len(job.results), "pairs": sizes.total(of_pairs)})
 
 
 def _draw_contact_sheet(s: Any, job: Any, sizes: Sizes) -> Work:

@@ -97,3 +97,15 @@ class Pretraining:
         settings = self._config.corrupt_captions
         seed = settings.seed + int(wildcards.draw)
         return command_line(settings.model_copy(update={"seed": seed}))
+
+
+def results(dag: Any) -> list[str]:
+    """Return all files of results for the report.
+
+    Parameters
+    ----------
+    dag : mispair.dag.Dag
+        The checked configuration.
+    """
+    found: list[str] = dag.pretraining.results()
+    return found

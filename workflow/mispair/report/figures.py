@@ -1,12 +1,10 @@
-"""All figures by name, and what becomes of them: pictures, a table and an interactive chart."""
+"""What becomes of a figure: pictures, a table and an interactive chart."""
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,100 +13,15 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from mispair.evaluation.report import figures_basis, figures_pruning, figures_semantics
-from mispair.image_text.report import (
-    figures_image_text,
-    figures_neurons,
-    figures_schemes,
-    figures_spectrum,
-    figures_temperature,
-)
-from mispair.laclip.report import figures_checkpoints
-from mispair.pairs.report import figures_corpus
-from mispair.pretraining.report import figures_pretraining
-from mispair.report import catalogue, charts, style
+from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import draw_of
 from mispair.report.exports.pdf import in_order
+from mispair.report.study import Figure
 from mispair.report.tables import Tables
-from mispair.simulation.report import (
-    figures_conditions,
-    figures_features,
-    figures_scaling,
-    figures_simulation,
-    figures_theory,
-)
-from mispair.stepsize.report import figures_stepsize
-from mispair.sufficiency.report import figures_sufficiency
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """The Vega-Lite that draws; the page brings the same one."""
-
-BUILDERS: dict[str, Callable[[Tables], Drawing | Hole]] = {
-    "purity_by_shuffling": figures_image_text.overlap,
-    "overlap_by_scale": figures_temperature.overlap_by_scale,
-    "correlation_by_shuffling": figures_temperature.correlation,
-    "participation_by_shuffling": figures_spectrum.participation_ratio,
-    "cosine_histogram": figures_neurons.histogram,
-    "cosine_ladder": figures_neurons.ladder,
-    "overlap_map": figures_neurons.heat_map,
-    "accuracy_by_shuffling": figures_image_text.accuracy,
-    "silhouette_by_shuffling": figures_image_text.silhouette,
-    "pruning": figures_pruning.pruning,
-    "pruning_by_set": functools.partial(figures_pruning.by_set, metric="acc1"),
-    "pruning_silhouette_by_set": functools.partial(figures_pruning.by_set, metric="silhouette"),
-    "pruning_renormalised": figures_pruning.renormalised,
-    "shape_ratio": figures_spectrum.shape_ratio,
-    "semantics_by_shuffling": figures_semantics.semantics_by_shuffling,
-    "identified_basis": figures_basis.identified,
-    "semantic_purity": figures_semantics.semantic_purity,
-    "pruning_controls": figures_pruning.controls,
-    "realised_swaps": figures_image_text.swaps,
-    "purity_by_scheme": figures_schemes.by_scheme,
-    "caption_lengths": figures_corpus.caption_lengths,
-    "image_sizes": figures_corpus.image_sizes,
-    "simulation_figure1_as_written": functools.partial(
-        figures_simulation.figure1, preset="as-written"
-    ),
-    "simulation_figure1_as_run": functools.partial(figures_simulation.figure1, preset="as-run"),
-    "simulation_cosines": figures_features.cosines,
-    "simulation_mixing": figures_features.mixing,
-    "simulation_tsne": figures_features.tsne,
-    "simulation_captions": figures_simulation.captions,
-    "simulation_filter": figures_simulation.replaced,
-    "simulation_samples": figures_features.samples,
-    "simulation_dynamics": figures_theory.dynamics,
-    "simulation_alignments": figures_theory.alignments,
-    "simulation_bridge": figures_conditions.switches,
-    "simulation_grid": figures_conditions.sensitivity,
-    "simulation_scaling": figures_scaling.scaling,
-    "checkpoints": figures_checkpoints.checkpoints,
-    "sufficiency_divergence": figures_sufficiency.divergence,
-    "sufficiency_prompts": figures_sufficiency.prompts,
-    "sufficiency_transfer": figures_sufficiency.transfer,
-    "sufficiency_shift": figures_sufficiency.shift,
-    "sufficiency_published": figures_sufficiency.at_published_size,
-    "stepsize_risk": figures_stepsize.risk,
-    "stepsize_thresholds": figures_stepsize.thresholds,
-    "stepsize_steps": figures_stepsize.steps,
-    "stepsize_margin": figures_stepsize.margin,
-    "stepsize_neurons": figures_stepsize.neurons,
-    "stepsize_rate": figures_stepsize.rate,
-    "stepsize_speedup": figures_stepsize.speedup,
-    "stepsize_acceleration": figures_stepsize.acceleration,
-    "stepsize_sharpness": figures_stepsize.sharpness,
-    "stepsize_bounds": figures_stepsize.bounds,
-    "stepsize_activations": figures_stepsize.activations,
-    "stepsize_accuracy": figures_stepsize.accuracy,
-    "pretraining_mixing": figures_pretraining.mixing,
-    "pretraining_accuracy": figures_pretraining.accuracy,
-}
-"""What draws each figure of the catalogue."""
-
-EVERY_SCHEME = frozenset(("purity_by_scheme",))
-"""Figures that compare schemes of corruption; all others show the main scheme alone.
-
-Every figure shows the main protocol alone.
-"""
 
 
 @dataclass(frozen=True)
@@ -123,7 +36,7 @@ class Rendered:
 
 
 def render(
-    figure: catalogue.Figure, tables: Tables, font_size: int, paper_font_size: int, max_points: int
+    figure: Figure, tables: Tables, font_size: int, paper_font_size: int, max_points: int
 ) -> Rendered:
     """Draw a figure; where nothing can be drawn, draw why.
 
@@ -140,13 +53,13 @@ def render(
 
 
 def compose(
-    figure: catalogue.Figure, tables: Tables, font_size: int, max_points: int
+    figure: Figure, tables: Tables, font_size: int, max_points: int
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return a figure as an interactive chart, and the numbers in it.
 
     Parameters
     ----------
-    figure : catalogue.Figure
+    figure : Figure
         Which one.
     tables : Tables
         All measurements.
@@ -163,8 +76,8 @@ def compose(
     data : DataFrame
         Empty for a hole.
     """
-    shown = (tables if figure.name in EVERY_SCHEME else tables.of_scheme()).of_protocol()
-    drawing = BUILDERS[figure.name](shown)
+    shown = (tables if figure.every_scheme else tables.of_scheme()).of_protocol()
+    drawing = draw_of(figure.name)(shown)
     if isinstance(drawing, Drawing) and len(drawing.data) > max_points:
         drawing = Hole(
             f"{len(drawing.data):,} points are more than the {max_points:,} of draw_figures"

@@ -1,129 +1,96 @@
-"""What every study puts into the report: its verdicts and its tables. A new study is one entry."""
+"""The studies of the report. A new one is a folder, a file of rules, and its name here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Literal, get_args
 
-from mispair.evaluation.report import (
-    claims_construct,
-    comparison_evaluation,
-    comparison_exported,
-    comparison_protocols,
-    figures_basis,
-    figures_semantics,
-    testable_pruning,
-)
-from mispair.image_text.report import (
-    claims_image_text,
-    claims_mediation,
-    claims_schemes,
-    comparison,
-    comparison_shuffling,
-    controls_image_text,
-    figures_spectrum,
-    presets_image_text,
-    reanalysis,
-)
-from mispair.laclip.report import checkpoint_overlap, claims_checkpoints, comparison_checkpoints
-from mispair.pairs.report import corpus, pairings
-from mispair.pretraining.report import claims_pretraining, comparison_pretraining
-from mispair.report import multiplicity, verdicts
-from mispair.report.table import Table
-from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
-from mispair.simulation.report import claims_simulation, comparison_simulation
-from mispair.stepsize.report import claims_stepsize, comparison_stepsize
-from mispair.sufficiency.report import claims_sufficiency, comparison_sufficiency
-from mispair.towers.report import encoding
+from mispair.core.files import UserError
+from mispair.report.study import Columns, Figure, Study, columns
 
-Judge = Callable[[Tables, float], list[Verdict]]
-Printed = Callable[[Tables, Sequence[Verdict], float], list[Table]]
+Name = Literal["image_text", "simulation", "laclip", "sufficiency", "stepsize", "pretraining"]
+"""Packages of the studies, in the order of their pages."""
+
+NAMES: tuple[Name, ...] = get_args(Name)
+
+PROVENANCE = columns("artefact* condition* start* scheme* rate key* text* |", compared=False)
+"""Columns of the table ``provenance``, which all studies share."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """How a study's claims are judged, and what makes the tables of its page.
+def module_name(study: str, part: str) -> str:
+    """Return the name of a module of a study's report: study, rows, figures or pages."""
+    return f"mispair.{study}.report.{part}"
 
-    ``tables`` is given all measurements, all verdicts and the confidence level.
+
+def modules(*parts: str) -> list[str]:
+    """Return the names of such modules of all studies.
+
+    `mispair.core.provenance.code_version` does not see them in the text of the steps of the report,
+    because this module imports them by name.
     """
-
-    judges: tuple[Judge, ...]
-    tables: Printed
+    return [module_name(name, part) for part in parts for name in NAMES]
 
 
-def _image_text(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    alpha = 1 - confidence
-    single = (
-        controls_image_text.controls(tables, alpha),
-        claims_mediation.arms(tables),
-        reanalysis.table4(tables),
-        presets_image_text.presets(tables),
-        presets_image_text.unstated() if tables.study("image_text") else None,
-        comparison_protocols.protocols(tables, alpha),
-        pairings.pairings(tables),
-        pairings.effective(tables),
-        encoding.encoding(tables),
-    )
-    return [
-        *filter(None, single),
-        *comparison_exported.exported(tables),
-        *comparison.image_text(tables),
-        *comparison_shuffling.shuffling(tables, alpha),
-        *comparison_evaluation.evaluation(tables),
-        *figures_spectrum.spectrum(tables),
-        *figures_semantics.semantics(tables),
-        *figures_basis.bases(tables),
-        *corpus.corpus(tables),
-    ]
+@cache
+def study(name: str) -> Study:
+    """Return what a study declares of itself."""
+    declared: Study = import_module(module_name(name, "study")).STUDY
+    return declared
 
 
-def _laclip(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    return comparison_checkpoints.checkpoints(tables)
+def studies() -> list[Study]:
+    """Return all studies, in the order of their pages."""
+    return [study(name) for name in NAMES]
 
 
-def _sufficiency(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    return comparison_sufficiency.sufficiency(tables, confidence)
+def figures(name: str | None = None) -> list[Figure]:
+    """Return the figures of a study, or of all."""
+    of = studies() if name is None else [study(name)]
+    return [figure for declared in of for figure in declared.figures]
 
 
-def _stepsize(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    return comparison_stepsize.stepsize(tables)
+@cache
+def tables() -> dict[str, Columns]:
+    """Return the columns of all tidy tables by name."""
+    own = {name: table for declared in studies() for name, table in declared.tables.items()}
+    return {**own, "provenance": PROVENANCE}
 
 
-def _pretraining(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    return comparison_pretraining.pretraining(tables, confidence)
+def of_result(path: str) -> tuple[Study, str]:
+    """Return the study that a file of results belongs to, and its kind there.
 
+    Where several patterns fit, the first of those with the fewest wildcards counts.
 
-PARTS: dict[str, Parts] = {
-    "image_text": Parts(
-        (
-            claims_construct.judge,
-            claims_image_text.judge,
-            testable_pruning.judge,
-            claims_schemes.judge,
-            claims_mediation.judge,
-            reanalysis.judge,
-        ),
-        _image_text,
-    ),
-    "simulation": Parts((claims_simulation.judge,), comparison_simulation.simulation),
-    "laclip": Parts((claims_checkpoints.judge, checkpoint_overlap.judge), _laclip),
-    "sufficiency": Parts((claims_sufficiency.judge,), _sufficiency),
-    "stepsize": Parts((claims_stepsize.judge,), _stepsize),
-    "pretraining": Parts((claims_pretraining.judge,), _pretraining),
-}
-"""By the key of the study, as in `mispair.report.catalogue.STUDIES`."""
-
-
-def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims of all studies, corrected for their number.
-
-    Controls of a claim that shows no effect say nothing.
+    Raises
+    ------
+    UserError
+        If it belongs to no study.
     """
-    judged = [
-        verdict
-        for parts in PARTS.values()
-        for judge in parts.judges
-        for verdict in judge(tables, confidence)
+    fitting = [
+        (pattern.count("*"), declared, kind)
+        for declared in studies()
+        for pattern, kind in declared.results.items()
+        if PurePath(path).match(pattern)
     ]
-    return [*map(verdicts.silenced, multiplicity.adjusted(judged, 1 - confidence))]
+    if not fitting:
+        raise UserError(f"{path}: is a result of no study. Leave it out of --results.")
+    _, declared, kind = min(fitting, key=lambda found: found[0])
+    return declared, kind
+
+
+def is_measurement(path: str) -> bool:
+    """Tell whether a file of results holds a measurement, and does not only describe something."""
+    declared, kind = of_result(path)
+    return kind not in declared.describing
+
+
+def by_study(paths: Iterable[Path]) -> dict[str, dict[str, list[Path]]]:
+    """Return files of results by the name of their study and their kind."""
+    found: dict[str, dict[str, list[Path]]] = {name: {} for name in NAMES}
+    for path in paths:
+        declared, kind = of_result(path.as_posix())
+        found[declared.key].setdefault(kind, []).append(path)
+    return found

@@ -1,91 +1,16 @@
-"""The tidy tables of the report: their columns, and how measured rows become them."""
+"""The tidy tables of the report: how measured rows become them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import pandas as pd
 
+from mispair.report import studies
+
 Row = Mapping[str, Any]
-
-TEXT = frozenset((
-    "table", "start", "tower", "metric", "evaluation_set", "classname", "fingerprint", "strategy",
-    "ranked_by", "basis", "preset", "trained_on", "reason", "scheme", "key", "text", "artefact",
-    "condition", "kind", "switch", "definition", "definition_main", "misalignment", "encoder",
-    "bias_schedule", "prompts", "bias", "source", "status", "group", "device", "precision",
-    "towers", "protocol", "headline", "normalised", "reference", "feature", "pretraining",
-    "method", "recipe", "model", "architecture", "size", "task", "arm", "part", "shifted",
-    "data_set", "activation", "schedule",
-))  # fmt: skip
-"""Columns of text; all others are numbers. A class called "7" or "null" stays what it is."""
-
-STEPSIZE_RUN = ("part", "data_set", "activation", "width", "stepsize", "seed")
-"""What tells a run of the stepsize study from all others."""
-
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "purity": ("start", "scheme", "rate", "tower", "metric", "seed", "neuron", "bin_low",
-               "bin_high", "value", "n", "low", "high", "deviation",
-               "below", "rotations"),
-    "purity_map": ("start", "scheme", "rate", "tower", "metric", "seed", "row", "column", "value",
-                   "n"),
-    "zeroshot": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
-                 "classname", "seed", "value", "n", "low", "high", "chance", "headline",
-                 "fingerprint"),
-    "pruning": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "normalised",
-                "basis", "strategy", "ranked_by", "metric", "seed", "draw", "k", "value", "n",
-                "low", "high"),
-    "comparisons": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "metric",
-                    "reference", "value", "n", "seeds", "error", "freedom", "low", "high", "p"),
-    "exported": ("start", "scheme", "rate", "towers", "evaluation_set", "protocol", "strategy",
-                 "ranked_by", "k", "metric", "value", "fingerprint"),
-    "semantics": ("start", "scheme", "rate", "tower", "seed", "basis", "neuron", "metric",
-                  "feature", "shuffle", "value", "n", "low", "high", "deviation", "below",
-                  "rotations", "overlap", "p"),
-    "bases": ("start", "scheme", "rate", "tower", "seed", "basis", "metric", "reference", "neuron",
-              "feature", "value", "n", "low", "high", "deviation", "below", "rotations"),
-    "checkpoints": ("pretraining", "architecture", "method", "recipe", "model", "towers",
-                    "evaluation_set", "protocol", "tower", "metric", "value", "n", "low", "high",
-                    "chance", "headline", "fingerprint"),
-    "simulation": ("condition", "kind", "switch", "preset", "features", "misalignment", "encoder",
-                   "bias_schedule", "image_noise_variance", "caption_features", "definition_main",
-                   "spurious_probability", "trained_on", "metric", "definition", "source",
-                   "trial", "seed", "tower", "prompts", "margin", "bias", "epoch", "step",
-                   "bin_low", "bin_high", "value"),
-    "simulation_points": ("condition", "kind", "spurious_probability", "trained_on", "metric",
-                          "trial", "tower", "neuron", "label", "source", "pair", "latent",
-                          "replaced", "x", "y"),
-    "sufficiency": ("size", "tree", "flip", "seed", "task", "arm", "metric", "reference", "part",
-                    "candidates", "per_class", "shifted", "test_flip", "value", "n", "low", "high"),
-    "pairs": ("metric", "scheme", "rate", "reason", "value", "n"),
-    "corpus": ("metric", "reason", "status", "bin_low", "bin_high", "value", "n"),
-    "encoding": ("group", "device", "precision", "metric", "value"),
-    "provenance": ("artefact", "condition", "start", "scheme", "rate", "key", "text"),
-    "stepsize_runs": (*STEPSIZE_RUN, "step_on_weights", "steps", "points", "rises", "transition",
-                      "settled", "diverged", "peak", "lowest_rise", "transition_risk",
-                      "final_risk", "stable_threshold", "stable_threshold_paper",
-                      "settled_threshold", "settled_threshold_paper", "stable_step",
-                      "stable_step_paper", "settled_step", "settled_step_paper", "conservatism",
-                      "margin_transition", "margin_stable", "margin_settled", "margin_final",
-                      "smoothed_final", "auxiliary_final", "log_modified_settled",
-                      "log_modified_final", "norm_falls", "auxiliary_falls", "modified_falls",
-                      "margin_falls", "margin_drawdown", "order_breaks", "rate_lower",
-                      "rate_upper_log", "separation", "bounded", "average_ratio",
-                      "potential_ratio", "transition_bound", "stable_ratio", "least_time_risk",
-                      "least_time_risk_early", "least_time_risk_late", "sharpness_start",
-                      "critical_stepsize", "accuracy"),
-    "stepsize_curves": (*STEPSIZE_RUN, "t", "risk", "potential", "margin", "norm", "accuracy",
-                        "sharpness_ratio", "average_risk", "risk_bound", "average_potential",
-                        "potential_bound", "neuron_plus", "neuron_minus"),
-    "stepsize_speedups": (*STEPSIZE_RUN, "level", "steps_to_level", "monotone_stepsize",
-                          "speedup"),
-    "stepsize_acceleration": (*STEPSIZE_RUN, "schedule", "budget", "risk"),
-    "pretraining": ("scheme", "rate", "seed", "tower", "basis", "evaluation_set", "protocol",
-                    "metric", "value", "n", "low", "high", "chance"),
-}  # fmt: skip
-"""Columns of each table; rows are sorted by them in this order."""
 
 ARMS = ("purity", "purity_map", "bases", "zeroshot", "pruning", "comparisons", "pairs")
 """Tables whose rows belong to arms of a scheme of corruption."""
@@ -96,20 +21,7 @@ PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
 CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
 """What stands in place of a protocol where no class is named in words."""
 
-VALUES = (
-    "value", "n", "seeds", "error", "freedom", "low", "high", "deviation", "below", "rotations",
-    "chance", "p", "overlap",
-)  # fmt: skip
-"""Columns that rows are not sorted by."""
-
 RENAMED = {"from": "bin_low", "to": "bin_high"}
-
-MAP = "overlap_map"
-"""The metric of purity that is a heat map; it has a table of its own."""
-
-POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
-"""Metrics of the simulation that are points, not numbers; they have a table of their own."""
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -132,36 +44,28 @@ def remembered(function: F) -> F:
     return cast("F", once)
 
 
-@dataclass(frozen=True)
 class Tables:
-    """All measurements of a run, one tidy table for each kind."""
+    """All measurements of a run: each tidy table is an attribute of its name.
 
-    purity: pd.DataFrame
-    purity_map: pd.DataFrame
-    zeroshot: pd.DataFrame
-    pruning: pd.DataFrame
-    comparisons: pd.DataFrame
-    exported: pd.DataFrame
-    semantics: pd.DataFrame
-    bases: pd.DataFrame
-    checkpoints: pd.DataFrame
-    simulation: pd.DataFrame
-    simulation_points: pd.DataFrame
-    sufficiency: pd.DataFrame
-    pairs: pd.DataFrame
-    corpus: pd.DataFrame
-    encoding: pd.DataFrame
-    provenance: pd.DataFrame
-    stepsize_runs: pd.DataFrame
-    stepsize_curves: pd.DataFrame
-    stepsize_speedups: pd.DataFrame
-    stepsize_acceleration: pd.DataFrame
-    pretraining: pd.DataFrame
+    Parameters
+    ----------
+    frames : mapping of str to DataFrame
+        The tables that there are; the others are empty.
+    """
 
-    @classmethod
-    def of(cls, frames: Mapping[str, pd.DataFrame]) -> Tables:
-        """Take the tables that are there; the others are empty."""
-        return cls(**{name: frames.get(name, tidy(name, [])) for name in COLUMNS})
+    def __init__(self, frames: Mapping[str, pd.DataFrame]) -> None:
+        self.frames = {
+            name: frames[name] if name in frames else tidy(name, []) for name in studies.tables()
+        }
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        if name == "frames" or name not in self.frames:
+            raise AttributeError(f"{name} is no table of a study")
+        return self.frames[name]
+
+    def replace(self, **frames: pd.DataFrame) -> Tables:
+        """Return the same with other tables in place of those named."""
+        return Tables({**self.frames, **frames})
 
     @property
     def schemes(self) -> list[str]:
@@ -169,9 +73,7 @@ class Tables:
 
         The main scheme is ``random`` where it was run, else the first by name.
         """
-        names = {
-            name for table in ARMS for name in getattr(self, table)["scheme"].dropna().unique()
-        }
+        names = {name for table in ARMS for name in self.frames[table]["scheme"].dropna().unique()}
         return main_first(names)
 
     @remembered
@@ -182,7 +84,7 @@ class Tables:
         does what names no scheme.
         """
         name = scheme or next(iter(self.schemes), None)
-        return replace(self, **{table: _of_scheme(getattr(self, table), name) for table in ARMS})
+        return self.replace(**{table: _of_scheme(self.frames[table], name) for table in ARMS})
 
     @functools.cached_property
     def kept(self) -> dict[tuple[Any, ...], Any]:
@@ -216,23 +118,12 @@ class Tables:
 
         What needs no prompts (silhouette, linear probe, retrieval) names none, and stays.
         """
-        return replace(
-            self, **{name: of_protocol(getattr(self, name), protocol) for name in PROMPTED}
-        )
+        return self.replace(**{name: of_protocol(self.frames[name], protocol) for name in PROMPTED})
 
     def study(self, key: str) -> bool:
         """Tell whether anything was measured in a study."""
-        if key == "simulation":
-            return not self.simulation.empty
-        if key == "laclip":
-            return not self.checkpoints.empty
-        if key == "sufficiency":
-            return not self.sufficiency.empty
-        if key == "pretraining":
-            return not self.pretraining.empty
-        if key == "stepsize":
-            return not self.stepsize_runs.empty
-        return not (self.purity.empty and self.zeroshot.empty and self.pruning.empty)
+        declared = studies.study(key)
+        return any(not self.frames[name].empty for name in declared.measures or declared.tables)
 
 
 def main_first(schemes: Iterable[str]) -> list[str]:
@@ -262,23 +153,17 @@ def _of_scheme(table: pd.DataFrame, name: str | None) -> pd.DataFrame:
     return table[own].reset_index(drop=True)
 
 
-def dtypes() -> dict[str, str]:
-    """Return the type of every column, for reading the tables back."""
-    names = {name for columns in COLUMNS.values() for name in columns}
-    return {name: "str" if name in TEXT else "float64" for name in names}
-
-
 def read(sources: Mapping[str, Any]) -> Tables:
     """Read tables back from CSV: `sources` gives the path, or an open file, of each by name.
 
     An unknown name is left out; a missing one becomes an empty table.
     """
-    return Tables.of(
+    return Tables(
         {
-            name: pd.read_csv(source, dtype=dtypes(), keep_default_na=False, na_values={
-                column: [""] for column in COLUMNS[name]})
-            for name, source in sources.items()
-            if name in COLUMNS
+            name: pd.read_csv(source, dtype=columns.types, keep_default_na=False, na_values={
+                column: [""] for column in columns.names})
+            for name, columns in studies.tables().items()
+            if (source := sources.get(name)) is not None
         }
     )  # fmt: skip
 
@@ -289,28 +174,24 @@ def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
     Parameters
     ----------
     name : str
-        One of `COLUMNS`.
+        Of a table of a study.
     rows : iterable of mappings
         Other keys are left out; missing ones are missing values.
     """
-    columns = COLUMNS[name]
+    columns = studies.tables()[name]
     renamed = [{RENAMED.get(key, key): value for key, value in row.items()} for row in rows]
     table = pd.DataFrame(
         {
-            column: pd.array(
-                [_cell(row.get(column), column) for row in renamed],
-                dtype="str" if column in TEXT else "float64",
-            )
-            for column in columns
+            column: pd.array([_cell(row.get(column), kind) for row in renamed], dtype=kind)
+            for column, kind in columns.types.items()
         }
     )
-    keys = [column for column in columns if column not in VALUES]
-    return table.sort_values(keys, kind="stable", ignore_index=True)
+    return table.sort_values([*columns.keys], kind="stable", ignore_index=True)
 
 
-def _cell(value: Any, column: str) -> Any:
+def _cell(value: Any, kind: str) -> Any:
     missing = value is None or (isinstance(value, float) and value != value)
-    if column in TEXT:
+    if kind == "str":
         return None if missing else str(value)
     return float("nan") if missing else float(value)
 
@@ -331,11 +212,13 @@ def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def everything(tables: Tables) -> pd.DataFrame:
     """Return all measurements in one table, with the name of their own in ``table``."""
-    names = [name for name in COLUMNS if name != "provenance"]
-    parts = [getattr(tables, name).assign(table=name) for name in names]
-    columns = list(dict.fromkeys(["table", *(c for name in names for c in COLUMNS[name])]))
-    return pd.concat([part.reindex(columns=columns) for part in parts], ignore_index=True).astype(
-        {column: dtypes().get(column, "str") for column in columns}
+    frames = {name: table for name, table in tables.frames.items() if name != "provenance"}
+    types: dict[str, str] = {"table": "str"}
+    for name in frames:
+        types |= studies.tables()[name].types
+    parts = [table.assign(table=name) for name, table in frames.items()]
+    return pd.concat([part.reindex(columns=[*types]) for part in parts], ignore_index=True).astype(
+        types
     )
 
 

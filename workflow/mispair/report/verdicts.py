@@ -1,18 +1,17 @@
 """Verdicts on the paper's claims: explicit rules on what was measured, and nothing typed in.
 
-A claim is decided only by the functions ``decide_*`` below; the report prints their rules. The
-studies' claims lie in `claims_image_text` and `claims_simulation`.
+A claim is decided by a function ``decide_*``, of those below or of its study; the report prints
+their rules.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mispair.core.words import count, interval, number, p_value
-from mispair.report.corrections import holm
 from mispair.report.statistics import Effect, Interval, Trend
 
 Outcome = Literal["supports", "contradicts", "no such effect", "cannot tell", "not measured"]
@@ -36,108 +35,13 @@ RULES = {
     "claimed sign and its two-sided p value is at most α; contradicts if the same "
     "holds for the other sign; cannot tell otherwise, and always with fewer than two seeds or "
     "three probabilities.",
-    "construct": "Spearman's rank correlation over the neurons of one model between mean |cos| and "
-    "what is known of each neuron, its semantic purity and its selectivity, in both towers. The "
-    "effect is the mean of the four, claimed below zero; a replicate is a neuron, resampled with "
-    "its columns in both towers. Judged by the rule of effects.",
-    "contrast": "The value at the largest C_m − the value at the lowest, paired by seed, judged by "
-    "the rule of effects; each seed has its own swaps, pairs and batches. Cannot tell where the "
-    "model classifies no better than chance at the lowest C_m. The trend over all C_m is printed, "
-    "and decides nothing.",
-    "sets": "The rule of effects on the change of the mean of all evaluation sets. Sets that go "
-    "against the claim, by p values corrected for the number of sets, are named; no set takes "
-    "back what the mean shows. Cannot tell where the model is no better than chance at C_m 0.",
-    "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
-    "averaged over all C_s > 0 within each trial: a trial has the same data at every C_s, so it "
-    "counts once. A t interval over trials, and the rule of effects.",
-    "change": "The value at the largest probability − at the smallest, paired by trial or seed, "
-    "with a t interval over them, and the rule of effects. The rank trend over all probabilities "
-    "is shown next to it, and decides nothing.",
-    "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
-    "full width: high-purity − low-purity, with the error of the difference of two random draws "
-    "of neurons, and the rule of effects. Supports only if random neurons are between the two.",
-    "rates": "Similar − random at each C_m above 0, paired by seed, each by the rule of effects; "
-    "the smallest effect of interest is a third of what was published at that C_m (for accuracy, "
-    "of the published fall from C_m 0). Supports if all C_m do, contradicts if one does and none "
-    "supports, no such effect if there is none at any C_m, cannot tell otherwise. Nothing is "
-    "averaged over C_m, because the curves may cross.",
-    "pairs of models": "Mean |cos| of a LaCLIP model − that of the CLIP model of the same data and "
-    "architecture, one number for each pair of models, by the rule of effects, claimed below zero; "
-    "the smallest effect of interest is a third of the published rise from C_m 0 to 0.1.",
-    "published": "The change of accuracy in table 4 from C_m 0.1 to 0.8, one for each data set, by "
-    "the rule of effects; the smallest effect of interest is a third of the published fall from "
-    "C_m 0 to 0.8.",
-    "mediation": "The change of accuracy from C_m 0 is regressed on that of overlap over all arms, "
-    "within C_m; the slope times the rise of overlap in the main arm at the largest C_m is the "
-    "loss that goes with overlap. One number for each seed, by the rule of effects, claimed below "
-    "zero; the smallest effect of interest is a third of the loss. Cannot tell without a loss.",
-    "alike": "Accuracy under similar − under random captions at the same |cos|, which is "
-    "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
-    "tests place all differences within the smallest effect of interest, a third of the published "
-    "fall; contradicts if one is significant and at least as large; cannot tell otherwise.",
     "level": "The mean with its t interval over trials; the interval of a count of features is at "
     "least Wilson’s of all features of all trials. Supports if the whole interval reaches the "
     "claimed level (or, where a level is claimed that is not exceeded, keeps below it), "
     "contradicts if the whole interval lies on the other side of it, cannot tell otherwise, and "
     "always with fewer than two trials, or fewer than five trials without a spread.",
-    "effect": "The rule of effects on the difference that the claim names, paired by trial and "
-    "averaged over all C_s > 0 within a trial. Right captions are the raw arm of the same trial at "
-    "C_s = 0.",
-    "slope": "The slope of log(mean over trials) on log(d), over at least three numbers of "
-    "features d, with an interval from the spread of trials at each d. The rule of effects on the "
-    "slope, with 0.25 as the smallest slope of interest; of two slopes, on the larger one.",
-    "slope of zero": "The same slope, claimed to be zero. Supports if two one-sided tests place it "
-    "between −0.25 and 0.25, contradicts if it lies beyond with an interval without zero, cannot "
-    "tell otherwise.",
-    "slope of the order": "The same slope, claimed to be −1 or less: Θ(1/d) bounds from above. "
-    "Supports if one-sided tests keep it at most −0.75, contradicts if they keep it above, cannot "
-    "tell otherwise. Of two slopes both are to be so.",
-    "not worse": "The difference that the claim names, paired by trial and averaged over all C_s > "
-    "0. Supports if a one-sided test keeps it above minus the margin that the claim names, "
-    "contradicts if one keeps it below, cannot tell otherwise.",
-    "the same": "The difference that the claim names, paired by trial. Supports if two one-sided "
-    "tests keep it within the margin that the claim names, contradicts if it is at least the "
-    "margin with an interval without zero, cannot tell otherwise.",
-    "majority": "Every pair of models on every evaluation set, each by the rule of differences on "
-    "the interval of its difference. Supports if it supports on at least two thirds of them, "
-    "contradicts if it contradicts on at least two thirds, cannot tell otherwise.",
-    "difference of runs": "The difference of two risks on the same samples, averaged over runs "
-    "(trees and seeds), with a t interval, and the rule of effects. The smallest effect of "
-    "interest is a third of what the other modality is worth, or of the published difference.",
-    "worth": "At each p at which there is a published risk: what the published model loses against "
-    "our Bayes risk, beside what the other modality is worth (Bayes without it minus Bayes with "
-    "it). Supports if the model loses less, by the interval of the worth, at all p, and "
-    "cannot tell otherwise: a head that underfits loses more, whatever its feature holds.",
-    "points": "Published points of figure 1 at which at least three trials were run, against the "
-    "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
-    "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
-    "silhouette. Supports if all points are, contradicts if fewer than half are, cannot "
-    "tell otherwise.",
-    "always": "The theory says it of every run under its conditions, so runs are counted. Supports "
-    "if it is kept in all checks of at least two runs, contradicts if one breaks it, cannot "
-    "tell otherwise; runs that never meet the conditions are named and decide nothing.",
-    "settles": "Every run whose risk rises at least once, diverged ones among them. A run settles "
-    "if its last rise lies within the first 99 % of its steps. Supports if at least two thirds "
-    "settle, contradicts if at least two thirds do not, cannot tell otherwise.",
-    "sooner": "Every run of the sweep with a stepsize above the largest monotone one of its list, "
-    "at the lowest level of risk that this one gets to. Supports if at least two thirds get there "
-    "in fewer steps, contradicts if at least two thirds do not (or never get there), cannot "
-    "tell otherwise. Lists without a monotone member are named and decide nothing.",
-    "slopes": "Slopes of log risk on log T from T = 1,000 on, over at least three T. Supports if "
-    "both lie within 0.25 of the claimed ones, contradicts if that of the stepsize in "
-    "proportion to T is not below that of the fixed one, cannot tell otherwise.",
-    "floor": "Runs on the two points whose risk never rises: the least t·L_t over the last nine "
-    "tenths of the steps against the least before. Supports if it keeps at least half of it in "
-    "all of at least two runs, contradicts if one does not, cannot tell otherwise.",
-    "mixes": "Mixing score of towers on wrong captions less that on clean captions, paired by "
-    "seed, with a t interval over seeds. Supports if the rule of effects supports mixing by "
-    "spurious captions, and finds no such effect of the others. No such effect if it finds none "
-    "of spurious captions. Contradicts if these have the opposite effect, or if it supports mixing "
-    "by another kind. Cannot tell otherwise.",
-    "tests": "Test accuracy, mean of all stepsizes of the sweep that oscillate − largest monotone "
-    "stepsize, paired by split: the rule of effects, with one point of accuracy as the smallest.",
 }
-"""The rules in words, as the report prints them."""
+"""Rules of several studies in words, as the report prints them; each study has its own as well."""
 
 EFFECTS = (
     "A claim on an effect names the smallest effect of interest: a third of the published effect, "
@@ -282,33 +186,6 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
     return UNDECIDED, "an effect of either sign, and none, agree with the measurement"
 
 
-def decide_mixes(
-    claimed: Effect, others: Sequence[Effect], smallest: float, alpha: float
-) -> tuple[Outcome, str]:
-    """Judge whether one treatment has an effect above zero and the others have none.
-
-    Parameters
-    ----------
-    claimed : Effect
-        Of the treatment that is claimed to have one.
-    others : sequence of Effect
-        Of the treatments that are claimed to have none.
-    smallest, alpha
-        As in `decide_effect`.
-    """
-    outcome, reason = decide_effect(claimed, +1, smallest, alpha)
-    if outcome != SUPPORTS:
-        return outcome, reason
-    judged = [decide_effect(other, +1, smallest, alpha) for other in others]
-    outcomes = [each for each, _ in judged]
-    if SUPPORTS in outcomes:
-        return CONTRADICTS, "treatments that are claimed to have no such effect have it"
-    if any(each != ABSENT for each in outcomes):
-        why = next(text for each, text in judged if each != ABSENT)
-        return UNDECIDED, f"{reason}; of another treatment that is claimed to have none: {why}"
-    return SUPPORTS, f"{reason}; the other treatments have no such effect"
-
-
 def decide_equal(effect: Effect, smallest: float) -> tuple[Outcome, str]:
     """Judge a claim that two things are the same, up to the smallest effect of interest.
 
@@ -417,61 +294,6 @@ def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tupl
     return SUPPORTS, reason
 
 
-def decide_points(within: int, measured: int) -> tuple[Outcome, str]:
-    """Judge whether the points of a figure were reproduced, by how many were."""
-    if measured == 0:
-        return UNMEASURED, "no published point has the three trials that a selection needs"
-    reason = f"{within} of {measured} points lie within their tolerance"
-    if within == measured:
-        return SUPPORTS, reason
-    return (CONTRADICTS if within < measured / 2 else UNDECIDED), reason
-
-
-def decide_worth(below: int, measured: int) -> tuple[Outcome, str]:
-    """Judge whether models lose less than the other modality is worth, by where they do."""
-    if measured == 0:
-        return UNMEASURED, "what the other modality is worth was not measured at the published size"
-    reason = f"at {below} of {measured} p the model loses less than the other modality is worth"
-    if below == measured:
-        return SUPPORTS, reason
-    return UNDECIDED, f"{reason}; a head that underfits loses more whatever its feature holds"
-
-
-def decide_sets(
-    whole: Outcome, parts: Sequence[Part], reason: str, alpha: float = 0.05
-) -> tuple[Outcome, str]:
-    """Add the evaluation sets that go against a claim on their mean to its reason.
-
-    The claim is on the mean, so no set vetoes it. A set goes against the claim if it contradicts
-    it and its p value, corrected by Holm's procedure over the sets, is at most α.
-    """
-    tested = [part for part in parts if math.isfinite(part.p)]
-    corrected = holm([part.p for part in tested])
-    against = [
-        part.name
-        for part, p in zip(tested, corrected, strict=True)
-        if part.outcome == CONTRADICTS and p <= alpha
-    ]
-    if not against:
-        return whole, reason
-    return whole, (
-        f"{reason}; the sets differ: {', '.join(against)} goes against the claim "
-        f"(corrected for {count(len(tested), 'set')})"
-    )
-
-
-def decide_majority(outcomes: Sequence[Outcome]) -> tuple[Outcome, str]:
-    """Judge a claim on many comparisons by how many of them support or contradict it."""
-    total = len(outcomes)
-    if not total:
-        return UNMEASURED, "nothing was compared"
-    above, below = outcomes.count(SUPPORTS), outcomes.count(CONTRADICTS)
-    reason = f"beyond its interval above on {above} of {total} comparisons, below on {below}"
-    if 3 * above >= 2 * total:
-        return SUPPORTS, reason
-    return (CONTRADICTS if 3 * below >= 2 * total else UNDECIDED), reason
-
-
 def decide_always(held: int, failed: int) -> tuple[Outcome, str]:
     """Judge what must hold in every case, by the cases in which it did and did not."""
     if held + failed == 0:
@@ -496,24 +318,6 @@ def decide_two_thirds(
     if 3 * yes >= 2 * total:
         return SUPPORTS, reason
     return (CONTRADICTS if 3 * no >= 2 * total else UNDECIDED), reason
-
-
-SLOPES, SLOPE_TOLERANCE = (-2.0, -1.0), 0.25
-"""Claimed slopes with a stepsize in proportion to the steps, and with a fixed one."""
-
-
-def decide_slopes(proportional: float, fixed: float) -> tuple[Outcome, str]:
-    """Judge the claimed acceleration by the slopes of log risk on log T."""
-    if not (math.isfinite(proportional) and math.isfinite(fixed)):
-        return UNMEASURED, "fewer than three numbers of steps with both kinds of stepsize"
-    if proportional >= fixed:
-        return CONTRADICTS, "the risk falls no faster where the stepsize grows"
-    gaps = [
-        abs(found - claimed) for found, claimed in zip((proportional, fixed), SLOPES, strict=True)
-    ]
-    if max(gaps) <= SLOPE_TOLERANCE:
-        return SUPPORTS, f"both slopes lie within {SLOPE_TOLERANCE} of the claimed ones"
-    return UNDECIDED, f"steeper, but a slope is {number(max(gaps), 2)} off the claimed one"
 
 
 def trend_text(found: Trend) -> str:
@@ -572,84 +376,18 @@ class Question:
     claims: tuple[str, ...]
 
 
-QUESTIONS = (
-    Question("Does mean |cos| tell which neurons follow one feature?", ("construct-validity",)),
-    Question(
-        "Do mismatched captions mix features and damage the model?",
-        (
-            "overlap-rises",
-            "similar-less",
-            "similar-harms-less",
-            "accuracy-follows-overlap",
-            "overlap-fixes-accuracy",
-            "published-accuracy-falls",
-            "accuracy-falls",
-            "silhouette-falls",
-            "raw-degrades",
-            "raw-mixes",
-            "raw-residual",
-            "raw-fails",
-            "pretraining-mixes",
-        ),
-    ),
-    Question("Do purer neurons classify better?", ("pruning-accuracy", "pruning-silhouette")),
-    Question(
-        "Does recaptioning and filtering repair it?",
-        (
-            "filtered-purified_features",
-            "filtered-purified_magnitude",
-            "filtered-accuracy",
-            "filtered-silhouette",
-            "gap-widens",
-            "nearly-all",
-            "captions-repaired",
-            "filtered-unmixes",
-            "text-concentrates",
-            "image-concentrates",
-            "tsne-separates",
-            "filtered-residual",
-            "filtered-succeeds",
-            "filtering-not-worse",
-            "high-quality-alone",
-            "group-size",
-            "plain-relu",
-            "low-noise",
-            "laclip-overlap",
-            "laclip-accuracy",
-            "laclip-silhouette",
-        ),
-    ),
-    Question(
-        "Do figure 1’s numbers and the theory’s account of training come out again?",
-        ("figure1-reproduced", "loss-near-optimal", "alignments-follow"),
-    ),
-    Question(
-        "Is contrastive pre-training approximately sufficient, and does it transfer?",
-        (
-            "sufficient",
-            "zero-shot-near",
-            "prompts-help",
-            "denoising-transfers",
-            "next-word-transfers",
-            "guided-closer",
-            "published-next-word",
-        ),
-    ),
-    Question(
-        "Do large stepsizes train sooner, through a phase in which the risk oscillates?",
-        (
-            "stepsize-phases",
-            "stepsize-sooner",
-            "stepsize-stable",
-            "stepsize-margin",
-            "stepsize-average",
-            "stepsize-transition",
-            "stepsize-acceleration",
-            "stepsize-lower-bound",
-            "stepsize-tests",
-        ),
-    ),
-)
+MIX = "Do mismatched captions mix features and damage the model?"
+REPAIR = "Does recaptioning and filtering repair it?"
+"""Questions that claims of several studies answer."""
+
+
+def merged(questions: Iterable[Question]) -> list[Question]:
+    """Return the questions in their order, those of one text as one."""
+    claims: dict[str, tuple[str, ...]] = {}
+    for question in questions:
+        claims[question.text] = claims.get(question.text, ()) + question.claims
+    return [Question(text, keys) for text, keys in claims.items()]
+
 
 ANSWERS = (
     "The answer is the outcome of the question’s primary claims, with their effects: “Yes” if they "

@@ -79,3 +79,15 @@ class Stepsize:
                 "CIFAR-10's binary release."
             )
         return cifar_files(self._cifar_dir)
+
+
+def results(dag: Any) -> list[str]:
+    """Return all files of results for the report.
+
+    Parameters
+    ----------
+    dag : mispair.dag.Dag
+        The checked configuration.
+    """
+    found: list[str] = dag.stepsize.results()
+    return found

@@ -126,3 +126,15 @@ class Sufficiency:
 def _encoders(wildcards: Any, variant: str) -> str:
     folder = TRAINING.format(**{**dict(wildcards.items()), "variant": variant})
     return f"{folder}/encoders-{variant}.safetensors"
+
+
+def results(dag: Any) -> list[str]:
+    """Return all files of results for the report.
+
+    Parameters
+    ----------
+    dag : mispair.dag.Dag
+        The checked configuration.
+    """
+    found: list[str] = dag.sufficiency.results()
+    return found

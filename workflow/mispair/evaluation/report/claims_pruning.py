@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from mispair.core.words import count, number
 from mispair.evaluation.report.protocols import base_arm, named, of_metric, said
 from mispair.evaluation.report.series import SMALL, above_chance
 from mispair.report import published, verdicts
+from mispair.report.corrections import holm
 from mispair.report.gaps import gap
 from mispair.report.statistics import (
     Effect,
@@ -157,7 +159,7 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         by = f" ({named(of_metric(tables, metric, str(name)))})" if metric == "acc1" else ""
         text = _order_text(*order_of(of_set, confidence))
         parts.append(Part(str(name), part, f"{text}{by}; {why}", spread(of_set, confidence).p))
-    outcome, reason = verdicts.decide_sets(outcome, parts, reason, 1 - confidence)
+    outcome, reason = decide_sets(outcome, parts, reason, 1 - confidence)
     if above_chance(tables) is False:
         outcome, reason = verdicts.UNDECIDED, "the model classifies no better than chance"
     effect = spread(scores, confidence)
@@ -278,3 +280,26 @@ def _renormalised(
         return Control(name, "not measured", "Renormalised embeddings were not measured.")
     text = f"With the kept neurons at length one again: {_order_text(*found)}: {why}."
     return Control(name, "does not limit" if other == outcome else "limits", text)
+
+
+def decide_sets(
+    whole: verdicts.Outcome, parts: Sequence[Part], reason: str, alpha: float = 0.05
+) -> tuple[verdicts.Outcome, str]:
+    """Add the evaluation sets that go against a claim on their mean to its reason.
+
+    The claim is on the mean, so no set vetoes it. A set goes against the claim if it contradicts
+    it and its p value, corrected by Holm's procedure over the sets, is at most α.
+    """
+    tested = [part for part in parts if math.isfinite(part.p)]
+    corrected = holm([part.p for part in tested])
+    against = [
+        part.name
+        for part, p in zip(tested, corrected, strict=True)
+        if part.outcome == verdicts.CONTRADICTS and p <= alpha
+    ]
+    if not against:
+        return whole, reason
+    return whole, (
+        f"{reason}; the sets differ: {', '.join(against)} goes against the claim "
+        f"(corrected for {count(len(tested), 'set')})"
+    )

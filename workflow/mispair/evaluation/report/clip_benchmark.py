@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import pandas as pd
 
+from mispair.report.exports.runs import file_name
 from mispair.report.tables import CAPTIONS, LINEAR_PROBE, Tables, records
 
 TASKS = {
@@ -81,17 +81,6 @@ def _arm(about: dict[str, Any]) -> str:
     if about["scheme"] is None:
         return str(about["start"])
     return f"{about['start']}_{about['scheme']}~{about['rate']:g}_seed~{about['seed']}"
-
-
-def file_name(text: str) -> str:
-    """Return a text as a name of a file: letters, digits, and ``. _ ~ -`` are kept.
-
-    Examples
-    --------
-    >>> file_name("wds/cifar10_<b>")
-    'wds-cifar10_-b-'
-    """
-    return re.sub(r"[^\w.~@=-]", "-", text).lstrip(".") or "-"
 
 
 def _finite(value: float) -> float | None:

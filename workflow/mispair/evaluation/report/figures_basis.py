@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import altair as alt
 import pandas as pd
 
-from mispair.core.words import interval, listing, number
 from mispair.evaluation.report import arm_words
-from mispair.evaluation.report.figures_nulls import TOWERS
-from mispair.evaluation.report.figures_semantics import SECTION
-from mispair.evaluation.report.protocols import base_arm
-from mispair.report import charts, style
+from mispair.evaluation.report.series import TOWERS
+from mispair.evaluation.report.tables_basis import BASES, arm_of, cost_sentence, of_projections
+from mispair.report import charts
 from mispair.report.charts import Drawing, Hole
-from mispair.report.table import Table, or_dash
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Tables
 
-BASES = {
-    "original": ("own basis", style.BLUE),
-    "rotated": ("rotated bases", style.GREY),
-    "varimax": ("varimax", style.ORANGE),
-    "ica": ("ICA", style.GREEN),
-    "linear ceiling": ("linear ceiling", style.INK),
-}
-"""Bases in the order of tables, with their names and colours."""
-SEARCHES = ("varimax", "ica")
 METRICS = {
     "mean_recovery": "Mean recovery, |r|",
     "split_half_agreement": "Split-half agreement, |r|",
 }
+
+
 MOST = 12
 """Arms that have room in the figure."""
-LISTED = 8
-"""Named neurons of each basis and tower in the table of names."""
 
 
-def _whole(tables: Tables) -> pd.DataFrame:
-    """Return the rows that are not of single neurons or features, with the arm in words."""
-    whole = tables.of_scheme().bases
-    whole = whole[whole["neuron"].isna() & whole["feature"].isna()]
-    arms = [" ".join(_arm(row)) for row in records(whole[["start", "scheme", "rate"]])]
-    return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
-
-
-def _arm(arm: dict[str, object]) -> tuple[str, ...]:
-    """Return the start by its name in the configuration, and C_m."""
-    rate = arm_words.words(arm)[2]
-    return (str(arm["start"]),) if rate == "–" else (str(arm["start"]), rate)
-
-
-def identified(tables: Tables) -> Drawing | Hole:
+def identified_basis(tables: Tables) -> Drawing | Hole:
     """Recovery of known features by basis, and agreement of halves, for each arm and tower."""
-    whole = _whole(tables)
+    whole = of_projections(tables)
     shown = whole[whole["metric"].isin(METRICS) & whole["value"].notna()]
     # Only one null is drawn: of the neurons for recovery, of the components for agreement.
     null = (shown["basis"] == "whitened") & (shown["metric"] == "mean_recovery")
@@ -66,7 +38,7 @@ def identified(tables: Tables) -> Drawing | Hole:
     )[["metric", "tower", "arm", "basis", "value", "null_low", "null_high"]]  # fmt: skip
     data = charts.first_on_top(data, "basis", dict(BASES.values()))
     arms = arm_words.arms(tables.of_scheme().bases)
-    order = [" ".join(_arm(arm)) for arm in arms][:MOST]
+    order = [" ".join(arm_of(arm)) for arm in arms][:MOST]
     data = data[data["arm"].isin(order)]
     panels = [
         _panel(data, metric, tower, order)
@@ -75,7 +47,7 @@ def identified(tables: Tables) -> Drawing | Hole:
         if ((data["metric"] == metric) & (data["tower"] == tower)).any()
     ]
     chart = charts.side_by_side(panels, 2, data, gap=48)
-    return Drawing(chart, data, _sentence(tables), "basis")
+    return Drawing(chart, data, cost_sentence(tables), "basis")
 
 
 def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> charts.Panel:
@@ -108,157 +80,3 @@ def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> cha
     )
     height = 24 * len(rows["arm"].unique())
     return layered.properties(width=300, height=height, title=f"{tower.capitalize()} tower")
-
-
-def cost(tables: Tables, tower: str, basis: str) -> float:
-    """Return by how much mean recovery falls from the lowest to the highest C_m; NaN unmeasured."""
-    rows = _whole(tables)
-    rows = rows[(rows["start"] == "pretrained") & (rows["tower"] == tower)
-                & (rows["basis"] == basis) & (rows["metric"] == "mean_recovery")]  # fmt: skip
-    if rows["rate"].nunique() < 2:
-        return math.nan
-    means = rows.groupby("rate")["value"].mean()
-    return float(means.iloc[0] - means.iloc[-1])
-
-
-def _sentence(tables: Tables) -> str:
-    costs = {basis: [cost(tables, tower, basis) for tower in TOWERS] for basis in BASES}
-    texts = [
-        f"{BASES[basis][0]} {' and '.join(number(value, 3, sign=True) for value in values)}"
-        for basis, values in costs.items()
-        if all(math.isfinite(value) for value in values)
-    ]
-    if not texts:
-        agreement = _whole(tables)
-        agreement = agreement[agreement["metric"] == "split_half_agreement"]
-        own = agreement.loc[agreement["basis"].isin(SEARCHES), "value"]
-        null = agreement.loc[agreement["basis"] == "whitened", "high"]
-        return (
-            f"Components of two halves agree by {number(own.min(), 2)} to {number(own.max(), 2)}; "
-            f"random rotations by at most {number(null.max(), 2)} in 95 % of cases."
-        )
-    return (
-        "What the highest C_m costs of mean recovery, from pre-trained projections "
-        f"({' and '.join(TOWERS)} tower): {listing(texts)}."
-    )
-
-
-def bases(tables: Tables) -> list[Table]:
-    """Return recovery, agreement, monosemanticity and names by basis; without empty tables."""
-    whole = _whole(tables)
-    results = [_recovery(whole, tables), _agreement(whole), _scores(whole), _names(tables)]
-    return [table for table in results if table.rows]
-
-
-def _value(rows: pd.DataFrame, metric: str, basis: str, column: str = "value") -> float:
-    chosen = rows.loc[(rows["metric"] == metric) & (rows["basis"] == basis), column].dropna()
-    return float(chosen.mean()) if len(chosen) else math.nan
-
-
-def _each(whole: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
-    arms = [" ".join(_arm(arm)) for arm in arm_words.arms(whole)]
-    grouped = dict(iter(whole.groupby(["arm", "tower"])))
-    return [
-        (arm, tower, grouped[arm, tower])
-        for arm in dict.fromkeys(arms)
-        for tower in TOWERS
-        if (arm, tower) in grouped
-    ]
-
-
-def _recovery(whole: pd.DataFrame, tables: Tables) -> Table:
-    rows = []
-    for arm, tower, each in _each(whole[whole["metric"].isin(["mean_recovery",
-                                                              "features_recovered"])]):  # fmt: skip
-        cells = []
-        for basis in BASES:
-            value, above = (
-                _value(each, metric, basis) for metric in ("mean_recovery", "features_recovered")
-            )
-            cells.append(f"{number(value)} ({above:.3g})" if math.isfinite(value) else "–")
-        low, high = (_value(each, "mean_recovery", "rotated", limit) for limit in ("low", "high"))
-        rows.append((arm, tower, *cells, interval(low, high) if math.isfinite(low) else "–"))
-    return Table(
-        "Recovery of known features: the neurons, and bases that need no labels",
-        ("projections, C_m", "tower", *(name for name, _ in BASES.values()), "rotated bases, 95 %"),
-        tuple(rows),
-        f"Mean over features of the best |correlation|; in brackets how many are above 0.5. "
-        f"{_sentence(tables)} Fitted on one half of the inputs, measured on the other, mean of "
-        "both ways; first seed of one model.",
-        section=SECTION,
-    )
-
-
-def _agreement(whole: pd.DataFrame) -> Table:
-    rows = []
-    for arm, tower, each in _each(whole[whole["metric"].isin(["split_half_agreement",
-                                                              "converged"])]):  # fmt: skip
-        metric = "split_half_agreement"
-        low, high = (_value(each, metric, "whitened", limit) for limit in ("low", "high"))
-        converged = [BASES[basis][0] for basis in SEARCHES if _value(each, "converged", basis) != 1]
-        rows.append((
-            arm, tower, *(or_dash(_value(each, metric, basis), 3) for basis in SEARCHES),
-            interval(low, high) if math.isfinite(low) else "–",
-            f"not {listing(converged)}" if converged else "yes",
-        ))  # fmt: skip
-    return Table(
-        "Is the basis identified? Agreement of components fitted on two halves",
-        ("projections, C_m", "tower", "varimax", "ICA", "random rotations, 95 %", "converged"),
-        tuple(rows),
-        "Mean |correlation| of components matched one to one. Agreement above the random rotations "
-        "needs no ground truth: the embedding’s own distribution singles out the basis.",
-        section=SECTION,
-        folded=True,
-    )
-
-
-def _scores(whole: pd.DataFrame) -> Table:
-    rows = []
-    metric = "mean_monosemanticity"
-    own = whole[whole["metric"].str.startswith(metric)]
-    for reference, of_encoder in own.groupby("reference"):
-        for arm, tower, each in _each(of_encoder):
-            shown = [or_dash(_value(each, metric, basis), 4)
-                     for basis in ("original", "rotated", *SEARCHES)]  # fmt: skip
-            shuffled = _value(each, f"{metric}_shuffled", "original")
-            rows.append((arm, tower, str(reference), *shown, or_dash(shuffled, 4)))
-    return Table(
-        "Monosemanticity score",
-        ("projections, C_m", "tower", "similarity by", "own basis", "rotated bases", "varimax",
-         "ICA", "shuffled inputs"),
-        tuple(rows),
-        "Mean similarity of pairs of inputs, weighted by a neuron’s activations scaled to [0, 1] "
-        "(Pach et al. 2025, in closed form), mean over neurons. Similarity by the tower’s "
-        "pre-projection features, and by the known features. Scaling makes every neuron of a dense "
-        "basis active for nearly all inputs, so the score stays near that of shuffled inputs.",
-        section=SECTION,
-        folded=True,
-    )  # fmt: skip
-
-
-def _names(tables: Tables) -> Table:
-    arm = base_arm(tables.bases)
-    rows = []
-    for tower in TOWERS:
-        each = arm[arm["tower"] == tower]
-        for basis in ("original", "rotated", *SEARCHES):
-            named = each[(each["metric"] == "name_auc") & (each["basis"] == basis)]
-            best = named.sort_values(["value", "neuron"], ascending=[False, True])[:LISTED]
-            words = [f"{row['feature']} ({row['value']:.2f})" for row in records(best)]
-            mean = _value(each, "mean_name_auc", basis)
-            if math.isfinite(mean):
-                shuffled = _value(each, "mean_name_auc_shuffled", basis)
-                rows.append((
-                    tower, BASES[basis][0], number(mean), or_dash(shuffled, 3),
-                    ", ".join(words) or "–",
-                ))  # fmt: skip
-    return Table(
-        "Names of neurons: the word of captions that predicts each best",
-        ("tower", "basis", "mean AUC", "captions shuffled", "best names (AUC)"),
-        tuple(rows),
-        "AUC: probability that an input whose caption has the word activates the neuron more than "
-        "one whose caption has not; 0.5 is chance. “not” marks words that go with low activation. "
-        "Chosen on one half of the inputs, measured on the other.",
-        section=SECTION,
-        folded=True,
-    )

@@ -5,11 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from mispair.evaluation.report.series import SHOWN, TOWERS
 from mispair.report import charts, style
-
-TOWERS = ("text", "image")
-SHOWN = ("untouched", "pretrained")
-"""Starts that are shown: the untouched model, and its own projections at every C_m."""
 
 NULL = "95 % of rotated bases"
 OWN = "own basis"

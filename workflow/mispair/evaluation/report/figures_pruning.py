@@ -75,7 +75,17 @@ def pruning(tables: Tables) -> Drawing | Hole:
     return _drawing(panels, data, data["metric"].nunique(), _sentence(tables, kept_below_full(arm)))
 
 
-def by_set(tables: Tables, metric: str) -> Drawing | Hole:
+def pruning_by_set(tables: Tables) -> Drawing | Hole:
+    """acc1 against k on every evaluation set, ranked by text."""
+    return _by_set(tables, "acc1")
+
+
+def pruning_silhouette_by_set(tables: Tables) -> Drawing | Hole:
+    """Silhouette against k on every evaluation set, ranked by text."""
+    return _by_set(tables, "silhouette")
+
+
+def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
     """acc1 or silhouette against k on every evaluation set, ranked by text."""
     arm = pruned_arm(tables.pruning)
     original = arm["basis"].fillna("original") == "original"
@@ -117,7 +127,7 @@ def _measured(tables: Tables, metric: str = "acc1") -> str:
     return "" if metric == "silhouette" else f" ({said(tables, metric)})"
 
 
-def controls(tables: Tables) -> Drawing | Hole:
+def pruning_controls(tables: Tables) -> Drawing | Hole:
     """Rotated bases, and rankings by activation variance and column norm; mean of the sets."""
     arm = pruned_arm(tables.pruning)
     arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
@@ -162,7 +172,7 @@ def controls(tables: Tables) -> Drawing | Hole:
     return _drawing(panels, data, 3, sentence)
 
 
-def renormalised(tables: Tables) -> Drawing | Hole:
+def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     """Accuracy of masked embeddings (solid) against renormalised ones (dashed), by text and both.
 
     The silhouette is the same for either: cosines do not see lengths.

@@ -14,6 +14,10 @@ from mispair.report.tables import Tables, mean_by, remembered
 SMALL, LARGE = 1 / 3, 2 / 3
 """A control's effect is gone below a third, and the same above two thirds, of the claim's own."""
 
+TOWERS = ("text", "image")
+SHOWN = ("untouched", "pretrained")
+"""Starts that are shown against nulls: the untouched model, and its projections at every C_m."""
+
 NOTICEABLE = 0.1
 """A share of an effect that is worth a remark."""
 

@@ -8,7 +8,8 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.image_text.report.figures_image_text import NOT_RUN, TOWERS
+from mispair.evaluation.report.series import TOWERS
+from mispair.image_text.report.figures_shuffling import NOT_RUN
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables, mean_by, records
@@ -24,7 +25,7 @@ STEPS = 10
 """Most steps of the ladder: more values of C_m are not told apart."""
 
 
-def histogram(tables: Tables) -> Drawing | Hole:
+def cosine_histogram(tables: Tables) -> Drawing | Hole:
     """Distribution of signed cosines of neuron pairs, one line for each C_m."""
     rows = _histograms(tables)
     if rows.empty:
@@ -83,7 +84,7 @@ def _histogram_sentence(rows: pd.DataFrame) -> str:
     )
 
 
-def ladder(tables: Tables) -> Drawing | Hole:
+def cosine_ladder(tables: Tables) -> Drawing | Hole:
     """Distribution of |cos| of neuron pairs, a small panel for each C_m and tower."""
     rows = _histograms(tables)
     if rows.empty:
@@ -152,7 +153,7 @@ def _ladder_sentence(means: pd.DataFrame, towers: list[str], left_out: int) -> s
     return sentence + (f"; {left_out} values of C_m in between are not drawn." if left_out else ".")
 
 
-def heat_map(tables: Tables) -> Drawing | Hole:
+def overlap_map(tables: Tables) -> Drawing | Hole:
     """Mean |cos| between groups of neurons: untouched, and at the lowest and highest C_m."""
     table = tables.purity_map[tables.purity_map["value"].notna()]
     tuned = table.loc[table["start"] == "pretrained", "rate"].dropna()

@@ -27,7 +27,7 @@ def _series(tables: Tables, panel: str) -> pd.DataFrame:
     return purity_series(tables, "pretrained", panel, "mean_abs_cosine")
 
 
-def by_scheme(tables: Tables) -> Drawing | Hole:
+def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     """Overlap and accuracy against the nominal share, one line for each scheme."""
     if not tables.study("image_text"):
         return Hole("the image-text study was not run")

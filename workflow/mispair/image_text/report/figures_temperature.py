@@ -5,11 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.evaluation.report.series import change, purity_series, scale_series
+from mispair.evaluation.report.series import TOWERS, change, purity_series, scale_series
 from mispair.image_text.report.controls_overlap import gap_times_scale
-from mispair.image_text.report.figures_image_text import (
+from mispair.image_text.report.figures_shuffling import (
     NOT_RUN,
-    TOWERS,
     level_rules,
     purity_rows,
     series_panel,
@@ -77,7 +76,7 @@ def _scale_sentence(tables: Tables) -> str:
     return text
 
 
-def correlation(tables: Tables) -> Drawing | Hole:
+def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Mean |correlation| of activations against C_m by tower and arm."""
     rows = purity_rows(tables, ["mean_abs_correlation"])
     tuned = rows[rows["rate"].notna()]

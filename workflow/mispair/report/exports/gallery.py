@@ -40,14 +40,16 @@ def make_pictures(figures: Path, pictures: Path) -> list[str]:
     UserError
         If there are no figures.
     """
-    if not any((figures / f"{figure}.png").is_file() for figure in PICTURES.values()):
+    drawn_files = {path.name: path for path in sorted(figures.glob("*/*.*"))}
+    if not any(f"{figure}.png" in drawn_files for figure in PICTURES.values()):
         raise files.UserError(f"{figures}: no figures lie there. Run `make demo` first.")
     missing = []
     for name, figure in PICTURES.items():
-        source, chart = figures / f"{figure}.png", figures / f"{figure}.vl.json"
+        source, chart = (drawn_files.get(f"{figure}.{form}") for form in ("png", "vl.json"))
         if (
-            not (source.is_file() and chart.is_file())
-            or "hole" in (files.read_json(chart)["usermeta"]["mispair"])
+            source is None
+            or chart is None
+            or "hole" in files.read_json(chart)["usermeta"]["mispair"]
         ):
             missing.append(name)
             continue

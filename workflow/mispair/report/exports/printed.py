@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from mispair.evaluation.report import model_tables, set_tables
-from mispair.report import studies
 from mispair.report.pages import claims_table, records
 from mispair.report.pages.content import Content
+from mispair.report.study_modules import every_pages
+from mispair.report.study_modules import pages as pages_of
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 
@@ -17,17 +17,13 @@ def printed(tables: Tables, confidence: float) -> dict[str, list[Table]]:
 
     Those of the run itself (times, versions) are not among them: ``run.json`` has them.
     """
-    content = Content(tables, {}, None, None, {}, None, title="", confidence=confidence)
+    content = Content(tables, {}, {}, {}, None, title="", confidence=confidence)
     found = {
-        study.key: studies.PARTS[study.key].tables(tables, content.judged, confidence)
+        study.key: pages_of(study.key).tables(tables, content.judged, confidence)
         for study in content.studies
     }
-    for name, file in content.set_files.items():
-        found[PurePath(file).stem] = set_tables.of_set(tables, content.scores, name)
-    for name, file in content.model_files.items():
-        own = model_tables.of_main(tables) if name == content.main_model else []
-        compared = model_tables.of_compared(tables, content.scores, name)
-        found[PurePath(file).stem] = [*own, *compared]
+    found |= {PurePath(page.file).stem: [*page.printed] for page in content.others}
     found["index"] = claims_table.claims(content.judged)
-    found["run"] = [*filter(None, (records.fingerprints(tables), records.settings_of(tables)))]
+    settings = [table for pages in every_pages() for table in pages.settings(tables)]
+    found["run"] = [*filter(None, [records.fingerprints(tables)]), *settings]
     return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core.files import UserError
 
 if TYPE_CHECKING:
-    from mispair.report.exports.curves import Curve, Run
+    from mispair.report.exports.runs import Curve, Run
 
 PROJECT = "mispair"
 """What W&B calls a project, and MLflow an experiment."""

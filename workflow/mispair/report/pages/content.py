@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mispair.core import failures
-from mispair.evaluation.report import checkpoints, model_tables, set_tables
-from mispair.report import catalogue, studies
+from mispair.report import multiplicity, studies, study_modules, verdicts
 from mispair.report.pages import missing
-from mispair.report.pages.page_names import file_names
 from mispair.report.pages.picture import Picture
+from mispair.report.pages.study_pages import Page
+from mispair.report.study import Figure, Study
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
 
 FRONT = "index.html"
 """The landing page."""
+
+
+def judge(tables: Tables, confidence: float) -> list[Verdict]:
+    """Return the verdicts on the claims of all studies, corrected for their number.
+
+    Controls of a claim that shows no effect say nothing.
+    """
+    judged = [
+        verdict
+        for name in studies.NAMES
+        for judge in study_modules.pages(name).judges
+        for verdict in judge(tables, confidence)
+    ]
+    return [*map(verdicts.silenced, multiplicity.adjusted(judged, 1 - confidence))]
 
 
 @dataclass(frozen=True)
@@ -30,9 +44,8 @@ class Content:
         All measurements; empty where a study was not run.
     pictures : mapping of str to Picture
         By figure name.
-    contact_sheet, neurons : str or None
-        Pieces of HTML of `mispair.pairs.report.contact_sheet` and
-        `mispair.evaluation.report.neurons`, their texts already escaped.
+    pieces : mapping of str to str
+        Pieces of HTML by name, their texts already escaped.
     benchmarks : mapping of str to str
         Snakemake's benchmark files by path.
     record : mapping of str to object, or None
@@ -47,8 +60,7 @@ class Content:
 
     tables: Tables
     pictures: Mapping[str, Picture]
-    contact_sheet: str | None
-    neurons: str | None
+    pieces: Mapping[str, str]
     benchmarks: Mapping[str, str]
     record: Mapping[str, Any] | None
     title: str
@@ -58,7 +70,7 @@ class Content:
     @functools.cached_property
     def judged(self) -> list[Verdict]:
         """The verdicts on the claims of all studies."""
-        return studies.judge(self.tables, self.confidence)
+        return judge(self.tables, self.confidence)
 
     @functools.cached_property
     def lost(self) -> dict[tuple[str, str], list[missing.Hole]]:
@@ -66,52 +78,39 @@ class Content:
         return missing.holes(self.failed) if self.failed else {}
 
     @functools.cached_property
-    def studies(self) -> list[catalogue.Study]:
-        """The studies with a page: those in which something was measured, or failed.
-
-        The corpus is shown even if no arm gave a result.
-        """
-        other = {study for study, _ in self.lost}
-        if not self.tables.corpus.empty:
-            other.add("image_text")
+    def studies(self) -> list[Study]:
+        """The studies with a page: those of which there is a number, or a failure."""
+        lost = {study for study, _ in self.lost}
         return [
             study
-            for study in catalogue.STUDIES
-            if self.tables.study(study.key) or study.key in other
+            for study in studies.studies()
+            if study.key in lost or any(not self.tables.frames[name].empty for name in study.tables)
         ]
 
     @functools.cached_property
-    def scores(self) -> list[checkpoints.Score]:
-        """The headline numbers and silhouettes of the models that are compared as they are."""
-        return [*checkpoints.scores(self.tables, "acc1"),
-                *checkpoints.scores(self.tables, "silhouette")]  # fmt: skip
+    def others(self) -> list[Page]:
+        """Pages of studies besides those of their own."""
+        return [page for name in studies.NAMES for page in study_modules.pages(name).others(self)]
 
-    @functools.cached_property
-    def set_files(self) -> dict[str, str]:
-        """The file names of the pages of the evaluation sets."""
-        return file_names("set", set_tables.set_names(self.tables))
-
-    @functools.cached_property
-    def main_model(self) -> str:
-        """The name of the model that is fine-tuned; empty if none is."""
-        return model_tables.main_model(self.tables)
-
-    @functools.cached_property
-    def model_files(self) -> dict[str, str]:
-        """The file names of the pages of the models."""
-        main = [self.main_model] if self.main_model else []
-        return file_names("model", [*main, *model_tables.compared_models(self.tables)])
-
-    def picture(self, figure: catalogue.Figure) -> Picture:
+    def picture(self, figure: Figure) -> Picture:
         """Return a figure with its drawn forms, if it has any."""
         return self.pictures.get(figure.name, Picture(figure, None, None))
 
     def place(self, figure: str) -> str:
         """Return where a figure stands, or is said to be missing; empty if no page has it."""
         for study in self.studies:
-            if figure in {own.name for own in catalogue.figures(study.key)}:
+            if figure in {own.name for own in study.figures}:
                 return f"{study_file(study.key)}#figure-{figure}"
         return ""
+
+    def places(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Return title and place of those figures that a page has."""
+        named = {figure.name: figure for figure in studies.figures()}
+        return [
+            (named[name].title, self.place(name))
+            for name in names
+            if self.place(name) and not self.picture(named[name]).hole
+        ]
 
 
 def study_file(key: str) -> str:

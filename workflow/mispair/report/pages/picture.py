@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mispair.report import catalogue
 from mispair.report.pages.markup import safe_json
+from mispair.report.study import Figure
 
 FEWEST = 20
 """Tables with fewer rows than this are not packed."""
@@ -18,9 +18,9 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure on the page: what the catalogue says, and its drawn forms (None: not there)."""
+    """A figure on the page: what its study says of it, and its drawn forms (None: not there)."""
 
-    figure: catalogue.Figure
+    figure: Figure
     svg: str | None
     spec: Mapping[str, Any] | None
 

@@ -17,7 +17,6 @@ from mispair.core.words import count, duration
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
-from mispair.simulation.report.simulation_runs import presets
 
 PACKAGES = {
     "torch": "torch", "open_clip": "open_clip_torch", "Snakemake": "snakemake", "NumPy": "numpy",
@@ -129,99 +128,3 @@ def fingerprints(tables: Tables) -> Table | None:
         for (what, text), group in named.groupby(["what", "text"])
     ]
     return Table("Fingerprints", ("of", "fingerprint", "found in"), tuple(rows))
-
-
-def settings_of(tables: Tables) -> Table | None:
-    """Return the settings that each preset of the simulation was run with, side by side."""
-    table = tables.provenance
-    own = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
-    names = presets(tables.simulation)
-    own = own[own["condition"].isin(names)]
-    rows = []
-    for key, group in own.groupby("key"):
-        cells = [
-            ", ".join(sorted(group.loc[group["condition"] == name, "text"].fillna("none").unique()))
-            for name in names
-        ]
-        rows.append((str(key).removeprefix("settings."), *cells))
-    if not rows:
-        return None
-    return Table("Settings of the simulation", ("setting", *names), tuple(rows))
-
-
-def warnings(tables: Tables) -> list[str]:
-    """Return what makes results hard to compare: arms of different data or towers."""
-    found = []
-    # Checkpoints are other towers, and are meant to be.
-    apart = ["simulation", "checkpoint", "checkpoints"]
-    own = tables.provenance[~tables.provenance["artefact"].isin(apart)]
-    for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
-        last = own["key"].str.rsplit(".", n=1).str[-1]
-        seen = own.loc[last == ending, "text"].dropna().nunique()
-        if seen > 1:
-            found.append(
-                f"The results come from {seen} different {plural}: "
-                "curves mix what cannot be compared. Run again without old results."
-            )
-    for start, end, what in (
-        ("evaluation_sets.", ".images_fingerprint", "images of the evaluation set"),
-        ("protocols.", ".fingerprint", "prompts of set and protocol"),
-    ):
-        same = own["key"].str.startswith(start) & own["key"].str.endswith(end)
-        for key, group in own[same].groupby("key"):
-            if group["text"].nunique() > 1:
-                name = str(key).removeprefix(start).removesuffix(end)
-                found.append(f"The {what} {name} were not the same for all arms.")
-    return found
-
-
-def holes(tables: Tables) -> list[str]:
-    """Return which arms, measures and runs are missing where others are there."""
-    found = []
-    for name in ("purity", "zeroshot"):
-        found += _missing_arms(tables, name)
-    for name in ("purity", "zeroshot", "pruning"):
-        table = getattr(tables, name)
-        own = table[table["value"].isna()]
-        where = ["metric", "evaluation_set"] if "evaluation_set" in own else ["metric", "tower"]
-        for (metric, place), group in own.groupby(where):
-            found.append(f"{metric} on {place}: {count(len(group), 'value')} not defined.")
-    table = tables.simulation
-    for metric, happened in (
-        ("diverged_at_step", "diverged"),
-        ("silenced_at_step", "was silenced"),
-    ):
-        lost = table[table["metric"] == metric]
-        keys = ["condition", "trained_on", "spurious_probability"]
-        for (condition, arm, probability), group in lost.groupby(keys):
-            trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
-            steps = sorted(group["value"].dropna())
-            when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
-            noun = "trial" if len(group) == 1 else "trials"
-            found.append(
-                f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
-                f"{noun} {trials} (step {when})."
-            )
-    return found
-
-
-def _missing_arms(tables: Tables, name: str) -> list[str]:
-    """Name the arms of a table that have a pairing but no measurement, where their start has."""
-    found = []
-    tuned = getattr(tables, name).dropna(subset=["rate"])
-    for start in sorted(tuned["start"].dropna().unique()):
-        lost: dict[str, dict[float, None]] = {}
-        for scheme in tables.schemes or [""]:
-            own = tables.of_scheme(scheme)
-            have = getattr(own, name)
-            missing = set(own.pairs["rate"].dropna()) - set(
-                have.loc[have["start"] == start, "rate"]
-            )
-            for rate in sorted(missing):
-                of = f" of {scheme}" if rate and scheme not in tables.schemes[:1] else ""
-                lost.setdefault(of, {})[rate] = None
-        found += [
-            f"{name}: no {start} arm{of} at C_m {', '.join(f'{rate:g}' for rate in rates)}."
-            for of, rates in lost.items()
-        ]
-    return found

@@ -6,33 +6,18 @@ script draws that all pages share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
-from mispair.evaluation.purity import DEFINITION
-from mispair.evaluation.report import model_tables, set_tables
-from mispair.report import catalogue, multiplicity, verdicts
+from mispair.report import multiplicity, studies, study_modules, verdicts
 from mispair.report.pages import landing, markup, records, study_page
 from mispair.report.pages.content import FRONT, Content, study_file
-from mispair.report.pages.limits import limits
+from mispair.report.pages.study_pages import Page
+from mispair.report.study import FORMS, Study
 
-STUDIES, SETS, MODELS = "Studies", "Evaluation sets", "Models"
-"""Groups of pages in the navigation."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page: its file, its name in full and in the navigation, its template, and what it shows."""
-
-    file: str
-    title: str
-    short: str
-    template: str
-    parts: Mapping[str, Any]
-    group: str = ""
+STUDIES = "Studies"
+"""Group of pages in the navigation."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +44,7 @@ def build(content: Content, folder: str = "pages") -> Site:
     pages = [
         _landing(content),
         *(_study(content, study) for study in content.studies),
-        *(_set(content, name, file) for name, file in content.set_files.items()),
-        *(_model(content, name, file) for name, file in content.model_files.items()),
+        *content.others,
         _methods(content),
         _run(content),
     ]
@@ -101,7 +85,7 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, beside:
         here=here,
         beside=beside,
         place=content.place,
-        forms=catalogue.FORMS,
+        forms=FORMS,
         alpha=f"{1 - content.confidence:g}",
         confidence=f"{100 * content.confidence:g}",
         style=Markup(markup.source("style.css")),
@@ -113,7 +97,7 @@ def _landing(content: Content) -> Page:
     return Page(FRONT, "Answers", "Answers", "landing.html.j2", landing.parts(content))
 
 
-def _study(content: Content, study: catalogue.Study) -> Page:
+def _study(content: Content, study: Study) -> Page:
     short = study.title.split(":")[0]
     return Page(
         study_file(study.key), study.title, short, "study.html.j2",
@@ -121,63 +105,20 @@ def _study(content: Content, study: catalogue.Study) -> Page:
     )  # fmt: skip
 
 
-def _set(content: Content, name: str, file: str) -> Page:
-    figures = [
-        "accuracy_by_shuffling", "silhouette_by_shuffling", "pruning_by_set",
-        "pruning_silhouette_by_set", "checkpoints",
-    ]  # fmt: skip
-    parts = {
-        "tables": set_tables.of_set(content.tables, content.scores, name),
-        "figures": _places(content, figures),
-        "on_this_set": [
-            (verdict, part)
-            for verdict in content.judged
-            for part in verdict.parts
-            if part.name == name or part.name.endswith(f", {name}")
-        ],
-    }
-    return Page(file, f"Evaluation set {name}", name, "set.html.j2", parts, SETS)
-
-
-def _model(content: Content, name: str, file: str) -> Page:
-    is_main = name == content.main_model
-    of = model_tables.of_compared(content.tables, content.scores, name)
-    figures = ["checkpoints"] if of else []
-    if is_main:
-        of = [*model_tables.of_main(content.tables), *of]
-        figures += ["purity_by_shuffling", "accuracy_by_shuffling", "pruning", "semantic_purity"]
-    parts = {
-        "tables": of,
-        "figures": _places(content, figures),
-        "is_main": is_main,
-        "neurons": Markup(content.neurons) if is_main and content.neurons else None,
-    }
-    return Page(file, f"Model {name}", name, "model.html.j2", parts, MODELS)
-
-
-def _places(content: Content, names: list[str]) -> list[tuple[str, str]]:
-    """Return title and place of those figures that a page has."""
-    titles = {figure.name: figure.title for figure in catalogue.figures()}
-    return [
-        (titles[name], content.place(name))
-        for name in names
-        if content.place(name) and not content.picture(_figure(name)).hole
-    ]
-
-
-def _figure(name: str) -> catalogue.Figure:
-    return next(figure for figure in catalogue.figures() if figure.name == name)
-
-
 def _methods(content: Content) -> Page:
     used = {verdict.claim.rule for verdict in content.judged}
+    every = [study_modules.pages(name) for name in studies.NAMES]
+    rules = {
+        **verdicts.RULES,
+        **{name: text for pages in every for name, text in pages.rules.items()},
+    }
     parts = {
-        "rules": [(name, text) for name, text in verdicts.RULES.items() if name in used],
+        "rules": [(name, text) for name, text in rules.items() if name in used],
         "answer_rule": verdicts.ANSWERS,
         "effect_rule": verdicts.EFFECTS,
         "correction_rule": multiplicity.RULE,
-        "definition": DEFINITION,
-        "limits": limits(content.tables),
+        "definitions": [item for pages in every for item in pages.definitions.items()],
+        "limits": landing.limits(content),
     }
     return Page("methods.html", "Methods", "Methods", "methods.html.j2", parts)
 
@@ -189,7 +130,9 @@ def _run(content: Content) -> Page:
         "origin": content.record and records.origin(content.record),
         "versions": records.versions(),
         "fingerprints": records.fingerprints(tables),
-        "settings": records.settings_of(tables),
-        "tables": [name for name in catalogue.TABLES if name.endswith(".csv")],
+        "settings": [
+            table for name in studies.NAMES for table in study_modules.pages(name).settings(tables)
+        ],
+        "tables": [*(f"{name}.csv" for name in studies.tables()), "metrics.csv"],
     }
     return Page("run.html", "This run", "Run", "run.html.j2", parts)

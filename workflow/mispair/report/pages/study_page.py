@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
-from mispair.evaluation.purity import DEFINITION
-from mispair.evaluation.report import figures_semantics
-from mispair.report import catalogue, studies
+from mispair.report import study_modules
 from mispair.report.pages import claim_rows
 from mispair.report.pages.content import Content
 from mispair.report.pages.picture import Picture
+from mispair.report.pages.study_pages import Piece
+from mispair.report.study import Study
 
 PICTURES = 250_000
 """Bytes of pictures on a page; the charts of larger ones are drawn by the script alone."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What a section holds besides figures and tables: a text first, and HTML last."""
-
-    text: str = ""
-    html: Markup | None = None
-
-
-def parts(content: Content, study: catalogue.Study) -> dict[str, Any]:
+def parts(content: Content, study: Study) -> dict[str, Any]:
     """Return what the template of the page is given."""
-    drawn = [content.picture(figure) for figure in catalogue.figures(study.key)]
+    drawn = [content.picture(figure) for figure in study.figures]
     own = [verdict for verdict in content.judged if verdict.claim.study == study.key]
     return {
         "study": study,
@@ -37,16 +26,7 @@ def parts(content: Content, study: catalogue.Study) -> dict[str, Any]:
         "holes": [picture for picture in drawn if picture.hole],
         "claims": claim_rows.rows(own),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
-        "sheet": _contact_sheet(content) if study.key == "image_text" else None,
     }
-
-
-def _contact_sheet(content: Content) -> Piece:
-    if content.contact_sheet is not None:
-        return Piece(html=Markup(content.contact_sheet))
-    return Piece(
-        "it could not be made from what there is" if content.failed else "it was not drawn"
-    )
 
 
 def _with_picture(drawn: list[Picture]) -> set[str]:
@@ -63,12 +43,13 @@ def _with_picture(drawn: list[Picture]) -> set[str]:
     return found
 
 
-def _sections(
-    content: Content, study: catalogue.Study, drawn: list[Picture]
-) -> list[dict[str, Any]]:
+def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict[str, Any]]:
     """Put all where it belongs; sections without anything, and without a hole, are left out."""
-    printed = studies.PARTS[study.key].tables(content.tables, content.judged, content.confidence)
-    pieces = _pieces(content, study.key)
+    pages = study_modules.pages(study.key)
+    printed = pages.tables(content.tables, content.judged, content.confidence)
+    for table in printed:
+        study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
+    pieces = pages.pieces(content)
     found = [
         {
             "title": title,
@@ -84,10 +65,3 @@ def _sections(
         for section in found
         if section["pictures"] or section["tables"] or section["lost"] or section["title"] in pieces
     ]
-
-
-def _pieces(content: Content, study: str) -> dict[str, Piece]:
-    """Return the definition of purity, where purity was measured."""
-    if study != "image_text" or content.tables.purity.empty:
-        return {}
-    return {figures_semantics.SECTION: Piece(DEFINITION)}

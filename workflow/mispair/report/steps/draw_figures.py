@@ -1,4 +1,4 @@
-"""Draw the figures: each as SVG, PDF and PNG, as its numbers, and as an interactive chart."""
+"""Draw the figures of a study: each as SVG, PDF, PNG, its numbers, and an interactive chart."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ class Settings(settings.Settings):
     )
 
 
-def run(settings: Settings, *, tables: list[Path], figures: Path) -> None:
-    """Write every figure of the catalogue; one without data says what is missing."""
+def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) -> None:
+    """Write every figure of a study; one without data says what is missing."""
     import json
 
     from mispair.core import files
-    from mispair.report import catalogue
+    from mispair.report import studies
     from mispair.report.figures import render
     from mispair.report.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    for figure in catalogue.figures():
+    for figure in studies.study(study).figures:
         drawn = render(
-            figure, measured, settings.font_size, settings.paper_font_size, settings.max_points
+            figure,
+            measured,
+            settings.font_size,
+            settings.paper_font_size,
+            settings.max_points,
         )
         files.write_text(figures / f"{figure.name}.svg", drawn.svg + "\n")
         for form, content in (("pdf", drawn.pdf), ("png", drawn.png)):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from mispair.core import settings
-
-if TYPE_CHECKING:
-    import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +38,7 @@ def run(
     settings: Settings,
     *,
     tables: list[Path],
-    projections: list[Path],
-    training: list[Path],
+    trained: list[Path],
     confidence: float,
     folder: Path,
 ) -> None:
@@ -54,19 +50,17 @@ def run(
         Settings of the step.
     tables : list of Path
         The tidy tables of the report.
-    projections : list of Path
-        Those that were fine-tuned, with the loss of every step.
-    training : list of Path
-        The ``training.json`` of towers that were trained in this run.
+    trained : list of Path
+        What trainings of this run left: projections with the loss of every step, and the
+        ``training.json`` of towers.
     confidence : float
         Of the intervals and tests in the report's tables.
     folder : Path
         That of the report.
     """
-    from mispair.core import files
     from mispair.core.folders import replacing_folder
-    from mispair.evaluation.report import clip_benchmark
-    from mispair.report.exports import curves, latex
+    from mispair.report import studies, study_modules
+    from mispair.report.exports import latex
     from mispair.report.exports.printed import printed
     from mispair.report.exports.trackers import WRITERS
     from mispair.report.tables import read
@@ -76,28 +70,20 @@ def run(
         for name, text in latex.documents(printed(measured, confidence)).items():
             (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
-        for name, result in clip_benchmark.results(measured).items():
-            _write_result(written / name, result)
+        for study in studies.NAMES:
+            for name, result in study_modules.pages(study).results(measured).items():
+                _write_result(written / name, result)
+    of_study = studies.by_study(trained)
     runs = [
-        *curves.fine_tuning(map(_losses, projections), measured, settings.points),
-        *curves.simulation(measured),
-        *(curves.pretraining(path.parent.name, files.read_json(path)) for path in training),
+        run
+        for study in studies.NAMES
+        for run in study_modules.pages(study).runs(measured, of_study[study], settings.points)
     ]
     for tracker in settings.trackers:
         home = folder / tracker
         with replacing_folder(home, durable=False) as written:
             WRITERS[tracker](runs, written, home, settings.online)
         log.info("%s: %d runs", home, len(runs))
-
-
-def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
-    import json
-
-    from mispair.core.files import read_tensors
-
-    tensors, about = read_tensors(path, only=["loss"])
-    arm = {"start": about["start"], "scheme": about["scheme"], "rate": float(about["rate"])}
-    return {**arm, "seeds": json.loads(about["seeds"])}, tensors["loss"]
 
 
 def _write_result(path: Path, result: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def run(
         for path in sorted(benchmarks.rglob("*.tsv"))
     }
     about = run_record.describe(found, origins.Digests().of(without), times)
-    table = fingerprints(Tables.of({"provenance": pd.read_csv(provenance)}))
+    table = fingerprints(Tables({"provenance": pd.read_csv(provenance)}))
     about["fingerprints"] = [] if table is None else [list(row[:2]) for row in table.rows]
     files.write_json(record, {**json.loads(config), run_record.RECORD: about})
     log.info("%s: %d results of %d jobs", record, len(about["results"]), len(found))

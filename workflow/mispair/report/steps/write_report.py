@@ -26,8 +26,7 @@ def run(
     *,
     tables: list[Path],
     figures: list[Path],
-    contact_sheet: list[Path],
-    neurons: list[Path],
+    pieces: list[Path],
     benchmarks: Path,
     record: list[Path],
     page: Path,
@@ -36,23 +35,22 @@ def run(
 ) -> None:
     """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
 
-    Of `contact_sheet` and `neurons`, pieces of HTML with pictures, and `record` each has at most
-    one.
-    `page` is the landing page, beside the folder of all `pages`; other files in that are of an
-    earlier report, and are removed.
+    `pieces` are pieces of HTML with pictures, known by the names of their files; `record` has at
+    most one file. `page` is the landing page, beside the folder of all `pages`; other files in
+    that are of an earlier report, and are removed.
     `failures` makes the report one of an incomplete run: it names them.
     """
     from mispair.core import files
-    from mispair.report import catalogue
+    from mispair.report import studies
     from mispair.report.pages.content import Content
     from mispair.report.pages.picture import Picture
     from mispair.report.pages.site import build
     from mispair.report.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    given = {path.name: path for path in figures}
+    given = {path.name: path for folder in figures for path in folder.iterdir()}
     pictures = {}
-    for figure in catalogue.figures():
+    for figure in studies.figures():
         svg, spec = given.get(f"{figure.name}.svg"), given.get(f"{figure.name}.vl.json")
         if svg is not None and spec is not None:
             drawn = svg.read_text(encoding="utf-8")
@@ -61,12 +59,8 @@ def run(
         path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(benchmarks.rglob("*.tsv"))
     }
-    sheet, gallery = (
-        paths[0].read_text(encoding="utf-8") if paths else None
-        for paths in (contact_sheet, neurons)
-    )
     content = Content(
-        measured, pictures, sheet, gallery, times,
+        measured, pictures, {path.stem: path.read_text(encoding="utf-8") for path in pieces}, times,
         files.read_json(record[0])["record"] if record else None,
         title=settings.title, confidence=settings.confidence,
         failed=files.read_json(failures) if failures else None,

@@ -6,7 +6,7 @@ import pandas as pd
 
 from mispair.report import style
 from mispair.report.tables import Tables, records
-from mispair.simulation.report.simulation_runs import PAIR, PRESETS, by_trial, of_preset, runs
+from mispair.simulation.report.runs import PAIR, PRESETS, by_trial, of_preset, runs
 
 FAR_END = "all of them"
 """Name of the far end of the bridge: the other preset itself."""

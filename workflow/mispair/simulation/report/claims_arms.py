@@ -17,14 +17,7 @@ from mispair.report import published, verdicts
 from mispair.report.statistics import Effect, effect_of_mean, trial_means
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Claim, Verdict
-from mispair.simulation.report.simulation_runs import (
-    PAIR,
-    differences,
-    listed,
-    of_preset,
-    runs,
-    spurious,
-)
+from mispair.simulation.report.runs import PAIR, differences, listed, of_preset, runs, spurious
 
 MARGIN = 0.02
 """Smallest difference in accuracy of interest: below the tolerance 0.03 of figure 1's points."""

@@ -8,7 +8,7 @@ import pandas as pd
 from mispair.core.words import count, number
 from mispair.report import verdicts
 from mispair.report.verdicts import Claim, Verdict
-from mispair.simulation.report.simulation_runs import PAIR, effect_by_trial, listed, spurious
+from mispair.simulation.report.runs import PAIR, effect_by_trial, listed, spurious
 
 BETWEEN = (0.2, 0.5)
 """Values of |cos| between the two peaks, 0.05 and 0.7, that the paper reads off figure 3."""

@@ -17,7 +17,7 @@ from mispair.report.statistics import Effect
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Claim, Control, Verdict
 from mispair.simulation.report import controls_simulation
-from mispair.simulation.report.simulation_runs import PAIR, main
+from mispair.simulation.report.runs import PAIR, main
 from mispair.simulation.report.slopes import Slope, slope
 
 PROFILE = "workflow/configs/simulation-scaling.yaml"

@@ -12,7 +12,7 @@ from mispair.report import verdicts
 from mispair.report.statistics import Interval, effect_of_mean, trial_means
 from mispair.report.verdicts import Claim, Control, Verdict
 from mispair.simulation.report import controls_simulation
-from mispair.simulation.report.simulation_runs import by_trial, differences, listed, runs, spurious
+from mispair.simulation.report.runs import by_trial, differences, listed, runs, spurious
 
 CLOSE = 0.1
 """What relative error of Eq. 34 still counts as "the alignments follow it"."""

@@ -10,7 +10,7 @@ from mispair.report.statistics import Interval
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 from mispair.simulation.report import bridge, grid
-from mispair.simulation.report.claims_simulation import NAMES
+from mispair.simulation.report.claims_figure1 import NAMES
 
 MARKS = {verdicts.SUPPORTS: "holds", verdicts.CONTRADICTS: "reversed", verdicts.UNDECIDED: "open"}
 

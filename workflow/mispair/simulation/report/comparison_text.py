@@ -11,6 +11,7 @@ from mispair.report.tables import Tables, records
 from mispair.simulation.literal import STATEMENTS
 from mispair.simulation.presets import PRESETS as SETTINGS
 from mispair.simulation.presets import UNSTATED
+from mispair.simulation.report.claims_figure1 import NAMES
 from mispair.simulation.report.claims_scaling import (
     MEASURES,
     fitted,
@@ -19,9 +20,8 @@ from mispair.simulation.report.claims_scaling import (
     slope_text,
     values,
 )
-from mispair.simulation.report.claims_simulation import NAMES
 from mispair.simulation.report.grid import FAILED
-from mispair.simulation.report.simulation_runs import PAIR, PRESETS, of_preset, presets, runs
+from mispair.simulation.report.runs import PAIR, PRESETS, of_preset, presets, runs
 
 WRITTEN = "as-written"
 REPAIRED = "(as written, repaired)"

@@ -11,14 +11,7 @@ from mispair.report.statistics import mean_interval
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Control, interval_text
 from mispair.simulation.report.grid import cells
-from mispair.simulation.report.simulation_runs import (
-    PAIR,
-    best,
-    by_trial,
-    caption_runs,
-    differences,
-    spurious,
-)
+from mispair.simulation.report.runs import PAIR, best, by_trial, caption_runs, differences, spurious
 
 HARMLESS = 0.1
 """Share of right captions that a filter may replace without a remark."""

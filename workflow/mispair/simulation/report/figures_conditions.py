@@ -13,7 +13,7 @@ from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report import bridge
 from mispair.simulation.report.comparison_conditions import MARKS
-from mispair.simulation.report.figures_simulation import NOT_RUN, unit
+from mispair.simulation.report.figures_figure1 import NOT_RUN, unit
 from mispair.simulation.report.grid import CONCLUSIONS, Cell, cells
 
 TITLES = {
@@ -22,7 +22,7 @@ TITLES = {
 }
 
 
-def switches(tables: Tables) -> Drawing | Hole:
+def simulation_bridge(tables: Tables) -> Drawing | Hole:
     """Draw what each switch between the presets changes in each measure, thrown alone."""
     data = bridge.changes(tables)
     if data.empty:
@@ -86,7 +86,7 @@ def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
     )
 
 
-def sensitivity(tables: Tables) -> Drawing | Hole:
+def simulation_grid(tables: Tables) -> Drawing | Hole:
     """Draw the gain by filtering in every cell of the grid, at its largest C_s."""
     found = cells(tables)
     if not found:

@@ -11,8 +11,8 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.definitions import AT_LEAST
-from mispair.simulation.report.figures_simulation import NOT_RUN
-from mispair.simulation.report.simulation_runs import PAIR, at_largest, of_preset, presets
+from mispair.simulation.report.figures_figure1 import NOT_RUN
+from mispair.simulation.report.runs import PAIR, at_largest, of_preset, presets
 
 LARGEST, SECOND = "Largest |cos| with a feature", "Second largest |cos|"
 """Titles of the axes on which neurons are compared by two features."""
@@ -21,7 +21,7 @@ SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
 """Where there are more classes than hues, the next shape begins."""
 
 
-def cosines(tables: Tables) -> Drawing | Hole:
+def simulation_cosines(tables: Tables) -> Drawing | Hole:
     """Draw histograms of |cos| of neurons with the dictionaries, raw beside filtered."""
     table = tables.simulation
     rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
@@ -101,7 +101,7 @@ def _first_trial(tables: Tables, metric: str) -> pd.DataFrame:
     return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
 
 
-def mixing(tables: Tables) -> Drawing | Hole:
+def simulation_mixing(tables: Tables) -> Drawing | Hole:
     """Draw each neuron's largest against its second |cos|, raw and filtered."""
     rows = _first_trial(tables, "neuron_alignment")
     if rows.empty:
@@ -173,7 +173,7 @@ def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
     return f"neurons that mix a spurious pair {' and '.join(words)}"
 
 
-def tsne(tables: Tables) -> Drawing | Hole:
+def simulation_tsne(tables: Tables) -> Drawing | Hole:
     """Draw the test images' features in two dimensions, raw beside filtered, by class."""
     rows = _first_trial(tables, "tsne")
     if rows.empty:
@@ -213,7 +213,7 @@ def tsne(tables: Tables) -> Drawing | Hole:
     return Drawing(chart, data, sentence)
 
 
-def samples(tables: Tables) -> Drawing | Hole:
+def simulation_samples(tables: Tables) -> Drawing | Hole:
     """Draw the features of the first pairs' captions, raw beside filtered."""
     table = tables.simulation_points
     rows = table[(table["metric"] == "caption_feature") & (table["kind"] == "preset")]

@@ -10,8 +10,8 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
-from mispair.simulation.report.figures_simulation import NOT_RUN
-from mispair.simulation.report.simulation_runs import PRESETS
+from mispair.simulation.report.figures_figure1 import NOT_RUN
+from mispair.simulation.report.runs import PRESETS
 
 SHOWN = ("failure", "residual", "wrong", "missing", "gap", "unpurified")
 """Measures that have a panel."""
@@ -23,7 +23,7 @@ NAMES = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,
 LOG = alt.Scale(type="log", nice=False, padding=8)
 
 
-def scaling(tables: Tables) -> Drawing | Hole:
+def simulation_scaling(tables: Tables) -> Drawing | Hole:
     """Draw each measure by d on logarithmic axes, with the power law fitted to it."""
     data = _data(tables)
     if data.empty:

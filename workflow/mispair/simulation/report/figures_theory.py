@@ -11,8 +11,8 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report.claims_theory import last_errors
-from mispair.simulation.report.figures_simulation import NOT_RUN
-from mispair.simulation.report.simulation_runs import at_largest, of_preset, presets
+from mispair.simulation.report.figures_figure1 import NOT_RUN
+from mispair.simulation.report.runs import at_largest, of_preset, presets
 
 WORDS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 DASHES = [[1, 0], [7, 3], [2, 2]]
@@ -32,7 +32,7 @@ NOT_FOLLOWED = (
 )
 
 
-def dynamics(tables: Tables) -> Drawing | Hole:
+def simulation_dynamics(tables: Tables) -> Drawing | Hole:
     """Draw alignments with own, spurious and other features by step, and by the equations."""
     table = tables.simulation
     rows = table[table["metric"].isin(FEATURES) & table["source"].isin(WORDS)]
@@ -102,7 +102,7 @@ def _growth_sentence(data: pd.DataFrame) -> str:
     )
 
 
-def alignments(tables: Tables) -> Drawing | Hole:
+def simulation_alignments(tables: Tables) -> Drawing | Hole:
     """Draw the norm of all alignments by step, and the equations' relative error."""
     table = tables.simulation
     rows = table[table["metric"].isin(["alignment_norm", "alignment_error"])]

@@ -10,7 +10,7 @@ from mispair.core.words import listing
 from mispair.report import verdicts
 from mispair.report.statistics import Interval, mean_interval
 from mispair.report.tables import Tables
-from mispair.simulation.report.simulation_runs import runs
+from mispair.simulation.report.runs import runs
 
 CONCLUSIONS = {"purified_features": "purifies more", "accuracy": "classifies better"}
 """The two conclusions of the paper that every cell is asked about."""

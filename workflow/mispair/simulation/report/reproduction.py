@@ -10,7 +10,7 @@ import pandas as pd
 
 from mispair.core import seeds
 from mispair.report import published, style
-from mispair.simulation.report.simulation_runs import PAIR, SELECTED, best, runs
+from mispair.simulation.report.runs import PAIR, SELECTED, best, runs
 
 TOLERANCES = {
     "purified_features": 3.0,

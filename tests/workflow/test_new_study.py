@@ -1,0 +1,134 @@
+"""A new study is a folder, a file of rules, and its name in one list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from tests.workflow.conftest import new_checkout
+
+STEP = '''"""Measure a toy."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair.core import settings
+
+
+class Settings(settings.Settings):
+    height: float = Field(2.0, description="Height of the toy, in metres.")
+
+
+def run(settings: Settings, *, toy: Path) -> None:
+    """Write the height."""
+    from mispair.core.metrics import write_metrics
+
+    write_metrics(toy, [{"metric": "height", "value": settings.height, "seed": 0}], {})
+'''
+FILES = {
+    "steps/measure_toy.py": STEP,
+    "dag.py": "TOY = 'results/toy/toy.json'\ndef results(dag):\n    return [TOY]\n",
+    "report/study.py": """from mispair.report.study import Figure, Study, columns
+
+STUDY = Study(
+    key="toy", title="Toy: how high it is", about="A toy is measured.", sections=("Heights",),
+    tables={"toys": columns("metric* seed | value")}, results={"results/toy/*.json": "toy"},
+    figures=(Figure("toy_heights", "Heights", "Each toy is a point.", section="Heights"),),
+)
+""",
+    "report/rows.py": """from mispair.report.rows import of_metrics
+
+
+def rows(results, models):
+    return of_metrics("toys", results.get("toy", []))
+""",
+    "report/figures.py": """import altair as alt
+
+from mispair.report.charts import Drawing
+from mispair.report.drawings import by_name
+
+
+def toy_heights(tables):
+    chart = alt.Chart(tables.toys).mark_point().encode(x="seed:Q", y="value:Q")
+    return Drawing(chart, tables.toys, "One toy was measured.")
+
+
+DRAWINGS = by_name(toy_heights)
+""",
+    "report/pages.py": """from mispair.report.pages.study_pages import Pages
+from mispair.report.table import Table
+from mispair.report.verdicts import SUPPORTS, Claim, Question, Verdict
+
+HIGH = Claim("toy-high", "toy", "Toys are high.", "figure 1", "high", "toy_heights")
+
+
+def judge(tables, confidence):
+    return [Verdict(HIGH, SUPPORTS, "it is so", measured="high")]
+
+
+def printed(tables, judged, confidence):
+    rows = tuple((f"{value:g} m",) for value in tables.toys["value"])
+    return [Table("Heights of toys", ("height",), rows, section="Heights")]
+
+
+PAGES = Pages(
+    judges=(judge,), questions=(Question("Are toys high?", ("toy-high",)),), tables=printed,
+    rules={"high": "Supports always."},
+)
+""",
+}
+RULES = """from mispair.toy.dag import TOY
+
+
+rule measure_toy:
+    output:
+        toy=TOY,
+    log:
+        "logs/measure_toy.log",
+    params:
+        *code_version("measure_toy"),
+        flags=dag.flags("measure_toy"),
+    shell:
+        "python -m mispair measure-toy --toy {output.toy} {params.flags} > {log} 2>&1"
+
+
+rule toy:
+    input:
+        dag.results("toy"),
+
+
+localrules:
+    toy,
+"""
+
+
+def test_a_study_is_a_folder_a_file_of_rules_and_a_name(tmp_path: Path) -> None:
+    run = new_checkout(tmp_path / "mispair")
+    package = run.folder / "workflow/mispair"
+    for name, text in FILES.items():
+        path = package / "toy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for folder in ("", "steps", "report"):
+        (package / "toy" / folder / "__init__.py").touch()
+    (run.folder / "workflow/rules/toy.smk").write_text(RULES)
+    names = package / "report/studies.py"
+    names.write_text(names.read_text().replace('"pretraining"]', '"pretraining", "toy"]'))
+    config = run.folder / "toy.yaml"
+    config.write_text("studies: [toy]\nmeasure_toy:\n  height: 3\n")
+    given = ("--configfile", "toy.yaml")
+    assert run.planned("toy", *given) == {"measure_toy": 1, "toy": 1}
+    run.snakemake(*given)
+    reports = run.folder / "reports"
+    assert pd.read_csv(reports / "tables/toys.csv")["value"].tolist() == [3]
+    assert (reports / "figures/toy/toy_heights.svg").read_text().startswith("<svg")
+    page = (reports / "pages/toy.html").read_text()
+    assert "3 m" in page
+    assert "One toy was measured." in page
+    front = (reports / "index.html").read_text()
+    assert "Are toys high?" in front
+    assert "Toys are high." in front
+    config.write_text("studies: [toy]\nmeasure_toy:\n  height: 4\n")
+    assert run.planned(*given)["measure_toy"] == 1

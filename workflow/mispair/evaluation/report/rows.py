@@ -1,0 +1,57 @@
+"""Rows of what was measured on models: the headline of each number, and classes without images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mispair.report.tables import Row
+
+PARTS = frozenset(("neuron", "bin_low", "rotation", "row"))
+"""Keys of rows of purity that are not of a whole projection."""
+
+
+def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> list[dict[str, Any]]:
+    """Add to the rows of an evaluation the towers and the headline metric of their protocol.
+
+    The silhouette needs no prompts: it becomes one row for each set and seed, without a protocol.
+    Classes that no image has are named in rows ``class_without_images``.
+    """
+    headline = provenance.get("headline") or {}
+    found = []
+    silhouettes = set()
+    for row in rows:
+        of_set = {**row, "towers": towers}
+        if row["metric"] == "silhouette":
+            place = (row.get("evaluation_set"), row.get("seed"))
+            if place in silhouettes:
+                continue
+            silhouettes.add(place)
+            of_set |= {"protocol": None, "fingerprint": None}
+        metric = headline.get(row.get("evaluation_set"), {}).get(of_set.get("protocol"))
+        found.append({**of_set, "headline": metric})
+    return found + _classes_without_images(found, provenance)
+
+
+def _classes_without_images(
+    rows: Sequence[Row], provenance: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    seen: dict[tuple[Any, Any], dict[str, Row]] = {}
+    for row in rows:
+        if row["metric"] == "class_recall":
+            place = (row.get("evaluation_set"), row.get("protocol"))
+            seen.setdefault(place, {})[row["classname"]] = row
+    found = []
+    for name, of_set in (provenance.get("protocols") or {}).items():
+        for protocol, about in of_set.items():
+            present = seen.get((name, protocol), {})
+            like = next(iter(present.values()), {})
+            here = {key: like.get(key) for key in ("towers", "fingerprint", "headline")}
+            here |= {"evaluation_set": name, "protocol": protocol, "value": 0, "n": 0}
+            found += [
+                {**here, "metric": "class_without_images", "classname": classname}
+                for classname in json.loads(about.get("classnames") or "[]")
+                if present and classname not in present
+            ]
+    return found

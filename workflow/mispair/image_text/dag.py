@@ -1,0 +1,22 @@
+"""The results of the study that the report is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def results(dag: Any) -> list[str]:
+    """Return all files of results; none if the study does not run.
+
+    Parameters
+    ----------
+    dag : mispair.dag.Dag
+        The checked configuration.
+    """
+    kinds = ("purity", "zeroshot", "probe", "pruning", "semantics", "basis")
+    return [
+        *(path for kind in kinds for path in dag.measured(kind)),
+        *dag.compared(), *dag.exported(), *dag.gathered("statistics.json"), *dag.pairings(),
+        *dag.index(), *dag.index("rejected.parquet"), *dag.gathered("excluded.parquet"),
+        *dag.records(),
+    ]  # fmt: skip

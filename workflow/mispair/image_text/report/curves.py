@@ -1,0 +1,85 @@
+"""Curves of the image-text study for trackers of experiments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mispair.core import files
+from mispair.report.exports.runs import Curve, Run, in_order, path_of, tag_of, thinned
+from mispair.report.tables import Tables, records
+
+SCORES = {
+    "zeroshot": (
+        "acc1", "acc5", "mean_per_class_recall", "silhouette", "image_recall@1", "image_recall@5",
+        "text_recall@1", "text_recall@5", "probe_acc1",
+    ),
+    "purity": ("mean_abs_cosine", "participation_ratio"),
+}  # fmt: skip
+"""Metrics of an arm and seed that stand at the end of its training, by table."""
+
+
+def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> list[Run]:
+    """Return the fine-tunings, and the training of towers that this run trained."""
+    return [
+        *fine_tuning(map(_losses, trained.get("projection", [])), tables, points),
+        *(
+            pretraining(path.parent.name, files.read_json(path))
+            for path in trained.get("training", [])
+        ),
+    ]
+
+
+def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
+    tensors, about = files.read_tensors(path, only=["loss"])
+    arm = {"start": about["start"], "scheme": about["scheme"], "rate": float(about["rate"])}
+    return {**arm, "seeds": json.loads(about["seeds"])}, tensors["loss"]
+
+
+def fine_tuning(
+    losses: Iterable[tuple[Mapping[str, Any], np.ndarray]], tables: Tables, points: int
+) -> list[Run]:
+    """Return a run for each seed of each arm: the loss of its steps, and its scores after the last.
+
+    Parameters
+    ----------
+    losses : iterable of (mapping, (s, steps) array)
+        ``start``, ``scheme``, ``rate`` and ``seeds`` of an arm, and the loss of each seed's steps.
+    tables : Tables
+        All measurements.
+    points : int
+        Most points of a curve.
+    """
+    scores = _scores(tables)
+    found = []
+    for about, stack in losses:
+        for seed, loss in zip(about["seeds"], stack, strict=True):
+            arm = (about["start"], about["scheme"], about["rate"], float(seed))
+            last = len(loss) - 1
+            name = f"fine-tuning/{about['start']}_{about['scheme']}~{about['rate']:g}/seed~{seed}"
+            keys = dict(zip(("start", "scheme", "rate", "seed"), arm, strict=True))
+            ends = [Curve(tag, (last,), (value,)) for tag, value in scores.get(arm, [])]
+            found.append(Run(path_of(name), keys, (thinned("loss", loss, points), *ends)))
+    return found
+
+
+def _scores(tables: Tables) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
+    found: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    for table, metrics in SCORES.items():
+        own = getattr(tables, table)
+        for row in records(own[own["metric"].isin(metrics) & own["rate"].notna()]):
+            where = [row.get("evaluation_set"), row.get("protocol"), row.get("tower")]
+            tag = tag_of([row["metric"], *where])
+            arm = (row["start"], row["scheme"], row["rate"], row["seed"])
+            found.setdefault(arm, []).append((tag, row["value"]))
+    return found
+
+
+def pretraining(name: str, training: Mapping[str, Any]) -> Run:
+    """Return the run of towers that were trained: the loss of each epoch (``training.json``)."""
+    points = {int(row["epoch"]): float(row["loss"]) for row in training["losses"]}
+    return Run(path_of(f"pretraining/{name}"), {"towers": name}, tuple(in_order({"loss": points})))

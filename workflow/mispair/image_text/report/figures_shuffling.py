@@ -1,0 +1,276 @@
+"""The figures of the image-text study that follow the shuffle probability C_m."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import count, listing, number
+from mispair.evaluation.report.protocols import said, set_title
+from mispair.evaluation.report.series import TOWERS, change, purity_series, zeroshot_series
+from mispair.report import charts, published, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables, mean_by
+
+NOT_RUN = "the image-text study was not run"
+
+
+def purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
+    """Return one row for each arm, tower, seed and metric; rotations are averaged."""
+    table = tables.purity
+    own = table[table["metric"].isin(metrics) & table["value"].notna()]
+    own = own[own["start"].isin(style.STARTS)]
+    keys = ["start", "rate", "tower", "metric", "seed"]
+    return mean_by(own, keys)
+
+
+def level_rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the untouched model's values, which are drawn as level lines."""
+    own = rows[rows["start"] == "untouched"]
+    return mean_by(own, keys).assign(layer="untouched")
+
+
+def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Mean |cos| against C_m by tower, with its controls; the published curve apart."""
+    rows = purity_rows(tables, ["mean_abs_cosine", "mean_abs_cosine_rotated", "random_reference"])
+    own = rows[rows["metric"] == "mean_abs_cosine"]
+    tuned = own[own["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
+    keys = ["tower", "start", "rate"]
+    rotated = rows[(rows["metric"] == "mean_abs_cosine_rotated") & rows["rate"].notna()]
+    random = mean_by(rows[rows["metric"] == "random_reference"], ["tower"])
+    curve = published.purity().rename(
+        columns={"shuffle_probability": "rate", "mean_abs_cosine": "value"}
+    )
+    data = charts.layers(
+        tuned[[*keys, "seed", "value"]],
+        keys,
+        mean_by(rotated, keys).assign(layer="rotated"),
+        level_rules(own, ["tower"]),
+        random.assign(layer="random"),
+        curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
+    )
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
+    ticks = sorted(tuned["rate"].unique())
+    starts = [start for start in style.STARTS if start in set(tuned["start"])]
+    panels = [
+        _overlap_panel(tower, starts, ticks, data)
+        for tower in TOWERS
+        if tower in set(tuned["tower"])
+    ]
+    chart = charts.side_by_side([*panels, _published_panel(ticks)], 3, data)
+    return Drawing(chart, data, _overlap_sentence(tables) + left_out, "start")
+
+
+def _overlap_panel(
+    tower: str, starts: list[str], ticks: list[float], data: pd.DataFrame
+) -> charts.Panel:
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", style.CM, ticks),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
+        color=charts.colour("start", "Arm", style.STARTS, starts, style.START_LABELS),
+    )
+    tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:mean |cos|", "seed:Q:seed",
+                       "n:Q:seeds", "layer:N:what")  # fmt: skip
+    level = alt.Chart().encode(
+        y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:mean |cos|")
+    )
+    label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2).encode(
+        x=alt.value(0), color=alt.value(style.QUIET)
+    )
+    line = charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50))
+    line = line.encode(opacity=charts.fade(1), tooltip=tips)
+    more = {
+        "run": charts.only(base, "run").mark_circle(size=28).encode(
+            opacity=charts.fade(0.4), tooltip=tips
+        ),
+        "rotated": charts.hovered(charts.only(base, "rotated").mark_line(
+            strokeDash=[5, 4], strokeWidth=1.5
+        ).encode(opacity=charts.fade(0.9)), tips),
+        "untouched": alt.layer(
+            charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2),
+            charts.only(label, "untouched").encode(text=alt.value("untouched model")),
+        ),
+        "random": alt.layer(
+            charts.only(level, "random").mark_rule(
+                color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+            ),
+            charts.only(label, "random").encode(text=alt.value("random vectors")),
+        ),
+    }  # fmt: skip
+    # A layer without rows would make Vega complain of an axis without values.
+    there = set(data.loc[data["tower"] == tower, "layer"])
+    parts = [charts.band(charts.only(base, "mean"))] if charts.limited(data, tower=tower) else []
+    parts += [line.properties(name=f"{charts.VIEW}{tower}")]
+    parts += [part for layer, part in more.items() if layer in there]
+    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
+    return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
+
+
+def _published_panel(ticks: list[float]) -> charts.Panel:
+    base = charts.only(alt.Chart(), "published").encode(
+        x=charts.x_axis("rate", style.CM_SHORT, ticks),
+        y=charts.y_axis("Mean |cos| of neuron pairs"),
+        tooltip=charts.tips("rate:Q:C_m", "value:Q:published mean |cos|"),
+    )
+    return alt.layer(
+        base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
+        base.mark_point(shape="diamond", color=style.PUBLISHED),
+    ).properties(width=180, height=260, title="Published (CC3M, text)")
+
+
+def _overlap_sentence(tables: Tables) -> str:
+    words = []
+    for start in style.FINE_TUNED:
+        changes = {
+            tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
+            for tower in TOWERS
+        }
+        known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
+                 if value == value]  # fmt: skip
+        if known:
+            words.append(f"{listing(known)} ({style.START_WORDS[start]})")
+    return (
+        f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(words)}. Dashed: the "
+        "same projections in randomly rotated bases."
+    )
+
+
+def series_panel(
+    data: pd.DataFrame, field: str, name: str, number_: int, y_title: str | None,
+    title: str | alt.TitleParams,
+    width: int = charts.WIDTH, height: int = charts.HEIGHT,
+    colours: Mapping[str, str] = style.STARTS,
+) -> charts.Panel:  # fmt: skip
+    """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
+    ticks = sorted(data["rate"].dropna().unique())
+    starts = [start for start in colours if start in set(data["start"].dropna())]
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
+        y=charts.y_axis(y_title),
+        color=charts.colour("start", "Arm", colours, starts, style.START_LABELS),
+    )
+    tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
+                       "n:Q:seeds", "layer:N:what")  # fmt: skip
+    level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:value"))
+    parts = [
+        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=45)).encode(
+            opacity=charts.fade(1), tooltip=tips
+        ).properties(name=f"{charts.VIEW}{number_}"),
+    ]  # fmt: skip
+    # A layer without rows would make Vega complain of an axis without values.
+    if charts.limited(data, **{field: name}):
+        parts.insert(0, charts.band(charts.only(base, "mean")))
+    if "run" in set(data["layer"]):
+        points = charts.only(base, "run").mark_circle(size=24)
+        parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))
+    if "untouched" in set(data["layer"]):
+        parts.append(charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2))
+    if "chance" in set(data["layer"]):
+        parts.append(
+            charts.only(level, "chance").mark_rule(
+                color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+            )
+        )
+    layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field=field, equal=name))
+    return layered.properties(width=width, height=height, title=title)
+
+
+def accuracy_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """acc1 on every evaluation set against C_m."""
+    return _by_set(tables, "acc1", "acc1 (share of images)")
+
+
+def silhouette_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Silhouette on every evaluation set against C_m."""
+    return _by_set(tables, "silhouette", "Silhouette (cosine)")
+
+
+def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
+    table = tables.zeroshot
+    rows = table[(table["metric"] == metric) & table["value"].notna()]
+    rows = rows[rows["start"].isin(style.STARTS)]
+    tuned = rows[rows["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")
+    keys = ["evaluation_set", "start", "rate"]
+    with_chance = rows.assign(value=rows["chance"]).dropna(subset=["value"])
+    chance = mean_by(with_chance, ["evaluation_set"])
+    data = charts.layers(
+        tuned[[*keys, "seed", "value"]],
+        keys,
+        level_rules(rows, ["evaluation_set"]),
+        chance.assign(layer="chance"),
+    )
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
+    names = sorted(tuned["evaluation_set"].unique())
+    columns = 2 if len(names) == 2 else 3
+    width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
+    panels = [
+        series_panel(data, "evaluation_set", name, place, title,
+                      set_title(tables, metric, name), width, 190)
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    chart = charts.side_by_side(panels, columns, data)
+    return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
+
+
+def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
+    falls: list[str] = []
+    rises: list[str] = []
+    for name in names:
+        moved = change(zeroshot_series(tables, "pretrained", metric, name))
+        if moved == moved:
+            (falls if moved < 0 else rises).append(f"{name} ({number(moved, 3, sign=True)})")
+    words = [f"falls on {listing(falls)}"] if falls else []
+    words += [f"rises or stays on {listing(rises)}"] if rises else []
+    if not words:
+        sets = count(len(names), "evaluation set")
+        return f"Measured on {sets}, but not from pre-trained projections."
+    by = "" if metric == "silhouette" else f" ({said(tables, metric)})"
+    return (
+        f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
+        f"{listing(words)}{by}."
+    )
+
+
+def realised_swaps(tables: Tables) -> Drawing | Hole:
+    """Nominal against realised share of swapped pairs and changed texts."""
+    names = {"swapped_share": "another pair's caption", "text_changed_share": "another text"}
+    rows = tables.pairs[tables.pairs["metric"].isin(names) & tables.pairs["value"].notna()]
+    if rows.empty:
+        return Hole(NOT_RUN if not tables.study("image_text") else "no pairing was recorded")
+    data = rows.assign(kind=rows["metric"].map(names))[["scheme", "rate", "kind", "value", "n"]]
+    colours = dict(
+        zip(names.values(), (style.STARTS["pretrained"], style.ARMS["raw"]), strict=True)
+    )
+    base = alt.Chart().encode(
+        x=charts.x_axis("rate", "Nominal C_m (share of pairs)", sorted(data["rate"].unique())),
+        y=charts.y_axis("Share of pairs", zero=True),
+        color=charts.colour("kind", "Pairs with", colours, list(colours)),
+        tooltip=charts.tips(
+            "kind:N:pairs with", "rate:Q:nominal C_m", "value:Q:share", "n:Q:pairs"
+        ),
+    )
+    chart = alt.layer(
+        base.mark_line(),
+        base.mark_point(filled=True),
+        data=charts.values(data),
+    ).properties(width=2 * charts.WIDTH, height=200)
+    wide = data.pivot_table(index="rate", columns="kind", values="value")
+    swapped, changed = (wide[name] for name in names.values())
+    sentence = (
+        f"At most {number(100 * float((swapped - changed).max()), 2)} % of the pairs were swapped "
+        "with a pair of the same text."
+    )
+    if not swapped.any():
+        sentence = (
+            f"No caption was swapped; at most {number(100 * float(changed.max()), 2)} % of the "
+            "pairs have a rewritten one."
+        )
+    return Drawing(chart, data, sentence)

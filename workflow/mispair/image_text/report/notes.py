@@ -1,0 +1,165 @@
+"""What the report says of the image-text study besides its numbers."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mispair.core.words import count, listing, number
+from mispair.evaluation.report import arm_words, comparison_evaluation
+from mispair.evaluation.report.model_tables import compared_models, main_model
+from mispair.evaluation.report.set_tables import set_names
+from mispair.pairs.report import corpus
+from mispair.report.pages.study_pages import Drawing
+from mispair.report.tables import Tables
+from mispair.towers.report import encoding
+
+
+def summary(tables: Tables) -> list[str]:
+    """Return how many arms, evaluation sets and models there are."""
+    found = []
+    if tables.study("image_text"):
+        arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
+        found.append(f"{count(len(arms), 'arm')} of {main_model(tables)}")
+    if sets := set_names(tables):
+        found.append(count(len(sets), "evaluation set"))
+    if compared := compared_models(tables):
+        found.append(f"{count(len(compared), 'model')} compared as they are")
+    return found
+
+
+def warnings(tables: Tables) -> list[str]:
+    """Return what makes results hard to compare, or numbers wrong."""
+    return [
+        *_apart(tables),
+        *corpus.warnings(tables),
+        *encoding.warnings(tables),
+        *comparison_evaluation.warnings(tables),
+    ]
+
+
+def _apart(tables: Tables) -> list[str]:
+    """Return what makes results hard to compare: arms of different data or towers."""
+    found = []
+    # Checkpoints are other towers, and are meant to be.
+    apart = ["simulation", "checkpoint", "checkpoints"]
+    own = tables.provenance[~tables.provenance["artefact"].isin(apart)]
+    for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
+        last = own["key"].str.rsplit(".", n=1).str[-1]
+        seen = own.loc[last == ending, "text"].dropna().nunique()
+        if seen > 1:
+            found.append(
+                f"The results come from {seen} different {plural}: "
+                "curves mix what cannot be compared. Run again without old results."
+            )
+    for start, end, what in (
+        ("evaluation_sets.", ".images_fingerprint", "images of the evaluation set"),
+        ("protocols.", ".fingerprint", "prompts of set and protocol"),
+    ):
+        same = own["key"].str.startswith(start) & own["key"].str.endswith(end)
+        for key, group in own[same].groupby("key"):
+            if group["text"].nunique() > 1:
+                name = str(key).removeprefix(start).removesuffix(end)
+                found.append(f"The {what} {name} were not the same for all arms.")
+    return found
+
+
+def limits(tables: Tables) -> list[str]:
+    """Return what this run cannot tell."""
+    found = []
+    if tables.study("image_text"):
+        found.append(
+            "One frozen model and one corpus: intervals are over draws of swapped captions, pairs "
+            "and batches (a seed has its own of each), and say nothing about another model."
+        )
+    schemes = tables.schemes
+    if schemes and schemes[0] != "random":
+        found.append(
+            f"Captions were corrupted by the scheme {schemes[0]}, while most published numbers are "
+            "of random shuffling."
+        )
+    if len(schemes) > 1:
+        found.append(
+            f"Figures and claims are of the scheme {schemes[0]}, where they do not compare it with "
+            f"{listing(schemes[1:])}."
+        )
+    names = tables.protocols
+    if names:
+        others = f"; {listing(names[1:])} in the table of protocols" if names[1:] else ""
+        found.append(
+            f"Zero-shot numbers of figures and claims are by the protocol {names[0]}{others}."
+        )
+    return found
+
+
+def holes(tables: Tables) -> list[str]:
+    """Return which arms, measures and runs are missing where others are there."""
+    found = []
+    for name in ("purity", "zeroshot"):
+        found += _missing_arms(tables, name)
+    for name in ("purity", "zeroshot", "pruning"):
+        table = getattr(tables, name)
+        own = table[table["value"].isna()]
+        where = ["metric", "evaluation_set"] if "evaluation_set" in own else ["metric", "tower"]
+        for (metric, place), group in own.groupby(where):
+            found.append(f"{metric} on {place}: {count(len(group), 'value')} not defined.")
+    return found
+
+
+def _missing_arms(tables: Tables, name: str) -> list[str]:
+    """Name the arms of a table that have a pairing but no measurement, where their start has."""
+    found = []
+    tuned = getattr(tables, name).dropna(subset=["rate"])
+    for start in sorted(tuned["start"].dropna().unique()):
+        lost: dict[str, dict[float, None]] = {}
+        for scheme in tables.schemes or [""]:
+            own = tables.of_scheme(scheme)
+            have = getattr(own, name)
+            missing = set(own.pairs["rate"].dropna()) - set(
+                have.loc[have["start"] == start, "rate"]
+            )
+            for rate in sorted(missing):
+                of = f" of {scheme}" if rate and scheme not in tables.schemes[:1] else ""
+                lost.setdefault(of, {})[rate] = None
+        found += [
+            f"{name}: no {start} arm{of} at C_m {', '.join(f'{rate:g}' for rate in rates)}."
+            for of, rates in lost.items()
+        ]
+    return found
+
+
+def drawings(tables: Tables) -> list[Drawing]:
+    """Return the figures of the paper that no claim can be measured on, with the reason."""
+    return [
+        Drawing(
+            "figure 6",
+            "The architecture: two frozen towers, and two projections whose columns are the "
+            "neurons.",
+            f"A drawing without a number: nothing to measure. {_neurons(tables)}",
+        ),
+        Drawing(
+            "figure 7",
+            "What shuffling does: captions of a share C_m of the pairs change places.",
+            _swapped(tables),
+            "realised_swaps",
+        ),
+    ]
+
+
+def _neurons(tables: Tables) -> str:
+    own = tables.purity[tables.purity["metric"] == "neuron_purity"]
+    counts = own.groupby("tower")["neuron"].nunique()
+    if counts.empty:
+        return "The neurons of this run were not measured."
+    each = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
+    return f"Neurons in this run: {each}."
+
+
+def _swapped(tables: Tables) -> str:
+    table = tables.of_scheme().pairs
+    own = table[(table["metric"] == "swapped_share") & (table["rate"] > 0)]
+    shares = own.groupby("rate")["value"].mean()
+    if shares.empty:
+        return "A drawing; no captions were shuffled in this run."
+    apart = (shares - pd.Series(shares.index, shares.index)).abs().max()
+    listed = ", ".join(f"{number(value)} at C_m {rate:g}" for rate, value in shares.items())
+    return f"Share of pairs really swapped: {listed}; at most {number(apart)} from C_m."

@@ -1,0 +1,161 @@
+"""What the study puts on the pages of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from mispair.evaluation.purity import DEFINITION
+from mispair.evaluation.report import (
+    claims_construct,
+    clip_benchmark,
+    comparison_evaluation,
+    comparison_exported,
+    comparison_protocols,
+    other_pages,
+    tables_basis,
+    tables_semantics,
+    testable_pruning,
+)
+from mispair.image_text.report import (
+    claims_mediation,
+    claims_schemes,
+    claims_shuffling,
+    comparison,
+    comparison_shuffling,
+    controls,
+    curves,
+    notes,
+    presets,
+    reanalysis,
+    tables_spectrum,
+)
+from mispair.pairs.report import corpus, pairings
+from mispair.report.pages.content import Content
+from mispair.report.pages.study_pages import Pages, Piece
+from mispair.report.table import Table
+from mispair.report.tables import Tables
+from mispair.report.verdicts import MIX, Question, Verdict
+from mispair.towers.report import encoding
+
+SAMPLES = "Sample pairs before and after shuffling"
+"""Section of the contact sheet."""
+
+RULES = {
+    "construct": "Spearman's rank correlation over the neurons of one model between mean |cos| and "
+    "what is known of each neuron, its semantic purity and its selectivity, in both towers. The "
+    "effect is the mean of the four, claimed below zero; a replicate is a neuron, resampled with "
+    "its columns in both towers. Judged by the rule of effects.",
+    "contrast": "The value at the largest C_m − the value at the lowest, paired by seed, judged by "
+    "the rule of effects; each seed has its own swaps, pairs and batches. Cannot tell where the "
+    "model classifies no better than chance at the lowest C_m. The trend over all C_m is printed, "
+    "and decides nothing.",
+    "sets": "The rule of effects on the change of the mean of all evaluation sets. Sets that go "
+    "against the claim, by p values corrected for the number of sets, are named; no set takes "
+    "back what the mean shows. Cannot tell where the model is no better than chance at C_m 0.",
+    "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
+    "full width: high-purity − low-purity, with the error of the difference of two random draws "
+    "of neurons, and the rule of effects. Supports only if random neurons are between the two.",
+    "rates": "Similar − random at each C_m above 0, paired by seed, each by the rule of effects; "
+    "the smallest effect of interest is a third of what was published at that C_m (for accuracy, "
+    "of the published fall from C_m 0). Supports if all C_m do, contradicts if one does and none "
+    "supports, no such effect if there is none at any C_m, cannot tell otherwise. Nothing is "
+    "averaged over C_m, because the curves may cross.",
+    "published": "The change of accuracy in table 4 from C_m 0.1 to 0.8, one for each data set, by "
+    "the rule of effects; the smallest effect of interest is a third of the published fall from "
+    "C_m 0 to 0.8.",
+    "mediation": "The change of accuracy from C_m 0 is regressed on that of overlap over all arms, "
+    "within C_m; the slope times the rise of overlap in the main arm at the largest C_m is the "
+    "loss that goes with overlap. One number for each seed, by the rule of effects, claimed below "
+    "zero; the smallest effect of interest is a third of the loss. Cannot tell without a loss.",
+    "alike": "Accuracy under similar − under random captions at the same |cos|, which is "
+    "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
+    "tests place all differences within the smallest effect of interest, a third of the published "
+    "fall; contradicts if one is significant and at least as large; cannot tell otherwise.",
+}
+"""Rules of its claims in words, as the report prints them."""
+
+
+def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    alpha = 1 - confidence
+    single = (
+        controls.controls(tables, alpha),
+        claims_mediation.arms(tables),
+        reanalysis.table4(tables),
+        presets.presets(tables),
+        presets.unstated() if tables.study("image_text") else None,
+        comparison_protocols.protocols(tables, alpha),
+        pairings.pairings(tables),
+        pairings.effective(tables),
+        encoding.encoding(tables),
+    )
+    return [
+        *filter(None, single),
+        *comparison_exported.exported(tables),
+        *comparison.image_text(tables),
+        *comparison_shuffling.shuffling(tables, alpha),
+        *comparison_evaluation.evaluation(tables),
+        *tables_spectrum.spectrum(tables),
+        *tables_semantics.semantics(tables),
+        *tables_basis.bases(tables),
+        *corpus.corpus(tables),
+    ]
+
+
+def _pieces(content: Content) -> dict[str, Piece]:
+    sheet = content.pieces.get("contact_sheet")
+    why = "it could not be made from what there is" if content.failed else "it was not drawn"
+    found = {
+        SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(f"No contact sheet: {why}."),
+    }
+    if not content.tables.purity.empty:
+        found[tables_semantics.SECTION] = Piece(DEFINITION)
+    return found
+
+
+PAGES = Pages(
+    judges=(
+        claims_construct.judge,
+        claims_shuffling.judge,
+        testable_pruning.judge,
+        claims_schemes.judge,
+        claims_mediation.judge,
+        reanalysis.judge,
+    ),
+    questions=(
+        Question("Does mean |cos| tell which neurons follow one feature?", ("construct-validity",)),
+        Question(
+            MIX,
+            (
+                "overlap-rises",
+                "similar-less",
+                "similar-harms-less",
+                "accuracy-follows-overlap",
+                "overlap-fixes-accuracy",
+                "published-accuracy-falls",
+                "accuracy-falls",
+                "silhouette-falls",
+            ),
+        ),
+        Question(
+            "Do purer neurons classify better?",
+            (
+                "pruning-accuracy",
+                "pruning-silhouette",
+            ),
+        ),
+    ),
+    tables=_tables,
+    rules=RULES,
+    definitions={"Overlap and purity of neurons": DEFINITION},
+    summary=notes.summary,
+    warnings=notes.warnings,
+    limits=notes.limits,
+    holes=notes.holes,
+    drawings=notes.drawings,
+    pieces=_pieces,
+    others=other_pages.pages,
+    runs=curves.runs,
+    results=clip_benchmark.results,
+)

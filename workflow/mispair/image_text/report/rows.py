@@ -1,0 +1,150 @@
+"""Rows of the image-text study: of arms, of the corpus, and of its encoding."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from mispair.core import files
+from mispair.core.metrics import read_metrics
+from mispair.evaluation.report.rows import scored
+from mispair.report.rows import Rows, arm, origins
+from mispair.report.tables import Row
+
+MAP = "overlap_map"
+"""The metric of purity that is a heat map; it has a table of its own."""
+
+OF_ARMS = (
+    "purity", "zeroshot", "pruning", "comparisons", "exported", "semantics", "bases", "corpus",
+)  # fmt: skip
+"""Kinds of results that are metrics of arms, or of the corpus, and the tables of their rows."""
+
+
+def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
+    """Return the rows of all arms, and what became of the pairs.
+
+    Results of arms lie in folders ``TOWERS/ARM``. Of tables with a row for each pair only their
+    metadata and column of reasons are read.
+    """
+    found: Rows = defaultdict(list)
+    for kind in OF_ARMS:
+        for path in results.get(kind, []):
+            measured, provenance = read_metrics(path)
+            found["provenance"] += origins(kind, provenance)
+            about = {"towers": path.parent.parent.name, **arm(provenance)}
+            if kind == "zeroshot":
+                measured = scored(measured, provenance, about["towers"])
+            for row in measured:
+                found["purity_map" if row["metric"] == MAP else kind].append({**about, **row})
+    found["purity_map"] = of_ends(found["purity_map"])
+    for path in results.get("pairing", []):
+        about = _metadata(path)
+        found["pairs"] += swaps(about, pq.read_metadata(path).num_rows)
+        found["provenance"] += origins("pairing", {**about, "rate": about["nominal"]})
+    lost = _reasons(results["excluded"]) if results.get("excluded") else None
+    index = map(_metadata, results.get("index", []))
+    found["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
+    for path in results.get("encoding", []):
+        found["encoding"] += encoded(path.stem, files.read_json(path))
+    return found
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    return files.parquet_metadata(pq.read_schema(path))
+
+
+def _reasons(paths: Sequence[Path]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in paths:
+        column = pq.read_table(path, columns=["reason"])["reason"].value_counts()
+        found.update({row["values"]: row["counts"] for row in column.to_pylist()})
+    return found
+
+
+def of_ends(maps: Sequence[Row]) -> list[Row]:
+    """Keep the heat maps that are shown: of untouched projections, and of both ends of C_m.
+
+    Those of hundreds of arms would be millions of rows.
+    """
+    rates = [row["rate"] for row in maps if row["start"] == "pretrained"]
+    ends = {min(rates), max(rates)} if rates else set()
+    return [
+        row for row in maps
+        if row["start"] == "untouched" or (row["start"] == "pretrained" and row["rate"] in ends)
+    ]  # fmt: skip
+
+
+COUNTED = ("identical_text_swaps", "distinct_captions", "most_used_caption")
+"""What a pairing's metadata counts, besides shares and similarities."""
+
+
+def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
+    """Return what a pairing's metadata says of its corruption.
+
+    Every share and similarity is a row, whatever the scheme calls it; so is each of `COUNTED`.
+    """
+    about = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
+    names = [
+        name for name in metadata if name.endswith(("_share", "_similarity")) or name in COUNTED
+    ]
+    return [
+        {"metric": name, "value": _number(metadata[name]), **about}
+        for name in dict.fromkeys(("swapped_share", "text_changed_share", *names))
+        if name in metadata
+    ]
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def counts(
+    metadata: Iterable[Mapping[str, str]],
+    rejected: Counter[str],
+    excluded: Counter[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return how many pairs were read, kept, rejected and excluded in all, and for which reason.
+
+    Read = kept + rejected + excluded: what policies of the whole corpus took out is not kept.
+
+    Parameters
+    ----------
+    metadata : iterable of mappings
+        What each index file says of itself.
+    rejected, excluded : Counter of str
+        Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
+    """
+    found = list(metadata)
+    totals = Counter[str]()
+    for each in found:
+        totals.update({name: int(each[name]) for name in ("read", "kept", "rejected")})
+    if excluded is not None:
+        totals.update(kept=-excluded.total(), excluded=excluded.total())
+    rows: list[dict[str, Any]] = [
+        {"metric": name, "value": value} for name, value in totals.items()
+    ]
+    for kind, tally in (("rejected", rejected), ("excluded", excluded or Counter[str]())):
+        rows += [
+            {"metric": f"{kind}_reason", "reason": reason, "value": count}
+            for reason, count in tally.items()
+        ]
+    return rows
+
+
+def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the encoding of a group of shards says of itself: each number is a row."""
+    about = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
+    return [
+        {"metric": name, "value": value, **about}
+        for name, value in record.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]

@@ -1,0 +1,126 @@
+"""The figure of the LaCLIP study: CLIP and LaCLIP, measured and published."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.evaluation.report.checkpoints import METHODS, pairs, scores
+from mispair.evaluation.report.protocols import short
+from mispair.report import charts, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import by_name
+from mispair.report.tables import Tables
+
+NOT_RUN = "the LaCLIP study was not run"
+TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette (cosine)"}
+SHAPES = {"measured": "circle", "published": "diamond"}
+ROW = 20
+MOST_ROWS = 80
+"""Rows of models and sets; of more, each model has one row: the mean over the sets."""
+
+
+def checkpoints(tables: Tables) -> Drawing | Hole:
+    """Every model on every set: accuracy under the main protocol, and silhouette."""
+    tables = tables.of_protocol()
+    rows = []
+    for measure in TITLES:
+        for score in scores(tables, measure):
+            label = f"{score.pretraining} {score.architecture}, {score.evaluation_set}"
+            by = "" if score.protocol is None else (
+                f"{score.metric}, {score.protocol} {short(score.fingerprint)}"
+            )  # fmt: skip
+            kind = f"{score.pretraining} {score.architecture}"
+            here = {"measure": measure, "label": label, "kind": kind, "method": score.method,
+                    "model": score.towers, "by": by}  # fmt: skip
+            rows.append({**here, "what": "measured", "value": score.value,
+                         "low": score.low, "high": score.high})  # fmt: skip
+            if math.isfinite(score.published):
+                rows.append({**here, "what": "published", "value": score.published})
+    data = pd.DataFrame(rows)
+    if data.empty or data["value"].notna().sum() == 0:
+        return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was classified with")
+    data, remark = _short(data[data["value"].notna()])
+    panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
+    chart = charts.side_by_side(panels, 1, data)
+    return Drawing(chart, data, _sentence(tables) + remark, "method")
+
+
+def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Average over the sets if there are more rows than can be read, and say so.
+
+    Published numbers stand for the sets that have one, so they are not averaged beside means of
+    other sets.
+    """
+    if data["label"].nunique() <= MOST_ROWS:
+        return data.drop(columns="kind"), ""
+    measured = data[data["what"] == "measured"]
+    sets = measured.groupby(["measure", "model"])["label"].transform("nunique")
+    keys = ["measure", "kind", "method", "model", "what"]
+    means = measured.assign(n=sets).groupby([*keys, "n"], sort=False)["value"].mean().reset_index()
+    kind = means["kind"] + " (" + means["model"] + ")"
+    crowded = means["kind"].nunique() > MOST_ROWS
+    means["label"] = means["kind"] if crowded else kind
+    means["by"] = "mean of " + means["n"].map("{:g}".format) + " sets"
+    remark = " Means over the evaluation sets: rows of each set would be too many to read."
+    if means["label"].nunique() > MOST_ROWS:
+        kept = means.groupby("label")["value"].mean().nlargest(MOST_ROWS).index
+        means = means[means["label"].isin(kept)]
+        remark += f" The {MOST_ROWS} with the largest means are drawn."
+    return means.drop(columns=["kind", "n"]).reset_index(drop=True), remark
+
+
+def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
+    own = data[data["measure"] == measure]
+    methods = sorted(set(own["method"]), key=lambda name: (name not in METHODS, name))
+    others = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
+    colours = {**dict(zip(methods, others * len(methods), strict=False)), **style.METHODS}
+    base = alt.Chart().encode(
+        x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
+        y=alt.Y("label:N", title="Model and evaluation set", axis=alt.Axis(labelLimit=330)),
+        color=charts.colour("method", "Method", colours, methods),
+        tooltip=charts.tips("model:N:model", "method:N:method", "what:N:", "value:Q:value",
+                            "by:N:by"),
+    )  # fmt: skip
+    shape = alt.Shape("what:N", title="", scale=alt.Scale(
+        domain=list(SHAPES), range=list(SHAPES.values())))  # fmt: skip
+    points = base.encode(shape=shape, opacity=charts.fade(1))
+    parts = [
+        points.transform_filter("datum.what == 'measured'")
+        .mark_point(filled=True, size=70)
+        .properties(name=f"{charts.VIEW}checkpoints_{measure}")
+    ]
+    if "published" in set(own["what"]):
+        theirs = points.transform_filter("datum.what == 'published'")
+        parts.append(theirs.mark_point(filled=False, strokeWidth=2, size=70))
+    if charts.limited(own, measure=measure):
+        bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+        parts.insert(0, bars.encode(x="low:Q", x2="high:Q", opacity=charts.fade(0.6)))
+    layered = alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'")
+    height = ROW * max(2, own["label"].nunique())
+    return layered.properties(width=2 * charts.WIDTH - 330, height=height)
+
+
+def _sentence(tables: Tables) -> str:
+    words = []
+    for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
+        found = pairs(tables, measure)
+        if found:
+            above = sum(pair.difference.value > 0 for pair in found)
+            mean = sum(pair.difference.value for pair in found) / len(found)
+            words.append(
+                f"in {name} on {above} of {len(found)}, by {number(mean, 3, sign=True)} on average"
+            )
+    protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
+    by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
+    if not words:
+        return f"No CLIP model has a LaCLIP model of the same kind beside it{by}."
+    return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(words)}{by}."
+
+
+DRAWINGS = by_name(
+    checkpoints,
+)

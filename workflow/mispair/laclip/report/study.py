@@ -1,0 +1,53 @@
+"""The laclip study in the report: its sections, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mispair.report.study import Figure, Study, columns
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
+    """Return the sections that print the numbers of a job."""
+    compared = rule == "evaluate_zeroshot" and wildcards["corpus"] == "checkpoints"
+    return STUDY.sections if compared else ()
+
+
+STUDY = Study(
+    key="laclip",
+    title="CLIP against LaCLIP: tables 2 and 3",
+    about="LaCLIP models are trained on captions that a language model has rewritten, CLIP "
+    "models of the same data and architecture on the raw ones. Each file that was given "
+    "is classified with under every protocol, and its numbers stand beside the published "
+    "ones.",
+    sections=(
+        "",
+        "Beside tables 2 and 3",
+        "LaCLIP against CLIP",
+        "Retrieval",
+        "Overlap of neurons",
+        "The models",
+    ),
+    tables={
+        "checkpoints": columns(
+            "pretraining* architecture* method* recipe* model* towers* evaluation_set* "
+            "protocol* tower* metric* headline* fingerprint* | value n low high chance"
+        ),
+    },
+    results={
+        "results/arms/checkpoints/*/*/zeroshot.json": "zeroshot",
+        "results/arms/checkpoints/*/*/purity.json": "purity",
+        "results/checkpoints/*/config.json": "origin",
+    },
+    sections_of=sections_of,
+    describing=("origin",),
+    figures=(
+        Figure(
+            "checkpoints",
+            "CLIP and LaCLIP on every evaluation set",
+            "Circles: measured, with 95 % intervals; diamonds: published in the paper's tables 2 "
+            "and 3. Accuracy is the headline metric of the main protocol.",
+            "tables 2 and 3",
+        ),
+    ),
+)

@@ -1,0 +1,23 @@
+"""Rows of towers that were trained from scratch on wrong captions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mispair.core.metrics import read_metrics
+from mispair.report.rows import Rows, arm, origins
+
+
+def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
+    """Return the rows of all trainings."""
+    found: Rows = defaultdict(list)
+    for path in results.get("pretraining", []):
+        measured, provenance = read_metrics(path)
+        trained = provenance.get("trained")
+        training = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None
+        found["provenance"] += origins("pretraining", provenance, training)
+        found["pretraining"] += [{**arm(provenance), **row} for row in measured]
+    return found

@@ -1,0 +1,92 @@
+"""Tables of the study of towers trained from scratch on wrong captions."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mispair.core.words import MISSING
+from mispair.evaluation.identified_basis import RECOVERED
+from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
+from mispair.pretraining.report.claims import SMALLEST
+from mispair.pretraining.report.runs import BASIS_WORDS, bases, conditions, effects, sample, values
+from mispair.report import verdicts
+from mispair.report.table import Table, mean_and_spread
+from mispair.report.tables import Tables
+
+ACCURACY = "Accuracy and overlap"
+
+
+def pretraining(tables: Tables, confidence: float) -> list[Table]:
+    """Return the tables of the study; those without a measurement are left out."""
+    table = tables.pretraining
+    if table.empty:
+        return []
+    return [_mixing(table, confidence), _measures(table, confidence)]
+
+
+def _mixing(table: pd.DataFrame, confidence: float) -> Table:
+    rows = []
+    for tower in TOWERS:
+        for basis in bases(table, tower):
+            own = values(table, "mixing", tower=tower, basis=basis)
+            apart = effects(own, confidence)
+            for scheme, rate in conditions(table):
+                shown = own[(own["scheme"] == scheme) & (own["rate"] == rate)]["value"]
+                effect = apart.get((scheme, rate))
+                rows.append((
+                    tower, BASIS_WORDS[basis], _name(scheme, rate), mean_and_spread(shown, 4),
+                    "–" if effect is None else verdicts.effect_text(effect, confidence, 4),
+                    "–" if effect is None
+                    else verdicts.decide_effect(effect, +1, SMALLEST, 1 - confidence)[0],
+                ))  # fmt: skip
+    return Table(
+        "Mixing score: correlation with linked features less that with other features of the kind",
+        ("tower", "basis", "captions", "mixing score", "less clean, paired by seed",
+         f"mixes (smallest effect of interest {SMALLEST:g})"),
+        tuple(rows),
+        f"{sample(values(table, 'mixing'))}. Mean ± standard deviation over seeds.",
+        section="",
+    )  # fmt: skip
+
+
+def _measures(table: pd.DataFrame, confidence: float) -> Table:
+    named = [
+        (f"accuracy, {name}", {"metric": "acc1", "evaluation_set": name}, 3)
+        for name in sorted(table["evaluation_set"].dropna().unique())
+    ]
+    named.append(("accuracy, mean of the sets", {"metric": "acc1"}, 3))
+    for tower in TOWERS:
+        for basis, words in ((IDENTIFIED, "varimax"), (f"{IDENTIFIED}-null", "random rotations"),
+                             (LINEAR, "linear readouts")):  # fmt: skip
+            where = {"metric": "recovery", "tower": tower, "basis": basis}
+            named.append((f"recovery of features, {tower}, {words}", where, 3))
+        where = {"metric": "features_recovered", "tower": tower, "basis": IDENTIFIED}
+        named.append((f"features above {RECOVERED:g}, {tower}, varimax", where, 1))
+        named.append(
+            (f"mean |cos| of neurons, {tower}", {"metric": "mean_abs_cosine", "tower": tower}, 4)
+        )
+    named.append(("logit scale after training", {"metric": "logit_scale"}, 1))
+    rows = []
+    for words, where, digits in named:
+        own = values(table, **where)
+        apart = effects(own, confidence)
+        for scheme, rate in conditions(table):
+            shown = own[(own["scheme"] == scheme) & (own["rate"] == rate)]["value"]
+            effect = apart.get((scheme, rate))
+            rows.append((
+                words, _name(scheme, rate),
+                MISSING if shown.empty else mean_and_spread(shown, digits),
+                "–" if effect is None else verdicts.effect_text(effect, confidence, digits),
+            ))  # fmt: skip
+    return Table(
+        "Accuracy, recovery of true features and overlap",
+        ("measure", "captions", "mean ± standard deviation", "less clean, paired by seed"),
+        tuple(rows),
+        "Recovery: mean over features of the best |correlation| with a component, on pairs that "
+        "were neither trained on nor used to find the basis.",
+        section=ACCURACY,
+    )  # fmt: skip
+
+
+def _name(scheme: str, rate: float) -> str:
+    return CLEAN if scheme == CLEAN else f"{scheme} {rate:g}"

@@ -1,0 +1,26 @@
+"""What draws the figures of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from mispair.report import studies
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables
+
+Draw = Callable[[Tables], Drawing | Hole]
+"""Draws a figure from all measurements, or says why it cannot be drawn."""
+
+
+def by_name(*functions: Draw) -> dict[str, Draw]:
+    """Return the functions that draw the figures of a study by name, which is the figure's."""
+    return {function.__name__: function for function in functions}
+
+
+def draw_of(figure: str) -> Draw:
+    """Return what draws a figure: the function of its name in its study's ``DRAWINGS``."""
+    every = studies.studies()
+    (name,) = (own.key for own in every if figure in {each.name for each in own.figures})
+    found: Draw = import_module(studies.module_name(name, "figures")).DRAWINGS[figure]
+    return found

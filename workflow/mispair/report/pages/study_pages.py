@@ -1,0 +1,117 @@
+"""What a study puts on the pages of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from mispair.report.exports.runs import Run
+from mispair.report.table import Table
+from mispair.report.tables import Tables
+from mispair.report.verdicts import Question, Verdict
+
+Judge = Callable[[Tables, float], list[Verdict]]
+"""Returns verdicts from all measurements and the confidence level."""
+
+Printed = Callable[[Tables, Sequence[Verdict], float], list[Table]]
+"""Returns tables from all measurements, all verdicts and the confidence level."""
+
+Sentences = Callable[[Tables], list[str]]
+"""Returns sentences from all measurements."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a section holds besides figures and tables: a text first, and HTML last."""
+
+    text: str = ""
+    html: Markup | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the paper that claims nothing: what it shows, and what this run has of it."""
+
+    paper: str
+    text: str
+    here: str
+    figure: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its file, its name in full and in the navigation, its template, and what it shows.
+
+    ``printed`` holds its tables, for exports.
+    """
+
+    file: str
+    title: str
+    short: str
+    template: str
+    parts: Mapping[str, Any]
+    group: str = ""
+    printed: Sequence[Table] = ()
+
+
+def _none(*_: Any) -> list[Any]:
+    return []
+
+
+def _nothing(*_: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Claims, printed tables and sentences of a study.
+
+    Attributes
+    ----------
+    judges : tuple of callables
+        What judges its claims.
+    questions : tuple of Question
+        Questions that its claims answer. Those of several studies with one text are one question.
+    tables : callable
+        The tables of its page, each in a section of the page.
+    rules : mapping of str to str
+        Rules of its claims in words, besides `mispair.report.verdicts.RULES`.
+    definitions : mapping of str to str
+        What is measured, by name, for the page of methods.
+    summary, warnings, limits, holes : callables
+        Sentences for the landing page: what the run is, what makes its results hard to compare,
+        what it cannot tell, and which values are missing where others are there.
+    drawings : callable
+        Figures of the paper that claim nothing.
+    pieces : callable
+        Texts and HTML for sections of its page, from `mispair.report.pages.content.Content`.
+    others : callable
+        Pages besides its own, such as one for each evaluation set, from the same.
+    settings : callable
+        Tables of settings, for the page of the run.
+    runs : callable
+        Curves for trackers of experiments, from the tables, files that a training left (by kind)
+        and the largest number of points.
+    results : callable
+        Results in the form of CLIP_benchmark, by path.
+    """
+
+    judges: tuple[Judge, ...]
+    questions: tuple[Question, ...]
+    tables: Printed
+    rules: Mapping[str, str] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    summary: Sentences = _none
+    warnings: Sentences = _none
+    limits: Sentences = _none
+    holes: Sentences = _none
+    drawings: Callable[[Tables], list[Drawing]] = _none
+    pieces: Callable[[Any], Mapping[str, Piece]] = _nothing
+    others: Callable[[Any], list[Page]] = _none
+    settings: Callable[[Tables], list[Table]] = _none
+    runs: Callable[[Tables, Mapping[str, Sequence[Path]], int], list[Run]] = _none
+    results: Callable[[Tables], Mapping[str, Any]] = _nothing

@@ -1,0 +1,73 @@
+"""What the report says of the simulation besides its numbers."""
+
+from __future__ import annotations
+
+from mispair.core.words import count, listing
+from mispair.report.table import Table
+from mispair.report.tables import Tables
+from mispair.simulation.report import runs
+
+
+def summary(tables: Tables) -> list[str]:
+    """Return how many runs there are."""
+    if tables.simulation.empty:
+        return []
+    of = tables.simulation[["condition", "spurious_probability", "trial"]].drop_duplicates()
+    return [count(len(of), "run of the simulation", "runs of the simulation")]
+
+
+def limits(tables: Tables) -> list[str]:
+    """Return which presets were run, with how many trials."""
+    if tables.simulation.empty:
+        return []
+    presets = runs.presets(tables.simulation)
+    missing = [name for name in runs.PRESETS if name not in presets]
+    trials = [
+        count(runs.of_preset(tables.simulation, name)["trial"].nunique(), "trial")
+        for name in presets
+    ]
+    text = ", ".join(f"{name} with {n}" for name, n in zip(presets, trials, strict=True))
+    text = f"preset {text} (the paper: fifteen to twenty)"
+    if missing:
+        text += f"; {listing(missing)} was not run"
+    return [f"Simulation: {text}."]
+
+
+def holes(tables: Tables) -> list[str]:
+    """Return which trainings ended early."""
+    found = []
+    table = tables.simulation
+    for metric, happened in (
+        ("diverged_at_step", "diverged"),
+        ("silenced_at_step", "was silenced"),
+    ):
+        lost = table[table["metric"] == metric]
+        keys = ["condition", "trained_on", "spurious_probability"]
+        for (condition, arm, probability), group in lost.groupby(keys):
+            trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
+            steps = sorted(group["value"].dropna())
+            when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
+            noun = "trial" if len(group) == 1 else "trials"
+            found.append(
+                f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
+                f"{noun} {trials} (step {when})."
+            )
+    return found
+
+
+def settings(tables: Tables) -> list[Table]:
+    """Return the settings that each preset was run with, side by side."""
+    table = tables.provenance
+    own = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
+    names = runs.presets(tables.simulation)
+    own = own[own["condition"].isin(names)]
+    rows = []
+    for key, group in own.groupby("key"):
+        cells = [
+            ", ".join(sorted(group.loc[group["condition"] == name, "text"].fillna("none").unique()))
+            for name in names
+        ]
+        rows.append((str(key).removeprefix("settings."), *cells))
+    if not rows:
+        return []
+    return [Table("Settings of the simulation", ("setting", *names), tuple(rows))]

@@ -1,0 +1,78 @@
+"""Rows of the simulation: what each run measured, with what its settings say."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mispair.core.metrics import read_metrics
+from mispair.report.rows import Rows, origins
+from mispair.report.tables import Row
+
+POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
+"""Metrics that are points, not numbers; they have a table of their own."""
+
+
+def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
+    """Return the rows of all runs."""
+    found: Rows = defaultdict(list)
+    for path in results.get("simulation", []):
+        measured, provenance = read_metrics(path)
+        of_run = simulated(measured, provenance)
+        condition = of_run[0]["condition"] if of_run else None
+        found["provenance"] += origins("simulation", provenance, condition)
+        for row in of_run:
+            table = "simulation_points" if row["metric"] in POINTS else "simulation"
+            found[table].append(row)
+    return found
+
+
+def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Add to the rows of a simulation what its condition is and what its settings say.
+
+    ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
+    other preset's values), ``literal`` (one ``switch`` to what the text states), ``grid`` or
+    ``scaling``; a condition without a name is its preset. ``features`` is d,
+    ``image_noise_variance`` is per coordinate, and ``caption_features`` is how many features images
+    of S_w have in all, on average: of so many cases is a probability of captions a share.
+    """
+    settings = provenance.get("settings") or {}
+    about = {
+        "preset": settings.get("preset"),
+        "features": settings.get("d"),
+        "definition_main": settings.get("figure1_definition"),
+        "image_noise_variance": _variance(settings),
+        "caption_features": _caption_features(settings),
+        **{name: settings.get(name) for name in ("misalignment", "encoder", "bias_schedule")},
+    }
+    found = []
+    for row in rows:
+        name = row.get("condition") or about["preset"]
+        found.append({**about, **row, "condition": name, **_kind(str(name))})
+    return found
+
+
+def _kind(condition: str) -> dict[str, str | None]:
+    kind, _, rest = condition.partition("~")
+    if not rest:
+        return {"kind": "preset", "switch": None}
+    return {"kind": kind, "switch": rest if kind in ("bridge", "literal") else None}
+
+
+def _caption_features(settings: Mapping[str, Any]) -> float | None:
+    names = ("low_quality_pairs", "d", "latent_density")
+    if any(settings.get(name) is None for name in names):
+        return None
+    return math.prod(float(settings[name]) for name in names)
+
+
+def _variance(settings: Mapping[str, Any]) -> float | None:
+    noise, unit = settings.get("image_noise"), settings.get("noise_unit")
+    if noise is None or unit is None:
+        return None
+    if unit == "std":
+        return float(noise) ** 2
+    return float(noise) / (float(settings["d1"]) if unit == "energy" else 1)

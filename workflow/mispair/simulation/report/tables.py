@@ -1,0 +1,316 @@
+"""Tables of the simulation study: its setting, figure 1, its arms and what they learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from mispair.core.words import MISSING, interval, number
+from mispair.report import published, style
+from mispair.report.statistics import mean_interval
+from mispair.report.table import Table, mean_and_spread, or_dash
+from mispair.report.tables import Tables, records
+from mispair.report.verdicts import Verdict
+from mispair.simulation.report.claims_figure1 import NAMES
+from mispair.simulation.report.comparison_conditions import switches, whole_grid
+from mispair.simulation.report.comparison_text import literal, slopes, unstated
+from mispair.simulation.report.reproduction import PUBLISHED_RUNS, TOLERANCES, foils, points
+from mispair.simulation.report.runs import PAIR, PRESETS, best, listed, of_preset, presets, runs
+
+MIXING = {
+    "top_alignment": "top |cos|",
+    "second_alignment": "second |cos|",
+    "alpha_share": "energy in the top feature",
+    "second_alpha_share": "energy in the second",
+    "residual_share": "energy beside both",
+    "residual_share_pure": "energy beside the top one",
+    "mixed_neurons": "neurons that mix a spurious pair",
+    "mixed_pairs_covered": "spurious pairs mixed by some neuron",
+}
+
+LONG = 12
+"""A list of points with more rows than this is folded."""
+
+
+def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    """Return the study's tables; those without a measurement are left out."""
+    table = tables.simulation
+    found = [_setting(table), _claims(judged)]
+    for preset in presets(table):
+        own = of_preset(table, preset)
+        found += [
+            _figure1(own, preset),
+            _not_reproduced(own, preset),
+            _softness(own, preset),
+            _definitions(own, preset),
+        ]
+        found += [_arms(own, preset, confidence), _protocols(own, preset)]
+        found += [_mixing(own, preset), _loss(own, preset)]
+    found += [unstated(tables), switches(tables, confidence), literal(tables)]
+    found += [whole_grid(tables, confidence), *slopes(tables, confidence)]
+    return [table for table in found if table.rows]
+
+
+def _setting(table: pd.DataFrame) -> Table:
+    rows = []
+    for preset in presets(table):
+        own = of_preset(table, preset)
+        noise = own[own["metric"] == "noise_to_signal"].groupby("tower")["value"].mean()
+        first = own.iloc[0]
+        rows.append((
+            preset, _said(first["misalignment"]), _said(first["encoder"]),
+            _said(first["bias_schedule"]), _said(first["definition_main"]),
+            f"{first['image_noise_variance']:.3g}".replace("nan", "–"),
+            " / ".join(or_dash(float(noise.get(tower, math.nan)), 2) for tower in
+                       ("image", "text")),
+            listed(own["spurious_probability"].dropna().tolist()),
+            str(own["trial"].nunique()),
+        ))  # fmt: skip
+    return Table(
+        "What was run",
+        ("preset", "misalignment", "encoder", "bias schedule", "main definition",
+         "image noise σ² per coordinate", "noise ÷ signal energy, image / text", "C_s", "trials"),
+        tuple(rows),
+        section="Setting",
+    )  # fmt: skip
+
+
+def _said(value: object) -> str:
+    return value if isinstance(value, str) and value else "–"
+
+
+def _claims(judged: Sequence[Verdict]) -> Table:
+    by_claim: dict[str, dict[str, Verdict]] = {}
+    for verdict in judged:
+        if verdict.preset:
+            by_claim.setdefault(verdict.claim.text, {})[verdict.preset] = verdict
+    rows = []
+    for text, own in by_claim.items():
+        cells = [text]
+        for preset in PRESETS:
+            cells.append(_outcome(own[preset]) if preset in own else "not run")
+        rows.append(tuple(cells))
+    return Table(
+        "Each claim as written, repaired, and as run",
+        ("claim", *PRESETS),
+        tuple(rows),
+        "as-written: the settings of the paper’s text, repaired so that it trains; as-run: those "
+        "of the authors’ public code.",
+        section="Setting",
+    )
+
+
+def _outcome(verdict: Verdict) -> str:
+    if not verdict.measured:
+        return verdict.outcome
+    return f"{verdict.outcome}: {verdict.measured} ({verdict.sample})"
+
+
+def _figure1(table: pd.DataFrame, preset: str) -> Table:
+    rows = []
+    for metric in style.MEASURES:
+        digits = NAMES[metric][2]
+        wide = runs(table, metric)
+        for probability, own in wide.groupby("spurious_probability"):
+            for arm in PAIR:
+                there = published.figure1_curve(metric, arm).get(probability, math.nan)
+                rows.append((
+                    metric.replace("_", " "), f"{probability:g}", arm,
+                    mean_and_spread(own[arm], digits), or_dash(best(own[arm]), digits),
+                    or_dash(there, digits),
+                    or_dash(own[arm].mean() - there, digits, sign=True),
+                ))  # fmt: skip
+    return Table(
+        f"The four measures of figure 1, {preset}",
+        ("measure", "C_s", "trained on", "measured, all runs", "best two thirds of the runs",
+         "published (best 10 of 15)", "all runs − published"),
+        tuple(rows),
+        "A best-two-thirds mean needs at least three trials.",
+        folded=True,
+        section="Figure 1",
+    )  # fmt: skip
+
+
+def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
+    every = [point for point in points(table) if point.measured]
+    rows = []
+    for point in every:
+        if not point.within:
+            digits = NAMES[point.metric][2]
+            rows.append((
+                point.metric.replace("_", " "), f"{point.spurious_probability:g}",
+                point.trained_on, number(point.published, digits), number(point.best, digits),
+                number(point.best - point.published, digits, sign=True),
+                f"± {TOLERANCES[point.metric]:g}", number(point.in_errors, 1, sign=True),
+                mean_and_spread(point.values, digits),
+            ))  # fmt: skip
+    return Table(
+        f"Points of figure 1 not reproduced, {preset}: {len(rows)} of {len(every)}",
+        ("measure", "C_s", "trained on", "published", "best two thirds of the runs", "difference",
+         "tolerance", "in standard errors", "all runs"),
+        tuple(rows),
+        "Standard errors are of measured − published, both as means of the best two thirds: of the "
+        f"runs here, and of {PUBLISHED_RUNS} runs with their spread.",
+        folded=len(rows) > LONG,
+        section="Figure 1",
+    )  # fmt: skip
+
+
+def _softness(table: pd.DataFrame, preset: str) -> Table:
+    """Return what the tolerances of figure 1 cannot tell from the published curves."""
+    known = any(point.measured for point in points(table))
+    rows = [(foil.name, f"{foil.passed} of {foil.points}") for foil in foils() if known]
+    return Table(
+        f"How soft the tolerances of figure 1 are, {preset}",
+        ("each published point replaced by", "still within the tolerance"),
+        tuple(rows),
+        "Wrong curves that the tolerances pass: as many as these could come out without the "
+        "published curve being reproduced.",
+        folded=True,
+        section="Figure 1",
+    )  # fmt: skip
+
+
+def _definitions(table: pd.DataFrame, preset: str) -> Table:
+    own = table[table["metric"].isin(style.MEASURES) & table["definition"].notna()]
+    own = own[own["trained_on"].isin(PAIR)]
+    names = [name for name in PRESETS if name in set(own["definition"])]
+    if len(names) < 2:
+        return Table("", (), ())
+    rows = []
+    for metric in style.MEASURES:
+        here = own[own["metric"] == metric]
+        for (probability, arm), group in here.groupby(["spurious_probability", "trained_on"]):
+            values = [group.loc[group["definition"] == name, "value"] for name in names]
+            rows.append((
+                metric.replace("_", " "), f"{probability:g}", str(arm),
+                *(mean_and_spread(each, NAMES[metric][2]) for each in values),
+            ))  # fmt: skip
+    main = _said(own["definition_main"].iloc[0])
+    return Table(
+        f"The same runs in both definitions, {preset}",
+        ("measure", "C_s", "trained on", *(f"defined {name}" for name in names)),
+        tuple(rows),
+        f"The main definition of this preset is {main}; figures and verdicts use it.",
+        folded=True,
+        section="Figure 1",
+    )
+
+
+def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
+    wide = {metric: runs(table, metric) for metric in style.MEASURES}
+    extra = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
+    detailed = wide["accuracy"][extra].dropna(how="all").index
+    detailed = detailed.union(wide["purified_features"][extra].dropna(how="all").index)
+    rows = []
+    for probability in sorted(set(detailed.get_level_values("spurious_probability"))):
+        here = detailed[detailed.get_level_values("spurious_probability") == probability]
+        for arm, words in style.ARM_WORDS.items():
+            columns = list(dict.fromkeys([arm, "raw"]))
+            own = {metric: wide[metric].reindex(here)[columns] for metric in style.MEASURES}
+            if all(values[arm].isna().all() for values in own.values()):
+                continue
+            rows.append((
+                f"{probability:g}", words,
+                *(_arm_cell(values, arm, NAMES[metric][2], confidence)
+                  for metric, values in own.items()),
+                str(int(max(values[arm].count() for values in own.values()))),
+            ))  # fmt: skip
+    return Table(
+        f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
+        ("C_s", "trained on", *(name.split(" (")[0] for name in style.MEASURES.values()), "trials"),
+        tuple(rows),
+        "Differences are paired by trial; * marks those whose "
+        f"{100 * confidence:g} % interval does not hold zero. Right captions only: the raw arm of "
+        "the same trial at C_s = 0. S_h alone does not depend on C_s.",
+        section="Arms",
+    )
+
+
+def _arm_cell(own: pd.DataFrame, arm: str, digits: int, confidence: float) -> str:
+    text = mean_and_spread(own[arm], digits, counted=False)
+    if arm == "raw" or text == MISSING:
+        return text
+    values = own.dropna()
+    if values.empty:
+        return text
+    found = mean_interval((values[arm] - values["raw"]).tolist(), confidence)
+    star = "*" if found.known and (found.low > 0 or found.high < 0) else ""
+    return f"{text} [{number(found.value, digits, sign=True)}{star}]"
+
+
+def _protocols(table: pd.DataFrame, preset: str) -> Table:
+    own = table[(table["metric"] == "accuracy_by_protocol") & table["trained_on"].isin(PAIR)]
+    counts = {arm: runs(table, "purified_features")[arm] for arm in PAIR}
+    keys = ["spurious_probability", "trained_on", "prompts", "margin"]
+    rows = []
+    for (probability, arm, prompts, margin), group in own.groupby(keys):
+        trained, zero = (group.loc[group["bias"] == bias, "value"] for bias in ("trained", "zero"))
+        purified = counts[str(arm)]
+        purified = purified[purified.index.get_level_values("spurious_probability") == probability]
+        rows.append((
+            f"{probability:g}", str(arm), f"{prompts}, margin {margin:g}",
+            mean_and_spread(trained, 3), mean_and_spread(zero, 3),
+            or_dash(zero.mean() - trained.mean(), 3, sign=True), or_dash(purified.mean(), 1),
+        ))  # fmt: skip
+    return Table(
+        f"Accuracy by protocol, {preset}",
+        ("C_s", "trained on", "prompts and test margin", "biases as trained", "biases zero",
+         "zero − trained", "purified features"),
+        tuple(rows),
+        "Accuracy alone is no evidence of purity: where it does not fall without the biases, "
+        "purified features are not what it rests on.",
+        folded=True,
+        section="Arms",
+    )  # fmt: skip
+
+
+def _mixing(table: pd.DataFrame, preset: str) -> Table:
+    own = table[table["metric"].isin(MIXING) & table["value"].notna()]
+    arms = [arm for arm in style.ARMS if arm in set(own["trained_on"])]
+    rows = []
+    for probability, here in own.groupby("spurious_probability"):
+        for arm in arms:
+            mine = here[here["trained_on"] == arm]
+            if mine.empty:
+                continue
+            cells = []
+            for metric in MIXING:
+                values = mine[mine["metric"] == metric].groupby("trial")["value"].mean()
+                cells.append(mean_and_spread(values, 3, counted=False) if len(values) else "–")
+            rows.append((f"{probability:g}", arm, *cells, str(mine["trial"].nunique())))
+    return Table(
+        f"What a neuron consists of, {preset}",
+        ("C_s", "trained on", *MIXING.values(), "trials"),
+        tuple(rows),
+        "Theorems 4.2 and 4.4 bound the energy beside a neuron’s features by an order, 1/d, that "
+        "one d cannot test: see Scaling with d. Means over neuron pairs.",
+        folded=True,
+        section="What neurons learn",
+    )
+
+
+def _loss(table: pd.DataFrame, preset: str) -> Table:
+    own = table[table["metric"].isin(["loss_gap", "loss_longer"]) & table["value"].notna()]
+    rows = []
+    for row in records(own[["spurious_probability", "trained_on"]].drop_duplicates()):
+        here = own[(own["spurious_probability"] == row["spurious_probability"])
+                   & (own["trained_on"] == row["trained_on"])]  # fmt: skip
+        gap, reference = (
+            here.loc[here["metric"] == name, "value"] for name in ("loss_gap", "loss_longer")
+        )
+        limits = mean_interval(gap.tolist())
+        rows.append((
+            f"{row['spurious_probability']:g}", str(row["trained_on"]), mean_and_spread(gap, 4),
+            interval(limits.low, limits.high, 4), mean_and_spread(reference, 4),
+        ))  # fmt: skip
+    return Table(
+        f"Gap to the same run continued (theorem 4.1), {preset}",
+        ("C_s", "trained on", "(L − L′) ÷ |L′|", "95 % interval", "L′"),
+        tuple(rows),
+        "L′ is the lower of the two losses before and after the same run goes on with its "
+        "thresholds held: a local reference, and no bound on the optimum L*.",
+        section="Theory of training",
+    )

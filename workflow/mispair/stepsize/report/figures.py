@@ -1,0 +1,474 @@
+"""Figures of the stepsize study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from mispair.core.words import count, listing, number
+from mispair.report import charts, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import by_name
+from mispair.report.tables import Tables
+from mispair.stepsize.report.runs import (
+    SCHEDULES,
+    first_seed,
+    named,
+    onset,
+    settled_share,
+    slopes,
+    speedup_span,
+)
+
+LOG = alt.Scale(type="log", nice=False)
+STEPSIZES = alt.Scale(type="log", nice=False, padding=10)
+WIDTH, HEIGHT = 380, 220
+QUANTITIES = {
+    "lowest_rise": ("lowest risk before a rise", style.ORANGE),
+    "transition_risk": ("risk as oscillation ends", style.AMBER),
+    "stable_threshold": ("tight threshold", style.BLUE),
+    "stable_threshold_paper": ("printed threshold", style.SKY),
+}
+STEPS = {
+    "transition": ("oscillation over", style.ORANGE),
+    "stable_step": ("below the stable threshold", style.BLUE),
+    "settled_step": ("below the threshold of growing margins", style.GREEN),
+}
+
+
+def _hole(tables: Tables, part: str, more: str = "") -> Hole:
+    """Say what to add to the configuration for a figure that has nothing to show."""
+    if not tables.study("stepsize"):
+        return Hole("the stepsize study was not run")
+    return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
+
+
+def _colour() -> alt.Color:
+    """Return the colour of a stepsize, the same in every panel."""
+    legend = alt.Legend(title="Stepsize η", type="gradient", gradientLength=200, format="~g")
+    shades = alt.SchemeParams("viridis", extent=[0, 0.85])
+    scale = alt.Scale(type="log", scheme=shades, reverse=True)
+    return alt.Color("stepsize:Q", scale=scale, legend=legend)
+
+
+def _level(value: float, colour: str = style.QUIET) -> alt.Chart:
+    """Return a horizontal line, drawn once and not once for every row."""
+    once = alt.Chart().transform_aggregate(rows="count()")
+    return once.mark_rule(color=colour, strokeDash=[4, 4]).encode(y=alt.datum(value))
+
+
+def _steps_axis(title: str = "Step t") -> alt.X:
+    return alt.X("t:Q", title=title, scale=LOG, axis=alt.Axis(format="~s", tickCount=5))
+
+
+def _stepsize_axis(title: str) -> alt.X:
+    return alt.X("stepsize:Q", title=title, scale=STEPSIZES, axis=alt.Axis(format="~g"))
+
+
+def _log_y(field: str, title: str, form: str = "~g") -> alt.Y:
+    axis = alt.Axis(format=form, tickCount=5)
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
+
+
+def _sweep(tables: Tables) -> pd.DataFrame:
+    curves = tables.stepsize_curves
+    own = curves[(curves["part"] == "sweep") & (curves["t"] > 0)]
+    return named(first_seed(own))
+
+
+def _runs(tables: Tables, part: str = "sweep") -> pd.DataFrame:
+    runs = tables.stepsize_runs
+    return named(runs[runs["part"] == part])
+
+
+def _panels(
+    data: pd.DataFrame, draw: Callable[[str], charts.Panel], key: str = "panel"
+) -> list[charts.Panel]:
+    """Draw a panel for each value of `key`, in the order of the rows."""
+    return [
+        draw(name)
+        .transform_filter(f"datum.{key} == '{name}'")
+        .properties(width=WIDTH, height=HEIGHT, title=name)
+        for name in data[key].unique()
+    ]
+
+
+def _drawn(
+    data: pd.DataFrame, panels: Sequence[charts.Panel], sentence: str,
+    columns: int = 2,
+) -> Drawing:  # fmt: skip
+    return Drawing(charts.side_by_side(panels, columns, data), data, sentence)
+
+
+def _tips(*more: str) -> list[alt.Tooltip]:
+    return charts.tips("stepsize:Q:η", "t:Q:step", *more)
+
+
+def stepsize_risk(tables: Tables) -> Drawing | Hole:
+    """F1: risk against steps, with the end of the oscillation and the threshold."""
+    curves, runs = _sweep(tables), first_seed(_runs(tables))
+    if curves.empty:
+        return _hole(tables, "sweep")
+    ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
+    marks = ended.assign(t=ended["transition"], risk=ended["transition_risk"], layer="over")
+    columns = ["panel", "stepsize", "t", "risk", "layer"]
+    lines = [
+        runs.assign(risk=runs["stable_threshold"], t=end, layer="threshold")
+        for end in (1, runs["steps"])
+    ]
+    data = pd.concat([curves.assign(layer="run"), marks, *lines], ignore_index=True)[columns]
+    data = data[data["risk"] > 0]
+
+    def draw(name: str) -> charts.Panel:
+        base = alt.Chart().encode(
+            x=_steps_axis(), y=_log_y("risk", "Risk L"), tooltip=_tips("risk:Q:risk")
+        )
+        lines = base.encode(color=_colour())
+        return alt.layer(
+            charts.only(lines, "threshold").mark_line(strokeDash=[4, 4], strokeWidth=1),
+            charts.only(lines, "run").mark_line(strokeWidth=1.6),
+            # In one colour: points with a scale of colours would turn its legend into points.
+            charts.only(base, "over").mark_point(
+                size=45, filled=True, color=style.INK, stroke="white", opacity=1
+            ),
+        )
+
+    return _drawn(data, _panels(data, draw), settled_share(tables.stepsize_runs))
+
+
+def stepsize_rate(tables: Tables) -> Drawing | Hole:
+    """F2: η t L against steps."""
+    curves = _sweep(tables)
+    if curves.empty:
+        return _hole(tables, "sweep")
+    data = curves.assign(product=curves["stepsize"] * curves["t"] * curves["risk"])
+    data = data.loc[data["product"] > 0, ["panel", "stepsize", "t", "product"]]
+
+    def draw(name: str) -> charts.Panel:
+        return (
+            alt.Chart()
+            .mark_line(strokeWidth=1.6)
+            .encode(x=_steps_axis(), y=_log_y("product", "η t L", "~s"), color=_colour(),
+                    tooltip=_tips("product:Q:η t L"))
+        )  # fmt: skip
+
+    runs = first_seed(_runs(tables))
+    runs = runs[runs["settled"] == 1]
+    last = runs.assign(product=runs["stepsize"] * runs["steps"] * runs["final_risk"])
+    spans = [
+        f"{own['product'].min():.3g} to {own['product'].max():.3g} on {panel}"
+        for panel, own in last.groupby("panel", sort=False)
+    ]
+    text = f"At the last step of runs that settle η t L is {listing(spans)}."
+    return _drawn(data, _panels(data, draw), text if spans else "No run settles.")
+
+
+def stepsize_margin(tables: Tables) -> Drawing | Hole:
+    """F3: normalised margin against steps."""
+    curves = _sweep(tables)
+    if curves.empty:
+        return _hole(tables, "sweep")
+    data = curves[["panel", "stepsize", "t", "margin"]].dropna()
+    top = data.groupby("panel")["margin"].max().abs()
+
+    def draw(name: str) -> charts.Panel:
+        domain = [-1.5 * top[name], 1.1 * top[name]]
+        y = alt.Y("margin:Q", title="min q / ‖w‖", scale=alt.Scale(domain=domain, nice=False))
+        lines = alt.Chart().mark_line(strokeWidth=1.6, clip=True).encode(
+            x=_steps_axis(), y=y, color=_colour(), tooltip=_tips("margin:Q:margin"))  # fmt: skip
+        return alt.layer(_level(0), lines)
+
+    runs = first_seed(_runs(tables))
+    words = []
+    for panel, own in runs.dropna(subset=["margin_final"]).groupby("panel", sort=False):
+        best = own.sort_values("margin_final").iloc[-1]
+        words.append(f"{number(best['margin_final'], 4)} at η = {best['stepsize']:g} on {panel}")
+    return _drawn(data, _panels(data, draw), f"Largest margin at the end: {listing(words)}.")
+
+
+def stepsize_thresholds(tables: Tables) -> Drawing | Hole:
+    """F5: risks at rises and transitions beside the thresholds."""
+    return _against_stepsize(tables, QUANTITIES, "Risk", _conservatism)
+
+
+def stepsize_steps(tables: Tables) -> Drawing | Hole:
+    """F6: steps to the transition and to the thresholds."""
+    return _against_stepsize(tables, STEPS, "Step", _before)
+
+
+def _against_stepsize(
+    tables: Tables, quantities: dict[str, tuple[str, str]], title: str,
+    say: Callable[[pd.DataFrame], str],
+) -> Drawing | Hole:  # fmt: skip
+    runs = _runs(tables)
+    if runs.empty:
+        return _hole(tables, "sweep")
+    runs = runs[runs["settled"] == 1]
+    parts = [
+        runs.assign(what=words, value=runs[column])[["panel", "stepsize", "seed", "what", "value"]]
+        for column, (words, _) in quantities.items()
+    ]
+    data = pd.concat(parts, ignore_index=True)
+    data = data[data["value"] > 0]
+    if data.empty:
+        return Hole("no run settled")
+    colours = dict(quantities.values())
+
+    def draw(name: str) -> charts.Panel:
+        return (
+            alt.Chart()
+            .mark_point(filled=True, size=40, opacity=0.8)
+            .encode(
+                x=_stepsize_axis("Stepsize η"), y=_log_y("value", title),
+                color=charts.colour("what", "", colours, list(colours)),
+                tooltip=charts.tips("what:N:", "stepsize:Q:η", "seed:Q:seed", "value:Q:value"),
+            )
+        )  # fmt: skip
+
+    return _drawn(data, _panels(data, draw), say(runs))
+
+
+def _conservatism(runs: pd.DataFrame) -> str:
+    ratio = runs["conservatism"].dropna()
+    if ratio.empty:
+        return "No risk ever rose."
+    return (
+        f"The lowest risk from which one rose lies {ratio.min():.0f} to {ratio.max():.0f} times "
+        "above its threshold."
+    )
+
+
+def _before(runs: pd.DataFrame) -> str:
+    reached = runs[runs["stable_step"] >= 0]
+    late = int((reached["transition"] > reached["stable_step"]).sum())
+    return (
+        f"The oscillation is over before the stable threshold is reached in "
+        f"{len(reached) - late} of {count(len(reached), 'run')}."
+    )
+
+
+def stepsize_neurons(tables: Tables) -> Drawing | Hole:
+    """F11: margins of the network and of its neurons on the five points."""
+    curves = tables.stepsize_curves
+    own = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
+    if own.empty:
+        return _hole(tables, "neurons")
+    words = {"margin": "the network", "neuron_plus": "neuron of a = +1",
+             "neuron_minus": "neuron of a = −1"}  # fmt: skip
+    data = own.melt(id_vars=["t", "stepsize"], value_vars=list(words), var_name="what")
+    data["what"] = data["what"].map(words)
+    colours = dict(zip(words.values(), style.CLASSES, strict=False))
+    lines = alt.Chart().mark_line().encode(
+        x=_steps_axis(), y=alt.Y("value:Q", title="Margin"),
+        color=charts.colour("what", "", colours, list(colours)),
+        tooltip=_tips("what:N:", "value:Q:margin"),
+    )  # fmt: skip
+    panel = alt.layer(_level(0), lines).properties(width=2 * WIDTH, height=HEIGHT)
+    last = data[data["t"] == data["t"].max()].set_index("what")["value"]
+    sentence = "At the end: " + listing([f"{name} {number(v, 3)}" for name, v in last.items()])
+    return _drawn(data, [panel], f"{sentence}.", columns=1)
+
+
+def stepsize_speedup(tables: Tables) -> Drawing | Hole:
+    """F9: steps of the largest monotone stepsize over each one's."""
+    every = tables.stepsize_speedups
+    own = named(first_seed(every[every["part"] == "sweep"]))
+    own = own[own["speedup"].notna() & (own["stepsize"] >= own["monotone_stepsize"])]
+    if own.empty:
+        return Hole("no stepsize list has a monotone member that gets to a level of risk")
+    data = own[["panel", "stepsize", "level", "steps_to_level", "speedup"]].assign(
+        to="L ≤ " + own["level"].map("{:g}".format)
+    )
+    names = [f"L ≤ {level:g}" for level in sorted(data["level"].unique(), reverse=True)]
+    colours = dict(zip(names, style.CLASSES, strict=False))
+
+    def draw(name: str) -> charts.Panel:
+        bars = (
+            alt.Chart()
+            .mark_bar()
+            .encode(
+                x=alt.X("stepsize:O", title="Stepsize η", axis=alt.Axis(labelAngle=0)),
+                xOffset=alt.XOffset("to:N", sort=names),
+                y=alt.Y("speedup:Q", title="Speed-up", scale=alt.Scale(type="symlog")),
+                color=charts.colour("to", "", colours, names),
+                tooltip=charts.tips("stepsize:Q:η", "to:N:", "steps_to_level:Q:steps",
+                                    "speedup:Q:speed-up"),
+            )
+        )  # fmt: skip
+        return alt.layer(bars, _level(1))
+
+    return _drawn(data, _panels(data, draw), speedup_span(tables))
+
+
+def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
+    """F8: risk after T steps by schedule of the stepsize."""
+    own = tables.stepsize_acceleration
+    if own.empty:
+        return _hole(tables, "acceleration")
+    data = first_seed(own).assign(schedule=first_seed(own)["schedule"].map(SCHEDULES))
+    data = data[["schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
+    colours = dict(zip(SCHEDULES.values(), style.CLASSES, strict=False))
+    chart = (
+        alt.Chart()
+        .mark_line(point=True)
+        .encode(
+            x=_steps_axis("Steps T"), y=_log_y("risk", "Risk L after T steps"),
+            color=charts.colour("schedule", "", colours, list(colours)),
+            tooltip=charts.tips("schedule:N:", "t:Q:T", "stepsize:Q:η", "risk:Q:risk"),
+        )
+        .properties(width=2 * WIDTH, height=280)
+    )  # fmt: skip
+    words = [f"{number(slope, 2)} ({SCHEDULES[name]})" for name, slope in slopes(tables).items()]
+    text = f"Slope of log L on log T from T = 1,000: {listing(words)}." if words else (
+        "Too few numbers of steps for a slope.")  # fmt: skip
+    return _drawn(data, [chart], text, columns=1)
+
+
+def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
+    """F4: sharpness over its critical value, and risk below it."""
+    curves = tables.stepsize_curves
+    own = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
+    if own.empty:
+        return _hole(tables, "sharpness")
+    data = own[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
+    panels: list[charts.Panel] = []
+    for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
+        for panel in data["panel"].unique():
+            lines = (
+                alt.Chart()
+                .transform_filter(f"datum.{field} > 0")
+                .mark_line(strokeWidth=1.3)
+                .encode(x=_steps_axis(), y=_log_y(field, title), color=_colour(),
+                        tooltip=_tips(f"{field}:Q:{title}"))
+            )  # fmt: skip
+            parts: list[alt.Chart] = [lines]
+            if field == "sharpness_ratio":
+                parts.append(_level(1, style.INK))
+            panels.append(
+                alt.layer(*parts)
+                .transform_filter(f"datum.panel == '{panel}'")
+                .properties(width=WIDTH, height=HEIGHT, title=panel)
+            )
+    found = onset(tables)
+    text = "No list of stepsizes has both a monotone and an oscillating member."
+    if not found.empty:
+        ratio = found["onset"] / found["critical"]
+        text = (
+            f"Oscillation begins at {number(ratio.min(), 2)} to {number(ratio.max(), 2)} times the "
+            "stepsize 2/(m λ₀) at which the sharpness of the start lets expect it."
+        )
+    return _drawn(data, panels, text, columns=data["panel"].nunique())
+
+
+def stepsize_bounds(tables: Tables) -> Drawing | Hole:
+    """F7: averages and their bounds."""
+    curves = tables.stepsize_curves
+    own = named(first_seed(curves[(curves["part"] == "bounds") & (curves["t"] > 0)]))
+    words = {
+        "average_risk": ("average risk", "measured"), "risk_bound": ("average risk", "bound"),
+        "average_potential": ("average gradient potential", "measured"),
+        "potential_bound": ("average gradient potential", "bound"),
+    }  # fmt: skip
+    data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="of")
+    data = data[data["value"] > 0]
+    if data.empty:
+        return _hole(tables, "bounds", "with separable data and a leaky activation")
+    data["what"], data["layer"] = (data["of"].map(lambda of, k=k: words[of][k]) for k in (0, 1))
+    data = data.drop(columns="of")
+    panels = []
+    for panel in data["panel"].unique():
+        for what in data["what"].unique():
+            panels.append(
+                alt.Chart()
+                .mark_line(strokeWidth=1.5)
+                .encode(
+                    x=_steps_axis(), y=_log_y("value", what.capitalize()), color=_colour(),
+                    strokeDash=alt.StrokeDash("layer:N", title="", sort=["measured", "bound"]),
+                    tooltip=_tips("layer:N:", "value:Q:value"),
+                )
+                .transform_filter(f"datum.panel == '{panel}' && datum.what == '{what}'")
+                .properties(width=WIDTH, height=HEIGHT, title=panel)
+            )  # fmt: skip
+    runs = tables.stepsize_runs
+    return _drawn(
+        data, panels,
+        f"The average risk is {100 * runs['average_ratio'].max():.2g} % of its bound at most, "
+        f"the average gradient potential to {100 * runs['potential_ratio'].max():.2g} %.",
+    )  # fmt: skip
+
+
+def stepsize_activations(tables: Tables) -> Drawing | Hole:
+    """F12: small multiples of the risk, by activation and by width."""
+    curves = first_seed(tables.stepsize_curves)
+    curves = curves[(curves["t"] > 0) & curves["part"].isin(["activations", "widths"])]
+    curves = curves[curves["risk"] > 0]
+    if curves.empty:
+        return _hole(tables, "activations", "and no part widths")
+    by_width = curves["part"] == "widths"
+    label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
+                     curves["activation"].str.replace("_", " "))  # fmt: skip
+    data = curves.assign(panel=label)[["panel", "stepsize", "t", "risk"]]
+    panels = [
+        alt.Chart()
+        .mark_line(strokeWidth=1.5)
+        .encode(x=_steps_axis(), y=_log_y("risk", "Risk L"), color=_colour(),
+                tooltip=_tips("risk:Q:risk"))
+        .transform_filter(f"datum.panel == '{name}'")
+        .properties(width=170, height=130, title=name)
+        for name in data["panel"].unique()
+    ]  # fmt: skip
+    runs = tables.stepsize_runs
+    runs = runs[runs["part"].isin(["activations", "widths"])]
+    never = int((runs["settled"] == 0).sum())
+    text = f"{never} of {count(len(runs), 'run')} never settle." if never else (
+        f"All {count(len(runs), 'run')} settle.")  # fmt: skip
+    return _drawn(data, panels, text, columns=4)
+
+
+def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
+    """F10: test accuracy against stepsize."""
+    runs = tables.stepsize_runs
+    own = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
+    if own.empty:
+        return _hole(tables, "sweep", "on digits_parity, which has a test set")
+    data = own.assign(kind=np.where(own["rises"] > 0, "risk oscillated", "risk fell throughout"))[
+        ["panel", "stepsize", "seed", "kind", "accuracy"]
+    ]
+    colours = {"risk fell throughout": style.CLASSES[0], "risk oscillated": style.CLASSES[1]}
+
+    def draw(name: str) -> charts.Panel:
+        return (
+            alt.Chart()
+            .mark_point(filled=True, size=50)
+            .encode(
+                x=_stepsize_axis("Stepsize"),
+                y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
+                color=charts.colour("kind", "", colours, list(colours)),
+                tooltip=charts.tips("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
+            )
+        )  # fmt: skip
+
+    words = []
+    for panel, part in data.groupby("panel", sort=False):
+        means = part.groupby("stepsize")["accuracy"].mean()
+        words.append(f"{number(means.max(), 3)} at {means.idxmax():g} on {panel}")
+    return _drawn(data, _panels(data, draw), f"Best mean accuracy: {listing(words)}.")
+
+
+DRAWINGS = by_name(
+    stepsize_risk,
+    stepsize_thresholds,
+    stepsize_steps,
+    stepsize_margin,
+    stepsize_neurons,
+    stepsize_rate,
+    stepsize_speedup,
+    stepsize_acceleration,
+    stepsize_sharpness,
+    stepsize_bounds,
+    stepsize_activations,
+    stepsize_accuracy,
+)

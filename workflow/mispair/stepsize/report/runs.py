@@ -1,0 +1,152 @@
+"""What the stepsize study's claims, tables and figures select from its tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.report.tables import Tables
+from mispair.stepsize.report.study import STUDY
+
+RUN = STUDY.tables["stepsize_runs"].keys
+"""Columns that tell a run from all others."""
+
+
+DATA_SETS = {
+    "xor4": "XOR, four corners",
+    "xor_noise": "XOR with noise",
+    "digits_parity": "digits, even or odd",
+    "digits_3v8": "digits, 3 or 8",
+    "two_point": "two points",
+    "five_point": "five points",
+    "cifar2": "CIFAR-10, airplane or automobile",
+}
+SCHEDULES = {
+    "monotone": "largest monotone η",
+    "one": "η = 1",
+    "proportional": "η ∝ T",
+}
+SAME_LIST = [name for name in RUN if name != "stepsize"]
+"""What runs have in common that differ in their stepsize alone."""
+FIRST_BUDGET = 1000
+"""Steps T from which slopes are taken."""
+
+
+def first_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of seed 0, which every part has."""
+    return rows[rows["seed"] == 0]
+
+
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``panel``: data set with activation in words; rows go in the order of the data sets."""
+    panel = rows["data_set"].map(DATA_SETS) + ", " + rows["activation"].str.replace("_", " ")
+    panel = panel.where(rows["part"] != "multilayer", rows["data_set"].map(DATA_SETS)
+                        + ", four layers")  # fmt: skip
+    order = rows["data_set"].map({name: k for k, name in enumerate(DATA_SETS)})
+    out = rows.assign(panel=panel, _order=order)
+    return out.sort_values(["_order", "panel"], kind="stable").drop(columns="_order")
+
+
+def oscillates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose risk rose at least once, diverged ones among them."""
+    return runs[(runs["rises"] > 0) | (runs["diverged"] >= 0)]
+
+
+def settled_share(runs: pd.DataFrame) -> str:
+    """Say how many of the runs that oscillate settle."""
+    own = oscillates(runs[runs["part"] == "sweep"])
+    settled = int((own["settled"] == 1).sum())
+    return (
+        f"The risk oscillates in {count(len(own), 'run')} of the sweep, and settles in {settled}."
+    )
+
+
+def onset(tables: Tables) -> pd.DataFrame:
+    """Return where oscillation begins in every list of stepsizes that has both kinds.
+
+    Returns
+    -------
+    DataFrame
+        One row for each list: ``monotone`` (largest stepsize below which none rises), ``rising``
+        (smallest that does), ``onset`` (their geometric mean) and ``critical``, 2/(m λ_0).
+    """
+    runs = tables.stepsize_runs
+    runs = runs[runs["part"].isin(["onset", "acceleration", "sharpness", "sweep"])]
+    rows = []
+    for place, own in runs.dropna(subset=["critical_stepsize"]).groupby(SAME_LIST):
+        first = oscillates(own)["stepsize"].min()
+        below = own.loc[own["stepsize"] < first, "stepsize"]
+        if below.empty:
+            continue
+        rows.append({
+            **dict(zip(SAME_LIST, place, strict=True)), "monotone": below.max(), "rising": first,
+            "onset": float(np.sqrt(below.max() * first)),
+            "critical": float(own["critical_stepsize"].iloc[0]),
+        })  # fmt: skip
+    found = pd.DataFrame(rows, columns=[*SAME_LIST, "monotone", "rising", "onset", "critical"])
+    # The finest list of a network and data set says it best.
+    width = found["rising"] / found["monotone"]
+    keys = [name for name in SAME_LIST if name != "part"]
+    return found.assign(_width=width).sort_values("_width", kind="stable").drop_duplicates(
+        keys
+    ).drop(columns="_width").sort_values(keys, ignore_index=True)  # fmt: skip
+
+
+def without_monotone(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the lists of stepsizes none of which is monotone, one row each."""
+    lists = runs[runs["part"].isin(["sweep", "onset", "acceleration", "multilayer"])]
+    rows = []
+    for place, own in lists.groupby(SAME_LIST):
+        if len(oscillates(own)) == len(own):
+            smallest = own["stepsize"].min()
+            rows.append({**dict(zip(SAME_LIST, place, strict=True)), "smallest": smallest})
+    return pd.DataFrame(rows, columns=[*SAME_LIST, "smallest"])
+
+
+def slopes(tables: Tables) -> dict[str, float]:
+    """Return the slope of log risk on log T of each schedule, from T = `FIRST_BUDGET` on.
+
+    Schedules with fewer than three numbers of steps have none. Seeds are averaged.
+    """
+    own = tables.stepsize_acceleration
+    own = own[(own["budget"] >= FIRST_BUDGET) & (own["risk"] > 0)]
+    found = {}
+    for name in SCHEDULES:
+        rows = own[own["schedule"] == name].groupby("budget")["risk"].mean()
+        if len(rows) >= 3:
+            log_t, log_risk = np.log(rows.index.to_numpy()), np.log(rows.to_numpy())
+            found[name] = float(np.polyfit(log_t, log_risk, 1)[0])
+    return found
+
+
+def larger_steps(tables: Tables) -> pd.DataFrame:
+    """Return runs of the sweep beyond the largest monotone stepsize, at the lowest common risk.
+
+    That is the lowest risk that the monotone run of the same list gets to. ``speedup`` is NaN where
+    the larger stepsize never gets there.
+    """
+    every = tables.stepsize_speedups
+    every = every[(every["part"] == "sweep") & every["monotone_stepsize"].notna()]
+    found = []
+    for _, own in every.groupby(SAME_LIST):
+        monotone = own[(own["stepsize"] == own["monotone_stepsize"]) & own["speedup"].notna()]
+        if not monotone.empty:
+            level = monotone["level"].min()
+            beyond = own["stepsize"] > own["monotone_stepsize"]
+            found.append(own[beyond & (own["level"] == level)])
+    return pd.concat(found, ignore_index=True) if found else every.iloc[:0]
+
+
+def speedup_span(tables: Tables) -> str:
+    """Say how much sooner larger stepsizes get to the lowest common risk."""
+    rows = larger_steps(tables)
+    reached = rows["speedup"].dropna()
+    if reached.empty:
+        return "No stepsize beyond the largest monotone one gets to a risk that this one gets to."
+    never = len(rows) - len(reached)
+    text = (
+        f"At the lowest risk that the largest monotone stepsize gets to, larger ones are "
+        f"{number(reached.min(), 1)} to {number(reached.max(), 1)} times as quick"
+    )
+    return f"{text}; {never} never get there." if never else f"{text}."

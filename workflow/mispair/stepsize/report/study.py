@@ -1,0 +1,180 @@
+"""The stepsize study in the report: its sections, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mispair.report.study import Figure, Study, columns
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "sweep": ("Phases", "Margins", "Speed", "Test accuracy", "Runs that fail"),
+    "sharpness": ("Sharpness",),
+    "onset": ("Sharpness",),
+    "activations": ("Activations and widths", "Runs that fail"),
+    "widths": ("Activations and widths", "Runs that fail"),
+    "bounds": ("Bounds",),
+    "acceleration": ("Speed", "Sharpness"),
+    "neurons": ("Margins",),
+    "multilayer": ("Phases", "Test accuracy", "Runs that fail"),
+}
+"""Sections that print a part of the study."""
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
+    """Return the sections that print the numbers of a job."""
+    if rule not in ("train_two_layer", "train_multilayer"):
+        return ()
+    return PARTS[wildcards.get("part", "multilayer")]
+
+
+STUDY = Study(
+    key="stepsize",
+    title="Large stepsizes: two phases of gradient descent",
+    about="Two-layer networks with fixed output signs learn small data sets under the logistic "
+    "loss by full-batch gradient descent with a constant stepsize m η, m being the width. "
+    "Where η is large the risk first oscillates; below a threshold that falls as 1/η it "
+    "can only fall, and the margin grows. All runs are in float64, with first weights, "
+    "data and stepsizes of our own: the published text names them for hardly any "
+    "experiment, so shapes can be compared and curves cannot.",
+    sections=(
+        "Phases",
+        "Margins",
+        "Speed",
+        "Sharpness",
+        "Bounds",
+        "Activations and widths",
+        "Test accuracy",
+        "Runs that fail",
+        "Corrected and chosen",
+    ),
+    tables={
+        "stepsize_runs": columns(
+            "part* data_set* activation* width stepsize seed | step_on_weights steps points "
+            "rises transition settled diverged peak lowest_rise transition_risk final_risk "
+            "stable_threshold stable_threshold_paper settled_threshold settled_threshold_paper "
+            "stable_step stable_step_paper settled_step settled_step_paper conservatism "
+            "margin_transition margin_stable margin_settled margin_final smoothed_final "
+            "auxiliary_final log_modified_settled log_modified_final norm_falls auxiliary_falls "
+            "modified_falls margin_falls margin_drawdown order_breaks rate_lower rate_upper_log "
+            "separation bounded average_ratio potential_ratio transition_bound stable_ratio "
+            "least_time_risk least_time_risk_early least_time_risk_late sharpness_start "
+            "critical_stepsize accuracy"
+        ),
+        "stepsize_curves": columns(
+            "part* data_set* activation* width stepsize seed t | risk potential margin norm "
+            "accuracy sharpness_ratio average_risk risk_bound average_potential potential_bound "
+            "neuron_plus neuron_minus",
+            compared=False,
+        ),
+        "stepsize_speedups": columns(
+            "part* data_set* activation* width stepsize seed level | steps_to_level "
+            "monotone_stepsize speedup"
+        ),
+        "stepsize_acceleration": columns(
+            "part* data_set* activation* width stepsize seed schedule* budget | risk"
+        ),
+    },
+    results={
+        "results/stepsize/*/*/*.json": "stepsize",
+        "results/stepsize/multilayer/*.json": "stepsize",
+    },
+    measures=("stepsize_runs",),
+    sections_of=sections_of,
+    figures=(
+        Figure(
+            "stepsize_risk",
+            "Risk against steps, each stepsize",
+            "First seed of each stepsize. Circle: the last rise of the risk is just over. Dashed: "
+            "the threshold below which the theory forbids a rise (tight constants).",
+            "figure 2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_thresholds",
+            "At which risk the oscillation ends, and where the theory is sure of it",
+            "Every seed is a point. Risks from which it rose lie far above the thresholds: these "
+            "are sufficient, and not where oscillation really ends.",
+            "theorem 2.2(a)",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_steps",
+            "When the oscillation ends, and when the thresholds are reached",
+            "Steps of every seed. Runs that never get there are not shown; the table of failures "
+            "names them.",
+            "theorems 2.2 and 4.1",
+            "Phases",
+        ),
+        Figure(
+            "stepsize_margin",
+            "Normalised margin against steps",
+            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize; what lies far below zero, "
+            "early on, is cut off.",
+            "figure 2(c)",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_neurons",
+            "Five points: neither neuron separates them, and the network does",
+            "Margins of the network and of each of its two neurons, every one over the norm of "
+            "its own weights.",
+            "figure 4",
+            "Margins",
+        ),
+        Figure(
+            "stepsize_rate",
+            "Risk times stepsize times steps: flat where L ≈ 1/(η t)",
+            "First seed of each stepsize.",
+            "figure 2(b)",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_speedup",
+            "How much sooner a stepsize gets to a risk",
+            "Steps of the largest monotone stepsize over those of this one, first seed. No bar: "
+            "one of the two never gets there. A bar below 1 is slower.",
+            "",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_acceleration",
+            "Risk after T steps: stepsize fixed, and in proportion to T",
+            "Two points whose gradients conflict, from weights of zero. The stepsize that grows is "
+            "the one of the ladder nearest T/100: what the theorem asks for begins at T of 10⁷.",
+            "corollary 4.2, theorem 4.3",
+            "Speed",
+        ),
+        Figure(
+            "stepsize_sharpness",
+            "Sharpness and risk",
+            "Above: the Hessian’s largest eigenvalue times m η/2; above 1 a quadratic would "
+            "diverge. Below: the risk of the same runs. Not measured in the paper.",
+            "",
+            "Sharpness",
+        ),
+        Figure(
+            "stepsize_bounds",
+            "Averages over all steps, and what the theory bounds them by",
+            "Solid: average risk and average gradient potential of the first t steps. Dashed: the "
+            "bounds.",
+            "theorem 3.2, lemma C.3",
+            "Bounds",
+        ),
+        Figure(
+            "stepsize_activations",
+            "Risk by activation and width",
+            "XOR’s four corners, first seed: one small picture for each activation (20 neurons) "
+            "and for each width (leaky softplus).",
+            "",
+            "Activations and widths",
+        ),
+        Figure(
+            "stepsize_accuracy",
+            "Test accuracy against stepsize",
+            "Last step of every seed (split) of the digits’ parity, and of the perceptron of four "
+            "layers where it was trained.",
+            "figures 1(c) and 3",
+            "Test accuracy",
+        ),
+    ),
+)

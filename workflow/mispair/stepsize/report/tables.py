@@ -1,0 +1,300 @@
+"""Tables of the stepsize study: its runs, failures, checks, and what was corrected or chosen."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from mispair.core.words import count, number
+from mispair.report.table import Table, or_dash
+from mispair.report.tables import Tables
+from mispair.stepsize.cifar_files import CIFAR
+from mispair.stepsize.report.runs import (
+    DATA_SETS,
+    SCHEDULES,
+    named,
+    onset,
+    oscillates,
+    slopes,
+    without_monotone,
+)
+
+CORRECTED = (
+    ("GELU", "φ is printed as x/2 · erf(1 + x/√2)", "x/2 · (1 + erf(x/√2))"),
+    ("κ of GELU", "0.242", "0.2935, the largest z² times the normal density"),
+    ("τ of theorem 4.1", "without γ², and with c₁ and c₂ exchanged",
+     "128 (1 + 4κ)/(α² γ²) · max{c₂ η, c₁ n, e, u log u, u ‖w₀‖/√m}, as its proof has it"),
+    ("bound of lemma C.4", "without η", "2/(α² γ² η (t − s)), as in theorem 4.1"),
+    ("activation of figure 2", "the caption says leaky softplus, section 5 softplus for CIFAR-10",
+     "leaky softplus on XOR, softplus on pictures; CIFAR-10 with both"),
+    ("fifth point of figure 4", "its label can be read either way",
+     "+1, the only one for which the points have margin 0.05"),
+    ("‖x‖ ≤ 1", "assumed, and not kept by the paper’s own XOR and five points",
+     "thresholds have factors of R = max ‖x‖; averages and τ are judged where R ≤ 1"),
+)  # fmt: skip
+"""What is printed, and what was used: seen in the proofs or by numbers."""
+
+CHOSEN = (
+    ("stepsizes, steps and first weights of figures 2 to 4", "not stated",
+     "η as configured; standard normal weights, 0 on the two points, 0.1 on the five"),
+    ("output weights", "fixed signs, drawn in no stated way", "+1 and −1 in turn"),
+    ("CIFAR-10", "6,000 pictures of two classes",
+     "digits of scikit-learn take its place unless cifar_dir is given"),
+    ("noise around XOR’s corners", "not in the paper", "standard deviation 0.15, 50 points each"),
+    ("stepsize in proportion to T", "the theorem’s constants ask for T of 10⁷", "η nearest T/100"),
+    ("sharpness", "not measured in the paper", "the Hessian’s largest eigenvalue"),
+    ("perceptron of four layers", "width 200; biases not mentioned", "width 64, no biases"),
+)  # fmt: skip
+
+LOOSE = (
+    "Thresholds and τ are sufficient conditions, and loose by orders of magnitude. Shapes can be "
+    "compared with the paper’s figures, curves cannot. Digits are not CIFAR-10. At the same "
+    "step a large stepsize may have a smaller margin than a small one."
+)
+
+
+def stepsize(tables: Tables) -> list[Table]:
+    """Return all tables of the study; without empty ones."""
+    if not tables.study("stepsize"):
+        return []
+    found = [
+        _runs(tables), _margins(tables), _slopes(tables), _onsets(tables), _bounds(tables),
+        _shapes(tables), _failures(tables), _lists(tables), _separable(tables),
+        *_written(),
+    ]  # fmt: skip
+    return [table for table in found if table.rows]
+
+
+def _mid(values: pd.Series, digits: int = 0) -> str:
+    """Print the median of several runs with their range, or the value of one."""
+    values = values.dropna()
+    if values.empty:
+        return "–"
+    text = number(values.median(), digits)
+    if values.min() < values.max():
+        text += f" ({number(values.min(), digits)} to {number(values.max(), digits)})"
+    return text.replace(" ", "\u00a0")
+
+
+def _small(value: float) -> str:
+    return f"{value:.2g}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def _sweep(tables: Tables) -> list[tuple[str, float, pd.DataFrame]]:
+    runs = tables.stepsize_runs
+    own = named(runs[runs["part"].isin(["sweep", "multilayer"])])
+    return [
+        (str(panel), float(str(eta)), group)
+        for (panel, eta), group in own.groupby(["panel", "stepsize"], sort=False)
+    ]
+
+
+def _runs(tables: Tables) -> Table:
+    rows = []
+    for panel, eta, own in _sweep(tables):
+        settled = own[own["settled"] == 1]
+        lost = len(own) - len(settled)
+        rows.append((
+            panel, f"{eta:g}", f"{own['step_on_weights'].iloc[0]:g}", str(len(own)),
+            _mid(settled["transition"]), _mid(own["rises"]), _mid(own["peak"], 2),
+            _mid(settled["stable_step"].where(settled["stable_step"] >= 0)),
+            _small(own["final_risk"].median()), str(lost) if lost else "–",
+        ))  # fmt: skip
+    return Table(
+        "Every stepsize of the sweep: middle run, and range over seeds",
+        ("data and activation", "η", "step on w", "runs", "oscillation over at step",
+         "rises", "peak", "below the threshold at step", "risk at the end", "never settle"),
+        tuple(rows),
+        "A rise is one of the risk from one step to the next. Runs that never settle, or diverge, "
+        "are counted in the last column and left out of the steps. The step on w is m η.",
+        section="Phases", folded=True,
+    )  # fmt: skip
+
+
+def _margins(tables: Tables) -> Table:
+    rows = []
+    for panel, eta, own in _sweep(tables):
+        if (own["part"] == "multilayer").all():
+            continue
+        rows.append((
+            panel, f"{eta:g}", _mid(own["margin_transition"], 4), _mid(own["margin_stable"], 4),
+            _mid(own["margin_final"], 4), _mid(own["log_modified_final"], 1),
+        ))  # fmt: skip
+    return Table(
+        "Normalised margin when the oscillation is over, below the threshold, and at the end",
+        ("data and activation", "η", "oscillation over", "below the threshold", "last step",
+         "log of the modified margin"),
+        tuple(rows),
+        "Of monotone runs the first is of step 1. The modified margin itself is too small for a "
+        "float, so its logarithm is followed.",
+        section="Margins", folded=True,
+    )  # fmt: skip
+
+
+def _slopes(tables: Tables) -> Table:
+    own = tables.stepsize_acceleration
+    found = slopes(tables)
+    budgets = sorted(own["budget"].unique())
+    rows = []
+    for name, words in SCHEDULES.items():
+        mine = own[own["schedule"] == name].groupby("budget")["risk"].mean()
+        if len(mine):
+            rows.append((words, *(_small(mine.get(t, math.nan)) for t in budgets),
+                         or_dash(found.get(name, math.nan), 2)))  # fmt: skip
+    return Table(
+        "Risk after T steps on the two points",
+        ("stepsize", *(f"T = {t:,.0f}" for t in budgets), "slope"), tuple(rows),
+        "The best stepsize for each T would be no fair comparison: on two points the largest ones "
+        "come to a tiny risk within some steps, and stall.",
+        section="Speed",
+    )  # fmt: skip
+
+
+def _onsets(tables: Tables) -> Table:
+    rows = [
+        (DATA_SETS.get(row["data_set"], row["data_set"]), row["activation"].replace("_", " "),
+         f"{row['width']:g}", f"{row['seed']:g}", number(row["critical"], 1),
+         number(row["monotone"], 1), number(row["rising"], 1),
+         number(row["onset"] / row["critical"], 2))
+        for row in onset(tables).to_dict("records")
+    ]  # fmt: skip
+    return Table(
+        "Where oscillation begins, and where the sharpness of the start lets expect it",
+        ("data", "activation", "m", "seed", "2/(m λ₀)", "last monotone η", "first rising η",
+         "onset ÷ 2/(m λ₀)"),
+        tuple(rows),
+        "The onset is the geometric mean of the two stepsizes. Sharpness marks where oscillation "
+        "begins, and not where it ends: in its midst the sharpness is mostly below 2/(m η).",
+        section="Sharpness",
+    )  # fmt: skip
+
+
+def _bounds(tables: Tables) -> Table:
+    runs = tables.stepsize_runs
+    own = named(runs[(runs["bounded"] == 1) & runs["part"].isin(["bounds", "sweep"])])
+    rows = []
+    for (panel, eta), group in own.groupby(["panel", "stepsize"], sort=False):
+        row = group.iloc[0]
+        step = row["settled_step"]
+        rows.append((
+            str(panel), f"{eta:g}", number(row["separation"], 4), _small(row["average_ratio"]),
+            number(row["potential_ratio"], 3),
+            f"{step:.0f}" if step >= 0 else f"not in {row['steps']:.0f}",
+            _small(row["transition_bound"]), or_dash(row["stable_ratio"], 3),
+        ))  # fmt: skip
+    return Table(
+        "Bounds for separable data: what is bounded over its bound, at its largest",
+        ("data and activation", "η", "margin γ", "average risk", "average gradient potential",
+         "second threshold at step", "τ", "risk after it"),
+        tuple(rows),
+        "Above 1 a bound would be broken. First seed; γ is certified: the least margin of all "
+        "points along w*.",
+        section="Bounds",
+    )  # fmt: skip
+
+
+def _shapes(tables: Tables) -> Table:
+    runs = tables.stepsize_runs
+    own = runs[runs["part"].isin(["activations", "widths"])].sort_values(
+        ["part", "activation", "width", "stepsize"]
+    )
+    rows = [
+        (row["activation"].replace("_", " "), f"{row['width']:g}", f"{row['stepsize']:g}",
+         f"{row['transition']:.0f}" if row["settled"] == 1 else "never", _small(row["final_risk"]),
+         number(math.sqrt(row["width"]) * row["margin_final"], 3))
+        for row in own.to_dict("records")
+    ]  # fmt: skip
+    return Table(
+        "XOR’s four corners by activation and width",
+        ("activation", "m", "η", "oscillation over at step", "risk at the end",
+         "√m times the margin"),
+        tuple(rows),
+        "Norms grow with √m, so margins of different widths are compared after that factor.",
+        section="Activations and widths", folded=True,
+    )  # fmt: skip
+
+
+def _failures(tables: Tables) -> Table:
+    own = named(oscillates(tables.stepsize_runs))
+    rows = []
+    for row in own[own["settled"] != 1].to_dict("records"):
+        if row["diverged"] >= 0:
+            what = f"diverged and was stopped at step {row['diverged']:.0f}"
+        else:
+            what = f"its risk still rose at step {row['transition'] - 1:.0f} of {row['steps']:.0f}"
+        rows.append((row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
+                     f"{row['seed']:g}", what, _small(row["final_risk"])))  # fmt: skip
+    settled = named(tables.stepsize_runs)
+    settled = settled[(settled["settled"] == 1) & settled["part"].isin(["sweep", "activations"])]
+    for row in settled[settled["rises"] > 0].to_dict("records"):
+        same = settled[
+            (settled["panel"] == row["panel"]) & (settled["part"] == row["part"])
+            & (settled["seed"] == row["seed"]) & (settled["stepsize"] < row["stepsize"])
+        ]  # fmt: skip
+        if len(same) and row["final_risk"] > 5 * same["final_risk"].max():
+            rows.append((row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
+                         f"{row['seed']:g}", "stalls: its risk ends five times above that of any "
+                         "smaller stepsize", _small(row["final_risk"])))  # fmt: skip
+    return Table(
+        "Runs that never settle, diverge, or stall",
+        ("data and activation", "part", "m", "η", "seed", "what became of it", "risk at the end"),
+        tuple(rows),
+        "None of them is left out of a figure, a table or a claim without being counted.",
+        section="Runs that fail",
+    )  # fmt: skip
+
+
+def _lists(tables: Tables) -> Table:
+    rows = [
+        (row["part"], DATA_SETS.get(row["data_set"], row["data_set"]),
+         row["activation"].replace("_", " "), f"{row['width']:g}", f"{row['seed']:g}",
+         f"{row['smallest']:g}")
+        for row in without_monotone(tables.stepsize_runs).to_dict("records")
+    ]  # fmt: skip
+    return Table(
+        "Lists of stepsizes without a monotone member: speed-ups have nothing to be compared with",
+        ("part", "data", "activation", "m", "seed", "smallest η"), tuple(rows),
+        "Add smaller stepsizes to these parts of train_two_layer.grid.",
+        section="Runs that fail",
+    )  # fmt: skip
+
+
+def _separable(tables: Tables) -> Table:
+    runs = tables.stepsize_runs
+    runs = runs[runs["part"] != "multilayer"]
+    rows = []
+    for (data_set, activation), own in runs.groupby(["data_set", "activation"]):
+        if (own["bounded"] == 1).all():
+            continue
+        why = []
+        if own["separation"].isna().any():
+            why.append(
+                "the points are too many to look for a plane that separates them"
+                if data_set == CIFAR
+                else "no plane through the origin separates the points"
+            )
+        if str(activation) in ("softplus", "gelu", "silu", "huber_relu"):
+            why.append("the slope of the activation has no positive lower bound")
+        if not why:
+            why.append("points have norms above 1")
+        wanted = "yes" if (own["part"] == "bounds").any() else "–"
+        rows.append((DATA_SETS.get(str(data_set), str(data_set)),
+                     str(activation).replace("_", " "), "; ".join(why), wanted))  # fmt: skip
+    return Table(
+        "Where theorems 3.2 and 4.1 have nothing to say",
+        ("data", "activation", "why", "in the part `bounds`"), tuple(rows),
+        "T3 and T4 are judged on all other runs only: "
+        + count(int((runs["bounded"] == 1).sum()), "run") + ".",
+        section="Bounds",
+    )  # fmt: skip
+
+
+def _written() -> list[Table]:
+    section = "Corrected and chosen"
+    return [
+        Table("What is printed, and what was used", ("what", "printed", "used"), CORRECTED,
+              "Seen in the proofs, or by numbers.", section=section),
+        Table("What the paper does not say, and what was chosen", ("what", "paper", "here"),
+              CHOSEN, LOOSE, section=section),
+    ]  # fmt: skip

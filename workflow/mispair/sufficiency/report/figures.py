@@ -1,0 +1,281 @@
+"""Figures of the sufficiency study."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.report import charts, published, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import by_name
+from mispair.report.tables import Tables
+from mispair.sufficiency.report.runs import (
+    ENCODERS,
+    HEADS,
+    NOT_RUN,
+    TASKS,
+    main_flip,
+    rows,
+    trained,
+    worths,
+)
+
+KEPT = ["arm", "flip", "tree", "seed", "value", "low", "high"]
+ERRORS = {
+    "clip": "Excess contrastive risk (nats)",
+    "zsc": "Excess cross-entropy (nats)",
+    "cdm": "Excess squared error (sum over leaves)",
+    "vlm": "Excess cross-entropy (nats)",
+}
+
+
+def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
+    """Draw the divergence of every variant by K, one panel for each p."""
+    own = trained(tables.sufficiency)
+    found = own[(own["metric"] == "sufficiency") & (own["part"] == "both")]
+    if found.empty:
+        return Hole(NOT_RUN if own.empty else "no encoders were measured")
+    data = found[[*KEPT, "candidates"]].reset_index(drop=True)
+    data["panel"] = data["flip"].map("p = {:g}".format)
+    arms = [arm for arm in (*ENCODERS, "untrained") if arm in set(data["arm"])]
+    panels = [
+        _layers(data, panel, "candidates", "Candidates K (log scale)", arms,
+                "Divergence (nats, log scale)", log_y=True)
+        for panel in sorted(set(data["panel"]))
+    ]  # fmt: skip
+    largest = found[found["candidates"] == found["candidates"].max()]
+    means = largest[largest["flip"] == main_flip(own)].groupby("arm")["value"].mean()
+    said = ", ".join(f"{arm} {number(means[arm])}" for arm in arms if arm in means.index)
+    sentence = (
+        f"At p = {main_flip(own):g} and K = {largest['candidates'].iloc[0]:g} the divergence is: "
+        f"{said} nats."
+    )
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+
+
+def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
+    """Draw the zero-shot risk against M beside its controls."""
+    own = trained(tables.sufficiency)
+    flip = main_flip(own)
+    own = own[(own["task"] == "zsc") & (own["metric"] == "risk") & own["shifted"].isna()]
+    found = own[own["flip"] == flip]
+    if found.empty:
+        return Hole(NOT_RUN if own.empty else "nothing was classified")
+    data = found[[*KEPT, "per_class"]].reset_index(drop=True)
+    data["panel"] = panel = f"p = {flip:g}"
+    arms = [arm for arm in ("bayes", "exact", *ENCODERS, "untrained") if arm in set(data["arm"])]
+    curves = _layers(data, panel, "per_class", "Prompts M for each class (log scale)", arms,
+                     "Zero-shot risk (nats)")  # fmt: skip
+    last = found[found["per_class"] == found["per_class"].max()].groupby("arm")["value"].mean()
+    sentence = (
+        f"With M = {found['per_class'].max():g} the risk is {number(last.get('standard'))}; with "
+        f"the best similarity {number(last.get('exact'))}, by Bayes {number(last.get('bayes'))}."
+    )
+    chart = charts.side_by_side([curves.properties(width=2 * charts.WIDTH)], 1, data)
+    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+
+
+def _layers(
+    data: pd.DataFrame, panel: str, x: str, x_title: str, arms: list[str], y_title: str,
+    log_y: bool = False,
+) -> charts.Panel:  # fmt: skip
+    """Draw a curve for each run with its intervals, on a logarithmic x axis."""
+    scale = alt.Scale(type="log") if log_y else alt.Scale(zero=False)
+    base = (
+        alt.Chart()
+        .encode(
+            x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=12),
+                    axis=alt.Axis(values=sorted(set(data[x])), labelOverlap=True)),
+            color=charts.colour("arm", "Arm", style.SUFFICIENCY, arms),
+            detail=["tree:N", "seed:N"],
+            tooltip=charts.tips("arm:N:arm", f"{x}:Q:{x_title[-9:]}", "value:Q:value",
+                                "low:Q:low", "high:Q:high", "tree:Q:trees", "seed:Q:seed"),
+        )
+        .transform_filter(f"datum.panel == '{panel}'")
+    )  # fmt: skip
+    line = base.mark_line(point=True).encode(
+        y=alt.Y("value:Q", title=y_title, scale=scale),
+        strokeDash=alt.condition("datum.arm == 'bayes'", alt.value([5, 4]), alt.value([1, 0])),
+        opacity=charts.fade(1),
+    )
+    parts: list[alt.Chart] = [
+        line.properties(name=f"{charts.VIEW}{x}_{panel[4:].replace('.', '_')}")
+    ]
+    if charts.limited(data, panel=panel):
+        bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.2)
+        parts.append(bars.encode(y=alt.Y("low:Q", title=y_title, scale=scale), y2="high:Q",
+                                 opacity=charts.fade(0.6)))  # fmt: skip
+    return alt.layer(*parts).properties(width=charts.WIDTH, height=charts.HEIGHT, title=panel)
+
+
+def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
+    """Draw every head's excess over Bayes beside what the other modality is worth."""
+    own = trained(tables.sufficiency)
+    flip = main_flip(own)
+    here = own[own["flip"] == flip]
+    parts = [
+        rows(here, task=task, metric="difference", reference="bayes") for task in ("cdm", "vlm")
+    ]
+    found = pd.concat(parts)
+    if found.empty:
+        return Hole(NOT_RUN if own.empty else "no heads were trained")
+    data = found[["task", *KEPT]].reset_index(drop=True)
+    order = [arm for arm in ("unconditional", *HEADS) if arm in set(data["arm"])]
+    panels = []
+    for task in [task for task in ("cdm", "vlm") if task in set(data["task"])]:
+        base = (
+            alt.Chart()
+            .encode(
+                y=alt.Y("arm:N", title="Predictor", sort=order),
+                color=charts.colour("arm", "Arm", style.SUFFICIENCY, order),
+                tooltip=charts.tips("arm:N:arm", "value:Q:value", "low:Q:low", "high:Q:high",
+                                    "tree:Q:trees", "seed:Q:seed"),
+            )
+            .transform_filter(f"datum.task == '{task}'")
+        )  # fmt: skip
+        worth = float(
+            data[(data["task"] == task) & (data["arm"] == "unconditional")]["value"].mean()
+        )
+        x = alt.X("value:Q", title=ERRORS[task], scale=alt.Scale(zero=True))
+        points = base.mark_point(filled=True, size=70).encode(x=x)
+        bars = base.mark_rule(strokeWidth=1.5).encode(
+            x=alt.X("low:Q", title=ERRORS[task]), x2="high:Q"
+        )
+        line = (
+            alt.Chart()
+            .mark_rule(strokeDash=[5, 4], color=style.INK)
+            .encode(x=alt.X("mean(value):Q", title=ERRORS[task]))
+            .transform_filter(f"datum.task == '{task}' && datum.arm == 'unconditional'")
+        )
+        layered = alt.layer(line, bars, points) if math.isfinite(worth) else alt.layer(bars, points)
+        panels.append(layered.properties(width=charts.WIDTH - 30, height=24 * len(order) + 20,
+                                         title=TASKS[task]))  # fmt: skip
+    means = found.groupby(["task", "arm"])["value"].mean()
+    said = [
+        f"{TASKS[task]}: the frozen feature's head loses {number(means[task, 'frozen'])}, the "
+        f"other modality is worth {number(means[task, 'unconditional'])}"
+        for task in ("cdm", "vlm")
+        if (task, "frozen") in means.index
+    ]
+    sentence = f"At p = {flip:g}, {'; '.join(said)}." if said else f"At p = {flip:g}."
+    return Drawing(charts.side_by_side(panels, 2, data, gap=70), data, sentence)
+
+
+def sufficiency_shift(tables: Tables) -> Drawing | Hole:
+    """Draw the excess over Bayes where the tested p is another than the training's."""
+    own = trained(tables.sufficiency)
+    found = own[own["shifted"].notna() & (own["reference"] == "bayes")]
+    shown = ("misspecified", *ENCODERS, *HEADS)
+    found = found[found["arm"].isin(shown)]
+    if found.empty:
+        return Hole(NOT_RUN if own.empty else "no test was shifted")
+    keys = ["task", "shifted", "arm", "flip", "test_flip"]
+    data = found.groupby(keys)["value"].mean().reset_index()
+    data["panel"] = data["task"] + " " + data["shifted"]
+    arms = [arm for arm in dict.fromkeys(shown) if arm in set(data["arm"])]
+    panels = []
+    for task in TASKS:
+        for shifted in ("both", "image", "text"):
+            panel = f"{task} {shifted}"
+            if panel not in set(data["panel"]):
+                continue
+            words = "both trees" if shifted == "both" else f"the {shifted}'s alone"
+            panels.append(
+                alt.Chart()
+                .mark_line(point=True)
+                .encode(
+                    x=charts.x_axis("test_flip", "Tested p", sorted(set(data["test_flip"]))),
+                    y=alt.Y("value:Q", title=ERRORS[task]),
+                    color=charts.colour("arm", "Arm", style.SUFFICIENCY, arms),
+                    detail="flip:N",
+                    opacity=charts.fade(1),
+                    tooltip=charts.tips("arm:N:arm", "flip:Q:trained at", "test_flip:Q:tested at",
+                                        "value:Q:excess"),
+                )
+                .transform_filter(f"datum.panel == '{panel}'")
+                .properties(width=charts.WIDTH, height=charts.HEIGHT,
+                            title=f"{TASKS[task]}, {words}",
+                            name=f"{charts.VIEW}shift_{task}_{shifted}")
+            )  # fmt: skip
+    far = data[(data["task"] == "clip") & (data["arm"] == "standard")].set_index("test_flip")[
+        "value"
+    ]
+    sentence = "Each point is the mean over runs."
+    if len(far):
+        sentence = (
+            f"Matching, trained at p = {main_flip(own):g}: the excess is {number(far.iloc[0])} at "
+            f"p = {far.index[0]:g} and {number(far.iloc[-1])} at p = {far.index[-1]:g}."
+        )
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
+
+
+def sufficiency_published(tables: Tables) -> Drawing | Hole:
+    """Draw what the other modality is worth at the published size, and published excess risks."""
+    theirs = published.sufficiency_risks()
+    found = []
+    for task in ("cdm", "vlm"):
+        for each in worths(tables.sufficiency, task, theirs):
+            here = {"task": task, "flip": each.flip}
+            limits = {"low": each.worth.low, "high": each.worth.high}
+            found.append({**here, "arm": "unconditional", "value": each.worth.value, **limits})
+            found += [
+                {**here, "arm": model, "value": value}
+                for model, value in each.excess.items()
+                if model != "shallow" or task == "vlm"
+            ]
+    data = pd.DataFrame(found)
+    if data.empty:
+        return Hole(
+            NOT_RUN
+            if tables.sufficiency.empty
+            else "the published size was not measured (`measure_bayes: {published: true}`)"
+        )
+    arms = [arm for arm in ("unconditional", *HEADS) if arm in set(data["arm"])]
+    panels = []
+    for task in ("cdm", "vlm"):
+        base = (
+            alt.Chart()
+            .encode(
+                x=charts.x_axis("flip", "Flip probability p", sorted(set(data["flip"]))),
+                y=alt.Y("value:Q", title=ERRORS[task]),
+                color=charts.colour("arm", "Arm", style.SUFFICIENCY, arms),
+                tooltip=charts.tips("arm:N:arm", "flip:Q:p", "value:Q:value"),
+            )
+            .transform_filter(f"datum.task == '{task}'")
+        )
+        worth = base.transform_filter("datum.arm == 'unconditional'")
+        models = base.transform_filter("datum.arm != 'unconditional'")
+        band = worth.mark_area(opacity=0.25).encode(
+            y=alt.Y("low:Q", title=ERRORS[task]), y2="high:Q"
+        )
+        panels.append(
+            alt.layer(
+                band, worth.mark_line(),
+                models.mark_line(point=alt.OverlayMarkDef(filled=False, size=60), strokeDash=[5, 4])
+                .encode(opacity=charts.fade(1))
+                .properties(name=f"{charts.VIEW}published_{task}"),
+            ).properties(width=charts.WIDTH, height=charts.HEIGHT,
+                         title=TASKS[task])
+        )  # fmt: skip
+    cdm = worths(tables.sufficiency, "cdm", theirs)
+    above = sum(not each.below("frozen") for each in cdm)
+    sentence = (
+        f"Denoising: the published head on the frozen feature loses more than the text is worth at "
+        f"{above} of {len(cdm)} p. Shallow denoisers, which lose far more, are in the table alone."
+    )
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data, sentence, "arm")
+
+
+DRAWINGS = by_name(
+    sufficiency_divergence,
+    sufficiency_prompts,
+    sufficiency_transfer,
+    sufficiency_shift,
+    sufficiency_published,
+)

@@ -1,0 +1,99 @@
+"""The sufficiency study in the report: its sections, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mispair.report.study import Figure, Study, columns
+
+PRINTED: dict[str, tuple[str, ...]] = {
+    "measure_bayes": ("At the published size", "Ten checks"),
+    "train_encoders": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
+    "measure_sufficiency": ("Sufficiency", "Zero-shot classes", "Shifted trees", "Ten checks"),
+    "train_head": ("Denoising and the next word", "Shifted trees", "Ten checks"),
+    "measure_transfer": ("Denoising and the next word", "Shifted trees", "Ten checks"),
+}
+"""Sections that print what a step writes."""
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
+    """Return the sections that print the numbers of a job."""
+    return STUDY.sections if rule == "draw_trees" else PRINTED.get(rule, ())
+
+
+STUDY = Study(
+    key="sufficiency",
+    title="Sufficiency: what contrastive pre-training keeps",
+    about="A companion study, after Oko, Lin, Cai and Mei (2025). Text and image are the leaves "
+    "of two random trees with one root; p says how often a symbol is flipped on its way "
+    "down. Encoders are trained contrastively on matched pairs. As the trees are known, "
+    "belief propagation gives the best that any predictor can do at each of four tasks: "
+    "to match (CLIP), to classify by prompts (ZSC), to denoise the image given its text "
+    "(CDM), and to predict the next word given the image (VLM).",
+    sections=(
+        "Sufficiency",
+        "Zero-shot classes",
+        "Denoising and the next word",
+        "Shifted trees",
+        "At the published size",
+        "Ten checks",
+    ),
+    tables={
+        "sufficiency": columns(
+            "size* tree flip seed task* arm* metric* reference* part* candidates per_class "
+            "shifted* test_flip | value n low high"
+        ),
+    },
+    results={
+        "results/sufficiency/*/*/*.json": "sufficiency",
+        "results/sufficiency/*/*/*/*/*.json": "sufficiency",
+    },
+    sections_of=sections_of,
+    figures=(
+        Figure(
+            "sufficiency_divergence",
+            "How far the encoders are from sufficient",
+            "KL divergence between the distributions over K candidates under the best similarity "
+            "and under the encoders', both directions summed: it is the excess contrastive risk, "
+            "and it grows with K towards the lack of sufficiency. Bars: 95 % intervals.",
+            "theorem on sufficiency",
+            "Sufficiency",
+        ),
+        Figure(
+            "sufficiency_prompts",
+            "Zero-shot risk against the number of prompts",
+            "Cross-entropy of an image's class with M texts as prompts for each class. exact: the "
+            "best similarity with the same prompts; dashed: belief propagation, which needs none.",
+            "figures 5 and 6",
+            "Zero-shot classes",
+        ),
+        Figure(
+            "sufficiency_transfer",
+            "What heads lose against the best predictor",
+            "Excess risk over belief propagation on the same samples. unconditional: belief "
+            "propagation without the other modality, so what this is worth. Points are runs (trees "
+            "and seeds), bars their 95 % intervals of evaluation.",
+            "figure 2(c, d)",
+            "Denoising and the next word",
+        ),
+        Figure(
+            "sufficiency_shift",
+            "Trained at one p, tested at others",
+            "Excess risk over the belief propagation that knows the tested p. misspecified: belief "
+            "propagation with the p of the training. Both trees are shifted, or the predicted one "
+            "alone.",
+            "figures 8 and 9",
+            "Shifted trees",
+        ),
+        Figure(
+            "sufficiency_published",
+            "At the published size: worth of the other modality, losses of the models",
+            "Points: published risk of each model over published Bayes, which is of other samples, "
+            "so that it may fall below zero. Line with band: what the other modality is worth, "
+            "from our belief propagation with and without it. A model above the line shows by its "
+            "risk alone no use of the other modality.",
+            "figure 2(c, d)",
+            "At the published size",
+        ),
+    ),
+)
