@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
@@ -22,8 +23,12 @@ from mispair.report import studies
 from mispair.report.exports import trackers
 from mispair.report.exports.event_files import event_file
 from mispair.report.exports.runs import Curve, Run, thinned
+from mispair.report.pages.claims_table import COLUMNS, frame
+from mispair.report.pages.content import judge
+from mispair.report.statistics import Effect
 from mispair.report.steps import export_metrics
 from mispair.report.tables import Tables, tidy
+from mispair.report.verdicts import Claim, Control, Verdict
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as towers
 from mispair.towers.finetuning.finetuning_presets import Training
@@ -107,6 +112,7 @@ def export(folder: Path, **settings: Any) -> Path:
         tables=folder_of_tables(folder / "tables"),
         trained=[projection(folder / ARM / "projection.safetensors", loss), training],
         confidence=0.95,
+        claims=folder / "reports/tables/claims.csv",
         folder=folder / "reports",
     )
     return folder / "reports"
@@ -127,6 +133,25 @@ def test_event_files_hold_what_runs_recorded_at_steps_that_only_rise(tmp_path: P
     assert simulated.keys() == {"loss", "alignment/image", "alignment/text"}
     pretrained = scalars(reports / "tensorboard/pretraining/trained" / trackers.EVENTS)
     assert pretrained == {"loss": [(1, 2.5), (2, 2.0)]}
+
+
+def test_claims_are_a_table_of_verdicts_with_their_numbers(tmp_path: Path) -> None:
+    found = pd.read_csv(export(tmp_path) / "tables/claims.csv")
+    assert list(found.columns) == [*COLUMNS]
+    assert not found.duplicated(["claim", "preset"]).any()
+    judged = {verdict.claim.key for verdict in judge(Tables({}), 0.95)}
+    assert set(found["claim"]) == judged
+    effect = Effect(-0.2, -0.3, -0.1, -0.28, -0.12, 0.004, 5, "seed")
+    claim = Claim("key", "study", "Text, with a comma", "figure 1", "rule", "figure", primary=True)
+    control = Control("Scale", "limits", "why")
+    verdict = Verdict(claim, "supports", "reason", measured="0.5", effect=effect, smallest=0.05,
+                      adjusted_p=0.02, controls=(control,))  # fmt: skip
+    (row,) = frame([verdict]).to_dict("records")
+    numbers = {"effect": -0.2, "low": -0.3, "high": -0.1, "p": 0.004, "n": 5, "smallest": 0.05,
+               "adjusted_p": 0.02}  # fmt: skip
+    assert {name: row[name] for name in numbers} == numbers
+    assert (row["outcome"], row["primary"], row["unit"]) == ("supports", True, "seed")
+    assert row["controls"] == "Scale: limits"
 
 
 def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Path) -> None:
@@ -220,7 +245,7 @@ def test_by_default_no_network_is_used_and_no_tracker_imported(
         monkeypatch.setitem(sys.modules, name, None)  # an import fails
     reports = export(tmp_path)
     made = sorted(path.name for path in reports.iterdir())
-    assert made == ["clip_benchmark", "latex", "tensorboard"]
+    assert made == ["clip_benchmark", "latex", "tables", "tensorboard"]
     assert sorted(path.name for path in (reports / "latex").glob("index-*")) == [
         "index-claims-of-the-paper-and-what-was-measured.tex"
     ]

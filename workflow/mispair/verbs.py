@@ -100,19 +100,20 @@ def verify(arguments: Sequence[str]) -> int:
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Say what changed between two runs: data, configuration, code, versions and numbers."""
+    """Say what changed between two runs: from data and code to verdicts and numbers."""
     from mispair.comparing.changes import changes
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
     from mispair.comparing.pages import html_of, text_of
     from mispair.comparing.runs import read
+    from mispair.comparing.verdicts import verdicts
     from mispair.core import files
 
     parser = _parser(
         "compare",
-        "Say what changed from run A to run B: data, configuration, code, versions, and the "
-        "numbers, with their difference and whether it is beyond the intervals. Each is the folder "
-        "of a run, that of its report, or the run.json in there, with the tables beside it. Exit "
-        "code 1: a number differs beyond the intervals, or is of one run alone.",
+        "Say what changed from run A to run B: data, configuration, code, versions, verdicts, and "
+        "the numbers, with their difference and whether it is beyond the intervals. Each is the "
+        "folder of a run, that of its report, or the run.json in there, with the tables beside it. "
+        "Exit code 1: a number differs beyond the intervals, or is of one run alone.",
     )
     parser.add_argument("a", type=Path, metavar="A")
     parser.add_argument("b", type=Path, metavar="B")
@@ -120,7 +121,7 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write every number, too")
     own = parser.parse_args(arguments)
     a, b = read(own.a), read(own.b)
-    changed, found = changes(a, b), differences(a.tables, b.tables)
+    changed, found = [*changes(a, b), verdicts(a, b)], differences(a.tables, b.tables)
     if own.html:
         page = html_of([*changed, *printed(found, 2000)], f"{a.name} and {b.name}")
         files.write_text(own.html, page)

@@ -34,6 +34,7 @@ rule export_metrics:
         published=dag.report_files("published/*.csv"),
     output:
         folders=[directory(folder) for folder in dag.exports()],
+        claims="reports/tables/claims.csv",
     log:
         "logs/export_metrics.log",
     benchmark:
@@ -50,7 +51,8 @@ rule export_metrics:
     shell:
         "python -m mispair export-metrics --tables {input.tables:q}"
         " --trained {input.trained:q}"
-        " --confidence {params.confidence} --folder {params.folder:q} {params.flags} > {log} 2>&1"
+        " --confidence {params.confidence} --claims {output.claims} --folder {params.folder:q}"
+        " {params.flags} > {log} 2>&1"
 
 
 rule record_run:

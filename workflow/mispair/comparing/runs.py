@@ -13,7 +13,10 @@ from mispair.core import files
 from mispair.core.files import UserError
 from mispair.core.run_record import RECORD
 from mispair.report import studies
-from mispair.report.study import Columns
+from mispair.report.study import Columns, columns
+
+CLAIMS = columns("claim* preset* | outcome* measured* text* effect low high", compared=False)
+"""Of the table of verdicts, what is compared."""
 
 FILE = "run.json"
 PLACES = (f"reports/{FILE}", FILE)
@@ -21,12 +24,17 @@ PLACES = (f"reports/{FILE}", FILE)
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its folder or file as it was given, its configuration, its record and its tables."""
+    """A run: its folder or file as it was given, configuration, record, tables and verdicts.
+
+    ``claims`` has the columns of `mispair.report.pages.claims_table`; a run of an earlier version
+    has none.
+    """
 
     name: str
     config: Mapping[str, Any]
     record: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]
+    claims: pd.DataFrame
 
 
 def read(path: Path) -> Run:
@@ -59,7 +67,8 @@ def read(path: Path) -> Run:
     tables = {
         name: _table(folder / f"{name}.csv", columns) for name, columns in studies.tables().items()
     }
-    return Run(str(path), config, record, tables)
+    claims = _table(folder / "claims.csv", CLAIMS)
+    return Run(str(path), config, record, tables, claims)
 
 
 def _record_of(path: Path) -> Path:

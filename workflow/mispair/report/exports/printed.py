@@ -9,15 +9,14 @@ from mispair.report.pages.content import Content
 from mispair.report.study_modules import every_pages
 from mispair.report.study_modules import pages as pages_of
 from mispair.report.table import Table
-from mispair.report.tables import Tables
 
 
-def printed(tables: Tables, confidence: float) -> dict[str, list[Table]]:
+def printed(content: Content) -> dict[str, list[Table]]:
     """Return the tables of each page by its name, which is that of its file without ending.
 
     Those of the run itself (times, versions) are not among them: ``run.json`` has them.
     """
-    content = Content(tables, {}, {}, {}, None, title="", confidence=confidence)
+    tables, confidence = content.tables, content.confidence
     found = {
         study.key: pages_of(study.key).tables(tables, content.judged, confidence)
         for study in content.studies

@@ -1,9 +1,11 @@
-"""All claims with their verdicts, as a table."""
+"""All claims with their verdicts, as a printed table and as data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+import pandas as pd
 
 from mispair.core.words import p_value, significant
 from mispair.report.table import Table
@@ -35,3 +37,39 @@ def _effect(verdict: Verdict) -> tuple[str, str, str]:
         text += f" ({' to '.join(limits)})"
     corrected = p_value(verdict.adjusted_p) if math.isfinite(verdict.adjusted_p) else "–"
     return text, significant(verdict.smallest), corrected
+
+
+COLUMNS = {
+    "claim": "str", "study": "str", "preset": "str", "outcome": "str", "primary": "bool",
+    "effect": "float64", "low": "float64", "high": "float64", "smallest": "float64",
+    "p": "float64", "adjusted_p": "float64", "n": "float64", "unit": "str", "measured": "str",
+    "published": "str", "sample": "str", "test": "str", "reason": "str", "controls": "str",
+    "text": "str", "paper": "str", "figure": "str",
+}  # fmt: skip
+"""Columns of ``claims.csv``: ``claim`` and ``preset`` tell rows apart.
+
+``effect`` is the number that the claim is about, with its interval (``low``, ``high``), its p
+value, the same corrected for the number of claims, and its replicates (``n`` of a ``unit``).
+``smallest`` is the smallest effect of interest. Columns from ``measured`` on are words.
+"""
+
+
+def frame(judged: Sequence[Verdict]) -> pd.DataFrame:
+    """Return a row for each verdict, with the columns `COLUMNS`."""
+    rows = []
+    for verdict in judged:
+        claim, effect = verdict.claim, verdict.effect
+        controls = [f"{control.name}: {control.finding}" for control in verdict.controls]
+        row = {
+            "claim": claim.key, "study": claim.study, "preset": verdict.preset,
+            "outcome": verdict.outcome, "primary": claim.primary, "smallest": verdict.smallest,
+            "adjusted_p": verdict.adjusted_p, "measured": verdict.measured,
+            "published": verdict.published, "sample": verdict.sample, "test": verdict.test,
+            "reason": verdict.reason, "controls": "; ".join(controls), "text": claim.text,
+            "paper": claim.paper, "figure": claim.figure, "unit": "",
+        }  # fmt: skip
+        if effect is not None:
+            row |= {"effect": effect.value, "low": effect.low, "high": effect.high, "p": effect.p,
+                    "n": effect.n, "unit": effect.unit}  # fmt: skip
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)

@@ -40,9 +40,10 @@ def run(
     tables: list[Path],
     trained: list[Path],
     confidence: float,
+    claims: Path,
     folder: Path,
 ) -> None:
-    """Write ``latex/``, ``clip_benchmark/`` and a folder for each tracker.
+    """Write the claims as a table, ``latex/``, ``clip_benchmark/`` and a folder for each tracker.
 
     Parameters
     ----------
@@ -55,19 +56,26 @@ def run(
         ``training.json`` of towers.
     confidence : float
         Of the intervals and tests in the report's tables.
+    claims : Path
+        Table of all verdicts (`mispair.report.pages.claims_table.COLUMNS`).
     folder : Path
         That of the report.
     """
+    from mispair.core import files
     from mispair.core.folders import replacing_folder
     from mispair.report import studies, study_modules
     from mispair.report.exports import latex
     from mispair.report.exports.printed import printed
     from mispair.report.exports.trackers import WRITERS
+    from mispair.report.pages.claims_table import frame
+    from mispair.report.pages.content import Content
     from mispair.report.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    content = Content(measured, {}, {}, {}, None, title="", confidence=confidence)
+    files.write_csv(claims, frame(content.judged))
     with replacing_folder(folder / "latex", durable=False) as written:
-        for name, text in latex.documents(printed(measured, confidence)).items():
+        for name, text in latex.documents(printed(content)).items():
             (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
         for study in studies.NAMES:
