@@ -17,7 +17,7 @@ from mispair.dag import Dag
 
 
 def test_arms_of_the_embedded_configuration() -> None:
-    arms = Dag({}, "config.yaml").arms
+    arms = [*map(str, Dag({}, "config.yaml").arms)]
     assert arms[0] == "untouched"
     assert "pretrained_random~0" in arms
     assert "reinitialised_random~0.8" in arms
@@ -31,12 +31,12 @@ def test_arms_of_the_embedded_configuration() -> None:
     every = Dag({"finetune_projection": {"control_rates": None}}, "config.yaml").arms
     assert len(every) == 1 + 9 + 8 * 5
     tuning = {"control_rates": 2}
-    chosen = Dag({"finetune_projection": tuning}, "config.yaml").arms
+    chosen = [*map(str, Dag({"finetune_projection": tuning}, "config.yaml").arms)]
     assert len(chosen) == 1 + 9 + 5 + 7 * 2
     assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
     assert "scale-10_random~0.3" not in chosen
     three = Dag({"finetune_projection": {"control_rates": 3}}, "config.yaml").arms
-    assert [arm for arm in three if arm.startswith("scale-10_")] == [
+    assert [str(arm) for arm in three if arm.start == "scale-10"] == [
         "scale-10_random~0", "scale-10_random~0.3", "scale-10_random~0.8",
     ]  # fmt: skip
     fewer = {"corrupt_captions": {"rates": [0.0, 0.5]}, "finetune_projection": {"control_rates": 3}}

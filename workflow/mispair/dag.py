@@ -30,7 +30,14 @@ from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
 from mispair.stepsize.dag import Stepsize
 from mispair.sufficiency.dag import PUBLISHED, STEPS_WITH_DEVICE, Sufficiency
-from mispair.towers.arms import CONTROLS_OF_TRAINING, CONVERGED, UNTOUCHED
+from mispair.towers.arms import (
+    CONTROLS_OF_TRAINING,
+    CONVERGED,
+    PRETRAINED,
+    UNTOUCHED,
+    Arm,
+    corruption,
+)
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.dag import TRAINED_TOWERS, Models
 from mispair.towers.pretraining.pretraining import DEFINITIONS
@@ -395,7 +402,7 @@ class Dag:
     # Results --------------------------------------------------------------------------------
 
     @property
-    def arms(self) -> list[str]:
+    def arms(self) -> list[Arm]:
         """The untouched projections, and every start fine-tuned at every rate."""
         first = self.config.corrupt_captions.schemes[0]
         tuning = self.config.finetune_projection
@@ -404,18 +411,17 @@ class Dag:
         step = (len(rates) - 1) / max(number - 1, 1)
         spread = [rates[round(place * step)] for place in range(number)]
 
-        def trains(start: str, corruption: str) -> bool:
-            if start not in CONTROLS_OF_TRAINING:
+        def trains(arm: Arm) -> bool:
+            if arm.start not in CONTROLS_OF_TRAINING:
                 return True
-            chosen = rates if start == CONVERGED else spread
-            return corruption in [f"{first}~{rate:g}" for rate in chosen]
+            return arm.scheme == first and arm.rate in (rates if arm.start == CONVERGED else spread)
 
-        return [UNTOUCHED] + [
-            f"{start}_{corruption}"
+        every = (
+            Arm(start, scheme, rate)
             for start in tuning.starts
-            for corruption in self.corruptions
-            if trains(start, corruption)
-        ]
+            for scheme, rate in self._schemes_and_rates
+        )
+        return [Arm(UNTOUCHED), *filter(trains, every)]
 
     @property
     def draws(self) -> int:
@@ -424,34 +430,39 @@ class Dag:
 
     @property
     def corruptions(self) -> list[str]:
-        """Every scheme at every rate; at rate 0 they are all the same, so only the first is run."""
+        """Every scheme at every rate, by its name in paths of results."""
+        return [corruption(scheme, rate) for scheme, rate in self._schemes_and_rates]
+
+    @property
+    def _schemes_and_rates(self) -> list[tuple[str, float]]:
+        # At rate 0 all schemes are the same, so only the first is run.
         schemes, rates = self.config.corrupt_captions.schemes, self.config.corrupt_captions.rates
         return [
-            f"{scheme}~{rate:g}"
+            (scheme, rate)
             for scheme in schemes
             for rate in rates
             if rate > 0 or scheme == schemes[0]
         ]
 
-    def arms_from(self, step: str) -> list[str]:
+    def arms_from(self, step: str) -> list[Arm]:
         """Return the arms whose start is among those that a step is asked for."""
         starts = getattr(self.config, step).starts
-        return [arm for arm in self.arms if arm.split("_")[0] in starts]
+        return [arm for arm in self.arms if arm.start in starts]
+
+    def _ends(self, *starts: str) -> list[Arm]:
+        rates, first = self.config.corrupt_captions.rates, self.config.corrupt_captions.schemes[0]
+        ends = {Arm(start, first, rate) for start in starts for rate in (min(rates), max(rates))}
+        return [arm for arm in self.arms if arm == Arm(UNTOUCHED) or arm in ends]
 
     @property
-    def described_arms(self) -> list[str]:
+    def described_arms(self) -> list[Arm]:
         """The arms whose neurons are compared with true features: untouched, and both ends."""
-        rates = self.config.corrupt_captions.rates
-        scheme = self.config.corrupt_captions.schemes[0]
-        ends = [f"pretrained_{scheme}~{rate:g}" for rate in (min(rates), max(rates))]
-        return [arm for arm in self.arms if arm in (UNTOUCHED, *ends)]
+        return self._ends(PRETRAINED)
 
     @property
-    def identified_arms(self) -> list[str]:
+    def identified_arms(self) -> list[Arm]:
         """The arms in which a basis is searched for: those described, and ends of random starts."""
-        described = self.described_arms
-        random = [arm.replace("pretrained_", "reinitialised_", 1) for arm in described]
-        return [arm for arm in self.arms if arm in {*described, *random}]
+        return self._ends(PRETRAINED, "reinitialised")
 
     def index(self, kind: str = "parquet") -> list[str]:
         """Return the index of every group, or what was ``rejected.parquet``."""
@@ -503,10 +514,7 @@ class Dag:
         """Return the pairing of every scheme and rate."""
         if not self.runs("image_text"):
             return []
-        return [
-            f"results/pairs/{self.corpus}/pairing/{corruption}.{kind}"
-            for corruption in self.corruptions
-        ]
+        return [f"results/pairs/{self.corpus}/pairing/{name}.{kind}" for name in self.corruptions]
 
     def written_captions(self) -> list[str]:
         """Return the captions that schemes wrote anew."""
@@ -561,7 +569,7 @@ class Dag:
         folder = f"results/arms/{self.corpus}/{self.towers}"
         return [f"{folder}/comparison.json"] if self.runs("image_text") else []
 
-    def _of_arm(self, arm: str, file: str) -> str:
+    def _of_arm(self, arm: Arm, file: str) -> str:
         return f"results/arms/{self.corpus}/{self.towers}/{arm}/{file}"
 
     @property
@@ -619,7 +627,7 @@ class Dag:
     def untouched_projection(self) -> list[str]:
         """Return the projections that the gallery shows, when its study runs."""
         wanted = self.runs("image_text")
-        return [self._of_arm(UNTOUCHED, "projection.safetensors")] if wanted else []
+        return [self._of_arm(Arm(UNTOUCHED), "projection.safetensors")] if wanted else []
 
     def all_features(self, kind: str) -> list[str]:
         """Return the features of all images and captions of the corpus, or their rows."""
@@ -732,7 +740,7 @@ class Dag:
         """Return the fine-tuned projections, and how the towers were trained if this run did."""
         if not self.runs("image_text"):
             return []
-        arms = [arm for arm in self.arms if arm != UNTOUCHED]
+        arms = [arm for arm in self.arms if arm.start != UNTOUCHED]
         tuned = [self._of_arm(arm, "projection.safetensors") for arm in arms]
         made = TRAINED_TOWERS if self._trains_towers else []
         return [*tuned, *(path for path in made if path.endswith("training.json"))]

@@ -1,8 +1,8 @@
-"""Names of the arms of the image-text study, by the projections that they start from."""
+"""The arms of the image-text study: where a fine-tuning starts, and on which captions."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Start = Literal[
     "pretrained", "scale-converged", "scale-5", "scale-10", "scale-20", "scale-35", "scale-70",
@@ -10,7 +10,7 @@ Start = Literal[
 ]  # fmt: skip
 """Starts of a fine-tuning: from the model's projections, and controls that change one thing."""
 
-Arm = Literal["untouched", Start]
+AnyStart = Literal["untouched", Start]
 """The model's own projections, or a start of a fine-tuning."""
 
 UNTOUCHED = "untouched"
@@ -30,3 +30,29 @@ RANDOM_STARTS: dict[str, float] = {"reinitialised": 1.0, "reinitialised-small": 
 """Starts from random projections: factor on the standard deviation that open_clip starts with."""
 CONTROLS_OF_TRAINING: tuple[Start, ...] = tuple(start for start in STARTS if start != PRETRAINED)
 """Starts that ask about training, not about captions: one scheme of corruption is enough."""
+
+
+class Arm(NamedTuple):
+    """A fine-tuning: its start, the scheme of corruption and its rate; or the untouched model.
+
+    As text it is the name in paths of results.
+
+    Examples
+    --------
+    >>> str(Arm("pretrained", "random", 0.3)), str(Arm("untouched"))
+    ('pretrained_random~0.3', 'untouched')
+    """
+
+    start: str
+    scheme: str | None = None
+    rate: float | None = None
+
+    def __str__(self) -> str:
+        if self.scheme is None or self.rate is None:
+            return self.start
+        return f"{self.start}_{corruption(self.scheme, self.rate)}"
+
+
+def corruption(scheme: str, rate: float) -> str:
+    """Return the name of a scheme of corruption at a rate in paths of results."""
+    return f"{scheme}~{rate:g}"

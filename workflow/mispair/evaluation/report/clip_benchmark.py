@@ -12,6 +12,7 @@ import pandas as pd
 
 from mispair.report.exports.runs import file_name
 from mispair.report.tables import CAPTIONS, LINEAR_PROBE, Tables, records
+from mispair.towers.arms import Arm
 
 TASKS = {
     CAPTIONS: ("zeroshot_retrieval", {
@@ -78,9 +79,8 @@ def _result(about: dict[str, Any]) -> tuple[str, Result]:
 
 def _arm(about: dict[str, Any]) -> str:
     """Return a name of the arm, as in result paths, with its seed if there are several."""
-    if about["scheme"] is None:
-        return str(about["start"])
-    return f"{about['start']}_{about['scheme']}~{about['rate']:g}_seed~{about['seed']}"
+    arm = Arm(about["start"], about["scheme"], about["rate"])
+    return str(arm) if arm.scheme is None else f"{arm}_seed~{about['seed']}"
 
 
 def _finite(value: float) -> float | None:

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.arms import Arm
+from mispair.towers.arms import AnyStart
 
 log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    starts: list[Arm] = settings.sweep(
+    starts: list[AnyStart] = settings.sweep(
         ["untouched"], description="Arms that are exported; their first seed is."
     )
     ks: list[Annotated[int, Field(ge=1)]] | None = settings.sweep(

@@ -10,13 +10,13 @@ from typing import Annotated
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.arms import Arm
+from mispair.towers.arms import AnyStart
 
 log = logging.getLogger(__name__)
 
 
 class Settings(settings.Settings):
-    starts: list[Arm] = settings.sweep(
+    starts: list[AnyStart] = settings.sweep(
         ["untouched", "pretrained"],
         description="Arms that are probed, on every evaluation set with a training split; none "
         "for no probes.",

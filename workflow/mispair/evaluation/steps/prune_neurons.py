@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from mispair.core import settings
-from mispair.towers.arms import Arm
+from mispair.towers.arms import AnyStart
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ PUBLISHED_WIDTH = 512
 
 
 class Settings(settings.Settings):
-    starts: list[Arm] = settings.sweep(
+    starts: list[AnyStart] = settings.sweep(
         ["untouched"], description="Arms that are pruned: the model's own projections, or tuned."
     )
     ks: list[Annotated[int, Field(ge=1)]] | None = Field(

@@ -12,6 +12,7 @@ import numpy as np
 from mispair.core import files
 from mispair.report.exports.runs import Curve, Run, in_order, path_of, tag_of, thinned
 from mispair.report.tables import Tables, records
+from mispair.towers.arms import Arm
 
 SCORES = {
     "zeroshot": (
@@ -58,12 +59,13 @@ def fine_tuning(
     found = []
     for about, stack in losses:
         for seed, loss in zip(about["seeds"], stack, strict=True):
-            arm = (about["start"], about["scheme"], about["rate"], float(seed))
+            arm = Arm(about["start"], about["scheme"], about["rate"])
             last = len(loss) - 1
-            name = f"fine-tuning/{about['start']}_{about['scheme']}~{about['rate']:g}/seed~{seed}"
-            keys = dict(zip(("start", "scheme", "rate", "seed"), arm, strict=True))
-            ends = [Curve(tag, (last,), (value,)) for tag, value in scores.get(arm, [])]
-            found.append(Run(path_of(name), keys, (thinned("loss", loss, points), *ends)))
+            scored = scores.get((*arm, float(seed)), [])
+            ends = [Curve(tag, (last,), (value,)) for tag, value in scored]
+            name = path_of(f"fine-tuning/{arm}/seed~{seed}")
+            keys = {**arm._asdict(), "seed": float(seed)}
+            found.append(Run(name, keys, (thinned("loss", loss, points), *ends)))
     return found
 
 
