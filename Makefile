@@ -42,8 +42,8 @@ demo: venv ## Run config.yaml on this machine and say where the report lies
 	  print(f"\nThe report: {report}\nIn a browser: {report.as_uri()}")'
 
 test: venv ## Run all tests: first the quick ones, then whole workflows, two at a time
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit workflow/mispair -n logical --maxprocesses 8
-	$(BIN)/python -m pytest tests --ignore tests/unit -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8
+	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile
 
 slurm-test: venv ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/workflow/test_slurm.py -v

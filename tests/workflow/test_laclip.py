@@ -15,7 +15,7 @@ import yaml
 from PIL import Image
 
 from mispair.towers.checkpoints import laclip
-from tests.unit.test_model_recipes import cc_shapes, random_weights
+from tests.towers.test_model_recipes import cc_shapes, random_weights
 from tests.workflow.conftest import Checkout
 
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")

@@ -1,0 +1,393 @@
+"""Protocols: the prompts are the published ones, and whatever changes them changes their hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mispair.core.files import UserError, write_json
+from mispair.evaluation import protocols
+from mispair.evaluation.protocols import Prompts, applies, prompts, protocol_files
+from mispair.evaluation.set_names import canonical
+from mispair.evaluation.sets import EvaluationSet, open_set
+from mispair.towers.loading import made_from_laion
+from tests.evaluation.test_sets import write_split
+
+PUBLISHED_COUNTS = {
+    "food101": 1, "cifar10": 18, "cifar100": 18, "cub200": 1, "sun397": 2, "cars": 8,
+    "aircraft": 2, "dtd": 8, "pets": 1, "caltech101": 34, "flowers": 1, "mnist": 1, "fer2013": 6,
+    "stl10": 2, "eurosat": 3, "resisc45": 18, "gtsrb": 3, "kitti_distance": 1, "country211": 5,
+    "patch_camelyon": 1, "ucf101_frames": 48, "clevr_counts": 1, "rendered_sst2": 1, "imagenet": 7,
+}  # fmt: skip
+"""How many templates SLIP's public evaluation has for each set."""
+
+PER_CLASS = {"aircraft", "pets", "caltech101", "flowers"}
+"""Sets for which it averages over the classes."""
+
+
+def clip_benchmarks_templates() -> dict[str, list[str]]:
+    """Return the templates of CLIP_benchmark; for many sets these are CLIP's, as SLIP's are."""
+    folder = resources.files("clip_benchmark") / "datasets"
+    name = "en_zeroshot_classification_templates.json"
+    found: dict[str, list[str]] = json.loads((folder / name).read_text())
+    return found
+
+
+def write_set(root: Path, classnames: str = "cat\ndog\nhot dog\n") -> Path:
+    write_split(root, "test", ("cls", b"0"), ("cls", b"1"))
+    (root / "classnames.txt").write_text(classnames)
+    (root / "zeroshot_classification_templates.txt").write_text("a {c}\nthe {c}, a {c}.\n")
+    return root
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> EvaluationSet:
+    return open_set(write_set(tmp_path / "wds_pets"))
+
+
+@pytest.fixture
+def custom(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return folder
+
+
+def give(folder: Path, **content: str) -> list[Path]:
+    """Write files of a custom protocol for the set, and return those that it needs."""
+    for ending, text in content.items():
+        (folder / f"wds_pets.{ending.replace('_', '.')}").write_text(text)
+    return protocol_files(str(folder), "sets/wds_pets")
+
+
+# Built-in protocols ----------------------------------------------------------------------------
+
+
+def test_clip_benchmark_takes_what_is_in_the_folder(opened: EvaluationSet) -> None:
+    found = prompts(opened, "clip_benchmark")
+    expected = [t.format(c=c) for c in opened.classnames for t in opened.templates]
+    assert found.texts == expected
+    assert found.texts[-1] == "the hot dog, a hot dog."
+    assert found.classes.tolist() == [0, 0, 1, 1, 2, 2]
+    assert found.classes.dtype == np.int64
+    assert (found.metric, found.templates) == ("acc1", ["a {c}", "the {c}, a {c}."])
+
+
+def test_a_single_prompt_needs_no_templates(opened: EvaluationSet) -> None:
+    (opened.directory / "zeroshot_classification_templates.txt").unlink()
+    found = prompts(opened, "single-prompt")
+    assert found.texts == ["a photo of a cat", "a photo of a dog", "a photo of a hot dog"]
+    assert (found.classes.tolist(), found.metric) == ([0, 1, 2], "acc1")
+    assert prompts(opened, "laclip").texts[2] == "a photo of a hot dog, a type of pet."
+    with pytest.raises(UserError, match=r"zeroshot_classification_templates\.txt: is missing"):
+        prompts(opened, "clip_benchmark")
+
+
+@pytest.mark.parametrize("name", PUBLISHED_COUNTS)
+def test_laclips_templates_and_metrics(name: str, opened: EvaluationSet) -> None:
+    of_set = replace(opened, directory=Path(f"wds_{name}"))
+    found = prompts(of_set, "laclip")
+    assert found.templates is not None
+    assert len(set(found.templates)) == len(found.templates) == PUBLISHED_COUNTS[name]
+    assert all(template.count("{c}") == 1 for template in found.templates)
+    assert len(found.texts) == 3 * len(found.templates)
+    assert found.metric == ("mean_per_class_recall" if name in PER_CLASS else "acc1")
+
+
+def test_laclip_knows_these_sets_and_no_others() -> None:
+    content = json.loads(protocols.LACLIP_DATA.read_text())
+    assert content.keys() == PUBLISHED_COUNTS.keys()
+    names = [canonical(n) for main, known in content.items() for n in (main, *known["aliases"])]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [
+        *((name, name) for name in ("food101", "cifar10", "cifar100", "caltech101", "pets")),
+        *((name, name) for name in ("stl10", "sun397", "cars", "dtd", "flowers", "mnist")),
+        *((name, name) for name in ("eurosat", "gtsrb", "country211", "fer2013")),
+        *(("rendered_sst2", "renderedsst2"), ("aircraft", "fgvc_aircraft")),
+    ],
+)
+def test_where_laclip_follows_clip_so_does_clip_benchmark(
+    name: str, theirs: str, opened: EvaluationSet
+) -> None:
+    found = prompts(replace(opened, directory=Path(name)), "laclip")
+    assert found.templates == clip_benchmarks_templates()[theirs]
+
+
+def test_laclips_templates_of_imagenet_are_seven_of_clips_eighty(opened: EvaluationSet) -> None:
+    found = prompts(replace(opened, directory=Path("wds_imagenet1k")), "laclip")
+    eighty = clip_benchmarks_templates()["imagenet1k"]
+    assert len(eighty) == 80
+    assert set(found.templates or []) < set(eighty)
+
+
+@pytest.mark.parametrize(
+    ("record", "laion"),
+    [
+        ({"recipe": "laclip-laion", "pretraining": ""}, True),
+        ({"recipe": None, "pretraining": "LAION-400M"}, True),
+        ({"recipe": None, "pretrained": "laion400m_e32"}, True),
+        ({"recipe": "laclip-cc", "pretraining": "CC3M"}, False),
+        ({"recipe": None, "pretrained": "laion2b_s34b_b79k"}, False),
+    ],
+)
+def test_the_record_of_a_model_names_laion(record: dict, laion: bool, tmp_path: Path) -> None:
+    assert not made_from_laion(tmp_path)
+    write_json(tmp_path / "config.json", {"mispair": record})
+    assert made_from_laion(tmp_path) == laion
+
+
+def test_laion_models_have_all_eighty_for_imagenet_alone(opened: EvaluationSet) -> None:
+    imagenet = replace(opened, directory=Path("wds_imagenet1k"))
+    found = prompts(imagenet, "laclip", laion=True)
+    assert found.templates == clip_benchmarks_templates()["imagenet1k"]
+    assert found.fingerprint != prompts(imagenet, "laclip").fingerprint
+    pets = replace(opened, directory=Path("wds_vtab-pets"))
+    assert prompts(pets, "laclip", laion=True).fingerprint == prompts(pets, "laclip").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("folder", "names", "expected"),
+    [
+        ("wds_fer2013", ["angry", "happy"], ["angry", "happy", "smiling"]),
+        ("wds_fer2013_test", ["surprised", "sad"],
+         ["surprised", "shocked", "spooked", "sad", "depressed"]),
+        ("wds_vtab-clevr_count_all", ["three", "ten"], ["3", "10"]),
+        ("wds_mnist", ["three"], ["three"]),
+    ],
+)  # fmt: skip
+def test_laclip_has_slips_class_lists(
+    folder: str, names: list[str], expected: list[str], opened: EvaluationSet
+) -> None:
+    of_set = replace(opened, directory=Path(folder), classnames=names)
+    found = prompts(of_set, "laclip")
+    last = (found.templates or [])[-1]
+    texts = [text for text in found.texts if text in {last.format(c=name) for name in expected}]
+    assert texts == [last.format(c=name) for name in expected]
+    assert len(found.texts) == len(expected) * len(found.templates or [])
+    assert found.classnames == names
+    assert sorted(set(found.classes.tolist())) == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("folder", "metric", "templates"),
+    [
+        ("wds_vtab-caltech101", "mean_per_class_recall", 34),
+        ("vtab-pets", "mean_per_class_recall", 1),
+        ("Food-101", "acc1", 1),
+        ("wds_fgvc_aircraft", "mean_per_class_recall", 2),
+        ("wds_vtab-kitti_closest_vehicle_distance", "acc1", 1),
+        ("wds_vtab-clevr_count_all", "acc1", 1),
+        ("imagenet1k", "acc1", 7),
+        ("OxfordIIITPet", "mean_per_class_recall", 1),
+        ("stanford_cars", "acc1", 8),
+        ("wds_pets_test", "mean_per_class_recall", 1),
+        ("wds_vtab-pets_test", "mean_per_class_recall", 1),
+    ],
+)
+def test_names_of_folders(folder: str, metric: str, templates: int, opened: EvaluationSet) -> None:
+    assert applies("laclip", folder, "classification")
+    found = prompts(replace(opened, directory=Path(folder)), "laclip")
+    assert (found.metric, len(found.templates or [])) == (metric, templates)
+
+
+def test_a_set_that_laclip_does_not_know(opened: EvaluationSet) -> None:
+    words = "for the set wds_fod101; it knows .*'food101'.*a folder with wds_fod101.templates.txt"
+    with pytest.raises(UserError, match=words):
+        prompts(replace(opened, directory=Path("wds_fod101")), "laclip")
+
+
+def test_captions_stand_for_their_images(tmp_path: Path) -> None:
+    root = tmp_path / "wds_flickr"
+    write_split(root, "test", ("txt", b"a cat\nthe cat"), ("txt", b"a dog"), ("txt", b"a cat"))
+    (root / "dataset_type.txt").write_text("retrieval")
+    found = prompts(open_set(root), "captions")
+    assert found.texts == ["a cat", "the cat", "a dog", "a cat"]
+    assert found.classes.tolist() == [0, 0, 1, 2]
+    assert (found.classnames, found.templates) == ([], None)
+    with pytest.raises(UserError, match="protocol laclip is not for retrieval"):
+        prompts(open_set(root), "laclip")
+
+
+def test_captions_are_not_for_classification(opened: EvaluationSet) -> None:
+    with pytest.raises(UserError, match="protocol captions is not for classification"):
+        prompts(opened, "captions")
+
+
+# Protocols of the user's -----------------------------------------------------------------------
+
+
+def test_templates_names_and_metric_of_ones_own(opened: EvaluationSet, custom: Path) -> None:
+    files = give(custom, templates_txt="my {c}\n", metric_txt="mean_per_class_recall\n")
+    found = prompts(opened, "mine", files)
+    assert (found.texts, found.metric) == (
+        ["my cat", "my dog", "my hot dog"],
+        "mean_per_class_recall",
+    )
+    files = give(custom, classnames_txt="kitten\npuppy\nsausage\n")
+    assert len(files) == 3
+    found = prompts(opened, "mine", files)
+    assert found.texts == ["my kitten", "my puppy", "my sausage"]
+    assert found.classnames == ["kitten", "puppy", "sausage"]
+
+
+def test_class_names_alone_go_with_the_sets_templates(opened: EvaluationSet, custom: Path) -> None:
+    files = give(custom, classnames_txt="kitten\npuppy\nsausage\n")
+    assert files[1:] == [Path("sets/wds_pets/zeroshot_classification_templates.txt")]
+    assert prompts(opened, "mine", files).texts[:2] == ["a kitten", "the kitten, a kitten."]
+
+
+def test_prompts_of_each_class(opened: EvaluationSet, custom: Path) -> None:
+    content = {"hot dog": ["in a bun"], "dog": ["it barks", "a {c}"], "cat": ["it purrs"]}
+    found = prompts(opened, "mine", give(custom, json=json.dumps(content)))
+    assert found.texts == ["it purrs", "it barks", "a dog", "in a bun"]
+    assert found.classes.tolist() == [0, 1, 1, 2]
+    assert (found.templates, found.metric) == (None, "acc1")
+
+
+def test_cupls_own_file(tmp_path: Path, custom: Path) -> None:
+    """Its keys are ImageNet's names, of which two are those of two classes each."""
+    folder = resources.files("clip_benchmark") / "datasets"
+    names = json.loads((folder / "en_classnames.json").read_text())["imagenet1k"]
+    cupl = json.loads((folder / "cupl_prompts.json").read_text())["imagenet1k"]
+    opened = open_set(write_set(tmp_path / "wds_pets", "\n".join(names)))
+    found = prompts(opened, "mine", give(custom, json=json.dumps(cupl)))
+    assert found.texts == [text for name in names for text in cupl[name]]
+    assert np.bincount(found.classes).tolist() == [len(cupl[name]) for name in names]
+    assert len(found.classnames) == 1000
+
+
+GOOD = {"cat": ["x"], "dog": ["y"], "hot dog": ["z"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"cat": ["x"], "dog": ["y"]}, r"wds_pets\.json: has no prompts for 'hot dog'\."),
+        ({**{k: v for k, v in GOOD.items() if k != "hot dog"}, "hot_dog": ["z"]},
+         "no prompts for 'hot dog'. The nearest name is 'hot_dog'"),
+        ({**GOOD, "hotdog": ["z"]},
+         "'hotdog' is no class of the set. The nearest name is 'hot dog'"),
+        ({**GOOD, "dog": []}, "'dog' must have a list of at least one prompt"),
+        ({**GOOD, "dog": [" "]}, "'dog' must have a list"),
+        ({**GOOD, "dog": "a dog"}, "'dog' must have a list"),
+        ([["cat"]], "must hold {class name"),
+    ],
+)  # fmt: skip
+def test_unfit_prompts_of_classes(
+    content: object, words: str, opened: EvaluationSet, custom: Path
+) -> None:
+    files = give(custom, json=json.dumps(content))
+    with pytest.raises(UserError, match=words):
+        prompts(opened, "mine", files)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"json": "{'cat': 1}"}, r"wds_pets\.json: is not JSON"),
+        ({"classnames_txt": "a\nb\n"}, "has 2 names for the 3 classes of wds_pets"),
+        ({"classnames_txt": "a\n\nb\n"}, "line 2 is empty"),
+        ({"templates_txt": "a photo\n"}, r"wds_pets\.templates\.txt: .*no \{c\}"),
+        ({"metric_txt": "accuracy"}, "must say acc1 or mean_per_class_recall, found 'accuracy'"),
+        ({"json": json.dumps(GOOD), "templates_txt": "a {c}"}, "leave one of them out"),
+        ({}, r"protocol mine says nothing of the set wds_pets: .*wds_pets\.json"),
+    ],
+)
+def test_unfit_files(
+    content: dict[str, str], words: str, opened: EvaluationSet, custom: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        prompts(opened, "mine", give(custom, **content))
+
+
+# Fingerprints ----------------------------------------------------------------------------------
+
+
+def moved(found: Prompts) -> Prompts:
+    """Give the first prompt of the last class to the one before."""
+    return replace(found, classes=np.array([0, 0, 1, 1, 1, 2]))
+
+
+CHANGES: list[Callable[[Prompts], Prompts]] = [
+    lambda found: replace(found, protocol="other"),
+    lambda found: replace(found, metric="mean_per_class_recall"),
+    lambda found: replace(found, classnames=["cat", "dog", "sausage"]),
+    lambda found: replace(found, classnames=["catdog", "", "hot dog"]),
+    lambda found: replace(found, texts=[*found.texts[:-1], "another"]),
+    lambda found: replace(found, texts=found.texts[::-1]),
+    moved,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_part_changes_the_fingerprint(
+    change: Callable[[Prompts], Prompts], opened: EvaluationSet
+) -> None:
+    found = prompts(opened, "clip_benchmark")
+    assert change(found).fingerprint != found.fingerprint
+
+
+def test_nothing_else_changes_the_fingerprint(opened: EvaluationSet, tmp_path: Path) -> None:
+    found = prompts(opened, "clip_benchmark").fingerprint
+    elsewhere = write_set(tmp_path / "elsewhere" / "another-name")
+    write_split(elsewhere, "test", ("cls", b"1"))
+    (elsewhere / "classnames.txt").write_text("cat \r\ndog\r\nhot dog")
+    assert prompts(open_set(elsewhere), "clip_benchmark").fingerprint == found
+
+
+# What the workflow asks ------------------------------------------------------------------------
+
+
+def test_which_protocols_apply(custom: Path) -> None:
+    give(custom, json="{}")
+    for source in ("clip_benchmark", "laclip", "single-prompt", str(custom)):
+        assert applies(source, "wds_pets", "classification")
+        assert not applies(source, "wds_pets", "retrieval")
+    assert not applies("laclip", "scenes-shape", "classification")
+    assert not applies(str(custom), "scenes-shape", "classification")
+    assert applies("single-prompt", "scenes-shape", "classification")
+    assert applies("captions", "scenes-retrieval", "retrieval")
+    assert not applies("captions", "scenes-shape", "classification")
+
+
+def test_which_files_a_protocol_needs(custom: Path) -> None:
+    templates = Path("sets/wds_pets/zeroshot_classification_templates.txt")
+    assert protocol_files("clip_benchmark", "sets/wds_pets") == [templates]
+    assert protocol_files("laclip", "sets/wds_pets") == [protocols.LACLIP_DATA]
+    assert protocol_files("single-prompt", "sets/wds_pets") == []
+    assert protocol_files(str(custom), "sets/wds_pets") == []
+    assert give(custom, json="{}", metric_txt="acc1") == [
+        custom / "wds_pets.json",
+        custom / "wds_pets.metric.txt",
+    ]
+
+
+def test_names_of_protocols(tmp_path: Path, custom: Path) -> None:
+    assert protocols.protocol_name("laclip") == "laclip"
+    assert protocols.protocol_name(str(custom)) == "mine"
+    with pytest.raises(
+        UserError, match="'laclib' is neither a protocol .*nearest name is 'laclip'"
+    ):
+        protocols.protocol_name("laclib")
+    for name in ("laclip", "my prompts", "a~b"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(UserError, match="rename it"):
+            protocols.protocol_name(str(tmp_path / name))
+
+
+def test_a_file_for_no_set_is_refused(custom: Path) -> None:
+    give(custom, json="{}", templates_txt="{c}", classnames_txt="a", metric_txt="acc1")
+    (custom / "README.md").write_text("what these are")
+    protocols.refuse_stray_files(str(custom), ["food", "wds_pets"])
+    (custom / "wds-pets.json").write_text("{}")
+    with pytest.raises(UserError, match=r"wds-pets\.json: belongs to no .*'wds_pets\.json'"):
+        protocols.refuse_stray_files(str(custom), ["food", "wds_pets"])

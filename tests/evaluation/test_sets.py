@@ -1,0 +1,261 @@
+"""Evaluation sets on disk: every missing or unfit piece is named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from mispair.core.files import UserError
+from mispair.evaluation.sets import (
+    DATASET_TYPE,
+    TEMPLATES,
+    Example,
+    explain_missing,
+    files_of,
+    files_of_images,
+    files_of_texts,
+    kind_of,
+    missing_pieces,
+    open_images,
+    open_set,
+)
+from mispair.pairs.shards.shards import MAX_TEXT_BYTES
+from tests.pairs.test_index import encoded, write_tar
+
+PNG = encoded(Image.new("RGB", (8, 8)), "PNG")
+
+
+def write_split(directory: Path, split: str, *samples: tuple[str, bytes]) -> None:
+    """Write a shard with the same image in each sample, beside one file of the given ending."""
+    (directory / split).mkdir(parents=True, exist_ok=True)
+    members = []
+    for number, (ending, content) in enumerate(samples):
+        members += [(f"s{number}.png", PNG), (f"s{number}.{ending}", content)]
+    write_tar(directory / split / "0.tar", members)
+    (directory / split / "nshards.txt").write_text("1\n")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    root = tmp_path / "wds_example"
+    write_split(root, "test", *(("cls", b"%d" % (number % 2)) for number in range(4)))
+    write_split(root, "train", ("cls", b"1"))
+    (root / "classnames.txt").write_text("cat\ndog\n")
+    (root / "zeroshot_classification_templates.txt").write_text("a {c}\nthe {c}.\n")
+    return root
+
+
+@pytest.fixture
+def retrieval(tmp_path: Path) -> Path:
+    root = tmp_path / "wds_captions"
+    write_split(root, "test", ("txt", b"a cat\n\n the cat. \n"), ("txt", "ein Bär".encode()))
+    (root / "dataset_type.txt").write_text("Retrieval\n")
+    return root
+
+
+def test_a_whole_set(directory: Path) -> None:
+    opened = open_set(directory)
+    assert (opened.name, opened.kind) == ("wds_example", "classification")
+    assert opened.classnames == ["cat", "dog"]
+    assert opened.templates == ["a {c}", "the {c}."]
+    shard = directory / "test" / "0.tar"
+    expected = [Example(shard, f"s{number}", PNG, number % 2) for number in range(4)]
+    assert list(opened.samples()) == expected
+    assert [example.label for example in open_set(directory, "train").samples()] == [1]
+
+
+def test_a_retrieval_set_has_no_classes(retrieval: Path) -> None:
+    opened = open_set(retrieval)
+    assert (opened.kind, opened.classnames) == ("retrieval", [])
+    captions = [("a cat", "the cat."), ("ein Bär",)]
+    assert [(e.image, e.label, e.captions) for e in opened.samples()] == [
+        (PNG, -1, each) for each in captions
+    ]
+    assert files_of(retrieval)[0] == retrieval / DATASET_TYPE
+    assert files_of_texts(retrieval) == files_of(retrieval)
+
+
+def test_shards_follow_one_another(directory: Path) -> None:
+    shutil.copy(directory / "train" / "0.tar", directory / "test" / "1.tar")
+    (directory / "test" / "nshards.txt").write_text("2")
+    opened = open_set(directory)
+    assert [example.label for example in opened.samples()] == [0, 1, 0, 1, 1]
+    assert opened.count() == 5
+
+
+# Missing pieces --------------------------------------------------------------------------------
+
+PIECES = [
+    *("classnames.txt", "zeroshot_classification_templates.txt"),
+    *("test/nshards.txt", "test/0.tar", "train/nshards.txt", "train/0.tar"),
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_each_missing_piece_is_named(directory: Path, piece: str) -> None:
+    assert missing_pieces(directory, ["test", "train"], templates=True) == []
+    (directory / piece).unlink()
+    assert missing_pieces(directory, ["test", "train"], templates=True) == [piece]
+    split = "train" if piece.startswith("train") else "test"
+    with pytest.raises(UserError, match=rf"wds_example: missing {piece}\. CLIP_benchmark's"):
+        files_of(directory, split, templates=True)
+
+
+@pytest.mark.parametrize("piece", ["test/nshards.txt", "test/0.tar"])
+def test_each_missing_piece_of_a_retrieval_set_is_named(retrieval: Path, piece: str) -> None:
+    (retrieval / piece).unlink()
+    assert missing_pieces(retrieval) == [piece]
+
+
+def test_what_nobody_asked_for_is_not_missing(directory: Path, retrieval: Path) -> None:
+    shutil.rmtree(directory / "train")
+    (directory / TEMPLATES).unlink()
+    assert missing_pieces(directory) == []
+    assert missing_pieces(retrieval, templates=True) == []
+    assert open_set(directory).classnames == ["cat", "dog"]
+    with pytest.raises(UserError, match=rf"{TEMPLATES}: is missing"):
+        _ = open_set(directory).templates
+
+
+def test_all_missing_pieces_come_in_one_message(directory: Path, retrieval: Path) -> None:
+    shutil.rmtree(directory / "test")
+    (directory / "classnames.txt").unlink()
+    with pytest.raises(UserError, match=r"missing classnames\.txt, test/nshards\.txt\."):
+        files_of(directory)
+    (retrieval / "test" / "nshards.txt").write_text("12")
+    lacking = {path.name: missing_pieces(path) for path in (directory, retrieval)}
+    assert lacking["wds_captions"] == [f"test/{number}.tar" for number in range(1, 12)]
+    lines = explain_missing(lacking).splitlines()
+    assert lines[0] == "evaluation set wds_example: missing classnames.txt, test/nshards.txt."
+    assert lines[1].startswith("evaluation set wds_captions: missing test/1.tar, test/2.tar,")
+    assert "fetch or write them" in lines[2]
+
+
+def test_the_files_of_a_set_and_of_its_texts(directory: Path) -> None:
+    shards = [directory / "train" / name for name in ("nshards.txt", "0.tar")]
+    assert files_of(directory, "train") == [directory / "classnames.txt", *shards]
+    assert files_of(directory, "train", templates=True)[1] == directory / TEMPLATES
+    assert files_of_texts(directory) == [directory / "classnames.txt"]
+
+
+def test_no_folder_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="neither a generated set nor a folder"):
+        files_of(tmp_path / "nowhere")
+
+
+# Unfit pieces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("piece", "text", "words"),
+    [
+        ("classnames.txt", "cat\n", "holds 1 class; at least 2"),
+        ("classnames.txt", "cat\n\ndog\n", "line 2 is empty. Classes are numbered by their lines"),
+        ("zeroshot_classification_templates.txt", "a photo\n", r"no \{c\}"),
+        ("zeroshot_classification_templates.txt", "\n", "no template"),
+        ("test/nshards.txt", "many", "number of shards, found 'many'"),
+        ("test/nshards.txt", "0", "number of shards"),
+        ("test/nshards.txt", "²", "number of shards"),  # a digit to Python, no number
+        ("test/nshards.txt", "1" * 5_000, "number of shards"),
+        ("dataset_type.txt", "multilabel", "several classes an image"),
+        ("dataset_type.txt", "video", "says 'video'. Sets are for classification"),
+    ],
+)
+def test_unfit_pieces(directory: Path, piece: str, text: str, words: str) -> None:
+    (directory / piece).write_text(text)
+    with pytest.raises(UserError, match=words):
+        _ = open_set(directory).templates
+
+
+def test_a_number_of_shards_that_is_far_too_large_ends_soon(directory: Path) -> None:
+    (directory / "test" / "nshards.txt").write_text("999999999")
+    missing = missing_pieces(directory)
+    assert missing[0] == "test/1.tar"
+    assert len(missing) == 100
+
+
+def test_more_shards_than_counted_are_an_error(directory: Path) -> None:
+    shutil.copy(directory / "test" / "0.tar", directory / "test" / "1.tar")
+    shutil.copy(directory / "test" / "0.tar", directory / "test" / "former.tar")
+    with pytest.raises(UserError, match=r"nshards\.txt: says 1, but 1\.tar is in its folder"):
+        open_set(directory)
+
+
+def test_lists_that_are_no_text(directory: Path) -> None:
+    (directory / "classnames.txt").write_bytes(b"caf\xe9\ntea\n")
+    with pytest.raises(UserError, match="is not UTF-8"):
+        open_set(directory)
+
+
+def test_class_names_may_repeat_as_two_of_imagenets_do(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / "classnames.txt").write_text("missile\ncat\nmissile\n\n")
+    assert open_set(directory).classnames == ["missile", "cat", "missile"]
+    assert "missile stands there more than once" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (("cls", b"2"), "sample s0 has class '2', but the class list has 2 names"),
+        (("cls", b"-1"), "has class '-1'"),
+        (("cls", "²".encode()), "has class '²'"),
+        (("cls", b"1" * 5_000), "has class '1111"),
+        (("json", b"{}"), "has class ''"),
+        (("npy", b"x"), "sample s0: Sets with several classes an image"),
+    ],
+)
+def test_labels_that_do_not_fit_the_class_list(
+    directory: Path, sample: tuple[str, bytes], words: str
+) -> None:
+    write_split(directory, "test", sample)
+    with pytest.raises(UserError, match=words.replace("(", r"\(")):
+        list(open_set(directory).samples())
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (("txt", b" \n"), "sample s0 has no caption"),
+        (("txt", b"a" * (MAX_TEXT_BYTES + 1)), "of at most 1 MiB"),
+        (("cls", b"0"), "sample s0 has no caption. A retrieval set has KEY.txt"),
+        (("txt", b"\xff"), "sample s0 has a caption that is not UTF-8"),
+    ],
+)
+def test_captions_that_are_none(retrieval: Path, sample: tuple[str, bytes], words: str) -> None:
+    write_split(retrieval, "test", sample)
+    with pytest.raises(UserError, match=words):
+        list(open_set(retrieval).samples())
+
+
+def test_a_sample_without_image_and_a_damaged_shard(directory: Path) -> None:
+    shard = directory / "test" / "0.tar"
+    whole = shard.read_bytes()
+    write_tar(shard, [("s0.cls", b"0")])
+    with pytest.raises(UserError, match=r"0\.tar: sample s0 has no image"):
+        list(open_set(directory).samples())
+    assert open_set(directory).count() == 0
+    shard.write_bytes(whole[:1600])
+    assert open_set(directory).count() in (None, 1)  # what is damaged is told by who reads it
+    with pytest.raises(UserError, match=r"0\.tar: is damaged .* Fetch it again"):
+        list(open_set(directory).samples())
+
+
+def test_images_are_opened_without_the_class_list(directory: Path) -> None:
+    listed = [example.label for example in open_set(directory).samples()]
+    (directory / "classnames.txt").write_text("cat\n")
+    opened = open_images(files_of_images(directory, "test"))
+    assert (opened.directory, opened.kind) == (directory, "classification")
+    assert [example.label for example in opened.samples()] == listed
+    assert max(listed) > 0, "a label beyond the list"
+
+
+@pytest.mark.parametrize(("said", "kind"), [("", "classification"), ("RETRIEVAL ", "retrieval")])
+def test_the_kind_of_a_set(directory: Path, said: str, kind: str) -> None:
+    assert kind_of(directory) == "classification"
+    (directory / DATASET_TYPE).write_text(said)
+    assert kind_of(directory) == kind

@@ -1,0 +1,115 @@
+"""Images and captions read back from an index and its shards."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from mispair.core.files import UserError
+from mispair.pairs.index import reading
+from mispair.pairs.index.index import caption_id, image_id, index_shard
+from mispair.pairs.index.policy import Policy
+from tests.pairs.test_index import whole, write_tar
+
+
+def indexed(shard: Path, **policy) -> pd.DataFrame:
+    return pd.DataFrame(index_shard(shard, Policy(**policy)).kept)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write_tar(tmp_path / "a.tar", [m for n in range(5) for m in whole(f"key{n}")])
+
+
+def test_nothing_but_the_images_is_read(shard: Path) -> None:
+    with tarfile.open(shard) as archive:
+        expected = {n: archive.extractfile(f"key{n}.jpg").read() for n in range(5)}
+    places = reading.places(indexed(shard))
+    # Everything else is wiped out: headers, captions, the end of the archive.
+    kept = bytearray(shard.stat().st_size)
+    content = shard.read_bytes()
+    for place in places:
+        span = slice(place.offset, place.offset + place.size)
+        kept[span] = content[span]
+    shard.write_bytes(bytes(kept))
+    order = [3, 0, 4, 0]
+    wanted = [places[number] for number in order]
+    assert [place.key for place in wanted] == ["key3", "key0", "key4", "key0"]
+    assert list(reading.read_encoded(shard, wanted)) == [expected[number] for number in order]
+    for image, number in zip(reading.read_images(shard, wanted), order, strict=True):
+        reference = Image.open(io.BytesIO(expected[number])).convert("RGB")
+        assert np.array_equal(np.asarray(image), np.asarray(reference))
+
+
+def change(shard: Path, how: str) -> None:
+    content = bytearray(shard.read_bytes())
+    offset = content.index(b"\xff\xd8", 4_000)
+    match how:
+        case "a bit":
+            content[offset + 300] ^= 1
+        case "moved":
+            content[:0] = bytes(512)
+        case "cut":
+            del content[offset + 100 :]
+        case "empty":
+            content.clear()
+    shard.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("how", ["a bit", "moved", "cut", "empty"])
+def test_a_changed_shard_is_never_taken_for_the_one_that_was_indexed(how: str, shard: Path) -> None:
+    places = reading.places(indexed(shard))
+    change(shard, how)
+    with pytest.raises(UserError, match=r"a\.tar: the image of 'key\d' is no longer .* changed"):
+        list(reading.read_images(shard, places))
+
+
+def test_a_shard_that_is_gone_is_named(shard: Path) -> None:
+    places = reading.places(indexed(shard))
+    shard.unlink()
+    with pytest.raises(UserError, match=r"a\.tar: cannot be read \(No such file"):
+        list(reading.read_encoded(shard, places))
+
+
+def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
+    # More than decode_image takes by itself, and than Pillow takes without a warning.
+    stream = io.BytesIO()
+    Image.new("1", (10_000, 9_000)).save(stream, "PNG")
+    members = [("big.png", stream.getvalue()), ("big.txt", b"x")]
+    shard = write_tar(tmp_path / "a.tar", members)
+    index = indexed(shard, max_pixels=90_000_000)
+    (image,) = reading.read_images(shard, reading.places(index))
+    assert image.size == (10_000, 9_000)
+    small = index.assign(width=np.int32(9_999))
+    with pytest.raises(UserError, match=r"'big' cannot be decoded .*pixels"):
+        list(reading.read_images(shard, reading.places(small)))
+
+
+def test_what_is_no_image_is_named(tmp_path: Path) -> None:
+    shard = tmp_path / "a.tar"
+    shard.write_bytes(b"no image")
+    place = reading.Place("one", 0, 8, image_id(b"no image"), 100)
+    with pytest.raises(UserError, match=r"a\.tar: the image of 'one' cannot be decoded"):
+        list(reading.read_images(shard, [place]))
+
+
+def test_every_text_once_by_its_id() -> None:
+    captions = ["b", "a", "b", "c"]
+    index = pd.DataFrame(
+        {
+            "caption": captions,
+            "caption_id": [caption_id(text) for text in captions],
+            "more_captions": [["d", "a"], [], np.array(["e"], object), []],
+        }
+    )
+    found = reading.distinct_captions(index)
+    assert list(found) == sorted(caption_id(text) for text in "abcde")
+    assert all(caption_id(text) == name for name, text in found.items())
+    assert set(found.values()) == set("abcde")
+    assert reading.distinct_captions(index[:0]) == {}

@@ -1,0 +1,232 @@
+"""What the report says of ingestion and encoding."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mispair.core import files
+from mispair.image_text.report import notes
+from mispair.image_text.report.rows import encoded
+from mispair.pairs.report import corpus
+from mispair.report import studies
+from mispair.report.figures import render
+from mispair.report.rows import origins
+from mispair.report.table import Table
+from mispair.report.tables import Tables, tidy
+from mispair.towers.report import encoding
+from tests.made_up_tables import gather
+from tests.report.test_reporting_page import EVIL, NOTHING, make_corpus, make_pairs, reading, report
+
+
+def gathered(folder: Path, **changed: list[Path]) -> Tables:
+    """Gather a corpus as the step does, and read its tables back."""
+    run = {**NOTHING, **make_pairs(folder), **make_corpus(folder), **changed}
+    del run["shards"]
+    return gather(run, folder)
+
+
+def printed(table: Table | None) -> dict[str, tuple[str, ...]]:
+    assert table is not None
+    return {row[0]: row[1:] for row in table.rows}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return gathered(tmp_path_factory.mktemp("corpus"))
+
+
+def test_every_fate_of_a_sample_is_on_the_page(whole):
+    table = corpus.books(whole)
+    assert printed(table) == {
+        "read": ("22", "100.00 %"), "kept": ("20", "90.91 %"), "rejected": ("2", "9.09 %"),
+        "excluded": ("0", "0.00 %"), f"rejected: {EVIL}": ("1", "4.55 %"),
+        "rejected: no-image": ("1", "4.55 %"),
+    }  # fmt: skip
+    assert table is not None
+    assert "Read = kept + rejected + excluded." in table.remark
+    assert "Rejected or excluded: 9.09 %" in table.remark
+    assert f"Fingerprint of the kept pairs: {'b' * 16}." in table.remark
+    assert corpus.warnings(whole) == []
+
+
+def test_the_limit_of_what_may_be_lost_is_named():
+    rows = [{"metric": "read", "value": 10}, {"metric": "kept", "value": 10}]
+    policies = {"max_quarantined_share": 0.2, "duplicate_keys": "refuse"}
+    found = Tables({
+        "corpus": tidy("corpus", rows),
+        "provenance": tidy("provenance", origins("corpus", {"policies": policies})),
+    })  # fmt: skip
+    table = corpus.books(found)
+    assert table is not None
+    assert "stopped above 20 % of either" in table.remark
+    assert "duplicate_keys refuse" in table.remark
+
+
+def test_what_a_policy_excludes_is_not_kept(tmp_path):
+    taken = pd.DataFrame({"key": ["a", "b", "c"], "reason": ["key-in-several-shards"] * 2 + [EVIL]})
+    files.write_parquet(tmp_path / "taken.parquet", taken, {})
+    found = gathered(tmp_path, excluded=[tmp_path / "taken.parquet"], statistics=[])
+    assert printed(corpus.books(found)) == {
+        "read": ("22", "100.00 %"), "kept": ("17", "77.27 %"), "rejected": ("2", "9.09 %"),
+        "excluded": ("3", "13.64 %"), "rejected: empty-caption": ("1", "4.55 %"),
+        "rejected: no-image": ("1", "4.55 %"),
+        "excluded: key-in-several-shards": ("2", "9.09 %"), f"excluded: {EVIL}": ("1", "4.55 %"),
+    }  # fmt: skip
+    assert corpus.warnings(found) == []
+
+
+def test_statistics_of_another_corpus_are_found_out(tmp_path):
+    taken = pd.DataFrame({"key": ["a"], "reason": ["key-in-several-shards"]})
+    files.write_parquet(tmp_path / "taken.parquet", taken, {})
+    found = gathered(tmp_path, excluded=[tmp_path / "taken.parquet"])
+    (warning,) = corpus.warnings(found)
+    assert "count differently" in warning
+
+
+def test_books_that_do_not_balance_are_a_warning():
+    counts = {"read": 10, "kept": 8, "rejected": 1, "excluded": 0}
+    rows = [{"metric": name, "value": value} for name, value in counts.items()]
+    found = Tables({"corpus": tidy("corpus", rows)})
+    (warning,) = corpus.warnings(found)
+    assert "do not add up" in warning
+    table = corpus.books(found)
+    assert table is not None
+    assert table.warning == warning
+    assert "Read =" not in table.remark
+
+
+def test_samples_that_were_written_and_not_found_are_a_warning():
+    for missing in (0, 3):
+        rows = [{"metric": "written_missing", "value": missing, "n": 35}]
+        warned = corpus.warnings(Tables({"corpus": tidy("corpus", rows)}))
+        assert len(warned) == bool(missing)
+        assert all("3 of 35" in warning for warning in warned)
+
+
+def test_captions_and_images_are_described(whole):
+    captions = printed(corpus.captions(whole))
+    assert captions["without a word"] == ("4.55 %", "22 samples read")
+    assert captions["the same text as another pair’s"] == ("15.00 %", "20 pairs")
+    assert captions["with <PERSON>, which stands for a name"] == ("25.00 %", "20 pairs")
+    assert captions["with a character beyond ASCII"] == ("35.00 %", "20 pairs")
+    # 2 of 10 captions in each of two groups.
+    cut = "longer than the text tower reads: the tokenizer cuts them"
+    assert captions[cut] == ("20.00 %", "20 captions encoded")
+    assert captions["distinct texts"] == ("23", "25 captions")
+    lengths = "words: mean, median, 95 % have at most, most"
+    assert captions[lengths] == ("9.2 / 9 / 14 / 20", "20 pairs")
+    images = printed(corpus.images(whole))
+    assert images["the same bytes as another pair’s"] == ("10.00 %", "20 pairs")
+    sizes = "width (pixels): least, 5 % have at most, median, 95 %, most"
+    assert images[sizes] == ("8 / 16 / 200 / 640 / 800", "20 pairs")
+    # No sample of the corpus has a sha256, so nothing is said of them.
+    assert not [name for name in images if "sha256" in name]
+
+
+def test_downloads_are_listed_by_status(whole):
+    assert printed(corpus.downloads(whole)) == {
+        "success": ("30", "75.00 %"), EVIL: ("10", "25.00 %"),
+    }  # fmt: skip
+    assert corpus.corpus(Tables({})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics"),
+    [
+        ("caption_lengths", {"caption_words_histogram", "caption_characters_histogram"}),
+        ("image_sizes", {"image_shorter_side_histogram"}),
+    ],
+)
+def test_histograms_hold_all_pairs(whole, name, metrics):
+    figure = next(figure for figure in studies.figures() if figure.name == name)
+    drawn = render(figure, whole, 12, 18, 10_000)
+    assert set(drawn.csv["metric"]) == metrics
+    for _, own in drawn.csv.groupby("metric"):
+        assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
+        assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
+    assert "median lies at 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
+    nothing = render(figure, Tables({}), 12, 18, 10_000)
+    assert "Not measured" in nothing.svg
+
+
+def encodings(*found: dict[str, Any]) -> Tables:
+    rows = [row for number, each in enumerate(found) for row in encoded(f"{number:04d}", each)]
+    return Tables({"encoding": tidy("encoding", rows)})
+
+
+def test_speed_is_summed_up_by_device_and_precision():
+    about = {"device": "NVIDIA X", "precision": "bf16", "images": 1000, "captions": 900,
+             "captions_per_s": 50.0, "waiting_share": 0.1, "memory_bytes": 3 * 2**30,
+             "batch_size": 256, "workers": 4, "seconds": 30.0, "compile": True}  # fmt: skip
+    found = encodings(
+        {**about, "images_per_s": 500.0},
+        {**about, "images_per_s": 700.0, "waiting_share": 0.2, "memory_bytes": 2**30},
+        {**about, "images_per_s": 650.0, "batch_size": 128},
+        {**about, "images_per_s": 0.0, "captions_per_s": 0.0},  # all there before it was resumed
+        {**about, "images_per_s": 7.25, "device": "cpu (Y)", "precision": "fp32"},
+    )
+    table = encoding.encoding(found)
+    assert printed(table) == {
+        "NVIDIA X": ("bf16", "4", "4,000", "3,600", "500 / 650 / 700", "50", "10 / 10 / 20 %",
+                     "3.00 GiB", "128 to 256", "4", "2 min 0 s"),
+        "cpu (Y)": ("fp32", "1", "1,000", "900", "7.2", "50", "10 %", "3.00 GiB", "256", "4",
+                    "30.0 s"),
+    }  # fmt: skip
+    assert "compile" not in set(found.encoding["metric"])  # a truth is no number
+    assert encoding.encoding(Tables({})) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "share", "warned"),
+    [("NVIDIA X", 0.31, 1), ("NVIDIA X", 0.3, 0), ("cpu", 0.9, 0), ("cpu (Y)", 0.9, 0)],
+)
+def test_a_gpu_that_waits_for_data_is_a_warning(device, share, warned):
+    found = encodings({"device": device, "waiting_share": share})
+    assert len(encoding.warnings(found)) == warned
+    table = encoding.encoding(found)
+    assert table is not None
+    assert bool(table.warning) == bool(warned)
+
+
+def test_nothing_from_data_becomes_markup(tmp_path):
+    run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
+    text = report(run, tmp_path, draw=False)
+    reader = reading(text)
+    words = "".join(reader.words)
+    escaped = html.escape(EVIL).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+    assert f"rejected: {EVIL}" in words
+    assert f"Encoding on {EVIL} waited" in words
+    for where in (f"rejected: {escaped}", f'<th scope="row">{escaped}</th>', f"<td>{escaped}</td>"):
+        assert where in text, where
+    assert "<script>alert" not in text
+    assert EVIL not in text
+
+
+def test_a_corpus_is_shown_even_if_no_arm_gave_a_result(tmp_path):
+    run = {**NOTHING, **make_pairs(tmp_path), **make_corpus(tmp_path)}
+    text = report(run, tmp_path, draw=False)
+    words = " ".join(" ".join(reading(text).words).split())
+    assert words.count("No arm gave a result") == 1
+    assert words.count("This study was not run") == 2 * (len(studies.studies()) - 1)
+    assert "What became of the samples" in words
+    assert "Encoding of images and distinct captions" in words
+
+
+def test_arms_on_another_corpus_are_a_warning(whole):
+    assert notes.warnings(Tables({"provenance": whole.provenance})) == []
+    other = whole.provenance.copy()
+    other.loc[other["artefact"] == "corpus", "text"] = "c" * 16
+    (warning,) = notes.warnings(Tables({"provenance": other}))
+    assert "2 different sets of pairs" in warning
+
+
+def test_records_name_their_group(tmp_path):
+    files.write_text(tmp_path / "0042.json", json.dumps({"images": 3, "device": "cpu"}))
+    found = gathered(tmp_path, records=[tmp_path / "0042.json"]).encoding
+    assert found[["group", "metric", "value"]].to_numpy().tolist() == [["0042", "images", 3.0]]

@@ -1,0 +1,182 @@
+"""Workers that sleep for ever, are killed, exit or raise cost their item and nothing else."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from mispair.core.files import UserError
+from mispair.pairs.shards import supervision
+from mispair.pairs.shards.supervision import ATTEMPTS, Lost, supervise
+
+Alive = Callable[[], None]
+
+
+def square(item: int, alive: Alive) -> int:
+    alive()
+    return item * item
+
+
+def misbehave(item: str, alive: Alive) -> str:
+    if item == "sleeps":
+        time.sleep(600)
+    if item == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item == "crashes":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if item == "exits":
+        sys.exit(3)
+    if item == "exits hard":
+        os._exit(4)
+    if item == "raises":
+        raise ZeroDivisionError("a fault of the task")
+    if item == "is out of memory":
+        raise MemoryError
+    return item.upper()
+
+
+def note_and_die(item: Path, alive: Alive) -> str:
+    """Die at the first attempt, which is noted in a file, and succeed at the second."""
+    with item.open("a") as notes:
+        notes.write("x")
+    if item.read_text() == "x":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item.read_text()
+
+
+def beat_slowly(item: float, alive: Alive) -> float:
+    """Work for longer than a stall is allowed to last, with signs of life."""
+    ends = time.monotonic() + item
+    while time.monotonic() < ends:
+        time.sleep(0.05)
+        alive()
+    return item
+
+
+def fill_the_disk(item: int, alive: Alive) -> int:
+    raise UserError("x.parquet: the disk is full.")
+
+
+def tell_process(item: int, alive: Alive) -> tuple[int, bool]:
+    return os.getpid(), "torch" in sys.modules
+
+
+def sleep_and_tell(item: Path, alive: Alive) -> None:
+    item.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def outcomes(task: Any, items: list[Any], workers: int, stall: float = 60) -> dict[Any, Any]:
+    results = list(supervise(task, items, workers=workers, stall_seconds=stall))
+    assert len({item for item, _ in results}) == len(results) == len(items)
+    return dict(results)
+
+
+@pytest.mark.parametrize(("workers", "items"), [(1, 7), (2, 7), (8, 1), (3, 0)])
+def test_each_item_has_one_result(workers: int, items: int) -> None:
+    assert outcomes(square, list(range(items)), workers) == {n: n * n for n in range(items)}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("sleeps", "no sign of life for 1 seconds"),
+        ("is killed", "SIGKILL"),
+        ("crashes", "SIGSEGV"),
+        ("exits", "exit code 3"),
+        ("exits hard", "exit code 4"),
+        ("raises", "ZeroDivisionError: a fault of the task"),
+        ("is out of memory", "MemoryError"),
+    ],
+)
+def test_a_worker_that_fails_costs_its_item_only(fault: str, cause: str, workers: int) -> None:
+    results = outcomes(misbehave, ["a", "b", fault, "c", "d"], workers, stall=1)
+    lost = results.pop(fault)
+    assert isinstance(lost, Lost)
+    assert cause in lost.detail
+    assert results == {"a": "A", "b": "B", "c": "C", "d": "D"}
+
+
+def test_all_items_may_be_lost() -> None:
+    results = outcomes(misbehave, ["is killed", "exits", "sleeps"], 2, stall=0.5)
+    assert all(isinstance(result, Lost) for result in results.values())
+
+
+def test_an_item_is_tried_once_more(tmp_path: Path) -> None:
+    assert outcomes(note_and_die, [tmp_path / "notes"], 1) == {tmp_path / "notes": "x" * ATTEMPTS}
+
+
+def test_signs_of_life_keep_a_slow_worker() -> None:
+    assert outcomes(beat_slowly, [3.5], 1, stall=1.5) == {3.5: 3.5}
+
+
+def test_time_in_which_the_job_was_suspended_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def after_a_night() -> float:
+        nonlocal calls
+        calls += 1
+        return time.monotonic() + 3600 * calls
+
+    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=after_a_night))
+    assert outcomes(beat_slowly, [1.0], 1, stall=2) == {1.0: 1.0}
+    assert calls > 4
+
+
+def test_what_concerns_all_items_stops_the_run() -> None:
+    with pytest.raises(UserError, match="the disk is full"):
+        outcomes(fill_the_disk, [1, 2, 3], 2)
+
+
+def test_workers_live_on_and_start_lightly() -> None:
+    told = list(outcomes(tell_process, list(range(6)), 2).values())
+    assert len({process for process, _ in told}) <= 2
+    assert os.getpid() not in {process for process, _ in told}
+    assert not any(torch for _, torch in told)
+
+
+def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path;"
+        "from mispair.pairs.shards.supervision import supervise;"
+        "from tests.pairs.test_supervision import sleep_and_tell;"
+        f"list(supervise(sleep_and_tell, [Path({str(tmp_path / 'pid')!r})], workers=1,"
+        "stall_seconds=600))"
+    )
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "workflow"), str(root)])}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as parent:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        worker = psutil.Process(int((tmp_path / "pid").read_text()))
+        parent.kill()
+    try:
+        worker.wait(timeout=10)
+    except psutil.TimeoutExpired:
+        worker.kill()
+        raise
+    except psutil.NoSuchProcess:
+        pass
+
+
+def test_stopping_early_ends_the_workers() -> None:
+    stream = supervise(beat_slowly, [0.1, 30.0], workers=2, stall_seconds=60)
+    assert next(stream) == (0.1, 0.1)
+    workers = [child for child in multiprocessing.active_children() if child.daemon]
+    assert workers
+    stream.close()
+    assert not set(workers) & set(multiprocessing.active_children())

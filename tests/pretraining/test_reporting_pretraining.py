@@ -1,0 +1,158 @@
+"""The claim, tables and figures of towers trained from scratch, on made-up measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mispair.core.metrics import write_metrics
+from mispair.pretraining.names import CLEAN, PROMPTS, SCHEMES
+from mispair.pretraining.report import claims as claims_pretraining
+from mispair.pretraining.report.claims import SMALLEST
+from mispair.pretraining.report.rows import rows as of_pretraining
+from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
+from mispair.pretraining.report.tables import pretraining
+from mispair.report import figures, studies, study_modules, verdicts
+from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import draw_of
+from mispair.report.pages import landing
+from mispair.report.statistics import effect_of_mean
+from mispair.report.tables import Tables, tidy
+from tests.pretraining.pretraining_run import MIXING, NOISE, rows
+
+
+def tables(*arguments: Any, **more: Any) -> Tables:
+    return Tables({"pretraining": tidy("pretraining", rows(*arguments, **more))})
+
+
+def judged(found: Tables) -> verdicts.Verdict:
+    (verdict,) = claims_pretraining.judge(found, 0.95)
+    return verdict
+
+
+def test_seeds_are_paired_with_clean_towers() -> None:
+    found = values(tables().pretraining, "mixing", tower="image", basis="identified")
+    apart = less_clean(found)
+    assert set(apart["scheme"]) == {*SCHEMES}
+    spurious = apart[apart["scheme"] == "spurious"]["value"].tolist()
+    assert spurious == pytest.approx([0.1] * 4)  # what seeds differ in is in both
+    random = effects(found, 0.95)["random", 0.4]
+    expected = effect_of_mean([0.001 + 2 * noise for noise in NOISE], 0.95, "seed")
+    assert random.value == pytest.approx(expected.value)
+    assert (random.low, random.high) == pytest.approx((expected.low, expected.high))
+    assert random.n == 4
+
+
+def noisy(spurious: float, random: float = 0.001, missing: float = -0.002) -> Tables:
+    """Return measurements in which the differences of seeds spread."""
+    made = rows({CLEAN: 0.0, "random": random, "spurious": spurious, "missing": missing})
+    for row in made:
+        if row["metric"] == "mixing" and row["scheme"] in ("spurious", "missing"):
+            row["value"] += NOISE[(row["seed"] + 1) % 4]
+    return Tables({"pretraining": tidy("pretraining", made)})
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcome"),
+    [
+        ((0.1,), verdicts.SUPPORTS),
+        ((-0.1,), verdicts.CONTRADICTS),
+        ((0.001,), verdicts.ABSENT),
+        ((0.1, 0.08), verdicts.CONTRADICTS),  # random captions mix, too
+        ((0.1, 0.001, 0.09), verdicts.CONTRADICTS),
+        ((0.1, 0.018), verdicts.UNDECIDED),  # neither none nor at least the smallest
+    ],
+)
+def test_the_rule(scores: tuple[float, ...], outcome: str) -> None:
+    verdict = judged(noisy(*scores))
+    assert verdict.outcome == outcome
+    assert verdict.smallest == SMALLEST
+    assert verdict.effect is not None
+    assert verdict.effect.value == pytest.approx(scores[0], abs=2e-3)
+    assert {part.name for part in verdict.parts} == {*SCHEMES}
+
+
+def test_towers_at_chance_cannot_tell() -> None:
+    made = noisy(0.1).pretraining
+    made.loc[made["metric"] == "acc1", "value"] = 0.12
+    verdict = judged(Tables({"pretraining": made}))
+    assert verdict.outcome == verdicts.UNDECIDED
+    assert "chance" in verdict.reason
+
+
+def test_one_seed_cannot_tell_and_a_missing_scheme_is_not_measured() -> None:
+    assert judged(tables(seeds=1)).outcome == verdicts.UNDECIDED
+    without = {name: value for name, value in MIXING.items() if name != "missing"}
+    verdict = judged(tables(without))
+    assert verdict.outcome == verdicts.UNMEASURED
+    assert "missing" in verdict.reason
+
+
+def test_linear_readouts_that_differ_limit_the_claim() -> None:
+    same = judged(noisy(0.1))
+    assert [control.finding for control in same.controls] == ["does not limit"]
+    made = noisy(0.1).pretraining
+    linear = (made["basis"] == "linear") & (made["scheme"] == "spurious")
+    made.loc[linear, "value"] -= 0.1
+    other = judged(Tables({"pretraining": made}))
+    assert [control.finding for control in other.controls] == ["limits"]
+
+
+def test_without_the_study_the_claim_names_the_command() -> None:
+    verdict = judged(Tables({}))
+    assert verdict.outcome == verdicts.UNMEASURED
+    assert COMMAND in verdict.reason
+    assert not pretraining(Tables({}), 0.95)
+    for figure in studies.figures("pretraining"):
+        hole = draw_of(figure.name)(Tables({}))
+        assert isinstance(hole, Hole)
+        assert COMMAND in hole.reason
+
+
+def test_the_claim_is_one_of_a_question_and_has_a_rule() -> None:
+    assert claims_pretraining.MIXES.rule in study_modules.pages("pretraining").rules
+    assert sum("pretraining-mixes" in question.claims for question in landing.questions()) == 1
+    assert claims_pretraining.MIXES.figure in {f.name for f in studies.figures("pretraining")}
+
+
+def test_tables_have_every_scheme_tower_and_basis() -> None:
+    mixing, measures = pretraining(noisy(0.1), 0.95)
+    assert len(mixing.rows) == 7 * 4  # text towers have no prompts
+    assert {row[1] for row in mixing.rows if row[0] == "image"} > {
+        row[1] for row in mixing.rows if row[0] == "text"
+    }
+    outcomes = {row[2]: row[5] for row in mixing.rows if row[:2] == mixing.rows[0][:2]}
+    assert outcomes[CLEAN] == "–"
+    assert outcomes["spurious 0.4"] == verdicts.SUPPORTS
+    assert outcomes["random 0.4"] == verdicts.ABSENT
+    named = {row[0] for row in measures.rows}
+    assert {"accuracy, scenes-shape", "accuracy, scenes-digit"} <= named
+    sections = {study.key: study.sections for study in studies.studies()}["pretraining"]
+    assert {mixing.section, measures.section} == {*sections}
+
+
+def test_figures_show_every_seed_and_interval() -> None:
+    drawing = draw_of("pretraining_mixing")(noisy(0.1))
+    assert isinstance(drawing, Drawing)
+    runs = drawing.data[drawing.data["layer"] == "run"]
+    assert len(runs) == 3 * 4 * 7
+    means = drawing.data[drawing.data["layer"] == "mean"]
+    chosen = means[(means["tower"] == "image") & (means["basis"] == PROMPTS)]
+    spurious = chosen[chosen["scheme"] == "spurious"].iloc[0]
+    assert spurious["low"] < spurious["value"] < spurious["high"]
+    for figure in studies.figures("pretraining"):
+        rendered = figures.render(figure, noisy(0.1), 12, 14, 10_000)
+        assert rendered.svg.startswith("<svg")
+        assert not rendered.csv.empty
+
+
+def test_rows_keep_their_scheme_and_seed_and_name_their_training(tmp_path: Path) -> None:
+    (first, *_) = rows()
+    about = {"trained": {"scheme": "random", "rate": "0.0", "draw": "0"}}
+    write_metrics(tmp_path / "mixing.json", [first], about)
+    found = of_pretraining({"pretraining": [tmp_path / "mixing.json"]}, {})
+    table = tidy("pretraining", found["pretraining"])
+    assert table.loc[0, ["scheme", "seed", "basis"]].tolist() == [CLEAN, 0, first["basis"]]
+    assert {row["condition"] for row in found["provenance"]} == {"random~0.0/draw~0"}

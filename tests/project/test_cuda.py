@@ -1,0 +1,371 @@
+"""Array functions on a device that behaves as CUDA does, without a GPU (`tests.fake_cuda`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mispair.core.adamw import AdamW
+from mispair.core.devices import upload
+from mispair.pairs.neighbours import similarity
+from mispair.simulation import run as simulation
+from mispair.simulation.run import LONGER, bytes_of_trial, run_trials
+from mispair.simulation.study import Study
+from mispair.simulation.training.encoder import Encoders
+from mispair.simulation.training.training import Outcome, train_side_by_side
+from mispair.sufficiency import encoders, heads, measures
+from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
+from mispair.sufficiency.sampling import trees_at
+from mispair.sufficiency.training import Plan, train
+from mispair.sufficiency.trees import draw_skeletons
+from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.encoding import encode_images, encode_texts
+from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.finetuning_presets import Training
+from mispair.towers.loading import load_towers
+from tests.fake_cuda import FakeCuda
+from tests.pairs.test_similarity import found, vectors
+from tests.simulation.test_simulation_run import AS_RUN, AS_WRITTEN, EVERY_ARM
+from tests.sufficiency.test_sufficiency_measures import SIZE
+from tests.towers.test_projection import QUICK
+from tests.towers.test_projection import _model as small_model
+from tests.towers.test_temperature import _noisy as noisy_features
+
+SHORT = {
+    "epochs": 2, "steps_per_epoch": 3, "retrain_epochs": 2, "retrain_epochs_filtered_only": 2,
+    "longer_steps": 3, "decoder_steps": 5, "test_images": 40,
+}  # fmt: skip
+
+
+@pytest.fixture
+def cuda() -> Iterator[FakeCuda]:
+    with FakeCuda().installed() as device:
+        yield device
+
+
+def short(study: Study, **settings: object) -> Study:
+    return Study.model_validate(study.model_dump() | SHORT | settings)
+
+
+def assert_close(on_device: Any, on_cpu: Any) -> None:
+    """Compare nested results: the same keys, floating-point numbers equal to rounding."""
+    if isinstance(on_cpu, dict):
+        assert on_device.keys() == on_cpu.keys()
+        # Rounding decides which way an embedding turns.
+        for key in on_cpu if on_cpu.get("metric") != "tsne" else ():
+            assert_close(on_device[key], on_cpu[key])
+    elif isinstance(on_cpu, list):
+        for one, other in zip(on_device, on_cpu, strict=True):
+            assert_close(one, other)
+    elif isinstance(on_cpu, float):
+        assert on_device == pytest.approx(on_cpu, rel=2e-2, abs=2e-2, nan_ok=True)
+    else:
+        assert on_device == on_cpu
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        short(AS_RUN),
+        short(AS_WRITTEN),
+        short(AS_RUN, noise_draws="full"),
+        short(AS_RUN, encoder="transformer", d1=80),
+        short(AS_WRITTEN, bias_schedule="theory", precision="float64"),
+    ],
+    ids=["as-run", "as-written", "full-noise", "transformer", "theory"],
+)
+def test_simulation(study: Study, cuda: FakeCuda) -> None:
+    arms = EVERY_ARM if study.encoder != "transformer" else ("raw", "filtered")
+    run = study, [0.3], [0, 1], [*arms, LONGER]
+    assert_close(run_trials(*run, device="cuda"), run_trials(*run))
+    assert cuda.launches > 0
+
+
+@pytest.mark.parametrize("data", ["fresh", "fixed"])
+def test_no_step_of_a_simulation_waits_for_the_gpu(data: str, cuda: FakeCuda) -> None:
+    """More steps mean no more waits: S1, S2 and S4 of both presets."""
+    study = short(AS_RUN if data == "fresh" else AS_WRITTEN)
+
+    def waits(steps: int) -> int:
+        lengths = {"steps_per_epoch": steps, "decoder_steps": steps}
+        cuda.waits.clear()
+        run_trials(short(study, **lengths), [0.3], [0, 1], device="cuda")
+        return cuda.waits.total()
+
+    assert waits(12) == waits(4)
+
+
+@pytest.mark.parametrize("preset", ["as-run", "as-written"])
+def test_memory_of_a_trial_is_bounded(preset: str, cuda: FakeCuda) -> None:
+    short = {"epochs": 1, "steps_per_epoch": 1, "retrain_epochs": 1, "longer_steps": 0}
+    study = Study.model_validate(
+        {"preset": preset, **short, "retrain_epochs_filtered_only": 1, "decoder_steps": 2}
+    )
+    peaks = []
+    for trials in (1, 2):
+        cuda.peak = 0
+        run_trials(study, [0.3], range(trials), device="cuda")
+        peaks.append(cuda.peak)
+    assert peaks[1] - peaks[0] < bytes_of_trial(study) < 4 * (peaks[1] - peaks[0])
+    assert peaks[0] < 2 * bytes_of_trial(study)
+
+
+@pytest.mark.parametrize("study", [AS_RUN, AS_WRITTEN], ids=["as-run", "as-written"])
+def test_stacks_of_any_size_give_equal_results(study: Study, cuda: FakeCuda) -> None:
+    run = short(study), [0.3], [0, 1, 2], ("raw", "filtered")
+    together = run_trials(*run, device="cuda")
+    free = int(2.6 * bytes_of_trial(run[0]))
+    with (
+        mock.patch("torch.cuda.mem_get_info", return_value=(free, 80 << 30)),
+        mock.patch.object(simulation, "train_side_by_side", wraps=train_side_by_side) as train,
+    ):
+        assert_close(run_trials(*run, device="cuda"), together)
+    sizes = [len(call.args[0]) for call in train.call_args_list]
+    assert sizes[0] == max(sizes) == 2  # the third is alone
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "CUDA error: out of memory",
+    ],
+)
+def test_a_stack_that_memory_does_not_hold_is_halved(message: str, cuda: FakeCuda) -> None:
+    sizes = []
+
+    def limited(starts: Sequence[Encoders], *args: Any) -> list[Outcome]:
+        sizes.append(len(starts))
+        if len(starts) > 2:
+            raise RuntimeError(message)
+        return train_side_by_side(starts, *args)
+
+    study = short(AS_WRITTEN)
+    with mock.patch.object(simulation, "train_side_by_side", limited):
+        rows = run_trials(study, [0.3], range(4), ("raw",), "cuda")
+    assert sizes == [4, 2, 2]
+    assert len(rows) == 4
+
+
+# Fine-tuning --------------------------------------------------------------------------------------
+
+
+def tuned(device: str = "cpu", dtype: type = np.float32, **options: Any) -> projection.Tuned:
+    """Fine-tune two seeds on features with swapped captions."""
+    features = noisy_features()
+    features = replace(
+        features,
+        image_features=features.image_features.astype(dtype),
+        text_features=features.text_features.astype(dtype),
+    )
+    model = small_model(scale=4.0, dtype=np.float32)
+    initial = projection.starting_point(model, [3, 8])
+    training = Training(**QUICK | {"epochs": 2} | options)
+    return projection.finetune_in_portions(features, initial, training, [3, 8], device)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(
+    "options",
+    [{"loss": "spectral"}, *({"logit_scale": name} for name in ("frozen", "free", "solved"))],
+    ids=lambda options: next(iter(options.values())),
+)
+def test_fine_tuning(options: dict[str, Any], dtype: type, cuda: FakeCuda) -> None:
+    for one, other in zip(tuned("cuda", dtype, **options)[1:], tuned("cpu", dtype, **options)[1:],
+                          strict=True):  # fmt: skip
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("free", [80 << 30, 60_000], ids=["features there", "features here"])
+def test_no_step_of_fine_tuning_waits_for_the_gpu(free: int, cuda: FakeCuda) -> None:
+    def waits(batch_size: int) -> int:
+        cuda.waits.clear()
+        tuned("cuda", batch_size=batch_size, logit_scale="solved", epochs=2)
+        return cuda.waits.total()
+
+    with (
+        mock.patch("torch.cuda.mem_get_info", return_value=(free, free)),
+        mock.patch.object(projection, "bytes_of_seed", return_value=1),
+    ):
+        assert waits(25) == waits(50)  # twice as many steps
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_fine_tuning_splits_the_seeds_that_memory_does_not_hold(limit: int) -> None:
+    whole, finetune = tuned(), projection.finetune
+
+    def limited(*args: Any) -> projection.Tuned:
+        if len(args[3]) > limit:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")
+        return finetune(*args)
+
+    with mock.patch.object(projection, "finetune", limited):
+        split = tuned()
+    for one, other in zip(split[1:], whole[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(split.projections.image, whole.projections.image)
+
+
+def test_fine_tuning_takes_as_many_seeds_as_memory_holds() -> None:
+    whole = tuned()
+    room = int(1.5 * projection.bytes_of_seed(int(QUICK["batch_size"]), 12 * (24 + 16)) / 0.8)
+    with (
+        mock.patch.object(projection, "free_memory", return_value=room),
+        mock.patch.object(projection, "finetune", wraps=projection.finetune) as finetune,
+    ):
+        np.testing.assert_array_equal(tuned().loss, whole.loss)
+    assert [list(call.args[3]) for call in finetune.call_args_list] == [[3], [8]]
+
+
+# Similar captions ---------------------------------------------------------------------------------
+
+
+def test_similarity(cuda: FakeCuda) -> None:
+    rows = vectors(300, 12)
+    rows[7], rows[30:34] = 0, rows[29]
+    with mock.patch.dict(similarity._LARGEST_SIDE, cuda=64):
+        assert found(rows, 5, device="cuda") == found(rows, 5)
+        assert cuda.waits["to the device"] == 1  # the rows, once
+
+
+# Sufficiency --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("candidates", [None, 4])
+@pytest.mark.parametrize("weight", [0.0, 1e-3])
+def test_training_of_encoders(candidates: int | None, weight: float, cuda: FakeCuda) -> None:
+    def losses(device: str) -> torch.Tensor:
+        model = encoders.start_towers(SIZE, 8, 2, seed=1).to(device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        loss = encoders.loss_of_step(
+            model, trees, batch_size=16, candidates=candidates, seed=1, guidance_weight=weight
+        )
+        return train(model, loss, Plan(6, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
+
+    torch.testing.assert_close(losses("cuda"), losses("cpu"))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("arm", ARMS)
+def test_training_of_heads(task: Task, arm: Arm, cuda: FakeCuda) -> None:
+    def losses(device: str) -> torch.Tensor:
+        model = encoders.start_towers(SIZE, 8, 1, seed=0).to(device).requires_grad_(False)
+        head = heads.start_head(task, arm, SIZE, 8, 5 if arm == "guided" else 1, seed=0).to(device)
+        trees = trees_at(draw_skeletons(1, SIZE), 0.1, 0.1, device)
+        loss = heads.loss_of_step(
+            task, arm, head, trees, model if arm in OF_ENCODERS else None,
+            batch_size=16, sigma=1.0, guidance_weight=1e-3, seed=0,
+        )  # fmt: skip
+        return train(head, loss, Plan(3, 1e-2, 1e-4, 1e-4, 1.0)).cpu()
+
+    torch.testing.assert_close(losses("cuda"), losses("cpu"))
+
+
+MEASURES: dict[str, Callable[..., list[dict]]] = {
+    "contrastive": lambda setting, towers: measures.contrastive(setting, towers, 40, [2, 8]),
+    "information": lambda setting, towers: measures.root_information(setting, towers, 40, 3),
+    "classification": lambda setting, towers: measures.classification(setting, towers, 40, [1, 3]),
+    "shifted contrastive": lambda setting, towers: measures.shifted_contrastive(
+        setting, towers, 40, 4, [0.1, 0.3]
+    ),
+    "shifted classes": lambda setting, towers: measures.shifted_classification(
+        setting, towers, 40, 3, [0.1, 0.3]
+    ),
+    "bayes": lambda setting, towers: measures.bayes_risks(setting, 40, 4, 1.0),
+}
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", MEASURES)
+def test_measures_of_sufficiency(name: str, precision: torch.dtype, cuda: FakeCuda) -> None:
+    def rows(device: str) -> list[dict]:
+        model = encoders.start_towers(SIZE, 8, 1, 0).to(device).requires_grad_(False)
+        setting = measures.Setting(draw_skeletons(1, SIZE), 0.2, 0, device, precision)
+        return MEASURES[name](setting, {"standard": model})
+
+    assert_close({"rows": rows("cuda")}, {"rows": rows("cpu")})
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_transfer_of_heads(task: Task, cuda: FakeCuda) -> None:
+    def rows(device: str) -> list[dict]:
+        model = encoders.start_towers(SIZE, 8, 1, 0).to(device).requires_grad_(False)
+        setting = measures.Setting(draw_skeletons(1, SIZE), 0.2, 0, device, torch.float32)
+        arms: Any = {
+            arm: (heads.start_head(task, arm, SIZE, 8, 1, 0).to(device).requires_grad_(False),
+                  model if arm == "frozen" else None)
+            for arm in ("frozen", "oracle")
+        }  # fmt: skip
+        return measures.transfer(setting, task, arms, 40, 1.0, [0.1, 0.2], ["bayes"])
+
+    assert_close({"rows": rows("cuda")}, {"rows": rows("cpu")})
+
+
+# Encoding -----------------------------------------------------------------------------------------
+
+
+def test_encoding() -> None:
+    texts = ["a red ring", "two blue squares", "a ring"]
+    pictures = [Image.new("RGB", (40 + 9 * n, 40), (80 * n, 90, 10)) for n in range(3)]
+    towers = load_towers(SHIPPED_TOWERS)
+    on_cpu = encode_images(towers, pictures, 2), encode_texts(towers, texts, 2)
+    with FakeCuda().installed():
+        for tower in (towers.image_tower, towers.text_tower):
+            tower.to("cuda")
+        there = replace(towers, image_projection=towers.image_projection.to("cuda"))
+        on_device = encode_images(there, pictures, 2), encode_texts(there, texts, 2)
+    for one, other in zip(on_device, on_cpu, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+# The device that is none --------------------------------------------------------------------------
+
+
+def test_the_device_refuses_what_cuda_refuses(cuda: FakeCuda) -> None:
+    there, here = torch.ones(3, device="cuda"), torch.ones(3)
+    refused: list[Callable[[], object]] = [
+        lambda: there + here,
+        lambda: here[there.long()],
+        lambda: here.add_(there),
+        there.numpy,
+        lambda: torch.rand(3, device="cuda", generator=torch.Generator()),
+        lambda: AdamW([there], 0.0).step([torch.ones(3, dtype=torch.float64, device="cuda")], 1.0),
+    ]
+    for act in refused:
+        with pytest.raises((RuntimeError, TypeError)):
+            act()
+    assert cuda.waits.total() == 0
+    assert there.device.type == "cuda"
+    waiting: list[Callable[[], object]] = [
+        there.tolist, there.cpu, there[0].item, there.nonzero, lambda: there[there > 0],
+        lambda: bool(there.any()), lambda: here.to("cuda"),
+    ]  # fmt: skip
+    for number, act in enumerate(waiting, start=1):
+        act()
+        assert cuda.waits.total() == number
+    upload(here, "cuda")
+    assert cuda.waits.total() == len(waiting)
+    (there + 1).sum()
+    assert (cuda.allocated, cuda.peak >= 24) == (12, True)
+
+
+def test_a_tensor_made_on_the_wrong_device_is_caught(cuda: FakeCuda) -> None:
+    """Seed a bug: the schedule of the thresholds forgets its device."""
+    full = torch.full
+
+    def forgetful(*args: Any, device: object = None, **options: Any) -> torch.Tensor:
+        return full(*args, **options)
+
+    with (
+        mock.patch("mispair.simulation.training.schedules.torch.full", forgetful),
+        pytest.raises(RuntimeError, match="cpu"),
+    ):
+        run_trials(short(AS_WRITTEN), [0.3], [0, 1], ("raw",), "cuda")

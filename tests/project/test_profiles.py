@@ -1,0 +1,84 @@
+"""The profiles of Snakemake that come with mispair."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+RULES = Path(__file__).parents[2] / "workflow/rules"
+LONG = ("encode_features", "encode_captions", "encode_evaluation", "find_similar_captions",
+        "finetune_projection", "pretrain_towers", "simulate", "index_shards", "train_encoders",
+        "train_head", "train_two_layer", "train_multilayer", "train_small_towers")  # fmt: skip
+"""Steps that save their state when they are warned."""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((PROFILES / "slurm/profile.yaml").read_text())
+    return loaded
+
+
+def rules() -> set[str]:
+    """Return the rules that start a step."""
+    texts = [path.read_text() for path in RULES.glob("*.smk")]
+    names = {name for text in texts for name in re.findall(r"^rule (\w+):", text, re.M)}
+    names |= {name for text in texts for name in re.findall(r"^use rule \w+ as (\w+)", text, re.M)}
+    local = [re.findall(r"^localrules:\n((?:    \w+,\n?)+)", text, re.M) for text in texts]
+    # The targets of studies, and laclip, which prints a table, run where Snakemake does.
+    return names - {
+        name for found in local for block in found for name in re.findall(r"\w+", block)
+    }
+
+
+def test_every_rule_asks_for_memory_and_time(slurm: dict[str, Any]) -> None:
+    assert slurm["set-resources"].keys() == rules()
+    for rule, asked in slurm["set-resources"].items():
+        assert {"mem_mb", "runtime"} <= asked.keys(), rule
+
+
+def test_what_is_asked_for_grows_with_each_attempt(slurm: dict[str, Any]) -> None:
+    for rule, asked in slurm["set-resources"].items():
+        for key in ("mem_mb", "runtime"):
+            first, second = (eval(asked[key], {"attempt": attempt}) for attempt in (1, 2))
+            assert second == 2 * first > 0, (rule, key)
+
+
+def test_a_wave_of_jobs_does_not_wait_for_its_first_look(slurm: dict[str, Any]) -> None:
+    assert 1 <= slurm["slurm-init-seconds-before-status-checks"] <= 10
+
+
+def test_long_steps_are_warned_before_their_time_is_up(slurm: dict[str, Any]) -> None:
+    warned = {rule for rule, asked in slurm["set-resources"].items() if "slurm_extra" in asked}
+    assert warned == set(LONG)
+    for rule in warned:
+        asked = slurm["set-resources"][rule]
+        ahead = re.fullmatch(r"'--signal=USR1@(\d+)'", asked["slurm_extra"])
+        assert ahead is not None
+        # The warning comes when there has been time to get something done.
+        assert int(ahead[1]) <= 60 * eval(asked["runtime"], {"attempt": 1}) / 4
+
+
+def test_groups_are_of_rules_that_need_no_gpu_and_have_a_size(slurm: dict[str, Any]) -> None:
+    assert set(slurm["groups"]) <= rules()
+    assert set(slurm["groups"].values()) == slurm["group-components"].keys()
+    texts = "\n".join(path.read_text() for path in RULES.glob("*.smk"))
+    gpu = set(re.findall(r'gpu=dag\.gpus\("(\w+)"\)', texts))
+    assert gpu
+    assert not gpu & slurm["groups"].keys()
+
+
+@pytest.mark.parametrize("name", ["default", "slurm", "cluster-example"])
+def test_every_setting_says_why(name: str) -> None:
+    """A comment stands above a key, on its line or on one below it; above or on each rule."""
+    text = (PROFILES / name / "profile.yaml").read_text()
+    blocks = re.findall(r"(?:^#.*\n)*^[a-z][\w-]*:.*\n(?:^ .*\n)*", text, re.M)
+    assert len(blocks) == len(yaml.safe_load(text))
+    assert [block for block in blocks if "#" not in block] == []
+    (resources,) = [block for block in blocks if "set-resources:" in block] or [""]
+    asked = re.findall(r"^  \w+:.*\n(?:^    .*\n)*", resources, re.M)
+    assert [block for block in asked if "#" not in block] == []

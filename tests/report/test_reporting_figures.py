@@ -1,0 +1,370 @@
+"""Every figure: what it must have whatever is drawn, and that it survives what may be measured."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from mispair.core.files import UserError
+from mispair.report import charts, studies, style
+from mispair.report.exports import gallery
+from mispair.report.figures import compose, few_colours, render
+from mispair.report.tables import Tables, tidy
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import run_plan
+from tests.pretraining import pretraining_run
+from tests.report.made_up_tables import EVIL, measured
+from tests.simulation import scaling_run
+from tests.stepsize.test_reporting_stepsize import PLANS, tables_of
+from tests.sufficiency import sufficiency_run
+
+STUDIES = ("image_text", "simulation", "laclip")
+"""Whose measurements `made_up_tables` has."""
+SCALING = "simulation_scaling"
+FIGURES = {figure.name: figure for study in STUDIES for figure in studies.figures(study)
+           if figure.name != SCALING}  # fmt: skip
+OTHERS = {figure.name: figure for study in ("sufficiency", "stepsize", "pretraining", "simulation")
+          for figure in studies.figures(study)
+          if study != "simulation" or figure.name == SCALING}  # fmt: skip
+"""Those of the studies that have made-up measurements of their own."""
+POINT = 72 / 25.4
+COLUMN = 85 * POINT
+"""Width of a column of a page of two, half a page's, in points."""
+
+
+@cache
+def others() -> Tables:
+    rows = [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
+    whole = tables_of(rows)
+    return whole.replace(
+        sufficiency=tidy("sufficiency", sufficiency_run.everything()),
+        pretraining=tidy("pretraining", pretraining_run.rows()),
+        simulation=tidy("simulation", scaling_run.sweep(scaling_run.AS_STATED)),
+    )
+
+
+def made_up(name: str, **size: int) -> Tables:
+    return others() if name in OTHERS else measured(**size)
+
+
+@cache
+def composed(name: str, **size: int) -> tuple[dict[str, Any], pd.DataFrame]:
+    return compose((FIGURES | OTHERS)[name], made_up(name, **size), 12, 10_000)
+
+
+def meta(spec: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = spec["usermeta"]["mispair"]
+    return found
+
+
+# What every figure has ----------------------------------------------------------------------------
+
+
+def views(node: Any, encoding: dict[str, Any] | None = None) -> Iterator[tuple[Any, Any]]:
+    """Yield every mark with all of its encoding, that of the layers around it included."""
+    if isinstance(node, dict):
+        own = {**(encoding or {}), **node.get("encoding", {})}
+        if "mark" in node:
+            mark = node["mark"]
+            yield (mark if isinstance(mark, dict) else {"type": mark}), own
+        for key, child in node.items():
+            if key not in ("data", "encoding", "config", "usermeta"):
+                yield from views(child, own)
+    elif isinstance(node, list):
+        for child in node:
+            yield from views(child, encoding)
+
+
+WITHOUT_AXES = ("simulation_tsne",)
+"""Figures whose axes mean nothing: distances in t-SNE have no unit."""
+
+
+@pytest.mark.parametrize("name", FIGURES | OTHERS)
+def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
+    spec, data = composed(name)
+    assert "hole" not in meta(spec), meta(spec)
+    assert meta(spec)["sentence"].endswith(".")
+    assert 0 < len(data) <= 10_000
+    marks = list(views(spec))
+    for mark, encoding in marks:
+        told = "tooltip" in encoding
+        for channel in ("x", "y"):
+            place = encoding.get(channel, {})
+            if "field" not in place or place.get("axis", "") is None:
+                assert name in WITHOUT_AXES or "field" not in place
+                continue
+            silent = place.get("axis", {}).get("labels") is False
+            title = place.get("title", "")
+            # Bands, bars of errors and level lines share the axis of what they belong to.
+            assert title or silent or mark["type"] in ("area", "rule", "text"), place
+        if mark["type"] not in ("area", "text", "line") and "field" in encoding.get("y", {}):
+            assert told, (mark, encoding)
+    lines = [encoding for mark, encoding in marks if mark["type"] == "line"]
+    hovers = [encoding for mark, encoding in marks if "tooltip" in encoding]
+    for line in lines:  # a line shows its values itself or through points at the same places
+        fields = {channel: line[channel]["field"] for channel in ("x", "y")}
+        assert "tooltip" in line or any(
+            {channel: other.get(channel, {}).get("field") for channel in ("x", "y")} == fields
+            for other in hovers
+        )
+
+
+@pytest.mark.parametrize("name", FIGURES | OTHERS)
+def test_a_figure_is_drawn_in_every_form_and_read_in_a_column(name):
+    drawn = render((FIGURES | OTHERS)[name], made_up(name), 12, 18, 10_000)
+    with Image.open(io.BytesIO(drawn.png)) as picture:
+        grey = np.asarray(picture.convert("L"))
+    assert (grey < 200).mean() > 0.002
+    assert len(np.unique(grey)) > 8
+    width = float(re.search(r'width="([\d.]+)"', drawn.svg)[1])
+    assert abs(grey.shape[1] - 1.5 * width) < 2
+    assert 18 * COLUMN / width > 4.8, f"letters of {18 * COLUMN / width:.1f} points"
+    assert EVIL not in drawn.svg
+    assert "<img" not in drawn.svg
+    streams = re.findall(rb"stream\n(.*?)\nendstream", drawn.pdf, re.S)
+    painted = b"".join(_inflated(stream) for stream in streams)
+    assert len(re.findall(rb"\b(?:f|S|B)\b", painted)) > 10
+    assert painted.count(b"Tj") + painted.count(b"TJ") > 3
+    start = int(re.search(rb"startxref\n(\d+)", drawn.pdf)[1])
+    assert drawn.pdf[start:].startswith(b"xref\n")
+    for number, place in enumerate(re.findall(rb"(\d{10}) 00000 n", drawn.pdf), start=1):
+        assert drawn.pdf[int(place) :].startswith(b"%d 0 obj" % number)
+
+
+def _inflated(stream: bytes) -> bytes:
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return b""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_many_arms_sets_and_models_are_still_drawn(name):
+    """200 arms, 4 starts at 50 rates, with 5 seeds on 12 sets; 50 models on 12 sets."""
+    spec, data = composed(name, rates=50, seeds=5, sets=12, models=25, neurons=2048)
+    assert "hole" not in meta(spec), meta(spec)
+    assert 0 < len(data) <= 10_000
+    assert len(json.dumps(spec, separators=(",", ":"))) < 600_000
+    heights = [view["height"] for view in _sized(spec) if isinstance(view.get("height"), int)]
+    assert sum(heights) < 8_000
+
+
+def test_a_page_of_fifty_arms_on_twelve_sets_stays_below_two_megabytes():
+    size = {"rates": 13, "seeds": 5, "sets": 12, "neurons": 512}
+    names = [figure.name for figure in studies.figures("image_text")]
+    specs = [json.dumps(composed(name, **size)[0], separators=(",", ":")) for name in names]
+    # The rest is for words and tables.
+    assert sum(map(len, specs)) < 1_700_000
+
+
+def _sized(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if "height" in node:
+            yield node
+        for key, child in node.items():
+            if key != "data":
+                yield from _sized(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _sized(child)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_one_seed_has_no_band_and_the_caption_says_so(name):
+    spec, data = composed(name, seeds=1, trials=1, draws=1)
+    several, of_several = composed(name)
+    if "low" not in data or name == "checkpoints":
+        return
+    assert not data["low"].notna().any()
+    assert "there is one run of each" in meta(spec)["sentence"]
+    assert not [mark for mark, _ in views(spec) if mark["type"] == "area"]
+    assert of_several["low"].notna().any()
+    assert "there is one run of each" not in meta(several)["sentence"]
+    assert [view for view in views(several) if "low" in json.dumps(view)]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_numbers_that_are_missing_leave_a_reason(name):
+    nothing = {
+        table: getattr(measured(), table).assign(
+            **{column: np.nan for column in ("value", "x", "y", "low", "high")
+               if column in studies.tables()[table].names}
+        )
+        for table in studies.tables()
+    }  # fmt: skip
+    for tables in (Tables(nothing), Tables({})):
+        spec, data = compose(FIGURES[name], tables, 12, 10_000)
+        assert len(meta(spec)["hole"]) > 10
+        assert data.empty
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_some_missing_numbers_leave_the_others(name):
+    tables = measured()
+    holed = {}
+    for table in studies.tables():
+        frame = getattr(tables, table).copy()
+        for column in ("value", "x"):
+            if column in frame:
+                frame.loc[frame.index % 7 == 0, column] = np.nan
+        holed[table] = frame
+    spec, _ = compose(FIGURES[name], Tables(holed), 12, 10_000)
+    assert "hole" not in meta(spec), meta(spec)
+    json.dumps(spec, allow_nan=False)  # a browser reads no NaN
+    assert "nan" not in re.findall(r"[a-z]+", meta(spec)["sentence"].lower())
+
+
+# Colours ------------------------------------------------------------------------------------------
+
+SIGHT = {
+    "normal": np.eye(3),
+    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                            [-0.003882, -0.048116, 1.051998]]),
+    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                              [-0.011820, 0.042940, 0.968881]]),
+}  # fmt: skip
+"""Of linear RGB (Machado, Oliveira and Fernandes 2009, severity 1)."""
+APART = 20
+"""CIE 1976 distance between two colours of one figure; 2.3 is just noticeable side by side."""
+
+
+def linear(hue: str) -> np.ndarray:
+    parts = np.array([int(hue[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def lab(hue: str, sight: str) -> np.ndarray:
+    to_xyz = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
+                       [0.0193339, 0.1191920, 0.9503041]])  # fmt: skip
+    seen = to_xyz @ np.clip(SIGHT[sight] @ linear(hue), 0, 1) / [0.95047, 1, 1.08883]
+    f = np.where(seen > 216 / 24389, np.cbrt(seen), (24389 / 27 * seen + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def distance(one: str, other: str) -> float:
+    return min(float(np.linalg.norm(lab(one, s) - lab(other, s))) for s in SIGHT)
+
+
+def test_the_distance_sees_what_colour_blind_readers_confuse():
+    assert (
+        distance("#00b000", "#b06000")
+        < 15
+        < np.linalg.norm(lab("#00b000", "normal") - lab("#b06000", "normal"))
+    )
+    assert distance("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
+
+
+def scales(spec: dict[str, Any], channel: str) -> dict[str, dict[str, str]]:
+    """Return what each field's values look like, of all views of a figure."""
+    found: dict[str, dict[str, str]] = {}
+    for _, encoding in views(spec):
+        scale = encoding.get(channel, {}).get("scale", {})
+        if "range" in scale and "domain" in scale:
+            pairs = zip(scale["domain"], map(str, scale["range"]), strict=True)
+            found.setdefault(encoding[channel]["field"], {}).update(pairs)
+    return found
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_colours_of_a_figure_stay_apart_for_colour_blind_readers(name):
+    spec, _ = composed(name)
+    shapes = scales(spec, "shape") | scales(spec, "strokeDash")
+    for field, colours in scales(spec, "color").items():
+        for (one, hue), (other, second) in itertools.combinations(colours.items(), 2):
+            by_shape = shapes.get(field, {})
+            if by_shape.get(one) == by_shape.get(other):
+                assert distance(hue, second) >= APART, (one, other)
+            assert (linear(hue) @ [0.2126, 0.7152, 0.0722] + 0.05) * 3 <= 1.05 + 0.02, one
+
+
+def test_a_name_has_one_colour_in_all_figures():
+    seen: dict[tuple[str, str], set[str]] = {}
+    for name in FIGURES:
+        for field, colours in scales(composed(name)[0], "color").items():
+            for value, hue in colours.items():
+                # Neurons of a basis are drawn in the colour of their tower.
+                if value not in ("own basis",):
+                    seen.setdefault((field, value), set()).add(hue)
+    assert len(seen) > 25
+    assert not {key: hues for key, hues in seen.items() if len(hues) > 1}
+
+
+# Toggles ------------------------------------------------------------------------------------------
+
+
+def test_arms_strategies_and_schemes_can_be_singled_out():
+    toggled = {name: composed(name)[0].get("params") for name in FIGURES}
+    with_legend = {
+        "purity_by_shuffling": "start", "accuracy_by_shuffling": "start", "pruning": "strategy",
+        "purity_by_scheme": "scheme", "cosine_histogram": "rate", "checkpoints": "method",
+        "simulation_figure1_as_run": "trained_on", "simulation_dynamics": "feature",
+    }  # fmt: skip
+    for name, field in with_legend.items():
+        (param,) = toggled[name]
+        assert param["select"] == {"type": "point", "fields": [field]}
+        assert param["bind"] == "legend"
+        assert param["views"], name
+
+
+def test_rows_are_left_out_in_the_order_that_costs_least():
+    runs = pd.DataFrame({"x": np.repeat(np.arange(10.0), 5), "layer": "run"})
+    means = pd.DataFrame({"x": np.arange(10.0), "layer": "mean"})
+    level = pd.DataFrame({"x": [np.nan], "layer": ["untouched"]})
+    data = pd.concat([runs, means, level], ignore_index=True)
+    assert charts.within(data, "x", 61)[1] == ""
+    without, said = charts.within(data, "x", 60)
+    assert len(without) == 11
+    assert "Single runs" in said
+    fewer, said = charts.within(data, "x", 6)
+    assert len(fewer) <= 6
+    assert {0.0, 9.0} <= set(fewer["x"].dropna())
+    assert (fewer["layer"] == "untouched").sum() == 1
+    assert "Of 10 values" in said
+
+
+# README's pictures --------------------------------------------------------------------------------
+
+
+def test_pictures_of_readme_are_small_and_holes_leave_them_alone(tmp_path):
+    figures, pictures = tmp_path / "figures", tmp_path / "pictures"
+    with pytest.raises(UserError, match="no figures"):
+        gallery.make_pictures(figures, pictures)
+    (figures / "study").mkdir(parents=True)
+    for name, figure in gallery.PICTURES.items():
+        about = {"hole": "not run"} if name == "map" else {"sentence": "Yes."}
+        Image.effect_noise((1300, 600), 50).save(figures / "study" / f"{figure}.png")
+        chart = {"usermeta": {"mispair": about}}
+        (figures / "study" / f"{figure}.vl.json").write_text(json.dumps(chart))
+    pictures.mkdir()
+    (pictures / "map.png").write_bytes(b"as it was")
+    assert gallery.make_pictures(figures, pictures) == ["map"]
+    assert (pictures / "map.png").read_bytes() == b"as it was"
+    with Image.open(pictures / "purity.png") as small:
+        assert small.size == (720, 332)
+        assert small.mode == "P"
+    assert {path.stem for path in pictures.iterdir()} == set(gallery.PICTURES)
+    assert set(gallery.PICTURES.values()) <= set(FIGURES)
+
+
+def test_fewer_colours_keep_the_hues_of_thin_lines() -> None:
+    """Smooth lines of eight hues on white, each with all its paler shades at its edges."""
+    hues = np.array([tuple(bytes.fromhex(hue[1:])) for hue in style.CLASSES])
+    strength = np.linspace(0, 1, 300)[None, :, None]
+    rows = 255 - (255 - hues[:, None]) * strength
+    picture = np.full((600, 300, 3), 255, np.uint8)
+    picture[10 : 10 + len(hues)] = rows
+    kept = np.asarray(few_colours(Image.fromarray(picture)).convert("RGB")).astype(int)
+    assert np.abs(kept[10 : 10 + len(hues), -1] - hues).max() <= 16
+    median_cut = np.asarray(Image.fromarray(picture).quantize(64).convert("RGB")).astype(int)
+    assert np.abs(median_cut[10 : 10 + len(hues), -1] - hues).max() > 16

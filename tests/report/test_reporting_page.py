@@ -1,0 +1,780 @@
+"""The tables, figures and pages of a small made-up run, through the steps that write them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+import tarfile
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from markupsafe import escape
+from PIL import Image
+
+from mispair.core import files, metrics
+from mispair.evaluation.purity import DEFINITION
+from mispair.image_text.report import notes
+from mispair.pairs.steps import draw_contact_sheet
+from mispair.report import studies
+from mispair.report.steps import record_run, write_report
+from mispair.report.tables import Tables, read
+from mispair.stepsize.data_sets import MADE
+from mispair.stepsize.study import Plan, run_plan
+from tests.made_up_tables import TIDY, draw_all, figure_file, gather
+from tests.pretraining import pretraining_run
+from tests.sufficiency import sufficiency_run
+
+EVIL = "<script>alert('x')</script> & \"quoted\""
+RATES = (0.0, 0.3, 0.8)
+STARTS = ("pretrained", "scale-converged", "reinitialised", "without-decay")
+PROTOCOLS = {"clip_benchmark": "a1b2c3d4" * 2, "single-prompt": "b2c3d4e5" * 2}
+SETS = ("shapes", EVIL)
+SCHEMES = ("random", "similar")
+
+
+def _purity(start: str, rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
+    rows = []
+    for tower in ("image", "text"):
+        for seed in seeds:
+            here = {"tower": tower, "seed": seed}
+            level = 0.08 + 0.03 * (rate or 0) * (start == "pretrained") + 1e-4 * seed
+            rows += [
+                {"metric": "mean_abs_cosine", **here, "value": level},
+                {"metric": "random_reference", **here, "value": 0.07},
+                {"metric": "participation_ratio", **here, "value": 50 - 10 * (rate or 0)},
+                {"metric": "mean_abs_cosine_rotated", **here, "value": level},
+                {
+                    "metric": "cosine_histogram",
+                    **here,
+                    "bin_low": -0.1,
+                    "bin_high": 0.0,
+                    "value": 0.5,
+                },
+                {
+                    "metric": "cosine_histogram",
+                    **here,
+                    "bin_low": 0.0,
+                    "bin_high": 0.1,
+                    "value": 0.5,
+                },
+                {"metric": "neuron_purity", **here, "neuron": 0, "value": level},
+            ]
+    return rows
+
+
+def _zeroshot(rate: float | None, seeds: list[int]) -> list[dict[str, Any]]:
+    rows = []
+    for name, protocol, seed in itertools.product(SETS, PROTOCOLS, seeds):
+        here = {
+            "evaluation_set": name,
+            "protocol": protocol,
+            "seed": seed,
+            "n": 100,
+            "fingerprint": PROTOCOLS[protocol],
+        }
+        value = 0.7 - 0.2 * (rate or 0) + 1e-3 * seed - 0.05 * (protocol == "single-prompt")
+        rows += [
+            {"metric": "acc1", **here, "value": value, "chance": 0.1},
+            {
+                "metric": "silhouette",
+                **here,
+                "value": None if name == EVIL else 0.3 - 0.1 * (rate or 0),
+            },
+            {"metric": "class_recall", **here, "classname": EVIL, "value": value},
+            {"metric": "class_recall", **here, "classname": "7", "value": value},
+            {"metric": "label_check_flagged", **here, "value": 0},
+        ]
+    captions = {
+        "evaluation_set": "pictures",
+        "protocol": "captions",
+        "seed": 0,
+        "value": 0.5,
+        "fingerprint": "e" * 16,
+    }
+    rows += [
+        {"metric": f"{way}_recall@{k}", **captions, "n": 250 if way == "image" else 50}
+        for way in ("image", "text")
+        for k in (1, 5, 10)
+    ]
+    return rows
+
+
+def _protocols() -> dict[str, Any]:
+    about = {"metric": "acc1", "classnames": json.dumps([EVIL, "7", "unseen"])}
+    known = {name: {protocol: about for protocol in PROTOCOLS} for name in SETS}
+    headline = {name: dict.fromkeys(PROTOCOLS, "acc1") for name in SETS}
+    return {"protocols": known, "headline": headline}
+
+
+STRATEGIES = ("high-purity", "low-purity", "high-variance", "low-variance", "high-norm", "low-norm")
+
+
+def _pruning() -> list[dict[str, Any]]:
+    rows = []
+    for name in SETS:
+        for basis in ("original", "rotated-0"):
+            for k in (16, 32, 64):
+                for metric, normalised in itertools.product(
+                    ("acc1", "silhouette"), ("masked", "renormalised")
+                ):
+                    here = {
+                        "evaluation_set": name,
+                        "seed": 0,
+                        "basis": basis,
+                        "k": k,
+                        "metric": metric,
+                        "normalised": normalised,
+                        "protocol": "clip_benchmark" if metric == "acc1" else None,
+                    }
+                    for rank, strategy in enumerate(STRATEGIES):
+                        for tower in ("text", "image", "both"):
+                            value = 0.8 if k == 64 else 0.6 + 0.01 * rank
+                            about = {"strategy": strategy, "ranked_by": tower, "draw": 0}
+                            rows.append({**here, **about, "value": value})
+                    for draw in range(3):
+                        value = 0.8 if k == 64 else 0.6 + 0.002 * draw
+                        rows.append({**here, "strategy": "random", "ranked_by": "none",
+                                     "draw": draw, "value": value})  # fmt: skip
+    return rows
+
+
+def _simulation(probability: float, trial: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for arm, gain in (("raw", 0.0), ("filtered", 0.1)):
+        here = {"trained_on": arm, "spurious_probability": probability, "trial": trial, "seed": 0}
+        value = 0.8 - probability + gain * (1 + probability) + 0.01 * trial
+        rows += [
+            {"metric": "purified_features", **here, "value": 50 * value},
+            {"metric": "purified_magnitude", **here, "value": value},
+            {"metric": "accuracy", **here, "value": value},
+            {"metric": "silhouette", **here, "value": value / 10},
+            {"metric": "loss", **here, "epoch": 1, "value": 2.0},
+        ]
+        if arm == "filtered":
+            rows += [
+                {"metric": "replaced_share_bad", **here, "value": 0.99},
+                {"metric": "replaced_share_clean", **here, "value": 0.3},
+            ]
+        for tower in ("image", "text"):
+            for low in (0.0, 0.5):
+                rows.append({"metric": "cosine_histogram", **here, "tower": tower, "from": low,
+                             "to": low + 0.5, "value": 10})  # fmt: skip
+    return rows
+
+
+def make_run(folder: Path) -> dict[str, list[Path]]:
+    """Write the results of a run as its steps write them."""
+    made: dict[str, list[Path]] = {"purity": [], "zeroshot": [], "simulation": []}
+    arms = [("untouched", None, None)] + [
+        (start, scheme, rate)
+        for scheme in SCHEMES
+        for start in STARTS
+        for rate in RATES
+        if rate or scheme == SCHEMES[0]
+    ]
+    for number, (start, scheme, rate) in enumerate(arms):
+        origin = {"start": start, "towers": "a" * 16}
+        if rate is not None:
+            origin |= {"scheme": scheme, "rate": repr(rate), "pairs_fingerprint": "b" * 16}
+        seeds = [0] if rate is None else [0, 1]
+        for what, rows in (
+            ("purity", _purity(start, rate, seeds)),
+            ("zeroshot", _zeroshot(rate, seeds)),
+        ):
+            path = folder / "arms" / "small" / str(number) / f"{what}.json"
+            metrics.write_metrics(path, rows, {"projection": origin, **_protocols()})
+            made[what].append(path)
+    made |= _beside(folder / "arms" / "small" / "0") | _checkpoints(folder / "checkpoints")
+    for probability in (0.1, 0.3, 0.5):
+        for trial in (0, 1):
+            path = folder / f"simulation-{probability}-{trial}.json"
+            about = {"settings": {"preset": "as-run", "d": 50}}
+            metrics.write_metrics(path, _simulation(probability, trial), about)
+            made["simulation"].append(path)
+    path = folder / "sufficiency.json"
+    metrics.write_metrics(path, sufficiency_run.everything(), {"trees": {"size": "2x3x10"}})
+    made["sufficiency"] = [path]
+    path = folder / "pretraining.json"
+    metrics.write_metrics(path, pretraining_run.rows(), {"trained": {"scheme": EVIL, "rate": "0.4",
+                                                                 "draw": "0"}})  # fmt: skip
+    made["pretraining"] = [path]
+    return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
+
+
+def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
+    """Write a tiny run of the stepsize study."""
+    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], [0, 1], 400)
+    path = folder / "stepsize.json"
+    metrics.write_metrics(path, run_plan(plan, MADE["xor4"]), {"plan": {"note": EVIL}})
+    return {"stepsize": [path]}
+
+
+def _beside(folder: Path) -> dict[str, list[Path]]:
+    """Write what is measured beside classification on the untouched model."""
+    untouched = {"projection": {"start": "untouched"}}
+    probes = [
+        {"evaluation_set": name, "protocol": "linear-probe", "seed": 0, "metric": metric,
+         "value": 0.9, "n": 100, "low": 0.8, "high": 0.95}
+        for name in SETS for metric in ("probe_acc1", "probe_mean_per_class_recall")
+    ]  # fmt: skip
+    differences = [
+        {"start": "pretrained", "scheme": "random", "rate": rate, "evaluation_set": name,
+         "protocol": "clip_benchmark", "metric": "acc1_difference", "reference": reference,
+         "value": -0.1, "low": -0.15, "high": -0.05, "n": 100, "p": 0.01}
+        for name in SETS for rate in RATES[1:] for reference in ("untouched", "rate 0")
+    ]  # fmt: skip
+    exported = [
+        {"strategy": "high-purity", "ranked_by": "text", "k": 32, "metric": metric, "value": value}
+        for metric, value in (("parameters", 1000), ("reference_parameters", 1500))
+    ]
+    semantics = [
+        {"tower": tower, "seed": 0, "basis": basis, "neuron": neuron, "metric": "best_correlation",
+         "feature": EVIL, "value": -0.5 + 0.1 * neuron, "overlap": 0.1 * neuron, "n": 100}
+        for tower in ("image", "text") for basis in ("original", "rotated-0")
+        for neuron in range(4)
+    ] + [
+        {"tower": tower, "seed": 0, "basis": basis, "metric": metric, "n": 4,
+         "value": 0.4, "p": 0.02}
+        for tower in ("image", "text") for basis in ("original", "rotated-0")
+        for metric in ("mean_semantic_purity", "semantic_purity_by_overlap")
+    ]  # fmt: skip
+    made = {"pruning": _pruning(), "probes": probes, "comparisons": differences,
+            "exported": exported, "semantics": semantics, "bases": []}  # fmt: skip
+    for name, rows in made.items():
+        metrics.write_metrics(folder / f"{name}.json", rows, untouched)
+    return {name: [folder / f"{name}.json"] for name in made}
+
+
+def _checkpoints(folder: Path) -> dict[str, list[Path]]:
+    """Write two converted checkpoints and their results."""
+    kinds = ("checkpoint_zeroshot", "checkpoint_purity", "checkpoint_origins")
+    found: dict[str, list[Path]] = {kind: [] for kind in kinds}
+    for method, value in (("CLIP", 0.51), ("LaCLIP", 0.65)):
+        name = f"cc12m-{method.lower()}"
+        spec = {"name": name, "recipe": "laclip-cc", "pretraining": "CC12M", "method": method,
+                "mean": [0.485, 0.456, 0.406], "sha256": "9" * 64,
+                "activation": {"image": "gelu", "text": "quick_gelu"}}  # fmt: skip
+        files.write_text(folder / name / "config.json", json.dumps({"mispair": spec}))
+        rows = [
+            {"evaluation_set": "wds_food101", "protocol": "laclip", "metric": metric, "seed": 0,
+             "value": value, "low": value - 0.01, "high": value + 0.01, "n": 1000,
+             "fingerprint": "c" * 16, "chance": 0.01}
+            for metric in ("acc1", "silhouette")
+        ]  # fmt: skip
+        about = {"headline": {"wds_food101": {"laclip": "acc1"}}}
+        path = folder / name / "untouched" / "zeroshot.json"
+        metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}, **about})
+        found["checkpoint_zeroshot"].append(path)
+        path = folder / name / "untouched" / "purity.json"
+        rows = [{"tower": tower, "metric": "mean_abs_cosine", "seed": 0, "value": value / 10}
+                for tower in ("image", "text")]  # fmt: skip
+        metrics.write_metrics(path, rows, {"projection": {"start": "untouched"}})
+        found["checkpoint_purity"].append(path)
+        found["checkpoint_origins"].append(folder / name / "config.json")
+    return found
+
+
+def make_corpus(folder: Path) -> dict[str, list[Path]]:
+    """Write what is known of the corpus and of its encoding; everything named by data is evil."""
+    counts = {"read": 22, "kept": 20, "rejected": 2, "excluded": 0}
+    rows: list[dict[str, Any]] = [
+        {"metric": metric, "value": value, "n": 22} for metric, value in counts.items()
+    ]
+    rows += [
+        {"metric": "rejected_reason", "reason": reason, "value": 1, "n": 22}
+        for reason in ("no-image", EVIL)
+    ]
+    rows += [
+        {"metric": "quarantined_share", "value": 2 / 22, "n": 22},
+        {"metric": "damaged_shard_share", "value": 0.0, "n": 1},
+        {"metric": "caption_empty_share", "value": 1 / 22, "n": 22},
+        {"metric": "caption_duplicate_share", "value": 0.15, "n": 20},
+        {"metric": "caption_person_share", "value": 0.25, "n": 20},
+        {"metric": "caption_non_ascii_share", "value": 0.35, "n": 20},
+        {"metric": "caption_control_share", "value": 0.0, "n": 20},
+        {"metric": "captions_further", "value": 5, "n": 20},
+        {"metric": "captions_distinct", "value": 23, "n": 25},
+        {"metric": "image_duplicate_share", "value": 0.1, "n": 20},
+        {"metric": "image_sha256_duplicate_share", "value": None, "n": 0},
+        {"metric": "downloads", "status": "success", "value": 30, "n": 40},
+        {"metric": "downloads", "status": EVIL, "value": 10, "n": 40},
+    ]
+    for name, numbers in (("words", (9.25, 9, 14, 20)), ("characters", (50.5, 49, 70, 101))):
+        for part, value in zip(("mean", "median", "p95", "max"), numbers, strict=True):
+            rows.append({"metric": f"caption_{name}_{part}", "value": value, "n": 20})
+    for name, numbers in (("width", (8, 16, 200, 640, 800)),
+                          ("aspect_ratio", (0.5, 0.75, 1.5, 1.75, 2.0))):  # fmt: skip
+        for part, value in zip(("min", "p05", "median", "p95", "max"), numbers, strict=True):
+            rows.append({"metric": f"image_{name}_{part}", "value": value, "n": 20})
+    for metric in ("caption_words", "caption_characters", "image_shorter_side"):
+        for low, high, value in ((0, 2, 1), (2, 4, 12), (4, None, 7)):
+            rows.append({"metric": f"{metric}_histogram", "bin_low": low, "bin_high": high,
+                         "value": value, "n": 20})  # fmt: skip
+    metrics.write_metrics(folder / "statistics.json", rows, {"pairs_fingerprint": "b" * 16})
+    columns = ["key", "shard", "reason", "detail", "group"]
+    files.write_parquet(folder / "excluded.parquet", pd.DataFrame(columns=columns, dtype="str"), {})
+    records = []
+    for group, share in (("0000", 0.05), ("0001", 0.45)):
+        record = {"images": 10, "captions": 10, "truncated": 2, "seconds": 5.0,
+                  "images_per_s": 100 * share, "captions_per_s": 50.0, "waiting_share": share,
+                  "memory_bytes": 2**30, "batch_size": 256, "workers": 4, "precision": "bf16",
+                  "device": EVIL}  # fmt: skip
+        records.append(folder / f"{group}.json")
+        files.write_text(records[-1], json.dumps(record))
+    return {"statistics": [folder / "statistics.json"], "records": records,
+            "excluded": [folder / "excluded.parquet"]}  # fmt: skip
+
+
+def make_pairs(folder: Path) -> dict[str, list[Path]]:
+    keys = [f"{number:06d}" for number in range(20)]
+    counts = {"read": "22", "kept": "20", "rejected": "2"}
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
+    images = [*[buffer.getvalue()] * 19, b"not an image"]
+    with tarfile.open(folder / "00000.tar", "w") as archive:
+        for key, encoded in zip(keys, images, strict=True):
+            for name, content in ((f"{key}.jpg", encoded), (f"{key}.txt", b"text")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    with tarfile.open(folder / "00000.tar") as archive:
+        offsets = [archive.getmember(f"{key}.jpg").offset_data for key in keys]
+    kept = pd.DataFrame({
+        "key": keys, "shard": "00000.tar", "caption": [f"{EVIL} {key}" for key in keys],
+        "caption_id": [f"c{key}" for key in keys], "width": 8, "height": 8,
+        "image_offset": offsets, "image_bytes": [len(encoded) for encoded in images],
+        "image_id": [hashlib.sha256(encoded).hexdigest()[:16] for encoded in images],
+    })  # fmt: skip
+    refused = pd.DataFrame({"key": ["x", "y"], "shard": "00000.tar",
+                            "reason": ["no-image", "empty-caption"], "detail": ""})  # fmt: skip
+    files.write_parquet(folder / "index.parquet", kept, counts)
+    files.write_parquet(folder / "rejected.parquet", refused, counts)
+    pairings = []
+    for scheme, rate in [(scheme, rate) for scheme in SCHEMES for rate in RATES]:
+        if rate == 0 and scheme != SCHEMES[0]:
+            continue
+        swapped = [number < rate * 20 for number in range(20)]
+        table = pd.DataFrame({
+            "key": keys, "swapped": swapped, "text_changed": swapped,
+            "caption_id": [f"c{keys[19 - n] if moved else key}"
+                           for n, (key, moved) in enumerate(zip(keys, swapped, strict=True))],
+        })  # fmt: skip
+        about = {"scheme": scheme, "note": EVIL, "nominal": repr(rate), "swapped_share": repr(rate),
+                 "text_changed_share": repr(rate), "pairs_fingerprint": "b" * 16}  # fmt: skip
+        pairings.append(folder / f"pairing-{scheme}-{rate}.parquet")
+        files.write_parquet(pairings[-1], table, about)
+    return {"pairings": pairings, "index": [folder / "index.parquet"],
+            "rejected": [folder / "rejected.parquet"],
+            "shards": [folder / "00000.tar"]}  # fmt: skip
+
+
+NOTHING: dict[str, list[Path]] = {
+    name: []
+    for name in [
+        "purity",
+        "bases",
+        "zeroshot",
+        "pruning",
+        "simulation",
+        "sufficiency",
+        "pairings",
+        "index",
+        "rejected",
+        "excluded",
+        "statistics",
+        "records",
+        "probes",
+        "comparisons",
+        "exported",
+        "semantics",
+        "checkpoint_zeroshot",
+        "checkpoint_purity",
+        "checkpoint_origins",
+        "stepsize",
+        "pretraining",
+        "shards",
+    ]
+}
+
+
+def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settings: Any) -> str:
+    """Run the report's five steps, or all but the drawing of figures; return all pages' text."""
+    gather({name: paths for name, paths in run.items() if name != "shards"}, folder)
+    tables, paths = folder / "tables", sorted((folder / "tables").glob("*.csv"))
+    figures = draw_all(folder) if draw else []
+    sheet = folder / "contact_sheet.html"
+    if run["index"]:
+        draw_contact_sheet.run(
+            draw_contact_sheet.Settings(), shards=run["shards"], sources=[], index=run["index"],
+            pairing=run["pairings"], captions=[], contact_sheet=sheet,
+        )  # fmt: skip
+    gallery = folder / "neurons.html"
+    files.write_text(gallery, '<div class="neurons">Neuron 7 of the gallery</div>\n')
+    benchmarks = folder / "benchmarks"
+    if run["index"]:
+        files.write_text(
+            benchmarks / "measure_purity/a.tsv", "s\th:m:s\tmax_rss\n90\t0:01:30\t12\n"
+        )
+        files.write_text(benchmarks / "make_scenes.tsv", "s\th:m:s\tmax_rss\n10\t0:00:10\t-\n")
+    ends = run["purity"]
+    record_run.run(
+        record_run.Settings(), results=ends, provenance=tables / "provenance.csv", config="{}",
+        benchmarks=benchmarks, record=folder / "run.json",
+    )  # fmt: skip
+    write_report.run(
+        write_report.Settings(**settings),
+        tables=paths,
+        figures=figures,
+        pieces=[*([sheet] if run["index"] else []), *([gallery] if run["semantics"] else [])],
+        benchmarks=benchmarks,
+        record=[folder / "run.json"],
+        page=folder / "index.html",
+        pages=folder / "pages",
+    )
+    return "".join(pages(folder).values())
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """Return the text of every page by its path; the landing page is there twice."""
+    found = [folder / "index.html", *sorted((folder / "pages").glob("*.html"))]
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in found}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, report(make_run(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("empty")
+    return folder, report(NOTHING, folder)
+
+
+class Reader(HTMLParser):
+    """Collect tags, ids, links and sources, and check that elements nest."""
+
+    VOID = frozenset(("meta", "img", "br", "link", "input", "hr"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), f"{tag} {name}"
+            if name == "id":
+                self.ids.append(value or "")
+            if name == "href":
+                self.links.append(value or "")
+            if name in ("src", "srcset", "data", "poster"):
+                self.sources.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+def reading(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.mark.parametrize("name", studies.NAMES)
+def test_each_figure_of_a_study_is_drawn_by_the_function_of_its_name(name):
+    drawings = import_module(f"mispair.{name}.report.figures").DRAWINGS
+    assert [*drawings] == [figure.name for figure in studies.figures(name)]
+
+
+def test_tables_are_tidy_and_read_back_as_they_were(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
+    assert set(found.zeroshot["classname"].dropna()) == {EVIL, "7", "unseen"}
+    arms = found.purity[["start", "rate"]].drop_duplicates()
+    assert len(arms) == 13
+    assert arms.loc[arms["start"] == "untouched", "rate"].isna().all()
+    assert found.simulation["features"].eq(50).all()
+    histogram = found.simulation[found.simulation["metric"] == "cosine_histogram"]
+    assert histogram["bin_high"].notna().all()
+    counts = found.pairs.set_index("metric")["value"]
+    assert counts["read"] == counts["kept"] + counts["rejected"] == 22
+    everything, _ = files.read_parquet(folder / "tables" / "metrics.parquet")
+    assert len(everything) == sum(
+        len(getattr(found, name))
+        for name in (
+            "purity",
+            "purity_map",
+            "zeroshot",
+            "pruning",
+            "comparisons",
+            "exported",
+            "semantics",
+            "checkpoints",
+            "simulation",
+            "simulation_points",
+            "sufficiency",
+            "pairs",
+            "corpus",
+            "encoding",
+            "stepsize_runs",
+            "stepsize_curves",
+            "stepsize_speedups",
+            "stepsize_acceleration",
+            "pretraining",
+        )
+    )
+
+
+def test_the_order_of_inputs_changes_no_byte(whole, tmp_path):
+    folder, _ = whole
+    run = {name: paths[::-1] for name, paths in make_run(tmp_path).items()}
+    report(run, tmp_path)
+    for name in ("tables", "figures"):
+        for path in sorted((folder / name).rglob("*.*")):
+            other = tmp_path / path.relative_to(folder)
+            assert path.read_bytes() == other.read_bytes(), path.name
+
+
+BEYOND = {
+    "simulation_figure1_as_written", "simulation_mixing", "simulation_tsne", "simulation_captions",
+    "overlap_map", "simulation_samples", "simulation_dynamics",
+    "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
+    "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
+    "stepsize_accuracy", "simulation_scaling", "identified_basis", "shape_ratio",
+    "correlation_by_shuffling",
+}  # fmt: skip
+"""Figures of what this small run did not do."""
+
+
+def drawn() -> list[str]:
+    return [figure.name for figure in studies.figures() if figure.name not in BEYOND]
+
+
+def test_every_figure_has_its_forms(whole):
+    folder, _ = whole
+    for figure in studies.figures():
+        spec = files.read_json(figure_file(folder, f"{figure.name}.vl.json"))
+        about = spec["usermeta"]["mispair"]
+        assert ("hole" in about) == (figure.name in BEYOND), figure.name
+        for form, start in (("svg", b"<svg"), ("pdf", b"%PDF-"), ("png", b"\x89PNG")):
+            assert figure_file(folder, f"{figure.name}.{form}").read_bytes().startswith(start)
+        if figure.name not in BEYOND:
+            assert about["sentence"].endswith("."), figure.name
+            assert len(pd.read_csv(figure_file(folder, f"{figure.name}.csv"))) > 0
+
+
+def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
+    _, html = whole
+    for name in BEYOND:
+        (line,) = re.findall(f'<li id="figure-{name}">(.*?)</li>', html)
+        settings = re.search(
+            r"(simulate|measure_purity): {|train_two_layer\.grid|simulation-scaling\.yaml", line
+        )
+        # The made-up arms have no correlations, null or identified basis.
+        unmade = ("identified_basis", "shape_ratio", "correlation_by_shuffling")
+        assert settings or name in ("simulation_captions", "simulation_samples", *unmade), line
+
+
+def test_figures_hold_every_run_and_the_published_curve(whole):
+    folder, _ = whole
+    table = pd.read_csv(figure_file(folder, "simulation_figure1_as_run.csv"))
+    assert table["layer"].value_counts().to_dict() == {"run": 48, "mean": 24, "published": 88}
+    mean = table[(table["layer"] == "mean") & (table["metric"] == "accuracy")]
+    own = table[(table["layer"] == "run") & (table["metric"] == "accuracy")]
+    keys = ["trained_on", "spurious_probability"]
+    spread = own.groupby(keys)["value"].std()
+    found = mean.set_index(keys)
+    pd.testing.assert_series_equal(
+        found["high"] - found["value"], spread, check_names=False, atol=1e-6
+    )
+
+
+def test_the_pages_ask_nothing_of_the_network(whole):
+    folder, _ = whole
+    for html in pages(folder).values():
+        reader = reading(html)
+        assert all(
+            source.startswith(("data:", "assets/", "pages/assets/")) for source in reader.sources
+        )
+        assert not [link for link in reader.links if re.match(r"(?:https?:)?//", link)]
+        assert "default-src 'none'" in html
+        assert "@import" not in html
+        assert "url(" not in html.split("</style>")[0]
+
+
+def test_links_and_anchors_of_all_pages_resolve(whole):
+    folder, _ = whole
+    texts = pages(folder)
+    ids = {name: reading(html).ids for name, html in texts.items()}
+    for name, html in texts.items():
+        assert len(ids[name]) == len(set(ids[name]))
+        for link in reading(html).links:
+            path, _, anchor = link.partition("#")
+            target = Path(os.path.normpath(Path(name).parent / path)) if path else Path(name)
+            assert (folder / target).is_file(), (name, link)
+            if anchor:
+                assert anchor in ids[str(target)], (name, link)
+
+
+def test_text_from_data_stays_text(whole):
+    _, html = whole
+    assert EVIL not in html
+    assert "<script>alert" not in html
+    words = "".join(reading(html).words)
+    assert EVIL in words  # as the name of an evaluation set, and in captions
+    # No script element ends early: pages have as many as they have charts, and one or two that
+    # draw them.
+    for name, page in pages(whole[0]).items():
+        charts = page.count('type="application/json"')
+        assert page.count("</script>") == page.count("<script") == charts + (2 if charts else 1), (
+            name
+        )
+
+
+def test_json_in_the_page_is_whole(whole):
+    _, html = whole
+    found = re.findall(r'<script type="application/json" id="spec-(\w+)">(.*?)</script>', html)
+    assert {name for name, _ in found} == set(drawn())
+    for _, text in found:
+        assert json.loads(text)["usermeta"]["mispair"]["title"]
+
+
+def test_the_page_says_what_is_measured_and_what_speaks_against(whole):
+    _, html = whole
+    words = " ".join(" ".join(reading(html).words).split())
+    assert "Do purer neurons classify better?" in words
+    assert "contradicts" in words
+    assert "silhouette on <script>" in words  # the values that are not defined
+    assert "no-image" in words
+    assert "Read = kept + rejected + excluded." in words
+    assert "as-written was not run" in words
+    assert "1 min 30 s" in words
+    assert "90.0 %" in words
+    assert "nan" not in words.lower().split()
+
+
+def test_the_page_shows_the_gallery_and_names_protocols(whole):
+    _, html = whole
+    words = " ".join(" ".join(reading(html).words).split())
+    assert "Neuron 7 of the gallery" in words
+    assert "The same model under every protocol: the untouched model" in words
+    assert "clip_benchmark #a1b2c3d4" in words
+    assert "Tables 2 and 3 (LaCLIP" not in words
+    assert f"No image of {EVIL} belongs to unseen" in words
+
+
+def test_purity_is_defined_where_there_is_no_gallery(tmp_path):
+    made = make_run(tmp_path)
+    html = report({**NOTHING, "purity": made["purity"]}, tmp_path, draw=False)
+    words = " ".join(" ".join(reading(html).words).split())
+    found = [name for name, page in pages(tmp_path).items() if escape(DEFINITION) in page]
+    assert found == ["pages/image_text.html", "pages/methods.html"]
+    assert "Tables 2 and 3 (LaCLIP checkpoints on public data sets) are not tested" in words
+
+
+def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
+    folder, html = empty
+    words = " ".join(" ".join(reading(html).words).split())
+    # On either landing page.
+    assert words.count("This study was not run") == 2 * len(studies.studies())
+    assert {path.name for path in (folder / "pages").glob("*.html")} == {
+        "index.html", "methods.html", "run.html",
+    }  # fmt: skip
+    assert "Nothing was measured in this run" in words
+    assert "Not measured" in words
+    assert "No run times" in words
+    for figure in studies.figures():
+        spec = files.read_json(figure_file(folder, f"{figure.name}.vl.json"))
+        assert "hole" in spec["usermeta"]["mispair"]
+        assert "Not measured" in figure_file(folder, f"{figure.name}.svg").read_text()
+
+
+@pytest.mark.parametrize("study", [study.key for study in studies.studies()])
+def test_one_study_alone_is_reported(study, tmp_path):
+    run = make_run(tmp_path)
+    own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
+           "pretraining": {"pretraining"},
+           "laclip": set(_checkpoints(tmp_path / "names"))}  # fmt: skip
+    kept = own.get(study) or set(run) - set.union(*own.values())
+    html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)
+    others = {other.key for other in studies.studies()} - {study}
+    assert html.count("This study was not run") == 2 * len(others)
+    written = {path.stem for path in (tmp_path / "pages").glob("*.html")}
+    assert study in written
+    assert not others & written
+
+
+def test_a_missing_arm_is_named(tmp_path):
+    run = make_run(tmp_path)
+    del run["purity"][2]
+    html = report(run, tmp_path, draw=False, title=EVIL)
+    assert "purity: no pretrained arm at" in html
+    assert EVIL not in html
+
+
+def test_results_of_different_data_are_not_mixed_silently(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
+    assert notes.warnings(Tables({"provenance": found.provenance})) == []
+    other = found.provenance.copy()
+    other.loc[other["key"] == "projection.pairs_fingerprint", "text"] = "c" * 16
+    mixed = Tables({"provenance": other})
+    assert "2 different sets of pairs" in notes.warnings(mixed)[0]
+
+
+def test_the_contact_sheet_shows_both_captions_and_survives_missing_images(tmp_path):
+    made = make_pairs(tmp_path)
+    settings = draw_contact_sheet.Settings(samples=20, shuffle_rate=0.7)
+    draw_contact_sheet.run(
+        settings, shards=made["shards"], sources=[], index=made["index"],
+        pairing=made["pairings"], captions=[], contact_sheet=tmp_path / "sheet.html",
+    )  # fmt: skip
+    html = (tmp_path / "sheet.html").read_text(encoding="utf-8")
+    assert html.count("Shuffled to") == 16
+    assert html.count("Not swapped") == 4
+    assert html.count("image not available") == 1
+    assert "C_m = 0.8" in html
+    assert len(html.encode()) <= 150_000
+    assert "<script" not in html
+    for key, other in (("000000", "000019"), ("000003", "000016")):
+        entry = next(part for part in html.split("<li>") if f'"key">{key}' in part)
+        assert entry.index(f'{key}</p>\n    <p class="swapped"') < entry.index(other)
+
+
+def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
+    draw_contact_sheet.run(
+        draw_contact_sheet.Settings(), shards=[], sources=[], index=[], pairing=[],
+        captions=[], contact_sheet=tmp_path / "sheet.html",
+    )  # fmt: skip
+    assert "No sample pair" in (tmp_path / "sheet.html").read_text()
+
+
+def test_a_figure_of_too_many_points_says_so(whole):
+    folder, _ = whole
+    found = read({name[:-4]: folder / "tables" / name for name in TIDY})
+    from mispair.report.figures import render
+
+    figure = next(f for f in studies.figures() if f.name == "simulation_figure1_as_run")
+    rendered = render(figure, found, 12, 18, 100)
+    assert "more than the 100" in rendered.spec["usermeta"]["mispair"]["hole"]

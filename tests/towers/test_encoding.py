@@ -1,0 +1,382 @@
+"""Frozen towers run over images and texts."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mispair.core.devices import Precision, is_out_of_memory
+from mispair.core.files import UserError
+from mispair.core.resume import Checkpoints
+from mispair.towers import encoding
+from mispair.towers.encoding import Encoder, Picture, Tower, encode_images, encode_texts
+from mispair.towers.encoding_record import EncodingRecord
+from mispair.towers.loading import Towers, load_towers
+from mispair.towers.precision import autocast
+from tests.towers.test_loading import NATIVE, SHIPPED, build
+
+TEXTS = ["a red circle", "two", "", "a small orange ring on the left of the large blue square"]
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Towers:
+    return load_towers(build(tmp_path / "vit", NATIVE))
+
+
+def pictures(number: int, size: tuple[int, int] = (60, 50)) -> list[Image.Image]:
+    draw = np.random.default_rng(0)
+    shapes = draw.integers(0, 256, (number, 6, 6, 3), dtype=np.uint8)
+    return [Image.fromarray(pixels).resize(size) for pixels in shapes]
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def tower(forward, *, batch_size: int = 16, precision: Precision = "fp32", whole: bool = False):
+    return Tower("image", forward, 2, batch_size, precision, "cpu", whole)
+
+
+# Against the models themselves ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 256])
+def test_features_times_projection_are_the_models_embeddings(
+    native: Towers, batch_size: int
+) -> None:
+    images = pictures(7)
+    with torch.no_grad():
+        by_image = torch.cat(
+            [native.model.encode_image(native.preprocess(i)[None]) for i in images]
+        )
+        by_text = native.model.encode_text(native.tokenizer(TEXTS))
+    found = encode_images(native, iter(images), batch_size)
+    assert found.dtype == np.float32
+    assert np.allclose(found @ native.image_projection.numpy(), by_image, atol=1e-5)
+    found = encode_texts(native, TEXTS, batch_size)
+    assert np.allclose(found @ native.text_projection.numpy(), by_text, atol=1e-5)
+
+
+@pytest.mark.parametrize("folder", ["shipped", "native"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_points_the_same_way(
+    folder: str, precision: Precision, native: Towers
+) -> None:
+    towers = native if folder == "native" else load_towers(SHIPPED)
+    for encode, what in [(encode_images, pictures(12)), (encode_texts, TEXTS)]:
+        exact = encode(towers, what, 5)
+        halved = encode(towers, what, 5, precision)
+        assert halved.dtype == np.float16
+        assert cosines(exact, halved).min() >= 0.999
+        assert not np.array_equal(exact.astype(np.float16), halved)  # it did compute in half
+
+
+def test_towers_compute_in_the_precision_that_is_named(native: Towers) -> None:
+    seen = []
+    block = native.image_tower.get_submodule("tower.transformer.resblocks.0.mlp.c_fc")
+    block.register_forward_hook(lambda _, given, result: seen.append(result.dtype))
+    for precision in ("fp32", "bf16", "fp16"):
+        encode_images(native, pictures(1), 1, precision)
+    assert seen == [torch.float32, torch.bfloat16, torch.float16]
+
+
+def test_single_precision_is_not_tf32() -> None:
+    switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = True
+        with autocast("bf16", "cpu"):
+            assert [switch.allow_tf32 for switch in switches] == [True, True]
+        with autocast("fp32", "cpu"):
+            assert [switch.allow_tf32 for switch in switches] == [False, False]
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
+
+
+def test_channels_last_gives_the_same_features(native: Towers, monkeypatch) -> None:
+    expected = encode_images(native, pictures(3), 2)
+    monkeypatch.setitem(encoding.MEMORY_FORMAT, "cpu", torch.channels_last)
+    seen = []
+    native.image_tower.register_forward_pre_hook(
+        lambda _, given: seen.append(given[0].is_contiguous(memory_format=torch.channels_last))
+    )
+    assert np.allclose(encode_images(native, pictures(3), 2), expected, atol=1e-5)
+    assert seen == [True, True]
+    weights = native.image_tower.get_submodule("tower.conv1").weight
+    assert weights.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_texts_that_the_tokenizer_cuts_are_counted(native: Towers) -> None:
+    # 12 places, of which the marks of start and end take two.
+    texts = [" ".join(["red"] * number) for number in (1, 10, 11, 40, 9)]
+    record = EncodingRecord("cpu")
+    features = Encoder(native, 2).encode_texts(texts, list("abcde"), record)
+    assert len(features) == 5
+    assert (record.captions, record.truncated) == (5, 2)
+    assert record.seconds["captions"] > 0
+    assert Encoder(native, 2).encode_texts([], [], record).shape == (0, 16)
+
+
+def test_progress_counts_every_image_and_text_also_after_an_interruption(
+    native: Towers, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("mispair.towers.encoding.TEXTS_OF_A_PART", 4)
+    monkeypatch.setattr("mispair.towers.encoding.IMAGES_OF_A_PART", 4)
+    images = [Picture(str(n), bytes([n]), partial(Image.Image.copy, i))
+              for n, i in enumerate(pictures(7))]  # fmt: skip
+    texts = [f"a {number}" for number in range(7)]
+    encoder, states = Encoder(native, 2), Checkpoints(tmp_path, "job")
+
+    def told(states: Checkpoints | None, number: int) -> tuple[list[int], list[int]]:
+        by_image: list[int] = []
+        by_text: list[int] = []
+        record = EncodingRecord("cpu")
+        encoder.encode_images(images[:number], record, states, by_image.append)
+        encoder.encode_texts(texts[:number], texts[:number], record, states, by_text.append)
+        return by_image, by_text
+
+    whole = [0, 2, 4, 4, 6, 7]  # parts of four, batches of two
+    assert told(states, 4) == ([0, 2, 4], [0, 2, 4])
+    assert told(states, 7) == ([4, 4, 6, 7], [4, 4, 6, 7])  # the first part was there
+    assert told(Checkpoints(tmp_path / "other", "job"), 7) == (whole, whole)
+
+
+# torch.compile --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[dict]:
+    """Let torch trace the towers as for any compiler, but run what it traced as it is."""
+    calls: list[dict] = []
+    compile_module = torch.nn.Module.compile
+
+    def traced(module, **options):
+        calls.append(options)
+        compile_module(module, backend="eager", **options)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+    return calls
+
+
+def test_compiled_towers_give_the_same_features(native: Towers, compiled: list[dict]) -> None:
+    images = encode_images(native, pictures(5), 2)
+    texts = encode_texts(native, TEXTS, 3)
+    assert compiled == []
+    encoder = Encoder(native, 2, compile=True)
+    assert compiled == [{"dynamic": False}] * 2
+    # The last batch is not whole, and is filled up: one length, hence one compilation.
+    sizes = []
+    native.image_tower.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    pixels = encoder.form([native.preprocess(image)[None] for image in pictures(5)])
+    found = encoder.image(pixels, list("abcde"))
+    assert np.allclose(found, images, atol=1e-5)
+    assert sizes == [2, 2, 2]
+    assert np.allclose(encoder.encode_texts(TEXTS, TEXTS, EncodingRecord("cpu")), texts, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_compiler_itself(native: Towers) -> None:
+    if not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+        pytest.skip("torch compiles for CPUs with a C++ compiler")
+    texts = encode_texts(native, TEXTS, 4)
+    encoder = Encoder(native, 4, compile=True)
+    assert np.allclose(encoder.encode_texts(TEXTS, TEXTS, EncodingRecord("cpu")), texts, atol=1e-5)
+
+
+# Memory ---------------------------------------------------------------------------------------
+
+
+def limited(limit: int, sizes: list[int], error: Exception):
+    """Return a tower that has no memory for more than `limit` inputs."""
+
+    def forward(inputs: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(inputs))
+        if len(inputs) > limit:
+            raise error
+        return inputs * 2
+
+    return forward
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried ..."),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_out_of_memory_halves_the_batch_and_goes_on(error: Exception, caplog) -> None:
+    sizes: list[int] = []
+    inputs = torch.arange(40.0).reshape(20, 2)
+    run = tower(limited(5, sizes, error))
+    with caplog.at_level(logging.WARNING):
+        assert torch.equal(run(inputs, [str(n) for n in range(20)]), inputs * 2)
+    assert sizes == [16, 8, 4, 4, 4, 4, 4]
+    assert run.smallest == 4
+    assert "out of memory with a batch of 8: going on with 4" in caplog.text
+    run(inputs[:6], list("abcdef"))
+    assert sizes[7:] == [4, 2]  # it has learnt ...
+    run.restart()
+    run(inputs[:6], list("abcdef"))
+    assert sizes[9:] == [6, 3, 3]  # ... and a new shard does not depend on what that was
+
+
+def test_a_batch_that_is_filled_up_is_halved_as_a_whole() -> None:
+    sizes: list[int] = []
+    run = tower(limited(4, sizes, OUT_OF_MEMORY[0]), whole=True)
+    inputs = torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(run(inputs, list("abc")), inputs * 2)
+    assert sizes == [16, 8, 4]
+
+
+def test_no_memory_for_a_single_image_is_the_end() -> None:
+    sizes: list[int] = []
+    run = tower(limited(0, sizes, OUT_OF_MEMORY[0]))
+    with pytest.raises(UserError, match=r"batch_size: .* a single image .*2\.00 GiB"):
+        run(torch.zeros(7, 2), list("abcdefg"))
+    assert sizes == [7, 3, 1]
+
+
+def test_the_machines_own_words_are_known() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(raised.value)
+
+
+def test_other_errors_are_not_taken_for_it() -> None:
+    sizes: list[int] = []
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        tower(limited(0, sizes, RuntimeError("shapes cannot be multiplied")))(
+            torch.zeros(4, 2), list("abcd")
+        )
+    assert sizes == [4]
+
+
+# Numbers that are none ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_feature_that_is_no_number_names_its_image(value: float) -> None:
+    inputs = torch.zeros(12, 2)
+    inputs[7, 1] = value  # the second view of the fourth of six images
+    with pytest.raises(UserError, match="features of image 'd' are not finite in fp32"):
+        tower(lambda x: x, batch_size=5)(inputs, list("abcdef"))
+
+
+def test_an_overflow_of_half_precision_has_its_remedy() -> None:
+    inputs = torch.full((2, 2), 1e5)
+    assert tower(lambda x: x)(inputs, list("ab")).isfinite().all()
+    with pytest.raises(UserError, match="image 'a' are not finite in fp16.*bf16 or fp32"):
+        tower(lambda x: x, precision="fp16")(inputs, list("ab"))
+
+
+def test_a_text_is_named(native: Towers) -> None:
+    # The end of the text follows its start: an empty one.
+    end = native.tokenizer([""])[0, 1]
+    native.text_tower.register_forward_hook(
+        lambda _, given, result: torch.where(given[0][:, 1:2] == end, torch.nan, result)
+    )
+    with pytest.raises(UserError, match="features of text '' are not finite"):
+        encode_texts(native, TEXTS, 2)
+
+
+# The record -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("waiting", "warns"), [(2.9, False), (3.1, True)])
+def test_a_gpu_that_waits_is_reported(waiting: float, warns: bool, monkeypatch, caplog) -> None:
+    module = "mispair.towers.encoding_record"
+    monkeypatch.setattr(f"{module}.device_name", lambda device: "NVIDIA Some")
+    monkeypatch.setattr(f"{module}.peak_memory", lambda device: 2**31)
+    record = EncodingRecord("cuda", images=1_100, resumed=100, captions=50, truncated=3, workers=12)
+    record.seconds.update(images=8.0, captions=2.0, waiting=waiting)
+    with caplog.at_level(logging.INFO):
+        content = record.finish(precision="bf16", batch_size=64)
+    assert content == {
+        "device": "NVIDIA Some", "images": 1_100, "resumed": 100, "captions": 50, "truncated": 3,
+        "seconds": 10.0, "images_per_s": 125.0, "captions_per_s": 25.0,
+        "waiting_share": pytest.approx(waiting / 10), "memory_bytes": 2**31,
+        "precision": "bf16", "batch_size": 64, "workers": 12,
+    }  # fmt: skip
+    assert "images_per_s 125, " in caplog.text
+    assert ("the GPU waited for data 31% of the time" in caplog.text) is warns
+
+
+def test_what_encodes_by_itself_keeps_a_record(native: Towers) -> None:
+    def slow() -> Iterator[Image.Image]:
+        for image in pictures(5):
+            time.sleep(0.05)
+            yield image
+
+    record = EncodingRecord("cpu")
+    encode_images(native, slow(), 2, record=record)
+    encode_texts(native, TEXTS, 2, record=record)
+    assert (record.images, record.captions) == (5, 4)
+    assert 0.25 <= record.seconds["waiting"] <= record.seconds["images"]
+    assert record.seconds["captions"] > 0
+
+
+def test_a_cpu_may_wait(caplog) -> None:
+    record = EncodingRecord("cpu")
+    assert record.finish()["waiting_share"] == 0  # nothing was done
+    with record.timing("images"), record.timing("waiting"):
+        time.sleep(0.02)
+    assert record.finish()["waiting_share"] > 0.3
+    assert not [line for line in caplog.records if line.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_batch_that_is_filled_up_keeps_the_order_of_memory(number: int) -> None:
+    """Another order would be compiled anew, and a copy of expanded rows is no pinned memory."""
+    seen: list[torch.Tensor] = []
+
+    def forward(inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(inputs)
+        return inputs.sum(dim=(1, 2, 3))[:, None]
+
+    whole = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
+    run = Tower("image", forward, 1, 4, "fp32", "cpu", whole_batches=True)
+    run(torch.cat([whole, whole[:number]]), [*"abcdefgh"[: 4 + number]])
+    assert [one.stride() for one in seen] == [whole.stride()] * 2
+    assert torch.equal(seen[1], whole[[*range(number), *[number - 1] * (4 - number)]])
+
+
+def test_any_number_of_workers_gives_the_same_features(native: Towers) -> None:
+    def features(workers: int) -> torch.Tensor:
+        encoder, record = Encoder(native, 2), EncodingRecord("cpu")
+        some = [
+            Picture(str(n), b"", partial(Image.new, "RGB", (30 + n, 40), (20 * n, 0, 90)))
+            for n in range(7)
+        ]
+        return encoder.encode_images(some, record, workers=workers)
+
+    assert torch.equal(features(3), features(0))
+
+
+def test_workers_decode_while_the_tower_runs(native: Towers) -> None:
+    threads = set()
+
+    def decode(number: int) -> Image.Image:
+        threads.add(threading.current_thread().name)
+        if number == 5:
+            raise UserError("picture 5 cannot be decoded")
+        return Image.new("RGB", (30, 30))
+
+    some = [Picture(str(n), b"", partial(decode, n)) for n in range(7)]
+    with pytest.raises(UserError, match="picture 5"):
+        Encoder(native, 2).encode_images(some, EncodingRecord("cpu"), workers=2)
+    assert threading.main_thread().name not in threads

@@ -1,0 +1,390 @@
+"""The step that fine-tunes projections: files, refusals, and how it goes on after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mispair import cli
+from mispair.core import files
+from mispair.core.provenance import PACKAGE
+from mispair.towers.arms import FIXED_SCALES, STARTS
+from mispair.towers.finetuning import projection as towers
+from mispair.towers.steps.finetune_projection import Settings, _subset
+from tests.towers.test_projection import _features, _model
+
+KINDS = ("features", "parquet")
+
+
+def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
+    """Write two groups of features, a pairing, and the captions that the pairing adds."""
+    features, model = _features(n, captions=n + 3, dtype=dtype), _model(dtype=np.float32)
+    keys = [f"k{number:04d}" for number in range(n)]
+    captions = [f"c{number:04d}" for number in range(n + 3)]
+    metadata = {"towers": towers_of_features, "precision": "fp32", "crops": "1"}
+    for part in range(3):
+        mine = np.arange(part, n, 2) if part < 2 else np.arange(0)
+        texts = mine if part < 2 else np.arange(n, n + 3)
+        table = pd.DataFrame(
+            {
+                "kind": ["image"] * len(mine) + ["text"] * len(texts),
+                "id": [keys[i] for i in mine] + [captions[i] for i in texts],
+                "row": [*range(len(mine)), *range(len(texts))],
+            }
+        )
+        files.write_parquet(folder / f"{part}.parquet", table)
+        tensors = {
+            "image_features": features.image_features[mine],
+            "text_features": features.text_features[texts],
+        }
+        files.write_tensors(folder / f"{part}.features", tensors, metadata)
+    pairing = pd.DataFrame(
+        {
+            "key": keys,
+            "group": [str(number % 2) for number in range(n)],
+            "row": np.arange(n, dtype=np.int32) // 2,
+            "caption_id": captions[n:] + captions[3:n],
+        }
+    )
+    pairing["swapped"] = pairing["text_changed"] = np.arange(n) < 3
+    for draw in (1, 2):  # other pairs get the captions that are none's own
+        shift = 5 * draw
+        pairing[f"caption_id_{draw}"] = np.roll(pairing["caption_id"], shift)
+        pairing[f"swapped_{draw}"] = pairing[f"text_changed_{draw}"] = np.arange(n) < 3 * draw
+    pairs_metadata = {"scheme": "drop", "nominal": "0.025", "pairs_fingerprint": "p"}
+    files.write_parquet(folder / "pairing", pairing, pairs_metadata)
+    files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
+
+
+def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2)):
+    arguments = ["finetune-projection", "--start", start, "--rate", "0.0", "--pairing"]
+    arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
+    arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
+    arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
+    arguments += ["--seeds", 3, "--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
+    return [str(argument) for argument in arguments]
+
+
+def _run(folder, out, *options, **job):
+    return cli.main(_command(folder, out, *options, **job))
+
+
+def test_step_writes_the_stack_whatever_the_order_of_parts(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
+    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, parts=(2, 1, 0)) == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert not list(tmp_path.glob("*.parts"))
+    tensors, metadata = files.read_tensors(tmp_path / "a")
+    assert tensors["image_projection"].shape == (3, 24, 12)
+    assert tensors["text_projection"].shape == (3, 16, 12)
+    assert tensors["logit_scale"].tolist() == [2.0] * 3
+    assert tensors["loss"].shape == (3, 3 * (100 // 16))
+    assert len(np.unique(tensors["loss"][:, -1])) == 3
+    assert json.loads(metadata["seeds"]) == [0, 1, 2]
+    assert (metadata["start"], metadata["preset"]) == ("pretrained", "as-run-one-process")
+    training = json.loads(metadata["training"])
+    assert (training["batch_size"], training["lr"], training["epochs"]) == (16, 1e-3, 3)
+    assert (metadata["scheme"], metadata["crops"]) == ("drop", "1")
+    assert (metadata["towers"], metadata["pairs_fingerprint"], metadata["pairs"]) == (
+        "T",
+        "p",
+        "100",
+    )
+
+
+def test_step_takes_listings_for_its_features_and_records_the_files(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "a", "--pairs", 100) == 0
+    given = [str(tmp_path / f"{part}.{kind}") for part in range(3) for kind in KINDS]
+    listings = [str(tmp_path / f"{kind}.sha256") for kind in KINDS]
+    assert cli.main(["list-files", "--files", *given, "--listings", *listings]) == 0
+    options = ["--features", f"@{listings[0]}", "--feature-rows", f"@{listings[1]}"]
+    assert _run(tmp_path, tmp_path / "b", "--pairs", 100, *options) == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    one, other = (files.read_json(tmp_path / f"{name}.run.json") for name in "ab")
+    assert one["inputs"] == other["inputs"]
+    assert set(given) <= other["inputs"].keys()
+
+
+def test_step_with_fewer_seeds_gives_the_first_of_more(tmp_path):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "three", "--pairs", "none") == 0
+    assert _run(tmp_path, tmp_path / "one", "--pairs", "none", "--seeds", 1) == 0
+    three, one = (files.read_tensors(tmp_path / name)[0] for name in ("three", "one"))
+    assert three["loss"].shape == (3, 3 * (120 // 16))
+    np.testing.assert_allclose(three["image_projection"][:1], one["image_projection"], atol=1e-5)
+
+
+def test_step_refuses_features_of_other_towers_and_too_few_pairs(tmp_path, capsys):
+    _write(tmp_path, towers_of_features="other")
+    assert _run(tmp_path, tmp_path / "out") == 2
+    assert "comes from other towers than" in capsys.readouterr().err
+    _write(tmp_path, n=10)
+    assert _run(tmp_path, tmp_path / "out") == 2
+    assert "10 pairs make no whole batch of batch_size 16" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_step_takes_each_table_of_rows_by_its_name(tmp_path, capsys):
+    _write(tmp_path)
+    for out, parts in (("a", (0, 1, 2)), ("b", (1, 2, 0)), ("c", (0, 2))):
+        # The last of two options holds.
+        tables = ["--feature-rows", *(tmp_path / f"{part}.parquet" for part in parts)]
+        code = _run(tmp_path, tmp_path / out, "--pairs", 100, *tables)
+        assert code == (2 if out == "c" else 0)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert "go by the same names, but ['1'] is given as one" in capsys.readouterr().err
+
+
+def test_step_names_the_arm_and_a_missing_caption(tmp_path, capsys):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "out", "--pairs", "none", parts=(0, 1)) == 2
+    message = capsys.readouterr().err
+    assert "finetune_projection (pretrained, drop, C_m 0): " in message
+    assert "the features hold no text 'c0120' (3 of 120 are missing)" in message
+
+
+def test_step_trains_on_half_precision_as_on_its_widened_values(tmp_path):
+    for name, dtype in (("half", np.float16), ("wide", np.float32)):
+        (tmp_path / name).mkdir()
+        _write(tmp_path / name, dtype=dtype)
+    for part in range(3):  # the same values, widened
+        tensors, metadata = files.read_tensors(tmp_path / "half" / f"{part}.features")
+        wide = {name: array.astype(np.float32) for name, array in tensors.items()}
+        files.write_tensors(tmp_path / "wide" / f"{part}.features", wide, metadata)
+    for name in ("half", "wide"):
+        assert _run(tmp_path / name, tmp_path / name / "out", "--pairs", 100) == 0
+    out = [(tmp_path / name / "out").read_bytes() for name in ("half", "wide")]
+    assert out[0] == out[1]
+
+
+# Arms and presets ------------------------------------------------------------------------------
+
+
+def test_each_control_differs_from_the_arm_that_it_controls_in_one_thing(tmp_path):
+    _write(tmp_path)
+    arrays, trained, seed = {}, {}, ["--seeds", 1]
+    for start in STARTS:
+        assert _run(tmp_path, tmp_path / start, *seed, start=start) == 0
+        arrays[start], metadata = files.read_tensors(tmp_path / start)
+        trained[start] = json.loads(metadata["training"])
+        assert metadata["start"] == start
+    plain = trained["pretrained"]
+    assert trained["reinitialised"] == trained["reinitialised-small"] == plain
+    assert trained["without-decay"] == {**plain, "weight_decay": 0.0}
+    assert trained["scale-converged"] == {**plain, "logit_scale": "solved"}
+    assert all(trained[start] == plain for start in FIXED_SCALES)
+
+    # Same pairs in the same batches: from the same projections, the first loss is the same.
+    first = {start: values["loss"][0, 0] for start, values in arrays.items()}
+    assert first["without-decay"] == first["pretrained"]
+    assert abs(first["reinitialised"] - first["pretrained"]) > 1e-3
+    # Embeddings are normalised: the norm of a random start changes nothing of the first loss.
+    assert first["reinitialised-small"] == pytest.approx(first["reinitialised"], rel=1e-5)
+    assert len({round(float(first[start]), 4) for start in FIXED_SCALES}) == len(FIXED_SCALES)
+    scales = {start: np.exp(values["logit_scale"].item()) for start, values in arrays.items()}
+    for start, scale in FIXED_SCALES.items():
+        assert scales.pop(start) == pytest.approx(scale, rel=1e-5)
+    assert abs(np.log(scales.pop("scale-converged")) - 2.0) > 0.1
+    assert np.log([*scales.values()]) == pytest.approx(2.0)
+    norms = {start: np.linalg.norm(values["image_projection"]) for start, values in arrays.items()}
+    assert norms["without-decay"] > norms["pretrained"]
+
+
+def test_each_seed_has_its_own_draw_of_swaps_and_its_own_pairs(tmp_path):
+    _write(tmp_path)
+    options = ["--pairs", 60]
+    assert _run(tmp_path, tmp_path / "three", *options) == 0
+    three, metadata = files.read_tensors(tmp_path / "three")
+    shares = json.loads(metadata["pairs_swapped_share_by_seed"])
+    assert float(metadata["pairs_swapped_share"]) == pytest.approx(np.mean(shares))
+    # Without draw 1's swaps, seed 1 differs; the seeds that use other draws do not.
+    table, about = files.read_parquet(tmp_path / "pairing")
+    table["caption_id_1"] = table["caption_id"]
+    files.write_parquet(tmp_path / "pairing", table, about)
+    assert _run(tmp_path, tmp_path / "other", *options) == 0
+    other, _ = files.read_tensors(tmp_path / "other")
+    same = [
+        np.allclose(three["text_projection"][seed], other["text_projection"][seed], atol=1e-6)
+        for seed in range(3)
+    ]
+    assert same == [True, False, True]
+    # The subsets of pairs differ: of three with half the pairs each, no two are the same.
+    settings = Settings(pairs=60, batch_size=16)
+    subsets = [_subset(settings, 120, draw) for draw in range(3)]
+    assert [len(np.unique(subset)) for subset in subsets] == [60, 60, 60]
+    assert len({tuple(subset) for subset in subsets}) == 3
+    assert 10 < len(np.intersect1d(subsets[0], subsets[1])) < 50
+
+
+def test_a_pairing_with_fewer_draws_than_seeds_is_refused(tmp_path, capsys):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "out", "--seeds", 4) == 2
+    assert "has fewer draws of swaps than 4 seeds need" in capsys.readouterr().err
+
+
+def test_step_takes_from_its_preset_what_is_not_set(tmp_path, capsys):
+    _write(tmp_path)
+    assert _run(tmp_path, tmp_path / "a", "--seeds", 1) == 0
+    options = ["--seeds", 1, "--preset", "large-batch", "--lr", 1e-3, "--final-lr", 1e-5]
+    assert _run(tmp_path, tmp_path / "b", *options, "--weight-decay", 0.5) == 0
+    one, other = (files.read_tensors(tmp_path / name) for name in "ab")
+    np.testing.assert_array_equal(one[0]["image_projection"], other[0]["image_projection"])
+    assert other[1]["preset"] == "large-batch"
+    assert _run(tmp_path, tmp_path / "c", "--preset", "large-batch", "--batch-size", "none") == 2
+    assert "120 pairs make no whole batch of batch_size 4096" in capsys.readouterr().err
+    assert _run(tmp_path, tmp_path / "c", start="elsewhere") == 2
+    assert "(elsewhere, drop, C_m 0): start 'elsewhere' is none of" in capsys.readouterr().err
+
+
+# A job that was killed -------------------------------------------------------------------------
+
+TELLING = """
+import sys, time
+import torch
+torch.set_num_threads(1)
+from mispair.towers.finetuning.projection import _Run
+step = _Run.step
+def telling(self, *arguments):
+    print(self.taken, flush=True)
+    time.sleep(0.01)
+    step(self, *arguments)
+_Run.step = telling
+from mispair.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_job_that_is_ended_thrice_gives_the_bytes_of_one_that_is_not(tmp_path):
+    _write(tmp_path)
+    options = ["--logit-scale", "solved", "--epochs", 40]
+    assert _run(tmp_path, tmp_path / "whole", *options) == 0
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-c", TELLING, *_command(tmp_path, tmp_path / "out", *options)]
+    began, points = 0, sorted(np.random.default_rng(3).choice(range(5, 180), 3, replace=False))
+    for point, how in zip(points, ("SIGTERM", "SIGUSR1", "SIGINT"), strict=True):
+        job = subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert job.stdout is not None
+        first = step = int(job.stdout.readline())
+        while step < point:
+            step = int(job.stdout.readline())
+        job.send_signal(signal.Signals[how])
+        told, said = job.communicate(timeout=60)
+        assert first == began
+        began = int([str(step), *told.split()][-1]) + 1
+        message = said.strip().splitlines()[-1]
+        assert "ended early, as it was asked to; the same command goes on from there" in message
+        assert job.returncode == 2
+        assert not (tmp_path / "out").exists()
+    assert points[-1] < began < 280
+    assert _run(tmp_path, tmp_path / "out", *options) == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not (tmp_path / "out.parts").exists()
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """Return what ends a job as SIGKILL would, before a step; it kept a state after every one."""
+    step = towers._Run.step
+    monkeypatch.setattr("mispair.core.resume.SAVE_SECONDS", -1)
+
+    def at(number, *arguments, **job):
+        def killed(self, *rows):
+            if self.taken == number:
+                raise Killed
+            step(self, *rows)
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(towers._Run, "step", killed)
+            _run(*arguments, **job)
+
+    return at
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The steps that are taken."""
+    step, numbers = towers._Run.step, []
+    monkeypatch.setattr(
+        towers._Run, "step", lambda self, *rows: numbers.append(self.taken) or step(self, *rows)
+    )
+    return numbers
+
+
+@pytest.mark.parametrize("start", ["pretrained", "scale-converged"])
+@pytest.mark.parametrize("number", [6, 7, 8])  # an epoch has 7 steps
+def test_a_job_that_was_killed_goes_on_at_the_step(number, start, tmp_path, kill, taken):
+    _write(tmp_path)
+    kill(number, tmp_path, tmp_path / "out", start=start)
+    taken.clear()
+    assert _run(tmp_path, tmp_path / "out", start=start) == 0
+    assert taken == list(range(number, 21))
+    assert _run(tmp_path, tmp_path / "whole", start=start) == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("change", ["none", "lr", "start", "rows", "feature", "projection", "file"])
+def test_a_state_serves_the_very_same_training_only(change, tmp_path, kill, taken, caplog):
+    caplog.set_level("INFO")
+    _write(tmp_path)
+    kill(12, tmp_path, tmp_path / "out")
+    options, job, first, said = [], {}, 0, "of other settings or code; it is not used"
+    match change:
+        case "none":
+            first, said = 12, "going on from"
+        case "lr":
+            options = ["--lr", 2e-3]
+        case "start":
+            job = {"start": "without-decay"}
+        case "rows":
+            table, about = files.read_parquet(tmp_path / "pairing")
+            table.loc[[5, 6], "caption_id"] = table.loc[[6, 5], "caption_id"].to_numpy()
+            files.write_parquet(tmp_path / "pairing", table, about)
+        case "feature":  # another picture under the same key
+            tensors, about = files.read_tensors(tmp_path / "0.features")
+            tensors["image_features"][3] += 1
+            files.write_tensors(tmp_path / "0.features", tensors, about)
+        case "projection":
+            tensors, about = files.read_tensors(tmp_path / "untouched")
+            tensors["text_projection"] *= 2
+            files.write_tensors(tmp_path / "untouched", tensors, about)
+        case "file":
+            said = "It is not used"
+            (state,) = (tmp_path / "out.parts").glob("*.safetensors")
+            state.write_bytes(state.read_bytes()[:5000])
+    taken.clear()
+    caplog.clear()
+    assert _run(tmp_path, tmp_path / "out", *options, **job) == 0
+    assert taken[0] == first
+    assert said in caplog.text
+    assert _run(tmp_path, tmp_path / "whole", *options, **job) == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_what_is_not_finite_is_neither_kept_nor_forgotten(tmp_path, kill, capsys):
+    _write(tmp_path)
+    wild = ["--lr", 1.0, "--final-lr", 1.0, "--warmup-epochs", 0, "--weight-decay", 1e3]
+    messages = []
+    for out in ("whole", "out"):
+        if out == "out":
+            kill(9, tmp_path, tmp_path / out, *wild)
+            capsys.readouterr()
+        assert _run(tmp_path, tmp_path / out, *wild) == 2
+        messages.append(capsys.readouterr().err.strip().splitlines()[-1])
+        assert "is not finite" in messages[-1]
+        (state,) = (tmp_path / f"{out}.parts").iterdir()  # and no lock
+        for name, values in files.read_tensors(state)[0].items():
+            assert name != "losses" or np.isfinite(values).all()
+    assert messages[0] == messages[1]
