@@ -11,7 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
+from mispair.core.files import UserError
 from mispair.core.registry import step_names
+from mispair.dag import Dag
 from mispair.image_text.report import pages
 from mispair.image_text.report import study as image_text
 from mispair.pretraining.report import study as pretraining
@@ -69,6 +71,36 @@ def test_steps_and_sections_are_real() -> None:
     # What was corrected and chosen is printed whatever was run.
     assert of_parts == sections["stepsize"] - {"Corrected and chosen"}
     assert {*simulation.CONDITIONS.values()} <= sections["simulation"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("results/arms/scenes/t/pretrained_random~0.1/purity.json", ("image_text", "purity")),
+        ("mine/results/arms/scenes/t/untouched/probe.json", ("image_text", "zeroshot")),
+        ("results/arms/checkpoints/a/untouched/purity.json", ("laclip", "purity")),
+        ("results/arms/scenes/t/comparison.json", ("image_text", "comparisons")),
+        ("results/pairs/scenes/index/0000.rejected.parquet", ("image_text", "rejected")),
+        ("results/pairs/scenes/index/0000.parquet", ("image_text", "index")),
+        ("results/stepsize/multilayer/digits.json", ("stepsize", "stepsize")),
+        ("results/stepsize/sweep/xor4/tanh.json", ("stepsize", "stepsize")),
+        ("results/sufficiency/2x3x10/tree~42/p~0.2/seed~0/transfer.json",
+         ("sufficiency", "sufficiency")),
+    ],
+)  # fmt: skip
+def test_a_result_belongs_to_the_study_that_wrote_it(path: str, expected: tuple[str, str]) -> None:
+    study, kind = studies.of_result(path)
+    assert (study.key, kind) == expected
+
+
+def test_results_of_every_study_are_known_and_others_are_refused() -> None:
+    model = {"name": "a", "model": "ViT-B-32", "pretrained": "openai"}
+    for name in studies.NAMES:
+        dag = Dag({"studies": [name], "models": [model] if name == "laclip" else []}, "x")
+        of = {studies.of_result(path)[0].key for path in dag.results()}
+        assert of == {name}
+    with pytest.raises(UserError, match="no study"):
+        studies.of_result("results/arms/scenes/t/a/purity.txt")
 
 
 def test_a_section_that_is_misspelt_raises() -> None:

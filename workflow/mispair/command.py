@@ -14,7 +14,6 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
-from mispair.config import explain
 from mispair.core.files import UserError
 from mispair.core.listings import expanded
 from mispair.core.origins import recorded
@@ -69,6 +68,8 @@ def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     try:
         settings = module.Settings.model_validate(values)
     except ValidationError as error:
+        from mispair.config import explain  # it imports every step: a third of a second
+
         raise UserError(explain(error, module.Settings, "the command line")) from error
     return settings, files_and_wildcards
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal, get_args
 
 from mispair.core.files import UserError
@@ -59,6 +60,21 @@ def tables() -> dict[str, Columns]:
     return {**own, "provenance": PROVENANCE}
 
 
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], Study, str]]:
+    """Return the patterns of all results, those with the fewest wildcards first."""
+    every = [
+        (pattern, declared, kind)
+        for declared in studies()
+        for pattern, kind in declared.results.items()
+    ]
+    every.sort(key=lambda found: found[0].count("*"))
+    return [
+        (re.compile("(.*/)?" + "[^/]*".join(map(re.escape, pattern.split("*")))), declared, kind)
+        for pattern, declared, kind in every
+    ]
+
+
 def of_result(path: str) -> tuple[Study, str]:
     """Return the study that a file of results belongs to, and its kind there.
 
@@ -69,16 +85,10 @@ def of_result(path: str) -> tuple[Study, str]:
     UserError
         If it belongs to no study.
     """
-    fitting = [
-        (pattern.count("*"), declared, kind)
-        for declared in studies()
-        for pattern, kind in declared.results.items()
-        if PurePath(path).match(pattern)
-    ]
-    if not fitting:
-        raise UserError(f"{path}: is a result of no study. Leave it out of --results.")
-    _, declared, kind = min(fitting, key=lambda found: found[0])
-    return declared, kind
+    for pattern, declared, kind in _patterns():
+        if pattern.fullmatch(path):
+            return declared, kind
+    raise UserError(f"{path}: is a result of no study. Leave it out of --results.")
 
 
 def is_measurement(path: str) -> bool:
