@@ -12,7 +12,7 @@ from tests.cluster_plan import Plan
 from tests.workflow.conftest import REPOSITORY, Checkout
 
 MOST_SUBMISSIONS = 150
-LONGEST_CHAIN = 8
+LONGEST_CHAIN = 9
 """Submissions one after another: the scheduler is asked every 40 seconds or less often."""
 
 

@@ -412,10 +412,12 @@ def mine(own: Checkout, tmp_path: Path) -> Checkout:
     return own.copy(tmp_path / "mine")
 
 
-ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT}
+REPORT_OF_ONE = {**REPORT, "draw_figures": 1}
+"""Jobs of the report of a run with one study."""
+ZEROSHOT = {"evaluate_zeroshot": 2, "prune_neurons": 1, "compare_arms": 1, **REPORT_OF_ONE}
 RETRAINED = {"finetune_projection": 1, "measure_purity": 1, "identify_basis": 1,
              "evaluate_zeroshot": 1, "fit_linear_probe": 1, "compare_arms": 1,
-             **REPORT}  # fmt: skip
+             **REPORT_OF_ONE}  # fmt: skip
 INDEXED = {"list_files": 1, "gather_index": 1, "encode_captions": 1, "list_features": 1,
            "corrupt_captions": 1, "draw_neurons": 1,
            **RETRAINED, "measure_covariance": 1, "measure_purity": 2, "identify_basis": 2,
@@ -457,7 +459,7 @@ def test_touched_files_of_the_user_do_nothing(mine: Checkout) -> None:
             "digits/train/0.tar",
             b"000",
             b"777",
-            {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT},
+            {"encode_evaluation": 1, "fit_linear_probe": 2, **REPORT_OF_ONE},
         ),
         (
             "captions.csv",
