@@ -725,8 +725,7 @@ class Dag:
         study : str or None
             Of one study, or of all.
         """
-        names = [study] if study else studies.NAMES
-        modules = [studies.module_name(name, part) for name in names for part in parts]
+        modules = studies.modules(*parts, of=[study] if study else studies.NAMES)
         return code_version(step, *studies.modules("study"), *modules)
 
     @staticmethod

@@ -15,7 +15,7 @@ from mispair.core.run_record import RECORD
 from mispair.report import studies
 from mispair.report.study import Columns, columns
 
-CLAIMS = columns("claim* preset* | outcome* measured* text* effect low high", compared=False)
+CLAIMS = columns("claim* preset* | outcome* effect low high", compared=False)
 """Of the table of verdicts, what is compared."""
 
 FILE = "run.json"

@@ -26,13 +26,13 @@ def module_name(study: str, part: str) -> str:
     return f"mispair.{study}.report.{part}"
 
 
-def modules(*parts: str) -> list[str]:
-    """Return the names of such modules of all studies.
+def modules(*parts: str, of: Iterable[str] = NAMES) -> list[str]:
+    """Return the names of such modules of some studies, by default of all.
 
     `mispair.core.provenance.code_version` does not see them in the text of the steps of the report,
     because this module imports them by name.
     """
-    return [module_name(name, part) for part in parts for name in NAMES]
+    return [module_name(name, part) for part in parts for name in of]
 
 
 @cache

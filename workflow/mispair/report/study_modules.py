@@ -19,7 +19,7 @@ def rows(name: str) -> ModuleType:
 
 
 def every_pages() -> list[Pages]:
-    """Return those of all studies, in the order of their pages."""
+    """Return what `pages` does for every study, in the order of their pages."""
     return [pages(name) for name in studies.NAMES]
 
 

@@ -27,8 +27,8 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """
     judged = [
         verdict
-        for name in studies.NAMES
-        for judge in study_modules.pages(name).judges
+        for pages in study_modules.every_pages()
+        for judge in pages.judges
         for verdict in judge(tables, confidence)
     ]
     return [*map(verdicts.silenced, multiplicity.adjusted(judged, 1 - confidence))]
@@ -90,7 +90,7 @@ class Content:
     @functools.cached_property
     def others(self) -> list[Page]:
         """Pages of studies besides those of their own."""
-        return [page for name in studies.NAMES for page in study_modules.pages(name).others(self)]
+        return [page for pages in study_modules.every_pages() for page in pages.others(self)]
 
     def picture(self, figure: Figure) -> Picture:
         """Return a figure with its drawn forms, if it has any."""

@@ -107,7 +107,7 @@ def _study(content: Content, study: Study) -> Page:
 
 def _methods(content: Content) -> Page:
     used = {verdict.claim.rule for verdict in content.judged}
-    every = [study_modules.pages(name) for name in studies.NAMES]
+    every = study_modules.every_pages()
     rules = {
         **verdicts.RULES,
         **{name: text for pages in every for name, text in pages.rules.items()},
@@ -131,7 +131,7 @@ def _run(content: Content) -> Page:
         "versions": records.versions(),
         "fingerprints": records.fingerprints(tables),
         "settings": [
-            table for name in studies.NAMES for table in study_modules.pages(name).settings(tables)
+            table for pages in study_modules.every_pages() for table in pages.settings(tables)
         ],
         "tables": [*(f"{name}.csv" for name in studies.tables()), "metrics.csv"],
     }

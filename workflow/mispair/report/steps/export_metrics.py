@@ -78,8 +78,8 @@ def run(
         for name, text in latex.documents(printed(content)).items():
             (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
-        for study in studies.NAMES:
-            for name, result in study_modules.pages(study).results(measured).items():
+        for pages in study_modules.every_pages():
+            for name, result in pages.results(measured).items():
                 _write_result(written / name, result)
     of_study = studies.by_study(trained)
     runs = [

@@ -38,10 +38,10 @@ def run(settings: Settings, *, results: list[Path], models: str, tables: Path) -
     from mispair.report import studies, study_modules
     from mispair.report.tables import Row, Tables, everything, summary, tidy
 
-    of_study = studies.by_study(results)
+    of_study, compared = studies.by_study(results), json.loads(models)
     rows: defaultdict[str, list[Row]] = defaultdict(list)
     for name in studies.NAMES:
-        found = study_modules.rows(name).rows(of_study[name], json.loads(models))
+        found = study_modules.rows(name).rows(of_study[name], compared)
         for table, more in found.items():
             rows[table] += more
     frames = {name: tidy(name, rows[name]) for name in studies.tables()}
