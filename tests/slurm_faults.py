@@ -1,4 +1,4 @@
-"""A run of the smoke configuration through SLURM, and through what clusters do to jobs."""
+"""A run through SLURM, and through what clusters do to jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.slurm_cluster import Cluster
-from tests.workflow.conftest import SMOKE, Checkout
+from tests.workflow.conftest import Checkout, fewer_jobs
 
 Job = dict[str, str]
 
@@ -114,9 +114,9 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
     """Run to the end through all faults, with the profiles as they come, all but what is said."""
     profile = _profile_for_this_cluster(checkout)
     own = _own_profile(checkout)
-    options = ["--profile", str(own), "--workflow-profile", "slurm", "--configfile", SMOKE,
-               # Of two real cores more jobs side by side have nothing.
-               "--jobs", "6", "--latency-wait", "10"]  # fmt: skip
+    # Two real cores gain nothing from more jobs at a time.
+    options = ["--profile", str(own), "--workflow-profile", "slurm", "--jobs", "6",
+               "--latency-wait", "10", *fewer_jobs(checkout)]  # fmt: skip
     result = Run(checkout, profile)
     driver = Driver(cluster, checkout, options)
     driver.start()
@@ -239,7 +239,7 @@ def _kill_snakemake(driver: Driver, result: Run) -> None:
         job["Comment"] for job in shown(driver.cluster) if job["JobState"] == "COMPLETED"
     }
     subprocess.run(
-        [sys.executable, "-m", "snakemake", "--unlock", "--configfile", SMOKE],
+        [sys.executable, "-m", "snakemake", "--unlock", *fewer_jobs(driver.checkout)],
         cwd=driver.checkout.folder, check=True, capture_output=True,
     )  # fmt: skip
 

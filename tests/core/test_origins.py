@@ -125,6 +125,8 @@ def test_records_lie_beside_files_and_folders(folder: Path) -> None:
 
 def test_what_is_for_people_or_differs_from_run_to_run_is_no_result(folder: Path) -> None:
     recorded(page=Path("reports/index.html"), record=Path("logs/a.json"))
+    # Snakemake writes those of other jobs while one runs.
+    recorded(page=Path("reports/index.html"), benchmarks=Path("benchmarks/a.tsv"))
     recorded(features=Path("results/a.parquet"), record=Path("logs/a.json"))
     assert [path.name for path in folder.rglob(f"*{origins.ENDING}")] == ["a.run.json"]
     assert list(origins.read(Path("results/a.run.json"))["outputs"]) == ["results/a.parquet"]
@@ -142,8 +144,8 @@ def test_files_of_the_package_are_named_from_it(folder: Path) -> None:
     shipped = origins.PACKAGE / "towers/shipped/scenes-small/tokenizer.json"
     name = origins.portable(Path(os.path.relpath(shipped)))
     assert name == "mispair:towers/shipped/scenes-small/tokenizer.json"
-    assert origins.here(name).samefile(shipped)
-    assert origins.here(origins.portable(PROJECTION)) == PROJECTION
+    assert origins.local_path(name).samefile(shipped)
+    assert origins.local_path(origins.portable(PROJECTION)) == PROJECTION
 
 
 def test_large_files_are_told_apart_by_samples(folder: Path, monkeypatch) -> None:

@@ -58,7 +58,7 @@ def test_a_shifted_list_is_found_also_with_a_weak_model(shift, accuracy, n):
     names = [f"name {(place - shift) % 10}" for place in range(10)]  # as they stand in the list
     where = f"{abs(shift)} place{'s' if shift == 3 else ''} too {'late' if shift > 0 else 'early'}"
     first = found.moved[0]
-    words = found.words(names)
+    words = found.described(names)
     assert where in words
     assert f"of class {first}, '{names[first]}' in the list, look like 'name {first}'" in words
     assert not check(answers, labels, 10).flagged
@@ -70,10 +70,10 @@ def test_a_permuted_list_is_found_and_put_right():
     found = check(order[answers], labels, 10)
     assert found.flagged
     assert found.shift == 0
-    np.testing.assert_array_equal(found.places, order)
+    np.testing.assert_array_equal(found.assignment, order)
     moved = np.flatnonzero(order != np.arange(10))
     np.testing.assert_array_equal(found.moved, moved)
-    assert f"{len(moved)} of 10 classes bear the name of another one" in found.words([""] * 10)
+    assert f"{len(moved)} of 10 classes bear the name of another one" in found.described([""] * 10)
     rows = {row["metric"]: row for row in found.rows()}
     assert rows["label_check_flagged"]["value"] == 1
     assert rows["label_check_moved_classes"] == {
@@ -128,7 +128,7 @@ def test_assignment_and_p_values_are_those_of_every_permutation():
     shifts = [(numbers + by) % k for by in range(1, k)]
     shifted = max(shifts, key=lambda order: one[numbers, order].sum())
     places = max(best, shifted, key=lambda order: other[numbers, order].sum())
-    np.testing.assert_array_equal(found.places, places)
+    np.testing.assert_array_equal(found.assignment, places)
     moves = places != numbers
     gained, lost = other[numbers, places][moves].sum(), other[numbers, numbers][moves].sum()
     assert found.p_value == pytest.approx(

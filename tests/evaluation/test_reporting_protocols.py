@@ -11,7 +11,7 @@ import pytest
 from mispair.evaluation.report.comparison_evaluation import evaluation, warnings
 from mispair.evaluation.report.comparison_exported import exported
 from mispair.evaluation.report.comparison_protocols import protocols
-from mispair.evaluation.report.protocols import named, said
+from mispair.evaluation.report.protocols import named, protocol_phrase
 from mispair.evaluation.report.rows import scored
 from mispair.evaluation.report.series import zeroshot_series
 from mispair.image_text.report import claims_shuffling as claims_image_text
@@ -104,8 +104,8 @@ def test_another_headline_metric_is_named():
         *accuracy("laclip", 0.5, 0),
         *accuracy("laclip", 0.4, 0, "pets", headline="mean_per_class_recall"),
     ])  # fmt: skip
-    assert said(found).endswith("(headline: mean_per_class_recall on pets)")
-    assert "its headline metric" in said(found, evaluation_set="shapes")
+    assert protocol_phrase(found).endswith("(headline: mean_per_class_recall on pets)")
+    assert "its headline metric" in protocol_phrase(found, evaluation_set="shapes")
 
 
 def test_the_table_of_protocols_shows_what_the_protocol_alone_changes(both):

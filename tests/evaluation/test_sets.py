@@ -195,7 +195,7 @@ def test_class_names_may_repeat_as_two_of_imagenets_do(
 ) -> None:
     (directory / "classnames.txt").write_text("missile\ncat\nmissile\n\n")
     assert open_set(directory).classnames == ["missile", "cat", "missile"]
-    assert "missile stands there more than once" in caplog.text
+    assert "missile is there more than once" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,13 +204,13 @@ def test_captions_are_prompts_and_each_text_is_encoded_once(
     retrieval: Path, towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[str] = []
-    encode = encoding.Tower.__call__
+    encode = encoding.Encoder.encode_texts
 
-    def counting(self: encoding.Tower, tokens: torch.Tensor, names: list[str]) -> torch.Tensor:
-        encoded.extend(names)
-        return encode(self, tokens, names)
+    def counting(self: encoding.Encoder, texts: list[str], *rest: Any) -> torch.Tensor:
+        encoded.extend(texts)
+        return encode(self, texts, *rest)
 
-    monkeypatch.setattr(encoding.Tower, "__call__", counting)
+    monkeypatch.setattr(encoding.Encoder, "encode_texts", counting)
     assert main(prompts_command(retrieval, towers, tmp_path / "out", "captions")) == 0
     assert encoded == ["a ring", "the ring", "a square"]
     arrays, about = files.read_tensors(tmp_path / "out")

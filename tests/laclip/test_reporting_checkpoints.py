@@ -78,7 +78,7 @@ def judged(found: Tables) -> Any:
 
 
 def accuracy_rows(found: Tables) -> dict[tuple[str, str], tuple[str, ...]]:
-    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
     return {(row[1], row[2]): row for row in table.rows}
 
 
@@ -127,7 +127,7 @@ def test_one_model_alone_leaves_the_claim_unmeasured_and_its_partner_a_hole():
     found = tables(checkpoints=model("CLIP", {"wds_food101": 0.51}))
     assert judged(found)["laclip-accuracy"].outcome == "not measured"
     assert "not run" in judged(tables())["laclip-accuracy"].reason
-    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
     holes = [row for row in table.rows if "not measured" in row]
     assert len(holes) == 14 - 1  # CC12M: two methods on seven data sets
     assert ("CC12M LaCLIP", "Food-101") in {(row[0], row[2]) for row in holes}
@@ -169,7 +169,7 @@ def reasons(rows: list[dict[str, Any]], **facts: Any) -> dict[tuple[str, str], s
     about = origins("checkpoint", facts, "cc12m-clip") if facts else []
     table = next(
         t for t in checkpoints(tables(checkpoints=rows, provenance=about))
-        if t.caption.startswith("Accuracy beside")
+        if t.caption.startswith("Accuracy next to")
     )  # fmt: skip
     return {(row[3].split(" #")[0], row[2]): row[-1] for row in table.rows if "!" in row[7]}
 
@@ -233,7 +233,7 @@ def test_every_protocol_is_a_row_and_the_claim_takes_the_main_one():
     rows += model("CLIP", {"wds_food101": 0.6}, protocol="clip_benchmark")
     rows += model("LaCLIP", {"wds_food101": 0.5}, protocol="clip_benchmark")
     found = tables(checkpoints=rows)
-    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy beside"))
+    table = next(t for t in checkpoints(found) if t.caption.startswith("Accuracy next to"))
     assert [row[3] for row in table.rows if row[2] == "wds_food101"] == [
         "clip_benchmark #cccccccc", "laclip #cccccccc",
     ] * 2  # fmt: skip

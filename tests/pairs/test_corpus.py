@@ -211,7 +211,7 @@ def test_what_is_excluded_says_where_the_kept_one_is(tmp_path: Path) -> None:
         {"key": "j", "shard": "y.tar", "group": "0001",
          "detail": "the image of 'i' in 'x.tar' (group 0000)"},
         {"key": "k", "shard": "y.tar", "group": "0001",
-         "detail": "stands in 2 places, the first in 'x.tar' (group 0000)"},
+         "detail": "is in 2 places, the first in 'x.tar' (group 0000)"},
     ]  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_repeated_keys_are_refused_with_examples(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         duplicates.exclude(read(tmp_path, groups), "refuse", "keep")
     message = str(caught.value)
-    assert "2 keys stand in more than one shard, 6 pairs in all" in message
+    assert "2 keys are in more than one shard, 6 pairs in all" in message
     assert "'m' in '0000.tar' (group 0000) and '0001.tar' (group 0001)" in message
     assert "duplicate_keys" in message
     assert "\x1b" not in message

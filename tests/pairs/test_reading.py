@@ -30,7 +30,7 @@ def shard(tmp_path: Path) -> Path:
 def test_nothing_but_the_images_is_read(shard: Path) -> None:
     with tarfile.open(shard) as archive:
         expected = {n: archive.extractfile(f"key{n}.jpg").read() for n in range(5)}
-    places = reading.places(indexed(shard))
+    places = reading.locations(indexed(shard))
     # Everything else is wiped out: headers, captions, the end of the archive.
     kept = bytearray(shard.stat().st_size)
     content = shard.read_bytes()
@@ -64,14 +64,14 @@ def change(shard: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["a bit", "moved", "cut", "empty"])
 def test_a_changed_shard_is_never_taken_for_the_one_that_was_indexed(how: str, shard: Path) -> None:
-    places = reading.places(indexed(shard))
+    places = reading.locations(indexed(shard))
     change(shard, how)
     with pytest.raises(UserError, match=r"a\.tar: the image of 'key\d' is no longer .* changed"):
         list(reading.read_images(shard, places))
 
 
 def test_a_shard_that_is_gone_is_named(shard: Path) -> None:
-    places = reading.places(indexed(shard))
+    places = reading.locations(indexed(shard))
     shard.unlink()
     with pytest.raises(UserError, match=r"a\.tar: cannot be read \(No such file"):
         list(reading.read_encoded(shard, places))
@@ -84,11 +84,11 @@ def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
     members = [("big.png", stream.getvalue()), ("big.txt", b"x")]
     shard = write_tar(tmp_path / "a.tar", members)
     index = indexed(shard, max_pixels=90_000_000)
-    (image,) = reading.read_images(shard, reading.places(index))
+    (image,) = reading.read_images(shard, reading.locations(index))
     assert image.size == (10_000, 9_000)
     small = index.assign(width=np.int32(9_999))
     with pytest.raises(UserError, match=r"'big' cannot be decoded .*pixels"):
-        list(reading.read_images(shard, reading.places(small)))
+        list(reading.read_images(shard, reading.locations(small)))
 
 
 def test_what_is_no_image_is_named(tmp_path: Path) -> None:

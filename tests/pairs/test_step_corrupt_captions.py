@@ -637,7 +637,7 @@ def test_an_index_that_does_not_fit_the_corpus_is_refused(prose, capsys):
 def test_a_corpus_that_is_not_sorted_or_repeats_a_key_is_refused(prose, capsys):
     for rows in (prose.rows.slice(1, 5), prose.rows.slice(0, 5)):
         pq.write_table(pa.concat_tables([rows, prose.rows.slice(0, 1)]), prose.corpus)
-        assert "keys are not sorted, or stand in it twice" in _refusal(prose, capsys, "random", 0.5)
+        assert "keys are not sorted, or are in it twice" in _refusal(prose, capsys, "random", 0.5)
 
 
 def test_an_empty_corpus_stays_empty(tmp_path):

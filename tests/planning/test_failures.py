@@ -118,7 +118,7 @@ def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: failures
     job.begin()
     job.write("".join(f"line {number}\n" for number in range(50)))
     job.log_error()
-    told = failures.told(recorder.end(dag, {job}))
+    told = failures.described(recorder.end(dag, {job}))
     assert "1 of 1 job failed." in told
     assert "1. measure_purity (arm=pretrained_random~0.5, corpus=scenes)" in told
     assert "logs/measure_purity-pretrained_random~0.5-scenes.log, last 20 lines:" in told
@@ -146,7 +146,7 @@ def test_slurm_says_which_job_it_was_and_what_became_of_it(recorder: failures.Re
     # The job never wrote a log of its own: what SLURM caught is told instead.
     assert failure["log"] == "slurm.log"
     assert "TIME LIMIT" in failure["lines"][0]
-    told = failures.told(record)
+    told = failures.described(record)
     assert "SLURM job 11, 12; tried 2 times" in told
     assert "'TIMEOUT'" in told
     assert failures.why(failure).startswith("SLURM-job '12' failed")
@@ -251,7 +251,7 @@ def test_the_log_of_an_earlier_run_explains_nothing(recorder: failures.Recorder)
     (failure,) = recorder.end(dag, {job})["failed"]
     assert failure["lines"] == []
     assert failure["no_lines"] == "it wrote no log"
-    assert "logs/measure.log, it wrote no log" in failures.told({**recorder.end(dag, {job})})
+    assert "logs/measure.log, it wrote no log" in failures.described({**recorder.end(dag, {job})})
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_missing_log_is_said(recorder: failures.Recorder, make: Any, words: st
     make(job)
     job.log_error()
     record = recorder.end(dag, {job})
-    assert words in failures.told(record)
+    assert words in failures.described(record)
     assert words in failures.why(record["failed"][0])
 
 
@@ -313,7 +313,7 @@ def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
         job.begin()
         job.log_error()
     record = recorder.end(dag, {*jobs})
-    told = failures.told(record, failures.SHOWN)
+    told = failures.described(record, failures.SHOWN)
     assert "10. simulate (trial=9)" in told
     assert "11. " not in told
     assert "and 90 more: 90 × simulate." in told
@@ -366,7 +366,7 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
     inputs = {"reports/figures/a.svg", "reports/figures/b.svg", "reports/figures/c.html",
               "with space", "stale", "fresh"}  # fmt: skip
     Path("stale").touch()  # of an earlier run: it is there, and must not be taken
-    assert failed_run.words(command, inputs, {"stale", "reports/index.html"})[3:] == [
+    assert failed_run.incomplete_command(command, inputs, {"stale", "reports/index.html"})[3:] == [
         "write-report", "--tables", "reports/incomplete/figures/a.svg", "with space", "fresh",
         "--neurons", "--benchmarks", "benchmarks", "--page", "reports/incomplete/index.html",
         "--pages", "reports/incomplete/pages", "--title", "of reports/x",

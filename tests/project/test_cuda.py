@@ -26,10 +26,11 @@ from mispair.sufficiency.sampling import trees_at
 from mispair.sufficiency.training import Plan, train
 from mispair.sufficiency.trees import draw_skeletons
 from mispair.towers.dag import SHIPPED_TOWERS
-from mispair.towers.encoding import encode_images, encode_texts
+from mispair.towers.encoding import Encoder, Growing, encode_images, encode_texts
+from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.finetuning import projection
 from mispair.towers.finetuning.finetuning_presets import Training
-from mispair.towers.loading import load_towers
+from mispair.towers.loading import Towers, load_towers
 from tests.fake_cuda import FakeCuda
 from tests.pairs.test_similarity import found, vectors
 from tests.simulation.test_simulation_run import AS_RUN, AS_WRITTEN, EVERY_ARM
@@ -312,18 +313,41 @@ def test_transfer_of_heads(task: Task, cuda: FakeCuda) -> None:
 # Encoding -----------------------------------------------------------------------------------------
 
 
+TEXTS = ["a red ring", "two blue squares", "a ring"]
+PICTURES = [Image.new("RGB", (40 + 9 * n, 40), (80 * n, 90, 10)) for n in range(3)]
+
+
+def on_the_device(towers: Towers) -> Towers:
+    for tower in (towers.image_tower, towers.text_tower):
+        tower.to("cuda")
+    return replace(towers, image_projection=towers.image_projection.to("cuda"))
+
+
 def test_encoding() -> None:
-    texts = ["a red ring", "two blue squares", "a ring"]
-    pictures = [Image.new("RGB", (40 + 9 * n, 40), (80 * n, 90, 10)) for n in range(3)]
     towers = load_towers(SHIPPED_TOWERS)
-    on_cpu = encode_images(towers, pictures, 2), encode_texts(towers, texts, 2)
+    on_cpu = encode_images(towers, PICTURES, 2), encode_texts(towers, TEXTS, 2)
     with FakeCuda().installed():
-        for tower in (towers.image_tower, towers.text_tower):
-            tower.to("cuda")
-        there = replace(towers, image_projection=towers.image_projection.to("cuda"))
-        on_device = encode_images(there, pictures, 2), encode_texts(there, texts, 2)
+        there = on_the_device(towers)
+        on_device = encode_images(there, PICTURES, 2), encode_texts(there, TEXTS, 2)
     for one, other in zip(on_device, on_cpu, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_no_batch_of_an_encoder_waits_for_the_gpu(cuda: FakeCuda) -> None:
+    encoder = Encoder(on_the_device(load_towers(SHIPPED_TOWERS)), 2)
+
+    def waits(repeats: int) -> dict[str, int]:
+        cuda.waits.clear()
+        texts, record = TEXTS * repeats, EncodingRecord("cuda")
+        encoder.encode_texts(texts, texts, record)
+        part = Growing(encoder.image, texts, len(texts), None)
+        pixels = encoder.form([encoder.towers.preprocess(one)[None] for one in PICTURES])
+        for _ in range(repeats):
+            part.add(encoder.image(pixels))
+        part.on_host()
+        return dict(cuda.waits)
+
+    assert waits(2) == waits(6)  # three times as many batches
 
 
 # The device that is none --------------------------------------------------------------------------

@@ -357,7 +357,7 @@ def test_the_switch_of_the_definition_is_measured_in_its_own(whole):
 
 def test_the_grid_judges_every_cell_and_names_what_was_lost(whole):
     folder, page, tables = whole
-    cells = {(*cell.place[:2], cell.bias): cell for cell in grid.cells(tables)}
+    cells = {(*cell.position[:2], cell.bias): cell for cell in grid.cells(tables)}
     assert len(cells) == 12
     assert list(dict.fromkeys(noise for noise, *_ in cells)) == ["0.0004", "0.005", "0.02"]
     cell = cells["0.005", "groups", "practical"]

@@ -115,7 +115,7 @@ def test_controls_change_one_thing():
     # A fixed scale stays fixed where training frees it.
     assert arm("scale-5", Training(logit_scale="free")).training == Training()
     # The shipped towers have a scale of 35.5, so one frozen at 35 repeats the arm `pretrained`.
-    assert {*STARTS} - {*Settings().starts} == {"scale-35"}
+    assert {*STARTS} - {*Settings().starts} == {"scale-5", "scale-20", "scale-35"}
     with pytest.raises(ValueError, match="start 'untouched' is none of pretrained, scale-conv"):
         arm("untouched", training)
     with pytest.raises(ValueError, match="start 'scale-5' sets the logit scale, which the spectr"):

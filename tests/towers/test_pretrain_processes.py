@@ -320,22 +320,30 @@ def submitted(dag: Dag) -> list[str]:
 
 def test_slurm_is_asked_for_nodes_of_one_torchrun_each() -> None:
     training = {"device": "cuda", "processes": 8, "workers": 12, "train_num_samples": 1000}
-    one = Dag({"towers": "train", "pretrain_towers": training}, "x")
+    one = Dag({"studies": ["image_text"], "towers": "train", "pretrain_towers": training}, "x")
     assert one.training_resources == {"gpu": 8}
     assert "--cpus-per-task=104" in submitted(one)
-    four = Dag({"towers": "train", "pretrain_towers": training | {"nodes": 4}}, "x")
+    four = Dag(
+        {"studies": ["image_text"], "towers": "train", "pretrain_towers": training | {"nodes": 4}},
+        "x",
+    )
     assert four.training_resources["gpu"] == 32
     words = submitted(four)
     assert {"--nodes=4", "--ntasks=4", "--cpus-per-task=104"} <= {*words}
     assert not [word for word in words if "per-gpu" in word]
-    alone = Dag({"towers": "train"}, "x")
+    alone = Dag({"studies": ["image_text"], "towers": "train"}, "x")
     assert (alone.training_cores, alone.training_resources) == (2, {"gpu": 0})
 
 
 def test_the_corpus_and_a_start_come_from_the_configuration(
     shards: list[Path], tmp_path: Path
 ) -> None:
-    content = {"towers": "train", "corpus": "mine", "shards": str(shards[0].parent)}
+    content = {
+        "studies": ["image_text"],
+        "towers": "train",
+        "corpus": "mine",
+        "shards": str(shards[0].parent),
+    }
     training = {"warmup": 1}
     dag = Dag(content | {"pretrain_towers": training}, "x")
     assert [Path(path) for path in dag.training_shards] == shards
@@ -362,7 +370,14 @@ def test_the_corpus_and_a_start_come_from_the_configuration(
     with pytest.raises(UserError, match="learns from the shards' own captions"):
         Dag(content | {"captions": str(weights)}, "x")
     with pytest.raises(UserError, match=r"warmup: 100 steps, but training has 12"):
-        Dag({"towers": "train", "make_scenes": {"shards": 1, "pairs_per_shard": 128}}, "x")
+        Dag(
+            {
+                "studies": ["image_text"],
+                "towers": "train",
+                "make_scenes": {"shards": 1, "pairs_per_shard": 128},
+            },
+            "x",
+        )
 
 
 def test_an_architecture_of_open_clip_is_a_definition() -> None:

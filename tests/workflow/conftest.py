@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from filelock import FileLock
 
 REPOSITORY = Path(__file__).parents[2]
@@ -26,6 +27,13 @@ ONE_ARM = {
     "measure_purity": {"rotations": 1},
 }  # fmt: skip
 """Sections of the image-text study with one fine-tuned arm, and little measured of it."""
+FEWER = {
+    "studies": ["simulation", "image_text"],
+    "corrupt_captions": {"schemes": ["random", "similar"]},
+    "finetune_projection": {"starts": ["pretrained"]},
+    "simulate": {"compare_presets": False, "bridge_trials": 0, "grid_trials": 0},
+}  # fmt: skip
+"""The smoke configuration with half as many jobs, for runs through faults."""
 
 
 @dataclass
@@ -67,6 +75,21 @@ class Checkout:
         """Return the bytes of every result, by path."""
         files = sorted(path for path in (self.folder / "results").rglob("*") if path.is_file())
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
+
+
+def fewer_jobs(checkout: Checkout) -> list[str]:
+    """Return the options of Snakemake for the smoke configuration with `FEWER` jobs."""
+    (checkout.folder / "fewer.yaml").write_text(yaml.safe_dump(FEWER))
+    return ["--configfile", SMOKE, "fewer.yaml"]
+
+
+def assert_same_bytes(fewer: Checkout, finished: Checkout) -> None:
+    """Compare all results of a run of `FEWER` jobs with those of the whole configuration."""
+    found, expected = fewer.results(), finished.results()
+    # A comparison is of all arms, of which there are fewer.
+    single = [name for name in found if "/comparison." not in name]
+    assert len(single) > 80
+    assert [name for name in single if found[name] != expected.get(name)] == []
 
 
 def new_checkout(folder: Path) -> Checkout:

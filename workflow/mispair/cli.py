@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             from mispair.core.words import nearest
 
-            known = [step.replace("_", "-") for step in step_names()] + list(VERBS)
-            raise UserError(f"there is no step {verb!r}.{nearest(verb, known)}\n\n{usage()}")
+            names = [step.replace("_", "-") for step in step_names()] + list(VERBS)
+            raise UserError(f"there is no step {verb!r}.{nearest(verb, names)}\n\n{usage()}")
     except UserError as error:
         print(f"\nmispair {verb}: {error}", file=sys.stderr)
         return 2

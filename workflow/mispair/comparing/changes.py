@@ -41,9 +41,9 @@ def _beside(
     one: Mapping[str, str], other: Mapping[str, str], *, every: bool
 ) -> Iterable[tuple[str, ...]]:
     for key in dict.fromkeys([*one, *other]):
-        here, there = one.get(key, NOTHING), other.get(key, NOTHING)
-        if every or here != there:
-            yield key, here, there
+        left, right = one.get(key, NOTHING), other.get(key, NOTHING)
+        if every or left != right:
+            yield key, left, right
 
 
 def _about(run: Run) -> dict[str, str]:
@@ -68,21 +68,21 @@ def _listed(values: Iterable[Any]) -> str:
 
 def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Return every key of a configuration, such as ``simulate.trials``, with its value."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{before}{key}.")
+            values |= _flat(value, f"{before}{key}.")
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            found[f"{before}{key}"] = text
-    return found
+            values[f"{before}{key}"] = text
+    return values
 
 
 def _data(run: Run) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for what, text in run.record.get("fingerprints", []):
-        found.setdefault(f"fingerprint: {what}", []).append(text)
-    prints = {what: ", ".join(sorted(texts)) for what, texts in found.items()}
+        names.setdefault(f"fingerprint: {what}", []).append(text)
+    prints = {what: ", ".join(sorted(texts)) for what, texts in names.items()}
     return prints | {name: _facts(facts) for name, facts in run.record["data"].items()}
 
 
@@ -101,12 +101,12 @@ def _versions(run: Run) -> dict[str, str]:
 
 def _results(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
     """Count files by their folder below ``results``."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for name in sorted(one.keys() | other.keys()):
         if name in one and name in other:
             kind = "same" if one[name] == other[name] else "other"
         else:
             kind = "a" if name in one else "b"
-        found.setdefault("/".join(PurePosixPath(name).parts[:2]), Counter())[kind] += 1
-    for folder, kinds in found.items():
+        counts.setdefault("/".join(PurePosixPath(name).parts[:2]), Counter())[kind] += 1
+    for folder, kinds in counts.items():
         yield folder, *(f"{kinds[kind]:,}" for kind in ("same", "other", "a", "b"))

@@ -61,13 +61,13 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
         _side_by_side(name, compared[name], a[name], b[name])
         for name in measured or [*compared][:1]
     ]
-    found = pd.concat([p for p in parts if not p.empty] or parts[:1], ignore_index=True)
-    found["difference"] = found["b"] - found["a"]
-    found["finding"] = [_finding(row) for row in records(found)]
-    place = found["finding"].map({name: place for place, name in enumerate(ORDER)})
-    width = found[["high_a", "high_b"]].sum(axis=1) - found[["low_a", "low_b"]].sum(axis=1)
-    reach = found["difference"].abs() / width.where(width > 0)
-    ordered = found.assign(place=place, reach=-reach).sort_values(
+    numbers = pd.concat([p for p in parts if not p.empty] or parts[:1], ignore_index=True)
+    numbers["difference"] = numbers["b"] - numbers["a"]
+    numbers["finding"] = [_finding(row) for row in records(numbers)]
+    position = numbers["finding"].map({name: position for position, name in enumerate(ORDER)})
+    width = numbers[["high_a", "high_b"]].sum(axis=1) - numbers[["low_a", "low_b"]].sum(axis=1)
+    reach = numbers["difference"].abs() / width.where(width > 0)
+    ordered = numbers.assign(place=position, reach=-reach).sort_values(
         ["place", "reach"], kind="stable", ignore_index=True
     )
     columns = ["table", "metric", "arm", "a", "b", "difference", "low_a", "high_a", "n_a", "low_b",
@@ -112,15 +112,15 @@ def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         if column not in whole:
             whole = whole.assign(**{column: math.nan})
     grouped = whole.groupby(keys, dropna=False)
-    found = grouped.agg(
+    means = grouped.agg(
         value=("value", "mean"), deviation=("value", "std"), n=("value", "count"),
         low=("low", "mean"), high=("high", "mean"),
     )  # fmt: skip
-    half = _t(found["n"].to_numpy()) * found["deviation"] / np.sqrt(found["n"])
+    half = _t(means["n"].to_numpy()) * means["deviation"] / np.sqrt(means["n"])
     # The wider of both; one that is not known is no bound.
-    low = pd.concat([found["value"] - half, found["low"]], axis=1).min(axis=1)
-    high = pd.concat([found["value"] + half, found["high"]], axis=1).max(axis=1)
-    return found.assign(low=low, high=high).drop(columns="deviation")
+    low = pd.concat([means["value"] - half, means["low"]], axis=1).min(axis=1)
+    high = pd.concat([means["value"] + half, means["high"]], axis=1).max(axis=1)
+    return means.assign(low=low, high=high).drop(columns="deviation")
 
 
 def _t(n: np.ndarray) -> np.ndarray:
@@ -141,17 +141,17 @@ def _finding(row: Mapping[str, Any]) -> str:
     return BEYOND if apart else WITHIN
 
 
-def printed(found: pd.DataFrame, most: int) -> list[Table]:
+def printed(numbers: pd.DataFrame, most: int) -> list[Table]:
     """Return the numbers that differ, at most so many, and those of one run alone, as tables."""
-    tally = found["finding"].value_counts()
-    said = [f"{tally[name]:,} {name}" for name in ORDER if name in tally]
-    both = found[~found["finding"].isin([SAME, ONLY_A, ONLY_B])]
-    remark = f"{count(len(found), 'number')}: {', '.join(said)}. {RULE}" if said else RULE
+    tally = numbers["finding"].value_counts()
+    counts = [f"{tally[name]:,} {name}" for name in ORDER if name in tally]
+    both = numbers[~numbers["finding"].isin([SAME, ONLY_A, ONLY_B])]
+    remark = f"{count(len(numbers), 'number')}: {', '.join(counts)}. {RULE}" if counts else RULE
     if len(both) > most:
         remark = f"Here are the first {most:,} of {len(both):,} that differ. {remark}"
     heads = ("table", "metric", "arm", "A", "B", "B − A", "interval A", "interval B", "")
     rows = tuple(map(_row, records(both.head(most))))
-    return [Table("Numbers", heads, rows, remark), *_alone(found)]
+    return [Table("Numbers", heads, rows, remark), *_alone(numbers)]
 
 
 def _row(row: Mapping[str, float | str]) -> tuple[str, ...]:
@@ -177,9 +177,9 @@ def _interval(low: float, high: float, digits: int) -> str:
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
-def _alone(found: pd.DataFrame) -> list[Table]:
+def _alone(numbers: pd.DataFrame) -> list[Table]:
     """Count what only one run has, by table and metric."""
-    alone = found[found["finding"].isin([ONLY_A, ONLY_B])]
+    alone = numbers[numbers["finding"].isin([ONLY_A, ONLY_B])]
     if alone.empty:
         return []
     # What a number is of, but for the set it was measured on: start, scheme, rate; condition, C_s.

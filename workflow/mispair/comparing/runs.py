@@ -43,7 +43,7 @@ def read(path: Path) -> Run:
     Parameters
     ----------
     path : Path
-        Its folder, the folder of its report, or the ``run.json`` in there. The tables lie beside
+        Its folder, the folder of its report, or the ``run.json`` in there. The tables are next to
         that file.
 
     Raises
@@ -51,17 +51,19 @@ def read(path: Path) -> Run:
     UserError
         If a file is missing or broken.
     """
-    found = _record_of(path)
-    content = files.read_json(found)
+    record_file = _record_of(path)
+    content = files.read_json(record_file)
     record = content.get(RECORD) if isinstance(content, dict) else None
     needed = {"mispair", "git", "versions", "platform", "steps", "data", "results"}
     if not isinstance(record, dict) or not needed <= record.keys():
-        raise UserError(f"{found}: is no record of a run (reports/{FILE} of a finished run is).")
-    folder = found.parent / "tables"
+        raise UserError(
+            f"{record_file}: is no record of a run (reports/{FILE} of a finished run is)."
+        )
+    folder = record_file.parent / "tables"
     if not folder.is_dir():
         raise UserError(
             f"{folder}: is not there, so there are no numbers to compare. A run has its tables "
-            f"beside {FILE}: bring both from where it ran."
+            f"next to {FILE}: bring both from where it ran."
         )
     config = {key: value for key, value in content.items() if key != RECORD}
     tables = {
@@ -74,9 +76,9 @@ def read(path: Path) -> Run:
 def _record_of(path: Path) -> Path:
     if path.is_file():
         return path
-    for place in PLACES:
-        if (path / place).is_file():
-            return path / place
+    for file in PLACES:
+        if (path / file).is_file():
+            return path / file
     what = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "is not there"
     raise UserError(
         f"{path}: {what}. Give the folder of a finished run, that of its report, or its {FILE}."

@@ -67,7 +67,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep the memory of one step for the next.
 
     glibc returns blocks as large as a batch to the system as soon as they are freed, and the system
-    maps them anew page by page: 4 ms a step. What it keeps is twice the largest block of up to
+    maps new ones page by page: 4 ms a step. What it keeps is twice the largest block of up to
     32 MB that it has seen freed, so one is freed here. It is never written to, so that it takes no
     memory. Other C libraries do not mind.
     """

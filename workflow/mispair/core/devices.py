@@ -30,7 +30,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 """Number formats in which frozen towers can run (`mispair.towers.precision`)."""
 
 
-def choose_device(wanted: str) -> str:
+def choose_device(requested: str) -> str:
     """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``; a GPU is this process's own.
 
     Waits while other jobs use all GPUs of the machine (`mispair.core.gpus`). Call it before
@@ -41,7 +41,7 @@ def choose_device(wanted: str) -> str:
     UserError
         If ``cuda`` is wanted and there is none: never a silent run on the CPU.
     """
-    if wanted == "cpu":
+    if requested == "cpu":
         return "cpu"
     import torch
 
@@ -51,7 +51,7 @@ def choose_device(wanted: str) -> str:
         compute_repeatably()
         return "cuda"
     gpus.release()
-    if wanted == "cuda":
+    if requested == "cuda":
         raise UserError("device: cuda is not available on this machine. Set device to auto or cpu.")
     return "cpu"
 

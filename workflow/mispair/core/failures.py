@@ -23,7 +23,7 @@ LINES = 20
 BYTES = 64 * 1024
 """Bytes at the end of a log in which they are looked for, however large it is."""
 WIDTH, SHORT = 2000, 200
-"""Characters of a line that are kept, and of a reason that stands in many places."""
+"""Characters of a line that are kept, and of a reason that is in many places."""
 SHOWN = 10
 """Failed jobs that the end of a run tells in full; the others are counted by rule."""
 KEPT_AT_ONCE = 50
@@ -100,39 +100,39 @@ class Recorder(logging.Handler):
         except Exception:
             self.handleError(record)  # what watches a run must not end it
 
-    def _take(self, about: Mapping[str, Any]) -> None:
-        match str(about.get("event")):
+    def _take(self, event: Mapping[str, Any]) -> None:
+        match str(event.get("event")):
             case "job_info":
-                before = {path: _changed(path) for path in about["log"]}
-                self._made.discard(about["jobid"])
-                self._started[about["jobid"]] = dict(about["wildcards"]), before
+                before = {path: _changed(path) for path in event["log"]}
+                self._made.discard(event["jobid"])
+                self._started[event["jobid"]] = dict(event["wildcards"]), before
             case "job_finished":
-                self.failed.pop(about["job_id"], None)
+                self.failed.pop(event["job_id"], None)
             case "group_error":
                 # Records of its jobs follow, which do not know where the group ran.
-                self._groups.update({job["jobid"]: about for job in about["job_error_info"]})
+                self._groups.update({job["jobid"]: event for job in event["job_error_info"]})
             case "job_error":
-                self._fail(about)
+                self._fail(event)
 
-    def _fail(self, about: Mapping[str, Any]) -> None:
-        number = about["jobid"]
+    def _fail(self, event: Mapping[str, Any]) -> None:
+        number = event["jobid"]
         wildcards, before = self._started.get(number, ({}, {}))
         group = self._groups.pop(number, {})
-        known = self.failed.get(number, {"slurm_jobs": [], "attempts": 0})
-        if _was_cancelled(about["rule_msg"] or "", group.get("aux_logs", [])):
-            self.cancelled[about["rule_name"], tuple(sorted(wildcards.items()))] += 1
-        slurm_job = {**group, **about["aux"]}.get("external_jobid")
+        recorded = self.failed.get(number, {"slurm_jobs": [], "attempts": 0})
+        if _was_cancelled(event["rule_msg"] or "", group.get("aux_logs", [])):
+            self.cancelled[event["rule_name"], tuple(sorted(wildcards.items()))] += 1
+        slurm_job = {**group, **event["aux"]}.get("external_jobid")
         self.failed[number] = {
-            "rule": about["rule_name"],
+            "rule": event["rule_name"],
             "wildcards": wildcards,
-            "slurm_jobs": known["slurm_jobs"] + ([str(slurm_job)] if slurm_job else []),
-            "attempts": known["attempts"] + 1,
-            "message": clean(" ".join((about["rule_msg"] or "").partition(_POINTERS)[0].split())),
-            **_log([*filter(None, [*about["log"], *group.get("aux_logs", [])])], before),
-            "output": list(about["output"]),
+            "slurm_jobs": recorded["slurm_jobs"] + ([str(slurm_job)] if slurm_job else []),
+            "attempts": recorded["attempts"] + 1,
+            "message": clean(" ".join((event["rule_msg"] or "").partition(_POINTERS)[0].split())),
+            **_log([*filter(None, [*event["log"], *group.get("aux_logs", [])])], before),
+            "output": list(event["output"]),
         }
         # Before Snakemake takes them away: of a group, these jobs are not the ones that failed.
-        if group and all(Path(path).exists() for path in about["output"]):
+        if group and all(Path(path).exists() for path in event["output"]):
             self._made.add(number)
         if len(self.failed) <= KEPT_AT_ONCE:
             # A full disk is told at the end of the run, if it is full still.
@@ -158,20 +158,22 @@ class Recorder(logging.Handler):
             failed = [job for job in needed if dag.jobid(job) in self.failed]
         for job in failed:
             members = {member: dag.jobid(member) for member in getattr(job, "jobs", [job])}
-            known = {member: self._entry(number, member) for member, number in members.items()}
+            entries_of = {member: self._entry(number, member) for member, number in members.items()}
             left = [m for m, number in members.items() if number not in self._made] or [*members]
             # Of a group, jobs after the one that failed never began: they wrote no log.
-            guilty = [m for m in left if known[m]["lines"] and known[m]["log"] in m.log] or left
-            entries.update({member: known[member] for member in guilty})
+            guilty = [
+                m for m in left if entries_of[m]["lines"] and entries_of[m]["log"] in m.log
+            ] or left
+            entries.update({member: entries_of[member] for member in guilty})
             cause.update({member: guilty[0] for member in members if member not in guilty})
-        order = {id(entry): place for place, entry in enumerate(self.failed.values())}
+        order = {id(entry): position for position, entry in enumerate(self.failed.values())}
         entries = dict(sorted(entries.items(), key=lambda item: order[id(item[1])]))
         for job, entry in entries.items():
             after = {*dag.bfs(dag.depending, job)} & {*lost} - {*entries}
             entry["blocked"] = len(after)
-            for other in after:
-                cause.setdefault(other, job)
-        places = {job: place for place, job in enumerate(entries)}
+            for later in after:
+                cause.setdefault(later, job)
+        positions = {job: position for position, job in enumerate(entries)}
         return {
             "jobs": len(whole),
             "failed": [*entries.values()],
@@ -180,7 +182,7 @@ class Recorder(logging.Handler):
                     "rule": job.rule.name,
                     "wildcards": dict(job.wildcards_dict),
                     "output": [str(path) for path in job.output],
-                    "because": places.get(cause.get(job)),
+                    "because": positions.get(cause.get(job)),
                 }
                 for job in sorted(lost, key=dag.jobid)
                 if job not in entries
@@ -256,7 +258,7 @@ def last() -> str:
     if not RECORD.exists():
         return f"No failed job is on record here: there is no {RECORD}."
     record = files.read_json(RECORD)
-    return f"{record['when']}: {told(record)}"
+    return f"{record['when']}: {described(record)}"
 
 
 def named(job: Mapping[str, Any]) -> str:
@@ -286,26 +288,26 @@ def heading(record: Record) -> str:
     return text + "."
 
 
-def told(record: Record, most: int | None = None) -> str:
+def described(record: Record, most: int | None = None) -> str:
     """Return failures as plain text, at most so many of them in full."""
     shown, rest = record["failed"][:most], record["failed"][most:] if most else []
     parts = [heading(record)]
-    for place, failure in enumerate(shown, 1):
-        about = [f"SLURM job {', '.join(failure['slurm_jobs'])}"] if failure["slurm_jobs"] else []
-        about += [f"tried {failure['attempts']} times"] if failure["attempts"] > 1 else []
+    for number, failure in enumerate(shown, 1):
+        details = [f"SLURM job {', '.join(failure['slurm_jobs'])}"] if failure["slurm_jobs"] else []
+        details += [f"tried {failure['attempts']} times"] if failure["attempts"] > 1 else []
         if blocked := failure.get("blocked"):
-            about.append(f"{count(blocked, 'job')} not run because of it")
+            details.append(f"{count(blocked, 'job')} not run because of it")
         lines = failure["lines"]
         log = f"{failure['log'] or 'no log'}, " + (
             f"{'last ' * (len(lines) == LINES)}{count(len(lines), 'line')}:"
             if lines
             else failure["no_lines"]
         )
-        block = [*filter(None, ["; ".join(about), failure["message"], log])]
+        block = [*filter(None, ["; ".join(details), failure["message"], log])]
         block += [f"| {line}".rstrip() for line in lines]
-        parts.append("\n   ".join([f"{place}. {named(failure)}", *block]))
+        parts.append("\n   ".join([f"{number}. {named(failure)}", *block]))
     if rest:
         rules = Counter(failure["rule"] for failure in rest)
-        words = ", ".join(f"{amount} × {rule}" for rule, amount in rules.most_common())
-        parts.append(f"and {len(rest)} more: {words}. `python -m mispair failures` prints all.")
+        counts = ", ".join(f"{amount} × {rule}" for rule, amount in rules.most_common())
+        parts.append(f"and {len(rest)} more: {counts}. `python -m mispair failures` prints all.")
     return "\n\n".join(parts)

@@ -33,7 +33,7 @@ class UserError(Exception):
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; rename it to `path` once it is whole and on disk.
 
-    It lies in a folder of its own beside `path`, where libraries may have temporary files, too
+    It is in a folder of its own next to `path`, where libraries may have temporary files, too
     (safetensors has). A job that is killed half-way leaves at most that folder, never a part of
     `path`; the next that writes `path` on this machine removes it.
 
@@ -55,7 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`, which is removed at the end.
+    """Yield an empty folder next to `path`, which is removed at the end.
 
     Raises
     ------
@@ -110,14 +110,14 @@ def refuse_full_or_read_only(*folders: str) -> None:
         If a folder cannot be written, or the disk has no room for `LEAST_FREE` bytes.
     """
     for folder in map(Path, folders):
-        there = next(path for path in [folder, *folder.absolute().parents] if path.is_dir())
-        with explained(folder), tempfile.TemporaryFile(dir=there) as probe:
+        existing = next(path for path in [folder, *folder.absolute().parents] if path.is_dir())
+        with explained(folder), tempfile.TemporaryFile(dir=existing) as probe:
             probe.write(bytes(LEAST_FREE))
             probe.flush()
 
 
 def temporary_name(path: Path, ending: str = "part") -> Path:
-    """Return a name beside `path` for what is half-written, and remove what killed jobs left.
+    """Return a name next to `path` for what is half-written, and remove what killed jobs left.
 
     The name says which process writes: what one of this machine left that has ended is rubbish.
     """

@@ -13,9 +13,9 @@ from mispair.core import files
 
 @contextmanager
 def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; it takes the place of `path` once it is complete.
+    """Yield an empty folder next to `path`; it takes the place of `path` once it is complete.
 
-    Whatever was at `path` before is removed only then. On an error nothing half-written stays.
+    What was at `path` before is removed only then. On an error nothing half-written stays.
     What is not `durable`, such as a thousand small files that are quickly made again, is not waited
     for until it is on disk.
 

@@ -53,8 +53,8 @@ def on_this_machine() -> list[Gpu]:
     if command := shutil.which("nvidia-smi"):
         listed = subprocess.run([command, "-L"], capture_output=True, text=True, check=False)
         pattern = r"^GPU \d+: (.+) \(UUID: (GPU-[^)]+)\)"
-        if found := re.findall(pattern, listed.stdout, re.MULTILINE):
-            return [Gpu(uuid, uuid, name) for name, uuid in found]
+        if names := re.findall(pattern, listed.stdout, re.MULTILINE):
+            return [Gpu(uuid, uuid, name) for name, uuid in names]
     # Indices alone: a scheduler may count from 0 in each of its jobs, so its number goes with them.
     job = os.environ.get("SLURM_JOB_ID", "")
     paths = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
@@ -65,22 +65,22 @@ def on_this_machine() -> list[Gpu]:
 def usable() -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES names, or all; read as CUDA reads it."""
     gpus = on_this_machine()
-    wanted = os.environ.get(VISIBLE)
-    if wanted is None or not gpus:
+    visible = os.environ.get(VISIBLE)
+    if visible is None or not gpus:
         return gpus
-    found: list[Gpu] = []
-    for entry in map(str.strip, wanted.split(",")):
+    chosen: list[Gpu] = []
+    for entry in map(str.strip, visible.split(",")):
         if entry.isdecimal() and int(entry) < len(gpus):
             # By its UUID where that is known: CUDA may number the cards in another order.
-            found.append(gpus[int(entry)])
+            chosen.append(gpus[int(entry)])
         elif entry.startswith("MIG-"):
-            found.append(Gpu(entry, entry, ""))
+            chosen.append(Gpu(entry, entry, ""))
         else:
             matches = [gpu for gpu in gpus if entry and gpu.lock.startswith(entry)]
             if len(matches) != 1:
                 break  # CUDA, too, ignores what stands after an entry that names no device
-            found.append(matches[0]._replace(entry=entry))
-    return found
+            chosen.append(matches[0]._replace(entry=entry))
+    return chosen
 
 
 def reserve(count: int = 1) -> list[str]:
@@ -178,8 +178,8 @@ def _lock(gpu: Gpu) -> int | None:
     folder = LOCKS / re.sub(r"[^A-Za-z0-9-]", "_", gpu.lock)
     try:
         LOCKS.mkdir(mode=0o700, exist_ok=True)
-        about = LOCKS.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        status = LOCKS.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise PermissionError(0, "is not a folder of yours")
         folder.mkdir(mode=0o700, exist_ok=True)
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""The form in which every measuring step writes its results: tidy rows beside their provenance."""
+"""The form in which every measuring step writes its results: tidy rows next to their provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results come from: beside each, ``<result>.run.json`` says what it was made with and from.
+"""Where results come from: next to each, ``<result>.run.json`` says what it was made with and from.
 
 Written after every step that leaves results; what is for people (``reports/``) or differs from run
 to run (``logs/``) has none. The same job writes the same bytes: no times, no host, no number of
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 ENDING = ".run.json"
 OWN = "mispair:"
 """How a path in the package begins in a record, wherever the checkout lies."""
-NO_RESULTS = ("logs", "reports")
+NO_RESULTS = ("benchmarks", "logs", "reports")
 CHANGE_NO_RESULT = ("workers",)
 """Parameters of jobs that follow the number of cores."""
 STATES = "checkpoint"
 """Parameter of the folder of a job's states: no result, even if another copy of the job, which
-waits for it, makes it anew once this one has removed it."""
+waits for it, makes it once this one has removed it."""
 BUDGET = 64_000_000
 """Bytes that a job reads to digest files as a whole; of the rest, samples: a tenth of a second."""
 
@@ -70,8 +70,8 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
         ]
         if results:
             inputs = [path for path, state in before.items() if state and path not in written]
-            about = _describe(step, settings, job, code, inputs, results)
-            files.write_json(sidecar(results[0]), about)
+            record = _describe(step, settings, job, code, inputs, results)
+            files.write_json(sidecar(results[0]), record)
     except Exception as error:
         log.warning("where the results come from could not be recorded: %s", error)
 
@@ -117,12 +117,12 @@ def _is_list(value: Any) -> bool:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return what differs once a file or folder has been written anew, or None if there is none."""
+    """Return what differs once a file or folder is rewritten, or None if there is none."""
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return about.st_ino, about.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _plain(value: Any) -> Any:
@@ -139,7 +139,7 @@ def portable(path: Path) -> str:
     return path.as_posix()
 
 
-def here(name: str) -> Path:
+def local_path(name: str) -> Path:
     """Return the path that a record names."""
     if name.startswith(OWN):
         return Path(os.path.relpath(PACKAGE / name.removeprefix(OWN)))
@@ -174,7 +174,7 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 
 def difference(name: str, facts: Facts) -> str | None:
     """Say in what a file is not what a record says, or None if it is."""
-    path = here(name)
+    path = local_path(name)
     if not path.is_file():
         return f"{path} is not there (looked from {Path.cwd()})"
     if agrees(path, facts):
@@ -219,17 +219,17 @@ def ancestry(results: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
     folder : Path
         Under which the records lie.
     """
-    made: dict[str, dict[str, Any]] = {}
+    writers: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.rglob(f"*{ENDING}")):
         record = read(path)
         for output in record["outputs"]:
-            made[output] = record
-    found: dict[str, dict[str, Any]] = {}
+            writers[output] = record
+    records: dict[str, dict[str, Any]] = {}
     waiting = [portable(path) for path in files_in(results)]
     while waiting:
-        record = made.get(waiting.pop(), {})
+        record = writers.get(waiting.pop(), {})
         for first in list(record.get("outputs", {}))[:1]:
-            if first not in found:
-                found[first] = record
+            if first not in records:
+                records[first] = record
                 waiting += record["inputs"]
-    return [found[first] for first in sorted(found)]
+    return [records[first] for first in sorted(records)]

@@ -71,7 +71,7 @@ class Progress:
             self.close()
 
     def close(self) -> None:
-        """Say that all is done: to whom the way there was told."""
+        """Log the total time if progress was logged."""
         self._stack.close()
         if self._began is not None and self._spoke != self._began[0]:
             since, first = self._began
@@ -157,6 +157,6 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"),
              (whole % 60, "s")]  # fmt: skip
-    first = next((place for place, (number, _) in enumerate(parts) if number), 3)
+    first = next((position for position, (number, _) in enumerate(parts) if number), 3)
     shown = [f"{n} {unit}" for n, unit in parts[first : first + 2] if n]
     return " ".join(shown) or "0 s"

@@ -62,16 +62,16 @@ def code_version(step: str, *modules: str) -> list[str]:
 
 
 def _closure(*roots: str) -> list[tuple[str, str]]:
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = [*roots]
     while waiting:
         module = waiting.pop()
-        if module not in found:
-            found[module], names = _facts(module)
+        if module not in digests:
+            digests[module], names = _facts(module)
             # The package itself holds the version number only: a release reruns nothing.
             waiting += [name for name in names if _source(name)]
     _remember()
-    return sorted(found.items())
+    return sorted(digests.items())
 
 
 @cache
@@ -87,7 +87,7 @@ Facts = tuple[str, tuple[str, ...]]
 """Digest of a module without its words, and all names of this package that it imports."""
 
 MEMORY = PACKAGE / "__pycache__" / f"code-versions.{sys.implementation.cache_tag}.json"
-"""Facts by the SHA-256 of a module's text: to read 150 modules anew takes a second of each run."""
+"""Facts by the SHA-256 of a module's text: to read 150 modules takes a second of each run."""
 
 _new: dict[str, Facts] = {}
 
@@ -98,25 +98,25 @@ def _facts(module: str) -> Facts:
     assert path is not None, module
     text = path.read_bytes()
     key = hashlib.sha256(text).hexdigest()
-    known = _known().get(key)
-    if known is None:
+    remembered = _known().get(key)
+    if remembered is None:
         tree = _without_words(ast.parse(text))
         digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:10]
-        known = _new[key] = digest, _imports(tree)
-    return known
+        remembered = _new[key] = digest, _imports(tree)
+    return remembered
 
 
 @cache
 def _known() -> dict[str, Facts]:
     try:
-        found = json.loads(MEMORY.read_text(encoding="utf-8"))
-        return {key: (digest, tuple(names)) for key, (digest, names) in found.items()}
+        facts = json.loads(MEMORY.read_text(encoding="utf-8"))
+        return {key: (digest, tuple(names)) for key, (digest, names) in facts.items()}
     except (OSError, ValueError, AttributeError, TypeError):
-        return {}  # none yet, or a broken one: it is made anew
+        return {}  # none yet, or a broken one: it is written
 
 
 def _remember() -> None:
-    """Keep new facts beside Python's own compiled files, where these may be written."""
+    """Keep new facts next to Python's own compiled files, where these may be written."""
     if not _new or sys.dont_write_bytecode:
         return
     temporary = MEMORY.with_name(f"{MEMORY.name}.{os.getpid()}")
@@ -146,7 +146,7 @@ def _without_words(tree: ast.Module) -> ast.Module:
 
 def _imports(tree: ast.Module) -> tuple[str, ...]:
     """Return the names in this package that a module imports anywhere in its text."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -154,5 +154,5 @@ def _imports(tree: ast.Module) -> tuple[str, ...]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         else:
             continue
-        found.update(name for name in names if name.startswith(f"{PACKAGE.name}."))
-    return tuple(sorted(found))
+        modules.update(name for name in names if name.startswith(f"{PACKAGE.name}."))
+    return tuple(sorted(modules))

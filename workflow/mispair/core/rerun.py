@@ -33,7 +33,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
     """
     record = origins.read(path)
     inputs: dict[str, origins.Facts] = record["inputs"]
-    if faults := [said for name, of in inputs.items() if (said := origins.difference(name, of))]:
+    if faults := [fault for name, of in inputs.items() if (fault := origins.difference(name, of))]:
         raise files.UserError(f"{path} cannot be run again:\n  " + "\n  ".join(faults))
     unknown = record["settings"].keys() - module.Settings.model_fields.keys()
     missing = parameters.keys() - record["job"].keys() - set(origins.CHANGE_NO_RESULT)
@@ -45,18 +45,18 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary).resolve()
 
-        def place(name: str) -> Path:
+        def rerun_target(name: str) -> Path:
             """Return where an argument lies: inputs where they were, all else in `scratch`."""
-            own = origins.here(name)
+            local = origins.local_path(name)
             if name in inputs or any(one.startswith(f"{name}/") for one in inputs):
-                return own
-            return scratch / own.absolute().relative_to("/")
+                return local
+            return scratch / local.absolute().relative_to("/")
 
         def argument(key: str, kind: Any) -> Any:
             value = record["job"].get(key, 1)  # one worker: they change no result
             if get_origin(kind) is list and get_args(kind)[0] is Path:
-                return [place(name) for name in value]
-            return place(value) if kind is Path else value
+                return [rerun_target(name) for name in value]
+            return rerun_target(value) if kind is Path else value
 
         settings = module.Settings.model_validate(record["settings"])
         job = {key: argument(key, kind) for key, kind in parameters.items()}
@@ -65,9 +65,9 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
             content = written.read_bytes()
             written.write_bytes(content.replace(bytes(scratch), b""))
         return [
-            f"{name}: {'is not written' if not made.is_file() else 'other bytes'}"
+            f"{name}: {'is not written' if not rerun_path.is_file() else 'other bytes'}"
             for name, facts in record["outputs"].items()
-            if not origins.agrees(made := place(name), facts)
+            if not origins.agrees(rerun_path := rerun_target(name), facts)
         ]
 
 
@@ -77,15 +77,15 @@ def reasons(record: dict[str, Any]) -> list[str]:
     changed = sorted(
         name for name in now | record["code"] if now.get(name) != record["code"].get(name)
     )
-    found = [f"code: {', '.join(changed)}"] if changed else []
-    found += [
+    texts = [f"code: {', '.join(changed)}"] if changed else []
+    texts += [
         f"{name}: {version}, now {versions().get(name)}"
         for name, version in record["versions"].items()
         if versions().get(name) != version
     ]
     if record["device"] != device_in_use():
-        found.append(f"device: {record['device']}, now {device_in_use()}")
-    return found
+        texts.append(f"device: {record['device']}, now {device_in_use()}")
+    return texts
 
 
 def differences(path: Path) -> list[str]:
@@ -94,4 +94,8 @@ def differences(path: Path) -> list[str]:
         results = files.read_json(path)["record"]["results"]
     except (KeyError, TypeError) as error:
         raise files.UserError(f"{path}: is no record of a run (reports/run.json is).") from error
-    return [said for name, facts in results.items() if (said := origins.difference(name, facts))]
+    return [
+        difference
+        for name, facts in results.items()
+        if (difference := origins.difference(name, facts))
+    ]

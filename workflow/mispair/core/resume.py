@@ -102,11 +102,11 @@ class ArrayKeeper:
         if not self.path.exists():
             return None
         try:
-            arrays, about = read_tensors(self.path)
+            arrays, metadata = read_tensors(self.path)
         except UserError as error:
             log.warning("%s It is not used.", error)
             return None
-        if about.get("job") != self.job:
+        if metadata.get("job") != self.job:
             log.warning("%s is of other settings or code; it is not used.", self.path)
             return None
         log.info("going on from %s", self.path)

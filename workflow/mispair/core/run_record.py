@@ -39,7 +39,7 @@ def describe(
         Snakemake's benchmark files by path relative to their folder.
     """
     steps: dict[str, dict[str, Any]] = {}
-    known: dict[str, origins.Facts] = {}
+    facts_by_file: dict[str, origins.Facts] = {}
     inputs: dict[str, origins.Facts] = {}
     seconds = _seconds(benchmarks)
     for one in origins_of_results:
@@ -52,9 +52,9 @@ def describe(
         for key, seed in one["seeds"].items():
             _add(step, "seeds", f"{key} {seed}")
         _add(step, "commits", (one["git"] or {}).get("commit"))
-        known |= one["outputs"]
+        facts_by_file |= one["outputs"]
         inputs |= one["inputs"]
-    results = {**unrecorded, **known}
+    results = {**unrecorded, **facts_by_file}
     files = dict(sorted((inputs | results).items()))
     return {
         "mispair": __version__,
@@ -65,7 +65,9 @@ def describe(
         "data": {name: facts for name, facts in files.items() if not _is_result(name, results)},
         "results": {name: facts for name, facts in files.items() if _is_result(name, results)},
         # Made by a mispair that kept no records, or by hand.
-        "unrecorded": [name for name in files if _is_result(name, results) and name not in known],
+        "unrecorded": [
+            name for name in files if _is_result(name, results) and name not in facts_by_file
+        ],
     }
 
 
@@ -82,16 +84,16 @@ def _add(step: dict[str, Any], key: str, value: Any) -> None:
 
 def _seconds(benchmarks: Mapping[str, str]) -> dict[str, tuple[float, float]]:
     """Sum the wall and core seconds of each step over its jobs."""
-    found: dict[str, tuple[float, float]] = {}
+    times: dict[str, tuple[float, float]] = {}
     for name, text in benchmarks.items():
         step = name.split("/")[0].removesuffix(".tsv")
         for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
-            wall, core = found.get(step, (0.0, 0.0))
-            found[step] = (
+            wall, core = times.get(step, (0.0, 0.0))
+            times[step] = (
                 round(wall + _number(row.get("s")), 2),
                 round(core + _number(row.get("cpu_time")), 2),
             )
-    return found
+    return times
 
 
 def _number(text: str | None) -> float:
@@ -130,7 +132,7 @@ def refuse_other_data(record: Mapping[str, Any]) -> None:
         Naming the files, the first ten of them.
     """
     differ = (origins.difference(name, facts) for name, facts in record["data"].items())
-    faults = [said for said in differ if said]
+    faults = [fault for fault in differ if fault]
     if faults:
         more = [f"... and {len(faults) - 10} more"] if len(faults) > 10 else []
         raise UserError(
@@ -144,6 +146,6 @@ def changed_steps(record: Mapping[str, Any]) -> list[str]:
     """Return the steps whose code is not the one of the record: their results may differ."""
     return [
         step
-        for step, about in record["steps"].items()
-        if about["code"] != [fingerprint(code_version(step))]
+        for step, description in record["steps"].items()
+        if description["code"] != [fingerprint(code_version(step))]
     ]

@@ -30,17 +30,17 @@ def versions() -> dict[str, str]:
     From the names of the folders that pip leaves: much quicker than `importlib.metadata`, for
     every job asks.
     """
-    found: dict[str, str] = {}
-    wanted = {_normal(name): name for name in PACKAGES}
+    found_versions: dict[str, str] = {}
+    wanted_names = {_normal(name): name for name in PACKAGES}
     for folder in map(Path, sys.path):
         names = os.listdir(folder) if folder.is_dir() else []
         for entry in names:
             if match := re.fullmatch(r"([^-]+)-([^-]+)\.dist-info", entry):
-                name = wanted.get(_normal(match[1]))
+                name = wanted_names.get(_normal(match[1]))
                 if name is not None:
-                    found.setdefault(name, match[2])
-    own = {"mispair": __version__, "python": platform.python_version()}
-    return own | dict(sorted(found.items()))
+                    found_versions.setdefault(name, match[2])
+    versions_of_mispair = {"mispair": __version__, "python": platform.python_version()}
+    return versions_of_mispair | dict(sorted(found_versions.items()))
 
 
 def _normal(name: str) -> str:
@@ -53,18 +53,18 @@ def commit() -> dict[str, Any] | None:
 
     Only the package counts: other words in README change no result.
     """
-    said = _git("status", "--porcelain=v2", "--branch", "--", str(PACKAGE))
-    found = re.search(r"^# branch\.oid (\w+)$", said or "", re.MULTILINE)
-    if said is None or found is None:
+    status = _git("status", "--porcelain=v2", "--branch", "--", str(PACKAGE))
+    match = re.search(r"^# branch\.oid (\w+)$", status or "", re.MULTILINE)
+    if status is None or match is None:
         return None
-    changed = any(line and not line.startswith("#") for line in said.splitlines())
-    return {"commit": found[1], "changed": changed}
+    changed = any(line and not line.startswith("#") for line in status.splitlines())
+    return {"commit": match[1], "changed": changed}
 
 
 def difference() -> str | None:
     """Return the SHA-256 of what ``git diff HEAD`` says of the whole checkout, if it says any."""
-    said = _git("diff", "HEAD", "--no-ext-diff", "--no-color", "--binary")
-    return hashlib.sha256(said.encode()).hexdigest() if said else None
+    patch = _git("diff", "HEAD", "--no-ext-diff", "--no-color", "--binary")
+    return hashlib.sha256(patch.encode()).hexdigest() if patch else None
 
 
 def _git(*arguments: str) -> str | None:

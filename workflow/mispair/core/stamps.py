@@ -42,8 +42,8 @@ def remember(path: Path) -> None:
 
     Nothing happens to files of Snakemake's, small files, and files whose digest is up to date.
     """
-    made = not path.is_absolute() and MADE.rstrip("/") in path.parts  # a module has a prefix
-    if made or not SNAKEMAKE.is_dir() or not path.is_file():
+    is_result = not path.is_absolute() and MADE.rstrip("/") in path.parts  # a module has a prefix
+    if is_result or not SNAKEMAKE.is_dir() or not path.is_file():
         return
     if path.stat().st_size > SMALL:
         _updated(path, _remembered(path))
@@ -65,8 +65,8 @@ def _content(name: str) -> str:
 
 def _updated(path: Path, entry: Entry) -> Entry:
     """Return the entry of a file as it is now; read the file only if its state has changed."""
-    about = path.stat()
-    state = [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
+    status = path.stat()
+    state = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
     if entry.get("state") == state:
         return entry
     if entry:
@@ -89,8 +89,8 @@ def _first_stamp(path: Path) -> str:
 
     Inodes and times of status may differ between the machines of a cluster.
     """
-    about = path.stat()
-    return fingerprint([str(about.st_size), str(about.st_mtime_ns)])
+    status = path.stat()
+    return fingerprint([str(status.st_size), str(status.st_mtime_ns)])
 
 
 def _remembered(path: Path) -> Entry:

@@ -103,7 +103,7 @@ def duration(seconds: float) -> str:
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the nearest known name, or an empty text."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.55)
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.55)
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -62,20 +62,20 @@ def strongest(
     for names, features in blocks:
         columns = embed(features, projection).T
         last = min(k, len(names))
-        for place, neuron in enumerate(neurons):
+        for position, neuron in enumerate(neurons):
             values = columns[neuron]
             # All that equal the k-th largest stay, so that names decide between them.
             rows = np.flatnonzero(values >= np.partition(values, -last)[-last])
-            found = [(-float(values[row]), names[row]) for row in rows]
-            best[place] = sorted(best[place] + found)[:k]
-    return [[(name, -negative) for negative, name in found] for found in best]
+            ranked = [(-float(values[row]), names[row]) for row in rows]
+            best[position] = sorted(best[position] + ranked)[:k]
+    return [[(name, -negative) for negative, name in ranked] for ranked in best]
 
 
 def feature_blocks(
     features: Iterable[Path],
     feature_rows: Iterable[Path],
     kind: Kind,
-    wanted: Collection[str],
+    selected: Collection[str],
     towers: str | None = None,
     every: bool = True,
 ) -> Iterator[Block]:
@@ -88,7 +88,7 @@ def feature_blocks(
         A part may hold images, captions or both; parts are read in the order of their names.
     kind : {"image", "text"}
         What is read. Of an image with several crops it is the first.
-    wanted : collection of str
+    selected : collection of str
         Keys of images or identities of captions.
     towers : str, optional
         Fingerprint of the towers, which every part must have.
@@ -109,17 +109,17 @@ def feature_blocks(
     import safetensors
 
     tables = {path.stem: path for path in feature_rows}
-    missing = set(wanted)
+    missing = set(selected)
     for path in sorted(features, key=lambda path: path.name):
         if path.stem not in tables:
             raise files.UserError(
                 f"{path}: its table of rows, {path.stem}.parquet, is not among those given."
             )
         table, metadata = files.read_parquet(tables[path.stem])
-        found = metadata.get("towers")
-        if towers is not None and found is not None and found != towers:
+        source = metadata.get("towers")
+        if towers is not None and source is not None and source != towers:
             raise files.UserError(
-                f"{path}: is of other towers ({found}) than the projections ({towers}). Delete "
+                f"{path}: is of other towers ({source}) than the projections ({towers}). Delete "
                 "the file that is out of date, and run again."
             )
         table = table[(table["kind"] == kind) & table["id"].isin(missing)]
@@ -142,7 +142,7 @@ def feature_blocks(
         what = "image" if kind == "image" else "caption"
         raise files.UserError(
             f"no part of the features holds {what} {min(missing)!r} ({len(missing)} of "
-            f"{len(wanted)} are missing). Run encode_features and encode_captions again."
+            f"{len(selected)} are missing). Run encode_features and encode_captions again."
         )
 
 

@@ -103,11 +103,11 @@ def measures(
     """
     embeddings = inputs.embeddings
     split = halves(len(embeddings), generator)
-    known: list[str] = []
+    names: list[str] = []
     codes = None
     if inputs.codes is not None:
         varying = inputs.codes.any(axis=0) & ~np.asarray(inputs.codes.all(axis=0))
-        known = [name for name, varies in zip(inputs.names, varying, strict=True) if varies]
+        names = [name for name, varies in zip(inputs.names, varying, strict=True) if varies]
         codes = inputs.codes[:, varying].astype(np.float64)
     components = min(components, usable_components(embeddings, split))
     methods = [*SEARCHES] if components > 1 else []
@@ -118,8 +118,8 @@ def measures(
     size = len(embeddings)
     rows = [{"basis": WHITENED, "metric": "components", "value": components, "n": size}]
     rows += _agreement(searched, size)
-    if codes is not None and known:
-        rows += _recovery(embeddings, codes, known, split, searched, turns[:rotations])
+    if codes is not None and names:
+        rows += _recovery(embeddings, codes, names, split, searched, turns[:rotations])
     bases = {ORIGINAL: np.eye(embeddings.shape[1])}
     bases |= {method: result.bases[0] for method, result in searched.items()}
     rows += _scores(inputs, bases, turns[:SCORED], generator)
@@ -145,7 +145,7 @@ def _agreement(searched: Mapping[str, Identified], size: int) -> list[Row]:
 def _recovery(
     embeddings: np.ndarray,
     codes: np.ndarray,
-    known: Sequence[str],
+    presence: Sequence[str],
     split: tuple[np.ndarray, np.ndarray],
     searched: Mapping[str, Identified],
     turns: Sequence[np.ndarray],
@@ -169,20 +169,26 @@ def _recovery(
     rows: list[Row] = []
     for basis, values in each.items():
         rows += [
-            {"basis": basis, "metric": metric, "value": value, "n": len(known)}
+            {"basis": basis, "metric": metric, "value": value, "n": len(presence)}
             for metric, value in _together(values).items()
         ]
         rows += [
             {"basis": basis, "metric": "recovery", "feature": name, "value": value,
              "n": len(embeddings)}
-            for name, value in zip(known, values, strict=True)
+            for name, value in zip(presence, values, strict=True)
         ]  # fmt: skip
     for basis, (reference, draws) in nulls.items():
         together = [_together(values) for values in draws]
-        for metric, own in _together(each[reference]).items() if together else ():
-            null = null_summary([values[metric] for values in together], own)
+        for metric, number in _together(each[reference]).items() if together else ():
+            null = null_summary([values[metric] for values in together], number)
             rows.append(
-                {"basis": basis, "metric": metric, "n": len(known), "reference": reference, **null}
+                {
+                    "basis": basis,
+                    "metric": metric,
+                    "n": len(presence),
+                    "reference": reference,
+                    **null,
+                }
             )
     return rows
 
@@ -216,15 +222,15 @@ def _scores(
     metric = "mean_monosemanticity"
     for reference, encoder in encoders.items():
         shared = {"reference": reference, "n": len(centred)}
-        own = 0.0
+        total = 0.0
         for basis, directions in bases.items():
             value = mean(directions.astype(np.float32), encoder)
-            own = value if basis == ORIGINAL else own
+            total = value if basis == ORIGINAL else total
             rows.append({"basis": basis, "metric": metric, "value": value, **shared})
-        null = null_summary([mean(turn.astype(np.float32), encoder) for turn in turns], own)
+        null = null_summary([mean(turn.astype(np.float32), encoder) for turn in turns], total)
         rows.append({"basis": ROTATED, "metric": metric, **shared, **null})
         eye = np.eye(centred.shape[1], dtype=np.float32)
-        null = null_summary([mean(eye, encoder[order]) for order in orders], own)
+        null = null_summary([mean(eye, encoder[order]) for order in orders], total)
         rows.append({"basis": ORIGINAL, "metric": f"{metric}_shuffled", **shared, **null})
     return rows
 
@@ -240,8 +246,8 @@ def _names(
     split = split[0][: NAMED // 2], split[1][: NAMED // 2]
     chosen = np.concatenate(split)
     split = np.arange(len(split[0])), np.arange(len(split[0]), len(chosen))
-    known, presence = vocabulary([inputs.captions[row] for row in chosen], words)
-    if not known:
+    vocabulary_words, presence = vocabulary([inputs.captions[row] for row in chosen], words)
+    if not vocabulary_words:
         return []
     rows: list[Row] = []
     for basis, directions in bases.items():
@@ -255,7 +261,7 @@ def _names(
             rows.append({"metric": "mean_name_auc_shuffled", "value": value, **shared})
         if basis != ROTATED:
             texts = [
-                known[column] if side > 0 else f"not {known[column]}"
+                vocabulary_words[column] if side > 0 else f"not {vocabulary_words[column]}"
                 for column, side in zip(word, sign, strict=True)
             ]
             rows += [

@@ -130,10 +130,10 @@ class Evaluation:
 
     def images(self, towers: str, split: str = "test") -> list[str]:
         """Return the image features of every set that has the split; train is for probes."""
-        wanted = [name for name in self.folders if split in self._splits(name)]
+        names = [name for name in self.folders if split in self._splits(name)]
         if split == "train":
-            wanted = [name for name in wanted if self.kind(name) == "classification"]
-        return [FEATURES.format(towers=towers, evaluation_set=name, file=split) for name in wanted]
+            names = [name for name in names if self.kind(name) == "classification"]
+        return [FEATURES.format(towers=towers, evaluation_set=name, file=split) for name in names]
 
     def prompts(self, towers: str) -> list[str]:
         """Return the prompt features of every set under every protocol that is for it."""

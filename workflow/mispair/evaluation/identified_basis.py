@@ -262,12 +262,12 @@ def identify(
     within = covariance(embeddings)
     if features is None:
         features = np.zeros((len(embeddings), 0))
-    others = [moments(embeddings[rows], features[rows]) for rows in reversed(split)]
+    other_halves = [moments(embeddings[rows], features[rows]) for rows in reversed(split)]
 
     def score(bases: Sequence[np.ndarray]) -> tuple[float, np.ndarray]:
         recovered = [
-            recovery(correlations_of(basis, *other))
-            for basis, other in zip(bases, others, strict=True)
+            recovery(correlations_of(basis, *other_half))
+            for basis, other_half in zip(bases, other_halves, strict=True)
         ]
         return agreement(bases[0], bases[1], within), np.mean(recovered, axis=0)
 

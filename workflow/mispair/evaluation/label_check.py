@@ -1,7 +1,7 @@
 """Does a class list fit its labels? A list that is shifted or permuted betrays itself.
 
 A model that knows the classes then answers with wrong names, but consistently. So names and
-labels are put together anew on one half of the images, and judged on the other. Three things
+labels are matched on one half of the images, and judged on the other. Three things
 look alike and must not be taken for a wrong list: a weak model, for which no relabelling helps
 on images that it was not fitted to; a model that mixes up a few classes; and a model that does
 not know the classes, but tells them apart, and so gives each some name consistently.
@@ -48,7 +48,7 @@ class LabelCheck:
         Of McNemar's exact one-sided test: as many images gained by chance.
     shift_p_value : float
         That names given at random to the classes come as near to a shift, for all shifts.
-    places : (k,) int array
+    assignment : (k,) int array
         Place in the list of the name that the images of each class are answered with.
     moved : (j,) int array
         Classes with another place than their own, on which both halves agree.
@@ -60,7 +60,7 @@ class LabelCheck:
     relabelled_hits: int
     p_value: float
     shift_p_value: float
-    places: np.ndarray
+    assignment: np.ndarray
     moved: np.ndarray
 
     @property
@@ -80,8 +80,8 @@ class LabelCheck:
         """How many places too late (negative: too early) most moved names stand; 0 if no shift."""
         if len(self.moved) == 0:
             return 0
-        k = len(self.places)
-        shifts = (self.places[self.moved] - self.moved) % k
+        k = len(self.assignment)
+        shifts = (self.assignment[self.moved] - self.moved) % k
         most = int(np.bincount(shifts).argmax())
         if (shifts == most).mean() < SHARE_SHIFTED:
             return 0
@@ -94,7 +94,7 @@ class LabelCheck:
         """
         if self.n == 0:
             return []
-        prefix, chance = "label_check", 1 / len(self.places)
+        prefix, chance = "label_check", 1 / len(self.assignment)
         return [
             {"metric": f"{prefix}_flagged", "value": int(self.flagged), "n": self.n},
             {"metric": f"{prefix}_moved_classes", "value": len(self.moved), "n": self.classes},
@@ -102,19 +102,19 @@ class LabelCheck:
             share_row(f"{prefix}_relabelled_acc1", self.relabelled_hits, self.n, chance),
         ]
 
-    def words(self, classnames: Sequence[str]) -> str:
+    def described(self, classnames: Sequence[str]) -> str:
         """Say what is likely wrong with a list of which at least one class moves."""
         number = int(self.moved[0])
-        listed, answered = classnames[number], classnames[int(self.places[number])]
+        listed, answered = classnames[number], classnames[int(self.assignment[number])]
         how = f"{len(self.moved)} of {self.classes} classes bear the name of another one"
         if shift := self.shift:
-            places = f"{abs(shift)} place{'s' if abs(shift) > 1 else ''}"
-            how = f"the names of {len(self.moved)} of {self.classes} classes stand {places} "
+            distance = f"{abs(shift)} place{'s' if abs(shift) > 1 else ''}"
+            how = f"the names of {len(self.moved)} of {self.classes} classes stand {distance} "
             how += "too late" if shift > 0 else "too early"
         return (
             f"the class list does not seem to fit the labels: {how}. Images of class {number}, "
             f"{listed!r} in the list, look like {answered!r}. With names and labels put together "
-            f"anew on half of the images, accuracy on the other half is "
+            f"matched on half of the images, accuracy on the other half is "
             f"{self.relabelled_hits / self.n:.1%} instead of {self.hits / self.n:.1%}"
         )
 
@@ -144,8 +144,12 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
     # All that staying counts extra is less than one image.
     stay = np.eye(classes) / (2 * classes)
     assigned = linear_sum_assignment(fitted + stay, maximize=True)[1]
-    places = max((shifted, assigned), key=lambda places: held_out[numbers, places].sum())
-    old, new, moves = held_out[numbers, numbers], held_out[numbers, places], places != numbers
+    order = max((shifted, assigned), key=lambda order: held_out[numbers, order].sum())
+    old, new, moves = (
+        held_out[numbers, numbers],
+        held_out[numbers, order],
+        order != numbers,
+    )
     only_new, only_old = new[moves].sum(), old[moves].sum()
     return LabelCheck(
         classes=len(np.unique(labels)),
@@ -154,7 +158,7 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
         relabelled_hits=int(new.sum()),
         p_value=float(binom.sf(only_new - 1, only_new + only_old, 0.5)),
         shift_p_value=_p_of_shift(fitted + held_out),
-        places=places,
+        assignment=order,
         moved=np.flatnonzero(moves & (new > old)),
     )
 
@@ -166,11 +170,11 @@ def _confusions(
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=classes)
     number_in_class = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    one, other = (
+    one, second = (
         np.bincount(labels[half] * classes + answers[half], minlength=classes**2)
         for half in (order[number_in_class % 2 == 0], order[number_in_class % 2 == 1])
     )
-    return one.reshape(classes, classes), other.reshape(classes, classes)
+    return one.reshape(classes, classes), second.reshape(classes, classes)
 
 
 def _shifts(confusion: np.ndarray) -> np.ndarray:

@@ -36,19 +36,19 @@ def vocabulary(captions: Sequence[str], most: int) -> tuple[list[str], sparse.cs
 
     Returns
     -------
-    words : list of str
+    spoken : list of str
         v words, the most frequent first and equally frequent ones by the alphabet.
     presence : (n, v) sparse float32 array
         One where a caption has a word.
     """
     each = [words_of(caption) for caption in captions]
-    counts = Counter(word for words in each for word in words)
+    counts = Counter(word for spoken in each for word in spoken)
     least, largest = LEAST_SHARE * len(each), MOST_SHARE * len(each)
     kept = [word for word, count in counts.items() if max(least, 1) <= count <= largest]
     names = sorted(kept, key=lambda word: (-counts[word], word))[:most]
-    column = {word: place for place, word in enumerate(names)}
+    column = {word: position for position, word in enumerate(names)}
     pairs = [
-        (row, column[word]) for row, words in enumerate(each) for word in words if word in column
+        (row, column[word]) for row, spoken in enumerate(each) for word in spoken if word in column
     ]
     rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     ones = np.ones(len(pairs), dtype=np.float32)

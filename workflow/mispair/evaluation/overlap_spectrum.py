@@ -131,14 +131,14 @@ def spectral_measures(raw_gram: np.ndarray) -> dict[str, float]:
     }
 
 
-def null_summary(values: Sequence[float], own: float) -> Row:
+def null_summary(values: Sequence[float], value: float) -> Row:
     """Return a null distribution over rotations in short, with the place of a value in it.
 
     Returns
     -------
     dict
         ``value`` and ``deviation``, mean and standard deviation over the rotations; ``low`` and
-        ``high``, the `NULL` quantiles; ``below``, the share of rotations below `own`; and
+        ``high``, the `NULL` quantiles; ``below``, the share of rotations below `value`; and
         ``rotations``, their number.
     """
     null = np.asarray(values, dtype=np.float64)
@@ -148,7 +148,7 @@ def null_summary(values: Sequence[float], own: float) -> Row:
         "deviation": null.std(ddof=1) if len(null) > 1 else math.nan,
         "low": low,
         "high": high,
-        "below": (null < own).mean(),
+        "below": (null < value).mean(),
         "rotations": len(null),
     }
 
@@ -190,7 +190,7 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
         if metric != "mean_abs_cosine"
     ]
     null = [spectral_measures(turn.T @ raw_gram @ turn) for turn in rotations]
-    for metric, own in measured.items() if null else ():
+    for metric, quantity in measured.items() if null else ():
         values = [each[metric] for each in null]
-        rows.append({"metric": f"{metric}_rotated", **null_summary(values, own)})
+        rows.append({"metric": f"{metric}_rotated", **null_summary(values, quantity)})
     return [{**row, "n": neurons * (neurons - 1)} for row in rows]

@@ -81,7 +81,7 @@ def difference(correct: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -
     only the reference answers (Agresti and Min 2005, Statistics in Medicine 24, 729). So arms
     that agree on all images have an interval that is not empty.
     """
-    sets = [_components(one, other) for one, other in zip(correct, reference, strict=True)]
+    sets = [_components(one, base) for one, base in zip(correct, reference, strict=True)]
     if not sets:
         raise ValueError("arms without an evaluation set cannot be compared")
     if len({len(each.by_seed) for each in sets}) > 1:

@@ -135,14 +135,14 @@ def prompts(
     if protocol == CLIP_BENCHMARK:
         return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
     if protocol == LACLIP:
-        known = _of_laclip(opened.name)
-        templates = known["templates"]
-        if laion and known is _laclip_sets()["imagenet"]:
+        of_laclip = _of_laclip(opened.name)
+        templates = of_laclip["templates"]
+        if laion and of_laclip is _laclip_sets()["imagenet"]:
             from open_clip import OPENAI_IMAGENET_TEMPLATES
 
             templates = [template(PLACEHOLDER) for template in OPENAI_IMAGENET_TEMPLATES]
-        others = known.get("classnames", {})
-        return _of_templates(protocol, opened.classnames, templates, known["metric"], others)
+        renamed = of_laclip.get("classnames", {})
+        return _of_templates(protocol, opened.classnames, templates, of_laclip["metric"], renamed)
     if protocol == SINGLE_PROMPT:
         return _of_templates(protocol, opened.classnames, [f"a photo of a {PLACEHOLDER}"], ACC1)
     return _custom(opened, protocol, custom)
@@ -191,11 +191,11 @@ def protocol_files(source: str, directory: str | Path) -> list[Path]:
     if source in BUILT_IN:
         return []
     possible = [Path(source) / f"{directory.name}.{ending}" for ending in CUSTOM_FILES]
-    found = [path for path in possible if path.is_file()]
+    existing = [path for path in possible if path.is_file()]
     own_prompts = {f"{directory.name}.{ending}" for ending in ("templates.txt", "json")}
-    if found and own_prompts.isdisjoint(path.name for path in found):
-        found.append(directory / TEMPLATES)
-    return found
+    if existing and own_prompts.isdisjoint(path.name for path in existing):
+        existing.append(directory / TEMPLATES)
+    return existing
 
 
 def applies(source: str, name: str, kind: Kind) -> bool:
@@ -246,22 +246,22 @@ def _laclip_sets() -> dict[str, dict[str, Any]]:
 def _laclip_names() -> dict[str, dict[str, Any]]:
     """Return the same by each name of each set."""
     return {
-        canonical(name): known
-        for main, known in _laclip_sets().items()
-        for name in (main, *known["aliases"])
+        canonical(name): entry
+        for main, entry in _laclip_sets().items()
+        for name in (main, *entry["aliases"])
     }
 
 
 def _of_laclip(name: str) -> dict[str, Any]:
-    known = _laclip_names()
-    if canonical(name) not in known:
+    names = _laclip_names()
+    if canonical(name) not in names:
         raise UserError(
             f"protocol {LACLIP} has no templates for the set {name}; it knows "
             f"{', '.join(_laclip_sets())} (with or without wds_ and vtab-)."
-            f"{_hint(canonical(name), known)} Templates for other sets are given by a protocol of "
+            f"{_hint(canonical(name), names)} Templates for other sets are given by a protocol of "
             f"your own: a folder with {name}.templates.txt, named under `protocols`."
         )
-    return known[canonical(name)]
+    return names[canonical(name)]
 
 
 def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Prompts:
@@ -296,10 +296,10 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
 
 
 def _metric(path: Path) -> str:
-    said = path.read_text(encoding="utf-8", errors="replace").strip()
-    if said not in METRICS:
-        raise UserError(f"{path}: must say {' or '.join(METRICS)}, found {said[:40]!r}.")
-    return said
+    content = path.read_text(encoding="utf-8", errors="replace").strip()
+    if content not in METRICS:
+        raise UserError(f"{path}: must say {' or '.join(METRICS)}, found {content[:40]!r}.")
+    return content
 
 
 def _per_class(path: Path, classnames: Sequence[str]) -> list[list[str]]:
@@ -333,12 +333,12 @@ def _of_templates(
     classnames: list[str],
     templates: list[str],
     metric: str,
-    others: Mapping[str, list[str]] = MappingProxyType({}),
+    renamed: Mapping[str, list[str]] = MappingProxyType({}),
 ) -> Prompts:
-    """Return every template with every name of a class; `others` replace names of the folder."""
+    """Return every template with every name of a class; `renamed` replace names of the folder."""
     texts = [
         [template.replace(PLACEHOLDER, text) for template in templates for text in names]
-        for names in (others.get(name, [name]) for name in classnames)
+        for names in (renamed.get(name, [name]) for name in classnames)
     ]
     return _prompts(protocol, classnames, texts, metric, templates)
 
@@ -352,8 +352,8 @@ def _prompts(
 ) -> Prompts:
     import numpy as np  # the workflow's plan asks this module for names, and needs no arrays
 
-    classes = np.repeat(np.arange(len(texts), dtype=np.int64), [len(own) for own in texts])
-    flat = [text for own in texts for text in own]
+    classes = np.repeat(np.arange(len(texts), dtype=np.int64), [len(group) for group in texts])
+    flat = [text for group in texts for text in group]
     return Prompts(protocol, flat, classes, classnames, metric, templates)
 
 

@@ -165,25 +165,25 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
         precision, the fastest of five runs.
     """
     for data in sets:
-        here = {"evaluation_set": data.about["name"]}
+        keys = {"evaluation_set": data.about["name"]}
         embeddings = embed(data.image_features, image)
         single = embeddings.astype(np.float32)
         for name, prompts in data.prompts.items():
-            which = {**here, "protocol": name, "fingerprint": prompts.about["fingerprint"]}
+            which = {**keys, "protocol": name, "fingerprint": prompts.about["fingerprint"]}
             classes = classifier(prompts.features, prompts.classes, text)
             right = answers(embeddings, classes) == data.labels
             yield {"metric": "acc1", "value": right.mean(), **which}
             seconds = _seconds(single, classes.astype(np.float32))
             yield {"metric": "seconds_to_classify", "value": seconds, **which}
         seconds = _seconds(single[:QUERIES], single)
-        yield {"metric": "seconds_to_search", "value": seconds, **here}
+        yield {"metric": "seconds_to_search", "value": seconds, **keys}
 
 
-def _seconds(queries: np.ndarray, others: np.ndarray) -> float:
+def _seconds(queries: np.ndarray, arguments: np.ndarray) -> float:
     """Return how long it takes to find the nearest of all others for every query."""
     times = []
     for _ in range(REPEATS):
         started = time.perf_counter()
-        (queries @ others.T).argmax(axis=1)
+        (queries @ arguments.T).argmax(axis=1)
         times.append(time.perf_counter() - started)
     return min(times)

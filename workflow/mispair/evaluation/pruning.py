@@ -27,7 +27,7 @@ from mispair.evaluation.silhouette import CosineSilhouette
 from mispair.evaluation.zeroshot import check_labels, classifier, embed
 
 PURITY: tuple[str, ...] = ("high-purity", "low-purity")
-"""Strategies of the paper beside random, named after the neurons that stay."""
+"""Strategies of the paper other than random, named after the neurons that stay."""
 
 RANKED: tuple[str, ...] = (*PURITY, "high-variance", "low-variance", "high-norm", "low-norm")
 """These and the baselines that purity has to beat."""
@@ -91,7 +91,7 @@ def read_sets(
     Parameters
     ----------
     images, prompts : iterables of Path
-        Files of `encode_evaluation` and `encode_prompts`; those of a set lie in one folder. Sets
+        Files of `encode_evaluation` and `encode_prompts`; those of a set are in one folder. Sets
         of captioned pictures, and sets that no protocol is of, are left out.
     towers : str or None
         Fingerprint of the towers that the features must come from.
@@ -103,22 +103,22 @@ def read_sets(
     """
     prompts = sorted(prompts)
     for path in images:
-        arrays, about = _read(path, towers)
+        arrays, metadata = _read(path, towers)
         asked = {}
         for source in [one for one in prompts if one.parent == path.parent]:
-            found, which = _read(source, towers)
+            tensors, which = _read(source, towers)
             asked[which["protocol"]] = Prompts(
-                found["prompt_features"], found["prompt_classes"], which
+                tensors["prompt_features"], tensors["prompt_classes"], which
             )
         if asked and "labels" in arrays:
-            yield EvaluationSet(arrays["image_features"], arrays["labels"], asked, about)
+            yield EvaluationSet(arrays["image_features"], arrays["labels"], asked, metadata)
 
 
 def _read(path: Path, towers: str | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    arrays, about = read_tensors(path)
-    if about.get("towers") != towers:
+    arrays, metadata = read_tensors(path)
+    if metadata.get("towers") != towers:
         raise UserError(f"{path}: comes from other towers than the projection. Encode it again.")
-    return arrays, about
+    return arrays, metadata
 
 
 def origins(sets: Iterable[EvaluationSet]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def origins(sets: Iterable[EvaluationSet]) -> dict[str, Any]:
     return {
         "evaluation_sets": {one.about["name"]: dict(one.about) for one in sets},
         "protocols": {
-            one.about["name"]: {name: dict(own.about) for name, own in one.prompts.items()}
+            one.about["name"]: {name: dict(asked.about) for name, asked in one.prompts.items()}
             for one in sets
         },
     }
@@ -171,14 +171,16 @@ class PrunableModel:
 
         That changes no similarity while all neurons are kept, but it changes what a neuron is.
         """
-        other = copy.copy(self)
-        other.images = self.images @ rotation
-        other.classes = {name: classes @ rotation for name, classes in self.classes.items()}
-        other._projections = {name: own @ rotation for name, own in self._projections.items()}
-        other._covariances = {
-            name: rotation.T @ own @ rotation for name, own in self._covariances.items()
+        copied = copy.copy(self)
+        copied.images = self.images @ rotation
+        copied.classes = {name: classes @ rotation for name, classes in self.classes.items()}
+        copied._projections = {
+            name: matrix @ rotation for name, matrix in self._projections.items()
         }
-        return other
+        copied._covariances = {
+            name: rotation.T @ matrix @ rotation for name, matrix in self._covariances.items()
+        }
+        return copied
 
     @property
     def neurons(self) -> int:
@@ -292,13 +294,15 @@ def right_answers(
     block = max(1, BLOCK_ENTRIES // len(classes))
     for start in range(0, len(images), block):
         rows = slice(start, start + block)
-        own = labels[rows]
-        kept, logits = 0, np.zeros((len(own), len(classes)))
+        block_labels = labels[rows]
+        kept, logits = 0, np.zeros((len(block_labels), len(classes)))
         for number, k in enumerate(ks):
             logits += images[rows, kept:k] @ by_neuron[kept:k]
             kept = k
-            right[0, number] += np.count_nonzero(logits.argmax(axis=1) == own)
-            right[1, number] += np.count_nonzero((logits * scales[number]).argmax(axis=1) == own)
+            right[0, number] += np.count_nonzero(logits.argmax(axis=1) == block_labels)
+            right[1, number] += np.count_nonzero(
+                (logits * scales[number]).argmax(axis=1) == block_labels
+            )
     return right
 
 
@@ -335,7 +339,7 @@ def sweep(
         for draw, generator in enumerate(generators)
     ]
     for ranking in rankings:
-        about = {
+        keys = {
             "strategy": ranking.strategy,
             "ranked_by": ranking.ranked_by,
             "draw": ranking.draw,
@@ -343,7 +347,7 @@ def sweep(
         for row in model.scores(ranking.order, ks):
             if ranking.strategy == "random":
                 del row["low"], row["high"]
-            yield {**row, **about}
+            yield {**row, **keys}
 
 
 def _covariance(rows: np.ndarray) -> np.ndarray:

@@ -50,8 +50,8 @@ def ranks(
     starts = starts_of_classes(image_of_caption, len(captions))
     if len(starts) != len(images):
         raise ValueError(f"there are captions of {len(starts)} images, but {len(images)} images")
-    own = np.einsum("ij,ij->i", captions, images[image_of_caption])
-    best = np.maximum.reduceat(own, starts)
+    own_scores = np.einsum("ij,ij->i", captions, images[image_of_caption])
+    best = np.maximum.reduceat(own_scores, starts)
     ends = np.append(starts[1:], len(captions))
     image_ranks = np.zeros(len(captions), dtype=np.int64)
     text_ranks = np.empty(len(images), dtype=np.int64)
@@ -61,7 +61,7 @@ def ranks(
         cosines = images[rows] @ captions.T
         mine = np.arange(starts[rows.start], ends[rows.stop - 1])
         cosines[image_of_caption[mine] - first, mine] = -np.inf
-        image_ranks += (cosines >= own - TIE).sum(axis=0)
+        image_ranks += (cosines >= own_scores - TIE).sum(axis=0)
         text_ranks[rows] = (cosines >= best[rows, None] - TIE).sum(axis=1)
     return image_ranks, text_ranks
 

@@ -44,7 +44,7 @@ def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]
     features : list of str
         Every feature that occurs, sorted.
     codes : (n, f) bool array
-        Which feature stands in which list.
+        Which feature is in which list.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]
     (['red', 'star'], array([[ True,  True], [False,  True], [False, False]]))
     """
     features = sorted({name for names in named for name in names})
-    column = {name: place for place, name in enumerate(features)}
+    column = {name: position for position, name in enumerate(features)}
     codes = np.zeros((len(named), len(features)), dtype=bool)
     for row, names in zip(codes, named, strict=True):
         row[[column[name] for name in names]] = True
@@ -131,8 +131,8 @@ class Sample:
         squares = np.diag(within)
         moves = squares > STILL**2 * (squares + self.size * mean**2)
         scale = np.sqrt(np.where(moves, squares, np.inf))[:, None]
-        found = across / scale / np.sqrt(np.diag(self._products)[columns])
-        return np.clip(found, -1, 1)
+        coefficients = across / scale / np.sqrt(np.diag(self._products)[columns])
+        return np.clip(coefficients, -1, 1)
 
 
 def selectivity(correlations: np.ndarray) -> np.ndarray:
@@ -155,8 +155,8 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return np.nan, np.nan
-    found = stats.spearmanr(a, b)
-    return float(found.statistic), float(found.pvalue)
+    spearman = stats.spearmanr(a, b)
+    return float(spearman.statistic), float(spearman.pvalue)
 
 
 def measures(

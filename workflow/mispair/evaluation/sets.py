@@ -3,8 +3,8 @@
 A classification set has ``classnames.txt``, one class a line, and in each split numbered shards
 whose samples are an image and ``KEY.cls``, the number of its class. A retrieval set says so in
 ``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. How many shards
-a split has stands in ``SPLIT/nshards.txt``. Templates of prompts may lie beside: whether they are
-needed is a matter of the protocol.
+a split has is written in ``SPLIT/nshards.txt``. Templates of prompts may be in the folder of the
+set; the protocol decides whether they are needed.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def kind_of(directory: Path) -> Kind:
     path = Path(directory) / DATASET_TYPE
     if not path.is_file():
         return "classification"
-    said = path.read_text(encoding="utf-8", errors="replace").strip().lower()
-    if said == "retrieval":
+    content = path.read_text(encoding="utf-8", errors="replace").strip().lower()
+    if content == "retrieval":
         return "retrieval"
-    if said in ("", "classification"):
+    if content in ("", "classification"):
         return "classification"
-    raise UserError(f"{path}: says {said[:40]!r}. {_not_supported(said)}")
+    raise UserError(f"{path}: says {content[:40]!r}. {_not_supported(content)}")
 
 
 def _not_supported(kind: str) -> str:
@@ -230,7 +230,7 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
 def files_of_texts(directory: Path) -> list[Path]:
     """Return the files of a set that its prompts are made of, besides those of a protocol.
 
-    The class list; of a retrieval set all files, as captions lie beside the images.
+    The class list; of a retrieval set all files, as captions are next to the images.
 
     Raises
     ------
@@ -303,7 +303,7 @@ def read_classnames(path: Path) -> list[str]:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
-            "%s: %s stands there more than once; by prompts of their names these classes cannot "
+            "%s: %s is there more than once; by prompts of their names these classes cannot "
             "be told apart, and the first of them gets all images",
             path,
             ", ".join(repeated),
@@ -332,11 +332,11 @@ def read_templates(path: Path) -> list[str]:
 
 def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
     """Return the files in the folder itself that a set needs."""
-    said = directory / DATASET_TYPE
+    kind_file = directory / DATASET_TYPE
     if kind_of(directory) == "retrieval":
-        return [said]
+        return [kind_file]
     needed = [CLASSNAMES, *([TEMPLATES] if templates else [])]
-    return [*(directory / name for name in needed), *([said] if said.is_file() else [])]
+    return [*(directory / name for name in needed), *([kind_file] if kind_file.is_file() else [])]
 
 
 def _of_split(directory: Path, split: str) -> list[Path]:
@@ -410,7 +410,7 @@ def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     captions = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not captions:
         raise UserError(
-            f"{shard}: sample {sample.key} has no caption. A retrieval set has KEY.txt beside "
+            f"{shard}: sample {sample.key} has no caption. A retrieval set has KEY.txt next to "
             "each image, one caption a line, of at most 1 MiB."
         )
     return captions

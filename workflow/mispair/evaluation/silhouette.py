@@ -80,18 +80,18 @@ class CosineSilhouette:
             scores[rows] = self._scores(products, self._cluster[rows], inverse[rows])
         return scores
 
-    def _scores(self, products: np.ndarray, own: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    def _scores(self, products: np.ndarray, cluster: np.ndarray, inverse: np.ndarray) -> np.ndarray:
         """Turn products of rows with the cluster means (m, K), overwritten, into scores (m,).
 
         The rows have lengths of their own, ``1 / inverse``, and 0 where that is 0.
         """
-        rows = np.arange(len(own))
-        size = self._counts[own]
+        rows = np.arange(len(cluster))
+        size = self._counts[cluster]
         # The mean over the own cluster holds the sample's distance to itself: 0 of a unit vector,
         # but 1 by the formula for a row of zeros.
-        inside = size * (1 - inverse * products[rows, own]) - (inverse == 0)
+        inside = size * (1 - inverse * products[rows, cluster]) - (inverse == 0)
         inside /= np.maximum(size - 1, 1)
-        products[rows, own] = -np.inf
+        products[rows, cluster] = -np.inf
         nearest = products.argmax(axis=1)  # several times as fast as max
         outside = 1 - inverse * products[rows, nearest]
         inside = np.where(inside < ROUNDING, 0.0, inside)

@@ -123,21 +123,21 @@ def classify(
         If a label names no class.
     """
     check_labels(labels, len(classes))
-    found = np.empty(len(labels), dtype=np.int64)
+    predicted = np.empty(len(labels), dtype=np.int64)
     ranks = np.empty(len(labels), dtype=np.int64)
     numbers = np.arange(len(classes))
     for rows, logits in _blocks(embeddings, classes):
-        own = labels[rows, None]
-        true = np.take_along_axis(logits, own, axis=1)
-        found[rows] = logits.argmax(axis=1)
-        ranks[rows] = ((logits > true) | ((logits == true) & (numbers < own))).sum(axis=1)
-    return found, ranks
+        true_scores = labels[rows, None]
+        true = np.take_along_axis(logits, true_scores, axis=1)
+        predicted[rows] = logits.argmax(axis=1)
+        ranks[rows] = ((logits > true) | ((logits == true) & (numbers < true_scores))).sum(axis=1)
+    return predicted, ranks
 
 
 def answers(embeddings: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the class of the largest logit of each image, (n,) int64; see `classify`."""
-    found = [logits.argmax(axis=1) for _, logits in _blocks(embeddings, classes)]
-    return np.concatenate(found, dtype=np.int64)
+    blocks = [logits.argmax(axis=1) for _, logits in _blocks(embeddings, classes)]
+    return np.concatenate(blocks, dtype=np.int64)
 
 
 def _blocks(embeddings: np.ndarray, classes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -64,8 +64,8 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
         return f"{path}: holds no time in its column s; left out"
     memory = [value for row in rows if (value := _number(row.get("max_rss"))) is not None]
     if log is not None and log.is_file():
-        said = PEAK.findall(log.read_text(encoding="utf-8", errors="replace"))
-        memory += [float(number) * 1e6 / MIB for number in said[-1:]]
+        peaks = PEAK.findall(log.read_text(encoding="utf-8", errors="replace"))
+        memory += [float(number) * 1e6 / MIB for number in peaks[-1:]]
     times = [value for row in rows if (value := _number(row.get("cpu_time"))) is not None]
     mean = sum(seconds) / len(seconds)
     processor = _whole(sum(times) / len(times), mean) if times else None

@@ -31,6 +31,7 @@ STEPS = (
     "draw_figures",
     "draw_contact_sheet",
     "draw_neurons",
+    "draw_suspects",
     "write_report",
 )
 """The steps of the report, in the order in which they run."""
@@ -75,7 +76,7 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
     if not record["failed"]:
         return  # stopped by the user
     say = logger.warning if recorder.is_interrupted else logger.error
-    say(f"\n{failures.told(record, failures.SHOWN)}\n")
+    say(f"\n{failures.described(record, failures.SHOWN)}\n")
     try:
         failures.write(record)
         say(f"The same again: python -m mispair failures ({failures.RECORD})")
@@ -83,8 +84,8 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
         stopped = any(job["because"] is None for job in record["not_run"])
         if workflow.execution_settings.keep_going and not stopped:
             jobs = [job for job in workflow.dag.jobs if job.rule.name in STEPS]
-            if said := report(jobs, lost(record)):
-                logger.error(said)
+            if message := report(jobs, lost(record)):
+                logger.error(message)
     except (OSError, UserError) as error:
         logger.error(f"No report of what there is: {error}")
 
@@ -123,7 +124,7 @@ def _run(job: Any, lost: set[str]) -> bool:
     """Make the outputs of a job of the report below their folder of incomplete ones."""
     step = job.rule.name
     with Path(LOGS, f"{'-'.join([step, *job.wildcards_dict.values()])}.log").open("wb") as log:
-        command = words(job.shellcmd, {*job.input}, lost)
+        command = incomplete_command(job.shellcmd, {*job.input}, lost)
         if step == "write_report":
             command += ["--failures", str(failures.RECORD)]
         done = subprocess.run(
@@ -132,20 +133,20 @@ def _run(job: Any, lost: set[str]) -> bool:
     return done.returncode == 0
 
 
-def words(command: str, inputs: set[str], lost: set[str]) -> list[str]:
+def incomplete_command(command: str, inputs: set[str], lost: set[str]) -> list[str]:
     """Return the words of a rule's command that makes an incomplete report.
 
-    What lies in the folder of the report lies in that of the incomplete one; inputs that were lost
+    What is in the folder of the report is in that of the incomplete one; inputs that were lost
     are left out.
 
     Examples
     --------
-    >>> words("python -m x --a r/1 r/2 --b reports/t > log 2>&1", {"r/1", "r/2"}, {"r/2"})
+    >>> incomplete_command("python -m x --a r/1 r/2 --b reports/t > log", {"r/1", "r/2"}, {"r/2"})
     ['python', '-m', 'x', '--a', 'r/1', '--b', 'reports/incomplete/t']
     """
-    found = shlex.split(command)
+    arguments = shlex.split(command)
     kept = []
-    for word in found[: found.index(">")]:
+    for word in arguments[: arguments.index(">")]:
         moved = INCOMPLETE + word.removeprefix(REPORTS) if word.startswith(REPORTS) else word
         missing = not Path(moved).exists() if moved != word else word in lost
         if not (word in inputs and missing):

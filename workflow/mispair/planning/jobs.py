@@ -151,7 +151,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
 
 
 def _jobs(events: list[Any]) -> list[Job]:
-    found: list[Job] = []
+    jobs: list[Job] = []
     group = None
     for number, event in enumerate(events):
         match str(getattr(event.event, "value", event.event)):
@@ -160,7 +160,7 @@ def _jobs(events: list[Any]) -> list[Job]:
                 group = f"{event.group_id} {number}"
             case "job_info":
                 command = event.shellcmd or ""
-                found.append(
+                jobs.append(
                     Job(
                         rule=event.rule_name,
                         command=command_words(command),
@@ -174,7 +174,7 @@ def _jobs(events: list[Any]) -> list[Job]:
                         is_other_work=any(reason in event.reason for reason in OTHER_WORK),
                     )
                 )
-    return found
+    return jobs
 
 
 def command_words(command: str) -> tuple[str, ...]:
@@ -187,8 +187,8 @@ def command_words(command: str) -> tuple[str, ...]:
     >>> command_words("python -m mispair laclip --text a.txt 2> log")
     ('laclip', '--text', 'a.txt')
     """
-    _, found, rest = command.partition("-m mispair ")
-    if not found:
+    _, separator, rest = command.partition("-m mispair ")
+    if not separator:
         return ()
     rest = re.sub(r"\$\(\((\d+) - (\d+)\)\)", lambda m: str(int(m[1]) - int(m[2])), rest)
     rest = re.sub(r" 2?> \S+( 2>&1)?$", "", rest)

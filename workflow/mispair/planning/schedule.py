@@ -73,26 +73,26 @@ def schedule(
     room = {"cores": float(cores), "gpus": _limit(gpus), "jobs": _limit(jobs)}
     waits = [len(task.needs) for task in tasks]
     after: list[list[int]] = [[] for _ in tasks]
-    for place, task in enumerate(tasks):
+    for number, task in enumerate(tasks):
         for needed in task.needs:
-            after[needed].append(place)
+            after[needed].append(number)
     shares = [_share(task, room) for task in tasks]
-    ready = sorted(place for place, count in enumerate(waits) if count == 0)
+    ready = sorted(number for number, count in enumerate(waits) if count == 0)
     starts, ends = [0.0] * len(tasks), [0.0] * len(tasks)
     running: list[tuple[float, int]] = []
     now = megabytes = peak = 0.0
     while ready or running:
         left = []
-        for place in ready:
-            share = shares[place]
+        for number in ready:
+            share = shares[number]
             if any(amount > room[what] for what, amount in share.items()):
-                left.append(place)
+                left.append(number)
                 continue
             for what, amount in share.items():
                 room[what] -= amount
-            starts[place], ends[place] = now, now + tasks[place].seconds
-            heapq.heappush(running, (ends[place], place))
-            megabytes += tasks[place].megabytes
+            starts[number], ends[number] = now, now + tasks[number].seconds
+            heapq.heappush(running, (ends[number], number))
+            megabytes += tasks[number].megabytes
         ready = left
         peak = max(peak, megabytes)
         if not running:
@@ -103,10 +103,10 @@ def schedule(
             megabytes -= tasks[done].megabytes
             for what, amount in shares[done].items():
                 room[what] += amount
-            for place in after[done]:
-                waits[place] -= 1
-                if waits[place] == 0:
-                    ready.append(place)
+            for number in after[done]:
+                waits[number] -= 1
+                if waits[number] == 0:
+                    ready.append(number)
         ready.sort()
     if any(waits):
         raise ValueError("tasks wait for one another in a circle")
@@ -119,17 +119,17 @@ def _limit(number: int | None) -> float:
 
 def _share(task: Task, room: dict[str, float]) -> dict[str, float]:
     """Return what a task takes; one that asks for more than there is gets what there is."""
-    wanted = {"gpus": task.gpus, **({"jobs": 1} if task.is_remote else {"cores": task.threads})}
-    return {what: min(float(amount), room[what]) for what, amount in wanted.items()}
+    requested = {"gpus": task.gpus, **({"jobs": 1} if task.is_remote else {"cores": task.threads})}
+    return {what: min(float(amount), room[what]) for what, amount in requested.items()}
 
 
 def levels(tasks: Sequence[Task]) -> int:
     """Return the number of remote tasks on the longest chain of tasks that wait for one another."""
-    found: dict[int, int] = {}
-    for place in in_order(tasks):
-        task = tasks[place]
-        found[place] = task.is_remote + max((found[needed] for needed in task.needs), default=0)
-    return max(found.values(), default=0)
+    depth: dict[int, int] = {}
+    for number in in_order(tasks):
+        task = tasks[number]
+        depth[number] = task.is_remote + max((depth[needed] for needed in task.needs), default=0)
+    return max(depth.values(), default=0)
 
 
 def in_order(tasks: Sequence[Task]) -> list[int]:
@@ -139,15 +139,15 @@ def in_order(tasks: Sequence[Task]) -> list[int]:
     for first in range(len(tasks)):
         stack = [first]
         while stack:
-            place = stack[-1]
-            missing = [needed for needed in tasks[place].needs if needed not in seen]
-            if missing and place not in seen:
+            number = stack[-1]
+            missing = [needed for needed in tasks[number].needs if needed not in seen]
+            if missing and number not in seen:
                 stack += missing
                 continue
             stack.pop()
-            if place not in seen:
-                seen.add(place)
-                order.append(place)
+            if number not in seen:
+                seen.add(number)
+                order.append(number)
     return order
 
 

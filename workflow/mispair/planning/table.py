@@ -33,39 +33,39 @@ def text_of(plan: Plan) -> str:
 
 
 def _row(rule: RuleTotals) -> tuple[str, ...]:
-    known = rule.sources != [NONE]
+    has_record = rule.sources != [NONE]
     marks = "".join(mark for mark, holds in ((" <", rule.is_bound), (" far", rule.is_far)) if holds)
     return (
         rule.rule,
         f"{rule.jobs:,}",
         str(rule.threads),
         str(rule.gpus or ""),
-        duration(rule.core_hours) if known else "?",
-        (duration(rule.gpu_hours) if known else "?") if rule.gpus else "",
-        size(rule.megabytes) if known else "?",
-        size(rule.disk_megabytes) if known else "?",
+        duration(rule.core_hours) if has_record else "?",
+        (duration(rule.gpu_hours) if has_record else "?") if rule.gpus else "",
+        size(rule.megabytes) if has_record else "?",
+        size(rule.disk_megabytes) if has_record else "?",
         ", ".join(rule.sources) + marks,
     )
 
 
 def _totals(plan: Plan) -> list[str]:
-    found, machine = plan.totals, plan.machine
+    totals, machine = plan.totals, plan.machine
     where = f"on {machine['cores']} cores"
     if machine["jobs"] is not None:
         where = f"with {machine['jobs']} jobs at a time by {machine['executor']}"
     if machine["gpus"] is not None and any(rule.gpus for rule in plan.rules):
         where += f" and {machine['gpus']} GPUs"
     lines = [
-        f"{found.jobs:,} jobs: {duration(found.core_hours)} of cores, "
-        f"{duration(found.gpu_hours)} of GPUs; {duration(found.wall_hours)} {where}",
-        f"memory: {size(found.largest_job_megabytes)} for the largest job"
-        + ("" if machine["jobs"] else f", {size(found.side_by_side_megabytes)} side by side")
-        + f"; disk: {size(found.disk_megabytes)} of new files",
+        f"{totals.jobs:,} jobs: {duration(totals.core_hours)} of cores, "
+        f"{duration(totals.gpu_hours)} of GPUs; {duration(totals.wall_hours)} {where}",
+        f"memory: {size(totals.largest_job_megabytes)} for the largest job"
+        + ("" if machine["jobs"] else f", {size(totals.side_by_side_megabytes)} side by side")
+        + f"; disk: {size(totals.disk_megabytes)} of new files",
     ]
     if machine["jobs"] is not None:
         lines.append(
-            f"{found.submissions:,} submissions; the longest chain of them that wait for one "
-            f"another has {found.levels}. Waiting in the queue is not in the time."
+            f"{totals.submissions:,} submissions; the longest chain of them that wait for one "
+            f"another has {totals.levels}. Waiting in the queue is not in the time."
         )
     return lines
 

@@ -107,5 +107,5 @@ def results(dag: Any) -> list[str]:
     dag : mispair.dag.Dag
         The checked configuration.
     """
-    found: list[str] = dag.pretraining.results()
-    return found
+    paths: list[str] = dag.pretraining.results()
+    return paths

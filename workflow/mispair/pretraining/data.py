@@ -35,14 +35,14 @@ def texts_of(
     import pyarrow as pa
 
     numbers = identities(pa.chunked_array([pa.array(caption_ids, pa.large_string())]))
-    known: dict[int, str] = {}
+    decoded: dict[int, str] = {}
     if written is not None:
         table, _ = read_columns(written, ["caption_id", "caption"])
         ids = identities(table["caption_id"])
-        known = dict(zip(ids.tolist(), table["caption"].to_pylist(), strict=True))
-    missing = np.array([number not in known for number in numbers.tolist()], bool)
-    known |= read_texts(index, numbers[missing])
-    return [known[number] for number in numbers.tolist()]
+        decoded = dict(zip(ids.tolist(), table["caption"].to_pylist(), strict=True))
+    missing = np.array([number not in decoded for number in numbers.tolist()], bool)
+    decoded |= read_texts(index, numbers[missing])
+    return [decoded[number] for number in numbers.tolist()]
 
 
 def true_features(keys: Sequence[str], truth: Iterable[Path], names: Sequence[str]) -> np.ndarray:
@@ -53,7 +53,7 @@ def true_features(keys: Sequence[str], truth: Iterable[Path], names: Sequence[st
     keys : sequence of str
         Keys of the pairs.
     truth : iterable of Path
-        Tables beside the shards with ``key`` and ``image_features``.
+        Tables next to the shards with ``key`` and ``image_features``.
     names : sequence of str
         Features, as columns.
 

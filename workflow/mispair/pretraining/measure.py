@@ -111,11 +111,11 @@ def measure_tower(
     searched = identify(
         embeddings, split, components, ["varimax"], draw, truth[:, varying], rotations
     )["varimax"]
-    own = np.eye(embeddings.shape[1])
+    neurons = np.eye(embeddings.shape[1])
     bases: dict[str, tuple[list[np.ndarray], bool]] = {
         IDENTIFIED: (list(searched.bases), False),
         LINEAR: ([readouts(sample) for sample in samples], True),
-        NEURONS: ([own, own], False),
+        NEURONS: ([neurons, neurons], False),
     }
     if prompt_directions is not None:
         centred = centred_by_kind(prompt_directions, names)
@@ -145,12 +145,12 @@ def measure_tower(
         ],
         axis=0,
     )
-    found = {
+    matrices = {
         IDENTIFIED: searched.recovery,
         f"{IDENTIFIED}-null": searched.recovery_null.mean(axis=0),
         LINEAR: ceiling,
     }
-    for basis, values in found.items():
+    for basis, values in matrices.items():
         rows += [
             {"basis": basis, "metric": "recovery", "value": values.mean(), "n": len(values)},
             {"basis": basis, "metric": "features_recovered",

@@ -99,16 +99,18 @@ def comparisons(
     column = {name: number for number, name in enumerate(features)}
     compared = []
     for name in kept:
-        linked = {partners.get(name)} | {other for other in kept if partners.get(other) == name}
+        linked = {partners.get(name)} | {
+            candidate for candidate in kept if partners.get(candidate) == name
+        }
         linked = (linked & set(kept)) - {name}
         kind = name.split(":")[0]
-        others = [k for k in kept if k.split(":")[0] == kind and k != name and k not in linked]
-        if linked and others:
+        unlinked = [k for k in kept if k.split(":")[0] == kind and k != name and k not in linked]
+        if linked and unlinked:
             compared.append(
                 Comparison(
                     column[name],
                     tuple(sorted(column[str(k)] for k in linked)),
-                    tuple(column[k] for k in others),
+                    tuple(column[k] for k in unlinked),
                 )
             )
     return compared
@@ -153,10 +155,14 @@ def mixing(
         signs = np.sign(chosen[units, np.arange(chosen.shape[1])])
     rows = []
     for each in compared:
-        own = signs[each.feature] * scored[units[each.feature]]
-        rows.append((own[[*each.linked]].mean(), own[[*each.others]].mean(), own[each.feature]))
-    linked, others, recovery = np.mean(rows, axis=0)
-    return Mixing(float(linked - others), float(linked), float(others), float(recovery), len(rows))
+        aligned = signs[each.feature] * scored[units[each.feature]]
+        rows.append(
+            (aligned[[*each.linked]].mean(), aligned[[*each.others]].mean(), aligned[each.feature])
+        )
+    linked, unlinked, recovery = np.mean(rows, axis=0)
+    return Mixing(
+        float(linked - unlinked), float(linked), float(unlinked), float(recovery), len(rows)
+    )
 
 
 def cross_fitted(parts: Sequence[Mixing]) -> Mixing:

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.pairs.index.reading import places, read_images
+from mispair.pairs.index.reading import locations, read_images
 
 
 def resized(image: Image.Image, side: int) -> np.ndarray:
@@ -63,7 +63,7 @@ def read_pictures(
             if shard not in paths:
                 raise UserError(f"decode_pictures: the index of group {group} names {shard}, which "
                                 "is not among the shards given.")  # fmt: skip
-            images = read_images(paths[str(shard)], places(kept))
+            images = read_images(paths[str(shard)], locations(kept))
             for key, image in zip(kept["key"], images, strict=True):
                 pictures[rows[group, key]] = resized(image, side)
                 done += 1

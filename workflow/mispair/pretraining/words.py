@@ -21,7 +21,7 @@ def vocabulary(captions: Iterable[str]) -> list[str]:
     return sorted({word for caption in captions for word in _WORD.findall(caption.lower())})
 
 
-def bags(captions: Sequence[str], known: Sequence[str]) -> np.ndarray:
+def bags(captions: Sequence[str], known_words: Sequence[str]) -> np.ndarray:
     """Return which words of a vocabulary each caption has, (n, len(known)) uint8.
 
     A word outside the vocabulary is left out, as a tower has no weights for it.
@@ -31,8 +31,8 @@ def bags(captions: Sequence[str], known: Sequence[str]) -> np.ndarray:
     >>> bags(["the red star"], ["blue", "red", "star"]).tolist()
     [[0, 1, 1]]
     """
-    column = {word: number for number, word in enumerate(known)}
-    rows = np.zeros((len(captions), len(known)), np.uint8)
+    column = {word: number for number, word in enumerate(known_words)}
+    rows = np.zeros((len(captions), len(known_words)), np.uint8)
     for row, caption in zip(rows, captions, strict=True):
         row[[column[word] for word in _WORD.findall(caption.lower()) if word in column]] = 1
     return rows

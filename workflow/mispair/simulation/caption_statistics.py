@@ -77,7 +77,7 @@ def caption_statistics(
             probability. Over a set of K - 1 features it is about C_s / (K - 1) in raw captions.
         ``caption_spurious_any``
             of active image features j with at least one such j', those for which the caption has
-            any of them: about C_s in raw captions whatever K is.
+            any of them: about C_s in raw captions for every K.
         ``caption_wrong``
             of features that the image does not have, those that the caption has: C_s times the
             density of the codes if whole captions are redrawn.

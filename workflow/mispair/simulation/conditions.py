@@ -94,7 +94,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
     ['as-written', 'as-run']
     """
     base = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
-    found = [Condition(base.preset, base, "base")]
+    planned = [Condition(base.preset, base, "base")]
     problems: dict[str, list[str]] = {}
 
     def add(name: str, kind: Kind, changes: dict[str, Any], switch: str | None = None) -> None:
@@ -104,7 +104,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             problems.setdefault(f"simulate.{reason}", []).append(name)
         else:
-            found.append(Condition(name, study, kind, switch))
+            planned.append(Condition(name, study, kind, switch))
 
     far = other_preset(base)
     if settings.compare_presets or settings.bridge_trials:
@@ -146,7 +146,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
         else:
             add(name, "scaling", {**changes, "m": round(neurons * d)})
     refuse(problems)
-    return {condition.name: condition for condition in found}
+    return {condition.name: condition for condition in planned}
 
 
 def other_preset(base: Study) -> dict[str, Any]:
@@ -155,11 +155,13 @@ def other_preset(base: Study) -> dict[str, Any]:
     Settings in which the presets agree are those of `base`; of the others, `base` decides the
     `LENGTHS` that differ from its own preset's.
     """
-    own = PRESETS[base.preset]
-    (other,) = set(PRESETS) - {base.preset}
-    differing = {key: value for key, value in PRESETS[other].items() if value != own[key]}
-    lengths = {key: value for key in LENGTHS if (value := getattr(base, key)) != own[key]}
-    return {**base.model_dump(), **differing, **lengths, "preset": other}
+    settings = PRESETS[base.preset]
+    (alternative,) = set(PRESETS) - {base.preset}
+    differing = {
+        key: value for key, value in PRESETS[alternative].items() if value != settings[key]
+    }
+    lengths = {key: value for key in LENGTHS if (value := getattr(base, key)) != settings[key]}
+    return {**base.model_dump(), **differing, **lengths, "preset": alternative}
 
 
 def refuse(problems: dict[str, list[str]]) -> None:

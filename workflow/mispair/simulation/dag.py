@@ -13,5 +13,5 @@ def results(dag: Any) -> list[str]:
     dag : mispair.dag.Dag
         The checked configuration.
     """
-    found: list[str] = dag.simulations()
-    return found
+    paths: list[str] = dag.simulations()
+    return paths

@@ -90,8 +90,8 @@ def alignments_as_printed(
     b, c = step_size * (b + b[partners]) / 2, step_size * (c + c[partners]) / 2
     faster, slower = (1 + b + c) ** steps, (1 + b - c) ** steps
     start = image + text
-    found = (faster + slower) / 4 * start + (faster - slower) / 4 * start[:, partners]
-    return found, found.copy()
+    alignments = (faster + slower) / 4 * start + (faster - slower) / 4 * start[:, partners]
+    return alignments, alignments.copy()
 
 
 def trajectory_errors(
@@ -129,11 +129,11 @@ def trajectory_errors(
         rows.append(_row("alignment_norm", step, "measured", norm))
         rows += _by_group(groups, step, "measured", truth)
         for source, predict in predicted.items():
-            found = np.stack(predict(step))
-            rows.append(_row("alignment_norm", step, source, float(np.linalg.norm(found))))
-            error = float(np.linalg.norm(found - truth)) / norm
+            expected = np.stack(predict(step))
+            rows.append(_row("alignment_norm", step, source, float(np.linalg.norm(expected))))
+            error = float(np.linalg.norm(expected - truth)) / norm
             rows.append(_row("alignment_error", step, source, error))
-            rows += _by_group(groups, step, source, found)
+            rows += _by_group(groups, step, source, expected)
     return rows
 
 
@@ -149,17 +149,17 @@ def feature_groups(
     spurious : ndarray (d, d) of bool
         Whether feature j' (column) is spuriously correlated with j; the diagonal is ignored.
     """
-    own = np.abs(np.stack(last)).argmax(axis=2)
-    true = np.eye(len(spurious), dtype=bool)[own]
-    wrong = spurious[own] & ~true
+    strongest = np.abs(np.stack(last)).argmax(axis=2)
+    true = np.eye(len(spurious), dtype=bool)[strongest]
+    wrong = spurious[strongest] & ~true
     return {"true": true, "spurious": wrong, "other": ~true & ~wrong}
 
 
 def _by_group(
-    groups: Mapping[str, np.ndarray], step: int, source: str, found: np.ndarray
+    groups: Mapping[str, np.ndarray], step: int, source: str, errors: np.ndarray
 ) -> list[dict[str, Any]]:
     return [
-        _row(f"alignment_{name}", step, source, float(np.abs(found[mask]).mean()))
+        _row(f"alignment_{name}", step, source, float(np.abs(errors[mask]).mean()))
         for name, mask in groups.items()
         if mask.any()
     ]

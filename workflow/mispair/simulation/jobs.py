@@ -57,7 +57,7 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
         If a C_s is outside the range of a condition's model of misalignment, or more trials have
         every arm, or are on the bridge, than there are.
     """
-    found: list[Job] = []
+    planned: list[Job] = []
     problems: dict[str, list[str]] = {}
     for key in ("arms_trials", "bridge_trials", "literal_trials"):
         if (number := getattr(settings, key)) > settings.trials:
@@ -68,7 +68,7 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
             f"{settings.scaling_trials} scaling_trials"
         ] = []
     for condition in conditions.values():
-        wanted: dict[float, dict[int, set[str]]] = {}
+        arms_of: dict[float, dict[int, set[str]]] = {}
         for request in _requests(settings, condition):
             for probability in request.probabilities if request.trials else ():
                 reason = condition.study.refuse_spurious_probability(probability)
@@ -77,19 +77,19 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
                         condition.name
                     )
                 for trial in range(request.trials):
-                    arms = wanted.setdefault(probability, {}).setdefault(trial, set())
+                    arms = arms_of.setdefault(probability, {}).setdefault(trial, set())
                     arms.update(request.arms)
         alike: dict[tuple[range, tuple[str, ...]], list[float]] = {}
-        for probability, trials in wanted.items():
+        for probability, trials in arms_of.items():
             for chunk in _chunks(trials, settings.trials_per_job):
                 alike.setdefault(chunk, []).append(probability)
-        found += [
+        planned += [
             Job(condition.name, probabilities, trials, arms)
             for (trials, arms), every in alike.items()
             for probabilities in _batched(every, settings.probabilities_per_job)
         ]
     refuse(problems)
-    return found
+    return planned
 
 
 def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
@@ -121,7 +121,7 @@ def _batched(values: list[float], size: int) -> Iterator[tuple[float, ...]]:
 def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tuple[str, ...]]]:
     """Cut trials 0, 1, ... into jobs: at every multiple of `size`, and where the arms change."""
     cuts = groupby(sorted(trials), lambda trial: (trial // size, trials[trial]))
-    for (_, wanted), chunk in cuts:
-        first, *others = chunk
-        arms = tuple(arm for arm in (*ARMS, LONGER) if arm in wanted)
-        yield range(first, first + 1 + len(others)), arms
+    for (_, arms_of), chunk in cuts:
+        first, *following = chunk
+        arms = tuple(arm for arm in (*ARMS, LONGER) if arm in arms_of)
+        yield range(first, first + 1 + len(following)), arms

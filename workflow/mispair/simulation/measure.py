@@ -58,11 +58,11 @@ class Examiner:
     def tests(self) -> dict[tuple[float, int], TestSet]:
         """Test sets by density and margin: of both definitions and of all protocols."""
         study = self.study
-        wanted = {self.protocol(definition) for definition in PRESETS}
-        wanted |= {(study.test_density, min(margin, self.widest_margin)) for margin in MARGINS}
+        needed = {self.protocol(definition) for definition in PRESETS}
+        needed |= {(study.test_density, min(margin, self.widest_margin)) for margin in MARGINS}
         return {
             (density, margin): draw_test_set(self.draws, self.dictionaries, study, density, margin)
-            for density, margin in sorted(wanted)
+            for density, margin in sorted(needed)
         }
 
     @property
@@ -123,13 +123,13 @@ class Examiner:
         """Measure accuracy with every choice of prompts, margin and bias that the text leaves."""
         rows: list[Row] = []
         similarity = SIMILARITY[self.study.figure1_definition]
-        for bias, own in (("trained", encoders), ("zero", encoders.without_bias())):
+        for bias, variant in (("trained", encoders), ("zero", encoders.without_bias())):
             for margin in MARGINS:
                 test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
-                features = own.image_features(test.images)
+                features = variant.image_features(test.images)
                 for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
                     value = metrics.zero_shot_accuracy(
-                        features, own.text_features(texts), test.labels, similarity=similarity
+                        features, variant.text_features(texts), test.labels, similarity=similarity
                     )
                     rows.append(
                         {"metric": "accuracy_by_protocol", "value": value, "prompts": prompts,
@@ -172,8 +172,8 @@ class Examiner:
         """Lay out the test images' features in the plane (figure 5)."""
         test = self.main_test
         features = encoders.image_features(test.images[:SHOWN_IMAGES]).double().cpu().numpy()
-        places = tsne(features, self.study.seed)
+        coordinates = tsne(features, self.study.seed)
         return [
             {"metric": "tsne", "x": float(x), "y": float(y), "label": int(label)}
-            for (x, y), label in zip(places, test.labels[:SHOWN_IMAGES].tolist(), strict=True)
+            for (x, y), label in zip(coordinates, test.labels[:SHOWN_IMAGES].tolist(), strict=True)
         ]

@@ -91,7 +91,7 @@ def run_trials(
         # Only a one-layer encoder sees noise through products with its weights.
         study = study.model_copy(update={"noise_draws": "full"})
     dtype = torch.float64 if study.precision == "float64" else torch.float32
-    wanted = list(product(spurious_probabilities, trials))
+    runs = list(product(spurious_probabilities, trials))
 
     def run(which: Which) -> Found:
         group = [
@@ -101,10 +101,10 @@ def run_trials(
         run_side_by_side(group, arms, keepers)
         return dict(zip(which, (trial.rows for trial in group), strict=True))
 
-    found: Found = {}
-    for rows_of_portion in in_portions(wanted, trials_at_once(study, device), "trials", run):
-        found |= rows_of_portion
-    return found
+    outcomes: Found = {}
+    for rows_of_portion in in_portions(runs, trials_at_once(study, device), "trials", run):
+        outcomes |= rows_of_portion
+    return outcomes
 
 
 def trials_at_once(study: Study, device: str) -> int:
@@ -206,7 +206,7 @@ class _Runner:
             keeper = self._keeper(arm, [trial for trial, _ in group], watching)
             with Progress(f"{arm}, {len(group)} trials", plan.steps, "steps") as progress:
                 return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
-        found: list[Trained | Diverged | Silenced] = []
+        outcomes: list[Trained | Diverged | Silenced] = []
         for (trial, training), start in zip(group, starts, strict=True):
             keeper = self._keeper(arm, [trial], [trial] if trial in watching else [])
             batch = training.source.batch
@@ -214,13 +214,15 @@ class _Runner:
             try:
                 with Progress(which, plan.steps, "steps") as progress:
                     if isinstance(start, TransformerEncoders):
-                        found.append(train_transformer(start, batch, plan, keeper, progress.reach))
+                        outcomes.append(
+                            train_transformer(start, batch, plan, keeper, progress.reach)
+                        )
                     else:
                         watch = trial.watch if trial in watching else None
-                        found.append(train(start, batch, plan, keeper, watch, progress.reach))
+                        outcomes.append(train(start, batch, plan, keeper, watch, progress.reach))
             except (Diverged, Silenced) as failure:
-                found.append(failure)
-        return found
+                outcomes.append(failure)
+        return outcomes
 
     def _keeper(
         self, arm: str, trials: Sequence[Trial], watching: Sequence[Trial]
@@ -291,11 +293,11 @@ def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> No
     trial.rows[arm] = [{"metric": metric, "value": failure.step}]
 
 
-def rows(found: Found, **keys: Any) -> list[Row]:
+def rows(outcomes: Found, **keys: Any) -> list[Row]:
     """Return all rows of `run_trials` with their arm (``trained_on``), C_s, trial and `keys`."""
     return [
         {**row, "trained_on": arm, "spurious_probability": probability, "trial": trial, **keys}
-        for (probability, trial), arms in found.items()
+        for (probability, trial), arms in outcomes.items()
         for arm, measured in arms.items()
         for row in measured
     ]

@@ -132,7 +132,7 @@ class Study(settings.Settings):
         _AS_RUN["bias_schedule"],
         description="Thresholds b_i of symmetric-relu. theory: zero until all |w_i|^2 + |v_i|^2 "
         "doubled, then Eq. 79 and growth by Eq. 80 until Eq. 81, then held. practical: zero until "
-        "|W|^2 + |V|^2 doubled, then Eq. 79 anew at every step of phase II, then held. zero: none, "
+        "|W|^2 + |V|^2 doubled, then Eq. 79 at every step of phase II, then held. zero: none, "
         "so that the encoder is linear.",
     )
     bias_scale: float = Field(
@@ -344,8 +344,8 @@ class Study(settings.Settings):
         if not isinstance(values, dict):
             return values
         preset = values.get("preset", "as-run")
-        known = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
-        return {**known, **values}
+        of_preset = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
+        return {**of_preset, **values}
 
     @model_validator(mode="after")
     def _refuse_the_impossible(self) -> Study:

@@ -73,31 +73,31 @@ class Activation:
 
 def _normal(z: Array) -> Array:
     """Return the density of the standard normal distribution."""
-    found: Array = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    return found
+    density: Array = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return density
 
 
 def _cumulative(z: Array) -> Array:
-    found: Array = 0.5 * (1 + erf(z / math.sqrt(2)))
-    return found
+    probability: Array = 0.5 * (1 + erf(z / math.sqrt(2)))
+    return probability
 
 
 def _silu_slope(z: Array) -> Array:
     s = expit(z)
-    found: Array = s * (1 + z * (1 - s))
-    return found
+    slope: Array = s * (1 + z * (1 - s))
+    return slope
 
 
 def _silu_curvature(z: Array) -> Array:
     s = expit(z)
-    found: Array = s * (1 - s) * (2 + z * (1 - 2 * s))
-    return found
+    curvature: Array = s * (1 - s) * (2 + z * (1 - 2 * s))
+    return curvature
 
 
 def _huber(z: Array) -> Array:
     inside = np.clip(z, 0, HUBER)
-    found: Array = inside * inside / (2 * HUBER) + np.maximum(z - HUBER, 0)
-    return found
+    value: Array = inside * inside / (2 * HUBER) + np.maximum(z - HUBER, 0)
+    return value
 
 
 def _base(
@@ -159,8 +159,8 @@ _HUBER_RELU = _base(
 def _leaky(base: Activation, paper: Numbers, least_slope: float, largest: float) -> Activation:
     """Return LEAK · z + (1 − LEAK)/4 · base(z); its tight constants are those of the base."""
     scale = (1 - LEAK) / 4
-    own = base.tight
-    tight = (largest, scale * own.curvature, scale * own.homogeneity, least_slope)
+    bound = base.tight
+    tight = (largest, scale * bound.curvature, scale * bound.homogeneity, least_slope)
     return _mixed(f"leaky_{base.name}", LEAK, scale, base, paper, tight)
 
 

@@ -1,4 +1,4 @@
-"""The theory's bounds beside what a run did: each as left side over right side, 1 at most."""
+"""The theory's bounds next to what a run did: each as left side over right side, 1 at most."""
 
 from __future__ import annotations
 

@@ -62,6 +62,6 @@ def _read(path: Path, records: int) -> tuple[NDArray[np.float64], NDArray[np.flo
             f"{path}: holds the label {highest}, and CIFAR-10 has ten classes, 0 to 9. It is "
             "another data set, or damaged: get the binary release of CIFAR-10 again."
         )
-    own = rows[rows[:, 0] <= CAR]
-    labels = np.where(own[:, 0] == PLANE, 1.0, -1.0)
-    return own[:, 1:].astype(np.float64) / 255, labels
+    selected = rows[rows[:, 0] <= CAR]
+    labels = np.where(selected[:, 0] == PLANE, 1.0, -1.0)
+    return selected[:, 1:].astype(np.float64) / 255, labels

@@ -35,11 +35,11 @@ def refuse_other_files(folder: str, records: int = RECORDS) -> None:
 
 def refuse_other_file(path: Path, records: int = RECORDS) -> None:
     """Check one of the files; see `refuse_other_files`."""
-    wanted = (
+    expected = (
         "train_two_layer.cifar_dir is to be the folder cifar-10-batches-bin of CIFAR-10's binary "
         f"release, with {', '.join(TRAIN_FILES)} and {TEST_FILE} of {records * RECORD:,} bytes each"
     )
     if not path.is_file():
-        raise UserError(f"{path}: there is no such file; {wanted}.")
+        raise UserError(f"{path}: there is no such file; {expected}.")
     if (size := path.stat().st_size) != records * RECORD:
-        raise UserError(f"{path}: has {size:,} bytes; {wanted}.")
+        raise UserError(f"{path}: has {size:,} bytes; {expected}.")

@@ -63,11 +63,11 @@ class Stepsize:
         part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
         if part is None:
             return ""
-        words = {
+        flags = {
             "--widths": map(str, part.widths), "--stepsizes": map(repr, part.ladder),
             "--seeds": [str(part.seeds)], "--steps": [str(part.steps)],
         }  # fmt: skip
-        return " ".join(f"{flag} {' '.join(values)}" for flag, values in words.items())
+        return " ".join(f"{flag} {' '.join(values)}" for flag, values in flags.items())
 
     def cifar(self, wildcards: Any) -> list[str]:
         """Return the files of CIFAR-10 for the jobs that read them."""
@@ -89,5 +89,5 @@ def results(dag: Any) -> list[str]:
     dag : mispair.dag.Dag
         The checked configuration.
     """
-    found: list[str] = dag.stepsize.results()
-    return found
+    paths: list[str] = dag.stepsize.results()
+    return paths

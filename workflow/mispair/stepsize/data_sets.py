@@ -71,8 +71,8 @@ def digits_parity(seed: int) -> DataSet:
 def digits_3v8(seed: int) -> DataSet:
     """Return handwritten 3 (+) and 8 (−), which a plane through the origin separates."""
     pixels, digits = _digits()
-    own = (digits == 3) | (digits == 8)
-    return DataSet(_scaled(pixels[own]), np.where(digits[own] == 3, 1.0, -1.0))
+    selected = (digits == 3) | (digits == 8)
+    return DataSet(_scaled(pixels[selected]), np.where(digits[selected] == 3, 1.0, -1.0))
 
 
 def two_point(seed: int) -> DataSet:

@@ -101,7 +101,7 @@ class Run:
 
 def run_row(run: Run) -> Row:
     """Return the columns of a run."""
-    found, data = run.phases, run.stack.data
+    phase, data = run.phases, run.stack.data
     tight, paper = (
         thresholds(constants, run.stepsize, data.radius, run.points)
         for constants in (run.stack.activation.tight, run.stack.activation.paper)
@@ -114,13 +114,13 @@ def run_row(run: Run) -> Row:
         "step_on_weights": width * run.stepsize,
         "steps": steps,
         "points": run.points,
-        "rises": found.rises,
-        "transition": found.transition,
-        "settled": int(found.settled),
+        "rises": phase.rises,
+        "transition": phase.transition,
+        "settled": int(phase.settled),
         "diverged": int(run.curves.diverged[run.index]),
-        "peak": found.peak,
-        "lowest_rise": found.lowest_rise,
-        "transition_risk": run.risk[found.transition],
+        "peak": phase.peak,
+        "lowest_rise": phase.lowest_rise,
+        "transition_risk": run.risk[phase.transition],
         "final_risk": run.risk[-1],
         "stable_threshold": tight.stable,
         "stable_threshold_paper": paper.stable,
@@ -130,8 +130,8 @@ def run_row(run: Run) -> Row:
         "stable_step_paper": first_below(run.risk, paper.stable),
         "settled_step": settled,
         "settled_step_paper": first_below(run.risk, paper.settled),
-        "conservatism": found.lowest_rise / tight.stable,
-        "margin_transition": g[found.transition or 1],
+        "conservatism": phase.lowest_rise / tight.stable,
+        "margin_transition": g[phase.transition or 1],
         "margin_stable": g[stable] if stable >= 0 else math.nan,
         "margin_settled": g[settled] if settled >= 0 else math.nan,
         "margin_final": g[-1],
@@ -160,9 +160,9 @@ def _after(run: Run, settled: int) -> Row:
     curves = (
         run.curves.norm[:, run.index], m.auxiliary, m.log_modified, m.normalised,
     )  # fmt: skip
-    own = [curve[settled:] for curve in curves]
-    norm, auxiliary, log_modified, g = own
-    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in own]
+    tails = [curve[settled:] for curve in curves]
+    norm, auxiliary, log_modified, g = tails
+    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in tails]
     drawdown = float((np.maximum.accumulate(g) - g).max() / abs(g[-1]))
     # g_c <= g_b <= g <= g_a <= g + log(2n)/‖w‖, to rounding.
     slack = FALL * np.abs(g)
@@ -188,13 +188,13 @@ def _bounds(run: Run, settled: int) -> Row:
     lower, upper = rate_bounds(
         run.risk, float(log_modified), settled, constants, run.stepsize, radius
     )
-    found = {"rate_lower": lower, "rate_upper_log": upper}
+    ratios = {"rate_lower": lower, "rate_upper_log": upper}
     names = ("average_ratio", "potential_ratio", "transition_bound", "stable_ratio")
     if not run.bounded:
-        return found | dict.fromkeys(names, math.nan)
+        return ratios | dict.fromkeys(names, math.nan)
     average, potential = averages(run)
     gamma, start = _gamma(run), _start(run)
-    return found | {
+    return ratios | {
         "average_ratio": worst(*average),
         "potential_ratio": worst(*potential),
         "transition_bound": transition_time(constants, run.stepsize, gamma, run.points, start),
@@ -228,10 +228,10 @@ def _time_risk(run: Run) -> Row:
     t = np.arange(1, len(run.risk))
     product = t * run.risk[1:]
     last = max(1, len(product) // 10)
-    known = np.isfinite(product).any()
+    is_finite = np.isfinite(product).any()
     return {
-        "least_time_risk": float(np.nanmin(product)) if known else math.nan,
-        "least_time_risk_early": float(np.nanmin(product[:last])) if known else math.nan,
+        "least_time_risk": float(np.nanmin(product)) if is_finite else math.nan,
+        "least_time_risk_early": float(np.nanmin(product[:last])) if is_finite else math.nan,
         "least_time_risk_late": (
             float(np.nanmin(product[last:])) if np.isfinite(product[last:]).any() else math.nan
         ),
@@ -273,26 +273,26 @@ def largest_monotone(runs: Sequence[Run]) -> Run | None:
 def speedups(
     runs: Sequence[tuple[Run, Mapping[str, Any]]], levels: Sequence[float]
 ) -> Iterator[Row]:
-    """Yield the steps of each run to each risk, beside those of the largest monotone stepsize.
+    """Yield the steps of each run to each risk, next to those of the largest monotone stepsize.
 
     Without a monotone run there is nothing to compare with: the columns are NaN.
     """
     reference = largest_monotone([run for run, _ in runs])
     for level in levels:
-        theirs = math.nan if reference is None else _steps_to(reference, level)
-        for run, about in runs:
-            own = _steps_to(run, level)
+        reference_steps = math.nan if reference is None else _steps_to(reference, level)
+        for run, keys in runs:
+            steps = _steps_to(run, level)
             yield {
-                **about, "level": level, "steps_to_level": own,
+                **keys, "level": level, "steps_to_level": steps,
                 "monotone_stepsize": math.nan if reference is None else reference.stepsize,
-                "speedup": theirs / own,
+                "speedup": reference_steps / steps,
             }  # fmt: skip
 
 
 def _steps_to(run: Run, level: float) -> float:
     """Return the first step with a risk of at most `level`: at least 1, and NaN if never."""
-    found = first_below(run.risk, level)
-    return math.nan if found < 0 else float(max(1, found))
+    first = first_below(run.risk, level)
+    return math.nan if first < 0 else float(max(1, first))
 
 
 def acceleration(
@@ -310,8 +310,8 @@ def acceleration(
         if reference is not None:
             schedules["monotone"] = reference.stepsize
         for schedule, stepsize in schedules.items():
-            run, about = nearest(stepsize)
+            run, keys = nearest(stepsize)
             if budget < len(run.risk):
                 yield {
-                    **about, "schedule": schedule, "budget": budget, "risk": run.risk[budget],
+                    **keys, "schedule": schedule, "budget": budget, "risk": run.risk[budget],
                 }  # fmt: skip

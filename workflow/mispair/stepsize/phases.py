@@ -43,17 +43,17 @@ class Phases:
 
 def phases(risk: Array) -> Phases:
     """Split a curve of the risk (T + 1,); what follows a divergence is NaN."""
-    known = risk[np.isfinite(risk)]
+    finite = risk[np.isfinite(risk)]
     steps = len(risk) - 1
-    rose = np.flatnonzero(np.diff(known) > RISE * known[:-1])
+    rose = np.flatnonzero(np.diff(finite) > RISE * finite[:-1])
     transition = int(rose[-1]) + 1 if len(rose) else 0
-    whole = len(known) == len(risk) and known[-1] <= known.max()
+    whole = len(finite) == len(risk) and finite[-1] <= finite.max()
     return Phases(
         len(rose),
         transition,
         bool(whole and transition <= LATE * steps),
-        float(known[: transition + 1].max()) if len(known) else math.nan,
-        float(known[rose].min()) if len(rose) else math.nan,
+        float(finite[: transition + 1].max()) if len(finite) else math.nan,
+        float(finite[rose].min()) if len(rose) else math.nan,
     )
 
 

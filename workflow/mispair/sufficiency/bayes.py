@@ -12,12 +12,12 @@ from mispair.sufficiency.belief_propagation import from_the_left, leaf_beliefs, 
 from mispair.sufficiency.sampling import Trees
 
 
-def log_likelihood_ratio(one: Tensor, other: Tensor) -> Tensor:
+def log_likelihood_ratio(one: Tensor, second: Tensor) -> Tensor:
     """Return log P(image, text) / (P(image) P(text)) from the root's posteriors given either.
 
     This is the similarity at which the contrastive risk is least. Leading dimensions broadcast.
     """
-    return (one * other).sum(dim=-1).log() + math.log(one.shape[-1])
+    return (one * second).sum(dim=-1).log() + math.log(one.shape[-1])
 
 
 def first_leaf(transitions: Tensor) -> Tensor:

@@ -154,12 +154,12 @@ def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = Non
     return [_batch_first(level) for level in _down(transitions, up, external, after=False)]
 
 
-def _heard(known: Tensor | float, sent: Tensor, after: bool) -> Tensor:
+def _heard(evidence: Tensor | float, sent: Tensor, after: bool) -> Tensor:
     """Multiply, for each child, what its parent knows by the messages of its siblings.
 
     Parameters
     ----------
-    known : Tensor (nodes, symbols, batch), or 1
+    evidence : Tensor (nodes, symbols, batch), or 1
         Evidence on the parents from elsewhere.
     sent : Tensor (nodes, branching, symbols, batch)
         Messages from the children.
@@ -171,7 +171,7 @@ def _heard(known: Tensor | float, sent: Tensor, after: bool) -> Tensor:
     Tensor (nodes, branching, symbols, batch)
     """
     heard = torch.empty_like(sent)
-    heard[:, 0] = known
+    heard[:, 0] = evidence
     for child in range(1, sent.shape[1]):
         torch.mul(heard[:, child - 1], sent[:, child - 1], out=heard[:, child])
     if after:
@@ -185,11 +185,11 @@ def _heard(known: Tensor | float, sent: Tensor, after: bool) -> Tensor:
 
 def _down(transitions: Tensor, up: Upward, external: Tensor | None, after: bool) -> list[Tensor]:
     """Return the levels from 1 on, each node hearing of its parent and of its siblings."""
-    known: Tensor | float = 1.0 if external is None else external.T
+    belief: Tensor | float = 1.0 if external is None else external.T
     levels = []
     for matrices, sent in zip(transitions, up.sent, strict=True):
-        level = (matrices.mT @ _heard(known, sent, after)).flatten(0, 1)
-        known = level.div_(level.sum(dim=1, keepdim=True))
+        level = (matrices.mT @ _heard(belief, sent, after)).flatten(0, 1)
+        belief = level.div_(level.sum(dim=1, keepdim=True))
         levels.append(level)
     return levels
 

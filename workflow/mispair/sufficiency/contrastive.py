@@ -42,16 +42,16 @@ def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None)
 
 
 def with_candidates(
-    one: Tensor, other: Tensor, candidates: int, first: int = 0, last: int | None = None
+    one: Tensor, partners: Tensor, candidates: int, first: int = 0, last: int | None = None
 ) -> Tensor:
     """Return the products of pairs from `first` to `last` with their candidates.
 
-    Candidates of neighbours overlap: one matrix product has those of all pairs, in a band beside
+    Candidates of neighbours overlap: one matrix product has those of all pairs, in a band next to
     its diagonal.
 
     Parameters
     ----------
-    one, other : Tensor (pairs, symbols)
+    one, partners : Tensor (pairs, symbols)
         What each pair is asked with, and its other half.
     candidates : int
         Of each pair.
@@ -68,14 +68,16 @@ def with_candidates(
     ValueError
         If there are more candidates than pairs.
     """
-    number = len(other)
+    number = len(partners)
     if not 2 <= candidates <= number:
         raise ValueError(
             f"{candidates} candidates are not between 2 and the {number} pairs to draw them from"
         )
     asked = one[first:last]
-    places = torch.arange(first, first + len(asked) + candidates - 1, device=other.device) % number
-    products = asked @ other[places].mT
+    indices = (
+        torch.arange(first, first + len(asked) + candidates - 1, device=partners.device) % number
+    )
+    products = asked @ partners[indices].mT
     return products.as_strided((len(asked), candidates), (products.shape[1] + 1, 1))
 
 
@@ -123,15 +125,15 @@ def compare(
 
 
 def _direction(
-    one: Tensor, other: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
+    one: Tensor, partners: Tensor, one_posterior: Tensor, other_posterior: Tensor, candidates: int
 ) -> Direction:
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    triples: list[tuple[Tensor, Tensor, Tensor]] = []
     for first in range(0, len(one), PAIRS):
-        here = candidates, first, first + PAIRS
-        model = with_candidates(one, other, *here).log_softmax(dim=-1)
-        best = with_candidates(one_posterior, other_posterior, *here).log().log_softmax(dim=-1)
-        found.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
-    return Direction(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        block = candidates, first, first + PAIRS
+        model = with_candidates(one, partners, *block).log_softmax(dim=-1)
+        best = with_candidates(one_posterior, other_posterior, *block).log().log_softmax(dim=-1)
+        triples.append((-model[:, 0], -best[:, 0], (best.exp() * (best - model)).sum(dim=-1)))
+    return Direction(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
 
 
 def best_losses(
@@ -145,10 +147,10 @@ def best_losses(
 
 
 def _match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
-    found = []
+    parts = []
     for first in range(0, len(image), PAIRS):
-        here = candidates, first, first + PAIRS
-        ratios = [with_candidates(*pair, *here).log() for pair in ((image, text), (text, image))]
-        one, other = (ratio.log_softmax(dim=-1)[:, 0] for ratio in ratios)
-        found.append(-one - other)
-    return torch.cat(found)
+        block = candidates, first, first + PAIRS
+        ratios = [with_candidates(*pair, *block).log() for pair in ((image, text), (text, image))]
+        one, second = (ratio.log_softmax(dim=-1)[:, 0] for ratio in ratios)
+        parts.append(-one - second)
+    return torch.cat(parts)

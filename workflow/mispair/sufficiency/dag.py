@@ -98,10 +98,10 @@ class Sufficiency:
     def encoders_of(self, wildcards: Any) -> list[str]:
         """Return the encoders of every variant of a training, the standard ones first."""
         flips = self._encoders.variants_flips
-        others = [variant for variant in self._encoders.variants if variant != "standard"]
+        further = [variant for variant in self._encoders.variants if variant != "standard"]
         if flips is not None and float(wildcards.flip) not in flips:
-            others = []
-        return [_encoders(wildcards, variant) for variant in ("standard", *others)]
+            further = []
+        return [_encoders(wildcards, variant) for variant in ("standard", *further)]
 
     def heads_of(self, wildcards: Any) -> list[str]:
         """Return the heads of every task and arm of a training."""
@@ -136,5 +136,5 @@ def results(dag: Any) -> list[str]:
     dag : mispair.dag.Dag
         The checked configuration.
     """
-    found: list[str] = dag.sufficiency.results()
-    return found
+    paths: list[str] = dag.sufficiency.results()
+    return paths

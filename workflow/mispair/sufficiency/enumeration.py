@@ -64,18 +64,18 @@ def errors(flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int 
     draw = seeds.torch_generator(seed, "enumeration")
     drawn = draw_pairs(trees, pairs, draw)
     noisy = add_noise(drawn.image, sigma, draw)
-    words = bayes.next_words(trees, drawn.text, drawn.image).exp()
+    predicted = bayes.next_words(trees, drawn.text, drawn.image).exp()
     image = upward(trees.image, drawn.image).posterior
-    found = {
+    results = {
         "clip": image,
         "zsc": bayes.class_probabilities(image, trees.text),
         "cdm": bayes.denoise(trees, noisy, drawn.text, sigma),
-        "vlm": words.flatten(1),
+        "vlm": predicted.flatten(1),
     }
     every = np.array(list(product(range(SMALL.symbols), repeat=SMALL.leaves)))
     of_text = table_of(skeletons.text.transitions(flip))
     of_image = table_of(skeletons.image.transitions(flip))
-    expected: dict[str, list[np.ndarray]] = {task: [] for task in found}
+    expected: dict[str, list[np.ndarray]] = {task: [] for task in results}
     for text, picture, reading in zip(
         drawn.text.numpy(), drawn.image.numpy(), noisy.numpy(), strict=True
     ):
@@ -89,12 +89,12 @@ def errors(flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int 
         weights = (told_text @ of_image) * fits
         expected["cdm"].append(weights @ every / weights.sum())
         following = []
-        for place in range(1, SMALL.leaves):
-            own = chances * (every[:, :place] == text[:place]).all(axis=1)
-            next_leaf = [own[every[:, place] == s].sum() for s in range(SMALL.symbols)]
-            following.append(np.array(next_leaf) / own.sum())
+        for length in range(1, SMALL.leaves):
+            matching = chances * (every[:, :length] == text[:length]).all(axis=1)
+            next_leaf = [matching[every[:, length] == s].sum() for s in range(SMALL.symbols)]
+            following.append(np.array(next_leaf) / matching.sum())
         expected["vlm"].append(np.concatenate(following))
     return {
         task: float(np.abs(values.double().numpy() - np.array(expected[task])).max())
-        for task, values in found.items()
+        for task, values in results.items()
     }

@@ -30,13 +30,13 @@ def estimate(values: Tensor, block: int = 1) -> dict[str, Any]:
     """
     array = values.double().cpu().numpy()
     blocks = len(array) // block
-    found: dict[str, Any] = {"value": float(array.mean()), "n": len(array)}
+    summary: dict[str, Any] = {"value": float(array.mean()), "n": len(array)}
     if blocks < 2:
-        return {**found, "low": float("nan"), "high": float("nan")}
+        return {**summary, "low": float("nan"), "high": float("nan")}
     means = array[: blocks * block].reshape(blocks, block).mean(axis=1)
     error = float(means.std(ddof=1)) / blocks**0.5
     half = float(stdtrit(blocks - 1, (1 + CONFIDENCE) / 2)) * error
-    return {**found, "low": found["value"] - half, "high": found["value"] + half}
+    return {**summary, "low": summary["value"] - half, "high": summary["value"] + half}
 
 
 def fit_inverse(numbers: Sequence[int], risks: Sequence[float]) -> tuple[float, float, float]:

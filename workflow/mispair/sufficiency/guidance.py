@@ -58,14 +58,14 @@ def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> lis
     size = trees.size
     read = noisy_evidence(noisy, size.symbols, sigma)
     image = upward(trees.image, (read - read.amax(dim=-1, keepdim=True)).exp())
-    words = upward(trees.text, text)
-    root = logs(image.root * words.root)[:, None].expand(-1, size.leaves, -1)
-    rising = zip(_rising(image, size.leaves), _rising(words, size.leaves), strict=True)
+    messages = upward(trees.text, text)
+    root = logs(image.root * messages.root)[:, None].expand(-1, size.leaves, -1)
+    rising = zip(_rising(image, size.leaves), _rising(messages, size.leaves), strict=True)
     targets = [torch.cat(both, dim=1) for both in rising]
     targets.append(torch.cat([root, root], dim=1))
-    for level, above in enumerate(downward(trees.image, image, words.root), start=1):
-        own = image.likelihoods[level] if level < size.depth else 1.0
-        falling = _at_leaves(logs(above * own), size.leaves)
+    for level, above in enumerate(downward(trees.image, image, messages.root), start=1):
+        likelihood = image.likelihoods[level] if level < size.depth else 1.0
+        falling = _at_leaves(logs(above * likelihood), size.leaves)
         targets.append(torch.cat([falling, root], dim=1))
     return targets
 
@@ -76,8 +76,8 @@ def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
     While messages come down to the next word, the image's positions keep their root.
     """
     size = trees.size
-    seen, words = upward(trees.image, image), upward(trees.text, text)
-    past = prefix_messages(trees.text, words)
+    seen, text_messages = upward(trees.image, image), upward(trees.text, text)
+    past = prefix_messages(trees.text, text_messages)
     kept = logs(seen.root)[:, None].expand(-1, size.leaves, -1)
     targets = [
         torch.cat([picture, logs(message[:, :-1])], dim=1)
@@ -85,9 +85,9 @@ def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
     ]
     root = logs(past[-1][:, :-1] * seen.root[:, None])
     targets.append(torch.cat([kept, root], dim=1))
-    for level, known in enumerate(from_the_left(trees.text, words, seen.root), start=1):
+    for level, prefix in enumerate(from_the_left(trees.text, text_messages, seen.root), start=1):
         of_next = ancestors(size.leaves, size.branching, size.depth - level)[1:]
-        targets.append(torch.cat([kept, logs(known[:, of_next.to(known.device)])], dim=1))
+        targets.append(torch.cat([kept, logs(prefix[:, of_next.to(prefix.device)])], dim=1))
     return targets
 
 

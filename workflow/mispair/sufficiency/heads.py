@@ -38,7 +38,7 @@ def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: 
         return kind(size.leaves, size.symbols, width, blocks, condition)
 
 
-def told(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None) -> Tensor:
+def guidance_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None) -> Tensor:
     """Return what a head is told of the other modality of some pairs.
 
     Parameters
@@ -48,14 +48,14 @@ def told(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None
     towers : Towers, optional
         For arms `names.OF_ENCODERS`: trained, or random for ``untrained``.
     """
-    other = pairs.text if task == "cdm" else pairs.image
+    source = pairs.text if task == "cdm" else pairs.image
     if arm in ("joint", "guided"):
-        return other
+        return source
     if arm == "oracle":
         transitions = trees.text if task == "cdm" else trees.image
-        return oracle_feature(upward(transitions, other).posterior).float()
+        return oracle_feature(upward(transitions, source).posterior).float()
     assert towers is not None, arm
-    return in_parts(towers.text if task == "cdm" else towers.image, other)
+    return in_parts(towers.text if task == "cdm" else towers.image, source)
 
 
 def losses_of(
@@ -102,34 +102,39 @@ def loss_of_step(
         draw = seeds.torch_generator(seed, "train-head", step)
         pairs = draw_pairs(trees, batch_size, draw)
         noisy = add_noise(pairs.image, sigma, draw) if task == "cdm" else None
-        given = told(task, arm, trees, pairs, towers)
+        given = guidance_of(task, arm, trees, pairs, towers)
         states = _states(head, pairs, noisy, given, sigma)
-        found = _losses(head, head.read(states[-1]), pairs).mean()
+        value = _losses(head, head.read(states[-1]), pairs).mean()
         if arm == "guided":
             if noisy is not None:
                 targets = for_denoiser(trees, noisy, pairs.text, sigma)
             else:
                 targets = for_next_word(trees, pairs.text, pairs.image)
-            found = found + guidance_weight * penalty(states, targets)
-        return found
+            value = value + guidance_weight * penalty(states, targets)
+        return value
 
     return loss
 
 
 def bayes_losses(
-    task: Task, trees: Trees, pairs: Pairs, noisy: Tensor | None, sigma: float, told: bool = True
+    task: Task,
+    trees: Trees,
+    pairs: Pairs,
+    noisy: Tensor | None,
+    sigma: float,
+    guidance: bool = True,
 ) -> Tensor:
     """Return each pair's loss of the best predictor under given trees: (batch,).
 
-    Without `told` it knows nothing of the other modality.
+    Without `guidance` it knows nothing of the other modality.
     """
 
     def denoised(image: Tensor, reading: Tensor, text: Tensor) -> Tensor:
-        mean = bayes.denoise(trees, reading, text if told else None, sigma)
+        mean = bayes.denoise(trees, reading, text if guidance else None, sigma)
         return (mean - image).square().sum(dim=-1)
 
     def predicted(image: Tensor, text: Tensor) -> Tensor:
-        logs = bayes.next_words(trees, text, image if told else None)
+        logs = bayes.next_words(trees, text, image if guidance else None)
         return -logs.gather(-1, text[:, 1:, None])[..., 0].mean(dim=-1)
 
     if task == "vlm":
@@ -143,8 +148,10 @@ def head_losses(
 ) -> Tensor:
     """Return each pair's loss of a trained head, some pairs at a time: (batch,)."""
 
-    def losses(root: Tensor, text: Tensor, image: Tensor, reading: Tensor, known: Tensor) -> Tensor:
-        return losses_of(head, Pairs(root, text, image), reading, known, sigma)
+    def losses(
+        root: Tensor, text: Tensor, image: Tensor, reading: Tensor, features: Tensor
+    ) -> Tensor:
+        return losses_of(head, Pairs(root, text, image), reading, features, sigma)
 
     reading = pairs.image if noisy is None else noisy
     return in_parts(losses, *pairs, reading, given)

@@ -43,8 +43,8 @@ def information_lost(
     inputs, posteriors = inputs.float().T.contiguous(), posteriors.float().T.contiguous()
     symbols = len(posteriors)
     weights = []
-    for outputs, known in ((HIDDEN, len(inputs)), (symbols, HIDDEN)):
-        start = torch.randn(outputs, known, generator=generator) * known**-0.5
+    for outputs, inputs_of_layer in ((HIDDEN, len(inputs)), (symbols, HIDDEN)):
+        start = torch.randn(outputs, inputs_of_layer, generator=generator) * inputs_of_layer**-0.5
         weights += [start.to(inputs.device), torch.zeros(outputs, 1, device=inputs.device)]
     for values in weights:
         values.requires_grad_()

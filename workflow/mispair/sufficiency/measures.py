@@ -16,7 +16,7 @@ from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.contrastive import best_losses, compare
 from mispair.sufficiency.encoders import in_parts
 from mispair.sufficiency.estimates import estimate, fit_inverse
-from mispair.sufficiency.heads import Head, bayes_losses, head_losses, told
+from mispair.sufficiency.heads import Head, bayes_losses, guidance_of, head_losses
 from mispair.sufficiency.names import TASKS, Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.transformer import Towers
@@ -95,24 +95,24 @@ def contrastive(
     pairs = setting.pairs(trees, number, "contrastive")
     best = posteriors(trees, pairs)
     features = {
-        arm: (in_parts(own.image, pairs.image), in_parts(own.text, pairs.text))
-        for arm, own in towers.items()
+        arm: (in_parts(encoded.image, pairs.image), in_parts(encoded.text, pairs.text))
+        for arm, encoded in towers.items()
     }
     rows = []
     for k in candidates:
         losses: dict[str, Tensor] = {}
-        about = {"task": "clip", "candidates": k}
+        keys = {"task": "clip", "candidates": k}
         for arm, of_pairs in features.items():
-            found = compare(*of_pairs, *best, k)
-            losses[BAYES] = sum_of(direction.bayes for direction in found.values())
-            losses[arm] = sum_of(direction.model for direction in found.values())
-            parts = {name: direction.divergence for name, direction in found.items()}
+            compared = compare(*of_pairs, *best, k)
+            losses[BAYES] = sum_of(direction.bayes for direction in compared.values())
+            losses[arm] = sum_of(direction.model for direction in compared.values())
+            parts = {name: direction.divergence for name, direction in compared.items()}
             parts["both"] = sum_of(parts.values())
             rows += [
-                {**about, "arm": arm, "metric": "sufficiency", "part": part, **estimate(values, k)}
+                {**keys, "arm": arm, "metric": "sufficiency", "part": part, **estimate(values, k)}
                 for part, values in parts.items()
             ]
-        rows += risks(losses, about, k)
+        rows += risks(losses, keys, k)
     return rows
 
 
@@ -132,13 +132,13 @@ def root_information(
     rows = []
     for modality, values in best.items():
         held = estimate(information.information_held(values))
-        about = {"task": "clip", "part": modality}
-        rows.append({**about, "arm": BAYES, "metric": "information", **held})
-        for arm, own in towers.items():
-            features = in_parts(getattr(own, modality), leaves[modality])
+        keys = {"task": "clip", "part": modality}
+        rows.append({**keys, "arm": BAYES, "metric": "information", **held})
+        for arm, encoded in towers.items():
+            features = in_parts(getattr(encoded, modality), leaves[modality])
             draw = seeds.torch_generator(setting.seed, "information", modality)
             lost = information.information_lost(features, values, steps, draw)
-            rows.append({**about, "arm": arm, "metric": "information_lost", **estimate(lost)})
+            rows.append({**keys, "arm": arm, "metric": "information_lost", **estimate(lost)})
     return rows
 
 
@@ -148,21 +148,21 @@ def classification(
     """Return zero-shot risks for every number of prompts, and the fit of A / M + B."""
     losses = _zero_shot(setting, setting.flip, towers, number, per_class)
     rows = []
-    for place, m in enumerate(per_class):
-        own = {arm: values[place] for arm, values in losses.items() if values.dim() == 2}
-        own[BAYES] = losses[BAYES]
-        about = {"task": "zsc", "per_class": m}
-        rows += risks(own, about)
+    for position, m in enumerate(per_class):
+        losses_at = {arm: values[position] for arm, values in losses.items() if values.dim() == 2}
+        losses_at[BAYES] = losses[BAYES]
+        keys = {"task": "zsc", "per_class": m}
+        rows += risks(losses_at, keys)
         rows += [
-            {**about, "arm": arm, "metric": "difference", "reference": EXACT,
-             **estimate(own[arm] - own[EXACT])}
+            {**keys, "arm": arm, "metric": "difference", "reference": EXACT,
+             **estimate(losses_at[arm] - losses_at[EXACT])}
             for arm in towers
         ]  # fmt: skip
-    fitted = [place for place, m in enumerate(per_class) if m >= FIT_FROM]
+    fitted = [position for position, m in enumerate(per_class) if m >= FIT_FROM]
     if len(fitted) >= 2:
         for arm in (EXACT, *towers):
-            means = [float(losses[arm][place].mean()) for place in fitted]
-            values = fit_inverse([per_class[place] for place in fitted], means)
+            means = [float(losses[arm][position].mean()) for position in fitted]
+            values = fit_inverse([per_class[position] for position in fitted], means)
             rows += [
                 {"task": "zsc", "arm": arm, "metric": name, "value": value, "n": number}
                 for name, value in zip(("slope", "level", "residual"), values, strict=True)
@@ -181,22 +181,22 @@ def _zero_shot(
     labels = pairs.text[:, 0]
     symbols = trees.size.symbols
     image, _ = posteriors(trees, pairs)
-    said = in_parts(lambda leaves: upward(trees.text, leaves).posterior, prompts)
+    posterior = in_parts(lambda leaves: upward(trees.text, leaves).posterior, prompts)
 
     def by_prompts(similarity: zero_shot.Similarity) -> Tensor:
         logs = zero_shot.class_log_probabilities(similarity, number, symbols, per_class)
         return zero_shot.losses_of(logs, labels)
 
     def by_belief(model: Trees) -> Tensor:
-        own, _ = posteriors(model, pairs)
-        return zero_shot.losses_of(bayes.class_probabilities(own, model.text).log(), labels)
+        belief, _ = posteriors(model, pairs)
+        return zero_shot.losses_of(bayes.class_probabilities(belief, model.text).log(), labels)
 
-    found = {BAYES: by_belief(trees), MISSPECIFIED: by_belief(believed)}
-    found[EXACT] = by_prompts(zero_shot.of_posteriors(image, said))
-    for arm, own in towers.items():
-        features = in_parts(own.image, pairs.image), in_parts(own.text, prompts)
-        found[arm] = by_prompts(zero_shot.of_features(*features))
-    return found
+    results = {BAYES: by_belief(trees), MISSPECIFIED: by_belief(believed)}
+    results[EXACT] = by_prompts(zero_shot.of_posteriors(image, posterior))
+    for arm, encoded in towers.items():
+        features = in_parts(encoded.image, pairs.image), in_parts(encoded.text, prompts)
+        results[arm] = by_prompts(zero_shot.of_features(*features))
+    return results
 
 
 def shifted_contrastive(
@@ -211,12 +211,12 @@ def shifted_contrastive(
         right, wrong = posteriors(trees, pairs), posteriors(believed, pairs)
         under, best = best_losses(*wrong, *right, candidates)
         losses = {BAYES: best, MISSPECIFIED: under}
-        for arm, own in towers.items():
-            features = in_parts(own.image, pairs.image), in_parts(own.text, pairs.text)
-            found = compare(*features, *right, candidates)
-            losses[arm] = sum_of(direction.model for direction in found.values())
-        about = {"task": "clip", "candidates": candidates, "shifted": "both", "test_flip": flip}
-        rows += risks(losses, about, candidates)
+        for arm, encoded in towers.items():
+            features = in_parts(encoded.image, pairs.image), in_parts(encoded.text, pairs.text)
+            compared = compare(*features, *right, candidates)
+            losses[arm] = sum_of(direction.model for direction in compared.values())
+        keys = {"task": "clip", "candidates": candidates, "shifted": "both", "test_flip": flip}
+        rows += risks(losses, keys, candidates)
     return rows
 
 
@@ -231,9 +231,9 @@ def shifted_classification(
     rows = []
     for flip in flips:
         losses = _zero_shot(setting, flip, towers, number, [per_class])
-        own = {arm: values.reshape(-1) for arm, values in losses.items()}
-        about = {"task": "zsc", "per_class": per_class, "shifted": "both", "test_flip": flip}
-        rows += risks(own, about)
+        flat = {arm: values.reshape(-1) for arm, values in losses.items()}
+        keys = {"task": "zsc", "per_class": per_class, "shifted": "both", "test_flip": flip}
+        rows += risks(flat, keys)
     return rows
 
 
@@ -260,30 +260,28 @@ def transfer(
     references : sequence of str
         Arms, or ``unconditional``, that all others are compared with as trained.
     """
-    about: Row = {"task": task}
+    keys: Row = {"task": task}
     losses = _transfer(setting, task, heads, number, sigma, setting.flip, setting.flip)
     del losses[MISSPECIFIED]  # the trees are those of the training
-    rows = risks(losses, about)
+    rows = risks(losses, keys)
     for arm, reference in product(heads, references):
         if arm != reference and reference in losses:
             gap = estimate(losses[arm] - losses[reference])
-            rows.append(
-                {**about, "arm": arm, "metric": "difference", "reference": reference, **gap}
-            )
+            rows.append({**keys, "arm": arm, "metric": "difference", "reference": reference, **gap})
     predicted = "image" if task == "cdm" else "text"
     for flip in flips:
         tests = {"both": (flip, flip)}
         if flip != setting.flip:
             tests[predicted] = _only(predicted, flip, setting.flip)
         for shifted, (text, image) in tests.items():
-            found = _transfer(setting, task, heads, number, sigma, text, image)
-            rows += risks(found, {**about, "shifted": shifted, "test_flip": flip})
+            results = _transfer(setting, task, heads, number, sigma, text, image)
+            rows += risks(results, {**keys, "shifted": shifted, "test_flip": flip})
     return rows
 
 
-def _only(modality: str, flip: float, other: float) -> tuple[float, float]:
+def _only(modality: str, flip: float, absent: float) -> tuple[float, float]:
     """Return the flip probabilities of text and image where one of them is shifted."""
-    return (flip, other) if modality == "text" else (other, flip)
+    return (flip, absent) if modality == "text" else (absent, flip)
 
 
 def _transfer(
@@ -297,14 +295,14 @@ def _transfer(
     losses = {
         BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
         MISSPECIFIED: bayes_losses(task, believed, pairs, noisy, sigma),
-        UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, told=False),
+        UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, guidance=False),
     }
-    known: dict[object, Tensor] = {}  # frozen and shallow heads read one feature
+    features_of: dict[object, Tensor] = {}  # frozen and shallow heads read one feature
     for arm, (head, towers) in heads.items():
         source = arm if towers is None else towers
-        if source not in known:
-            known[source] = told(task, arm, believed, pairs, towers)
-        losses[arm] = head_losses(task, head, pairs, noisy, known[source], sigma)
+        if source not in features_of:
+            features_of[source] = guidance_of(task, arm, believed, pairs, towers)
+        losses[arm] = head_losses(task, head, pairs, noisy, features_of[source], sigma)
     return losses
 
 
@@ -322,7 +320,7 @@ def bayes_risks(setting: Setting, number: int, candidates: int, sigma: float) ->
     for task in TASKS:
         losses = {
             BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
-            UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, told=False),
+            UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, guidance=False),
         }
         rows += risks(losses, {"task": task})
     return rows

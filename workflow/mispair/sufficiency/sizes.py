@@ -1,4 +1,4 @@
-"""How large trees are, and what they take of memory: reckoned before anything is allocated."""
+"""How large trees are, and how much memory they take, computed before anything is allocated."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Size(NamedTuple):
         return 4 * batch * blocks * tokens * (20 * width + 3 * tokens)
 
 
-def refuse_too_large(needed: int, there: int, what: str, remedy: str) -> None:
+def refuse_too_large(needed: int, available: int, what: str, remedy: str) -> None:
     """Stop before an allocation that cannot work.
 
     Raises
@@ -90,8 +90,8 @@ def refuse_too_large(needed: int, there: int, what: str, remedy: str) -> None:
     ValueError
         If more is needed than there is, with both numbers and what to do.
     """
-    if needed > MEMORY_SHARE * there:
+    if needed > MEMORY_SHARE * available:
         raise ValueError(
             f"{what} would take {needed / 1e9:,.1f} GB of memory, and there are "
-            f"{there / 1e9:,.1f} GB: {remedy}"
+            f"{available / 1e9:,.1f} GB: {remedy}"
         )

@@ -1,7 +1,7 @@
 """Transformers that read leaves: the contrastive encoder and the heads of the two tasks.
 
 A block is pre-norm, with one head of the full width, no projection behind the attention, no final
-norm and no dropout, as in the published study. Every model returns its hidden states beside its
+norm and no dropout, as in the published study. Every model returns its hidden states next to its
 output if asked: guidance compares them with messages of belief propagation.
 """
 
@@ -100,7 +100,7 @@ class _Conditioned(nn.Module):
     """A transformer on tokens of its own modality and on what is known of the other."""
 
     def __init__(
-        self, leaves: int, own: int, symbols: int, width: int, blocks: int, condition: Condition
+        self, leaves: int, size: int, symbols: int, width: int, blocks: int, condition: Condition
     ) -> None:
         super().__init__()
         if width < symbols:
@@ -110,7 +110,7 @@ class _Conditioned(nn.Module):
         self.conditions = leaves if condition == "tokens" else 1
         self.width, self.symbols = width, symbols
         self.other = nn.Embedding(symbols, width) if condition == "tokens" else None
-        self.position = nn.Parameter(torch.randn(own + self.conditions, width))
+        self.position = nn.Parameter(torch.randn(size + self.conditions, width))
         self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
 
     def condition(self, given: Tensor) -> Tensor:
@@ -187,9 +187,9 @@ class NextWord(_Conditioned):
         return self.read(self.states(text, given)[-1])
 
 
-def _mask(conditions: int, words: int) -> Tensor:
+def _mask(conditions: int, symbols: int) -> Tensor:
     """Return what is added to logits: a condition sees conditions; a word these and its past."""
-    position = torch.arange(conditions + words)
+    position = torch.arange(conditions + symbols)
     seen = (position[None] < conditions) | (position[None] <= position[:, None])
     seen[:conditions, conditions:] = False
     return torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)

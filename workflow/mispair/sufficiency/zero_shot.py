@@ -28,16 +28,16 @@ def draw_prompts(trees: Trees, per_class: int, generator: torch.Generator) -> Te
         The first class's first. Each is drawn from the trees given its first leaf.
     """
     symbols = trees.size.symbols
-    found: list[list[Tensor]] = [[] for _ in range(symbols)]
+    prompts: list[list[Tensor]] = [[] for _ in range(symbols)]
     have = [0] * symbols
     while min(have) < per_class:
         roots = torch.randint(symbols, (2 * per_class * symbols,), generator=generator)
         texts = draw_leaves(trees.text, upload(roots, trees.text.device), generator)
         for name in range(symbols):
-            own = texts[texts[:, 0] == name]
-            found[name].append(own)
-            have[name] += len(own)
-    return torch.cat([torch.cat(parts)[:per_class] for parts in found])
+            of_name = texts[texts[:, 0] == name]
+            prompts[name].append(of_name)
+            have[name] += len(of_name)
+    return torch.cat([torch.cat(parts)[:per_class] for parts in prompts])
 
 
 def class_log_probabilities(
@@ -62,16 +62,16 @@ def class_log_probabilities(
     """
     numbers = sorted(set(per_class))
     rows = max(1, CHUNK // (symbols * numbers[-1]))
-    place = torch.tensor([numbers.index(m) for m in per_class])
-    found = []
+    positions = torch.tensor([numbers.index(m) for m in per_class])
+    results = []
     for first in range(0, images, rows):
         values = similarity(slice(first, first + rows)).unflatten(-1, (symbols, -1))
         # What each M adds to the one before, and then all up to each M.
         parts = [values[..., a:b].logsumexp(dim=-1) for a, b in pairwise([0, *numbers])]
-        sums = torch.stack(parts).logcumsumexp(dim=0)[place.to(values.device)]
+        sums = torch.stack(parts).logcumsumexp(dim=0)[positions.to(values.device)]
         means = sums - values.new_tensor(per_class).log()[:, None, None]
-        found.append(means.log_softmax(dim=-1))
-    return torch.cat(found, dim=1)
+        results.append(means.log_softmax(dim=-1))
+    return torch.cat(results, dim=1)
 
 
 def of_features(images: Tensor, prompts: Tensor) -> Similarity:

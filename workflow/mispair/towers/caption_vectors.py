@@ -75,7 +75,7 @@ def gather_vectors(
     vectors = np.empty((len(captions), 0), np.float32)
     if not len(captions):
         return vectors
-    found = np.zeros(len(captions), bool)
+    filled = np.zeros(len(captions), bool)
     origin: dict[str, str] = {}
     for name in sorted(parts):
         features, rows = parts[name]
@@ -92,24 +92,24 @@ def gather_vectors(
             vectors = _on_file(scratch, (len(captions), texts.shape[1]))
         table = part.rows[part.rows["kind"] == "text"].drop_duplicates("id")
         numbers = identities(pa.chunked_array([table["id"]], pa.string()))
-        place = np.minimum(np.searchsorted(captions, numbers), len(captions) - 1)
-        new = np.flatnonzero((captions[place] == numbers) & ~found[place])
+        position = np.minimum(np.searchsorted(captions, numbers), len(captions) - 1)
+        new = np.flatnonzero((captions[position] == numbers) & ~filled[position])
         row = table["row"].to_numpy()[new]
-        place = place[new]
+        position = position[new]
         for start in range(0, len(new), _BLOCK):
             some = slice(start, start + _BLOCK)
             try:
-                vectors[place[some]] = unit_rows(texts[row[some]])
+                vectors[position[some]] = unit_rows(texts[row[some]])
             except ValueError as error:
                 raise UserError(
                     f"{features}: the feature of a text is not finite ({error}). Encode it in "
                     "more precision."
                 ) from error
-        found[place] = True
-    if not found.all():
+        filled[position] = True
+    if not filled.all():
         raise UserError(
-            f"find_similar_captions: the features hold no text {captions[~found][0]:016x} "
-            f"({int((~found).sum())} of {len(found)} captions of the corpus are missing). Run "
+            f"find_similar_captions: the features hold no text {captions[~filled][0]:016x} "
+            f"({int((~filled).sum())} of {len(filled)} captions of the corpus are missing). Run "
             "encode_features again."
         )
     return vectors

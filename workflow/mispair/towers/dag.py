@@ -18,7 +18,7 @@ TOWER_WEIGHTS = "open_clip_model.safetensors"
 TRAINED_TOWERS = [
     f"results/towers/trained/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "training.json")
 ]
-"""Files of `pretrain_towers`; those with its model's vocabulary lie beside them."""
+"""Files of `pretrain_towers`; those with its model's vocabulary are next to them."""
 CONVERTED_TOWERS = [
     f"results/checkpoints/{{model}}/{name}" for name in (TOWER_CONFIG, TOWER_WEIGHTS, "config.json")
 ]
@@ -152,10 +152,10 @@ class Models:
 def _of_folder(source: str, key: str = "towers") -> list[str]:
     folder = SHIPPED_TOWERS if source == "shipped" else Path(source)
     if not (folder / TOWER_CONFIG).is_file():
-        other = "the name of one of `models`" if key.endswith("start") else "`train`"
+        alternative = "the name of one of `models`" if key.endswith("start") else "`train`"
         raise UserError(
-            f"{key}: {source!r} is neither `shipped` nor {other} nor a folder with an "
+            f"{key}: {source!r} is neither `shipped` nor {alternative} nor a folder with an "
             f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
         )
-    others = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
-    return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *others]]
+    remaining = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)
+    return [os.path.relpath(path) for path in [folder / TOWER_CONFIG, *remaining]]

@@ -64,7 +64,7 @@ class Tower:
     device : str
         ``cpu`` or ``cuda``.
     whole_batches : bool
-        Fill the last batch up: each length would be compiled anew.
+        Fill the last batch up: each length would be compiled.
     """
 
     def __init__(
@@ -86,16 +86,15 @@ class Tower:
         """Try the whole batch size again: what one shard met must not reach the next one."""
         self.size = self.batch_size
 
-    def __call__(self, inputs: torch.Tensor, names: Sequence[str]) -> torch.Tensor:
-        """Return features (n, d) of inputs (n, ...), where every name stands for n / names of them.
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the features (n, d) of inputs (n, ...), on the device; nothing waits for a GPU.
 
         Raises
         ------
         UserError
-            If a feature is not finite, with the name of its input, or memory does not even hold a
-            batch of one.
+            If memory does not even hold a batch of one.
         """
-        blocks = [torch.empty((0, self.width), dtype=self.stored)]
+        blocks = [torch.empty((0, self.width), dtype=self.stored, device=self.device)]
         done = 0
         while done < len(inputs):
             piece = inputs[done : done + self.size]
@@ -110,24 +109,18 @@ class Tower:
                 continue
             # Outside `except`: the error's frames would hold on to the memory that is missing.
             self._halve(self.size if self.whole_batches else len(piece), reason)
-        features = torch.cat(blocks)
-        finite = features.isfinite().all(dim=1)
-        if not finite.all():
-            name = names[int(finite.int().argmin()) * len(names) // len(inputs)]
-            raise UserError(
-                f"the features of {self.kind} {name!r} are not finite in {self.precision}. "
-                + ADVICE[self.precision]
-            )
-        return features
+        return torch.cat(blocks)
 
     def _features(self, piece: torch.Tensor) -> torch.Tensor:
         number = len(piece)
         if self.whole_batches and number < self.size:
             piece = _filled_up(piece, self.size)
+        if self.device == "cuda":
+            piece = piece.pin_memory()  # itself, if it is pinned; else the copy would wait
         piece = piece.to(self.device, non_blocking=True)
         with torch.inference_mode(), autocast(self.precision, self.device):
             features = self.forward(piece)
-        return features[:number].to(self.stored).cpu()
+        return features[:number].to(self.stored)
 
     def _halve(self, tried: int, reason: str) -> None:
         if tried == 1:
@@ -169,12 +162,17 @@ class Picture(NamedTuple):
 class Growing:
     """Features of a part of the inputs, kept now and then: a killed job goes on at the next batch.
 
+    They stay on the device until the part ends or is kept: copying each batch to the host would
+    synchronise the GPU once a batch.
+
     Parameters
     ----------
     tower : Tower
         What makes them.
+    names : sequence of str
+        Names of the inputs, for messages.
     rows : int
-        How many they will be.
+        How many features they will have: a multiple of the number of names.
     keeper : FileKeeper, optional
         Has some, or all, if the job was killed.
     progress : callable, optional
@@ -184,11 +182,13 @@ class Growing:
     def __init__(
         self,
         tower: Tower,
+        names: Sequence[str],
         rows: int,
         keeper: FileKeeper | None,
         progress: Progress = lambda number: None,
     ) -> None:
-        self.features = torch.empty((rows, tower.width), dtype=tower.stored)
+        self.tower, self.names = tower, names
+        self.features = torch.empty((rows, tower.width), dtype=tower.stored, device=tower.device)
         self.keeper, self.done, self.progress = keeper, 0, progress
         if keeper is not None and (kept := keeper.load()) is not None:
             self.done = len(kept["features"])
@@ -196,12 +196,36 @@ class Growing:
         progress(self.done)
 
     def add(self, features: torch.Tensor) -> None:
-        """Append the features of a batch."""
+        """Append the features of a batch.
+
+        Raises
+        ------
+        UserError
+            If the part is kept now, and a feature is not finite.
+        """
         self.features[self.done : self.done + len(features)] = features
         self.done += len(features)
         self.progress(self.done)
         if self.keeper is not None and (self.done == len(self.features) or self.keeper.due()):
-            self.keeper.save({"features": self.features[: self.done]})
+            self.keeper.save({"features": self.on_host()})
+
+    def on_host(self) -> torch.Tensor:
+        """Return what is there, on the host, once it is finite.
+
+        Raises
+        ------
+        UserError
+            If a feature is not finite, with the name of its input.
+        """
+        features = self.features[: self.done].cpu()
+        finite = features.isfinite().all(dim=1)
+        if not finite.all():
+            name = self.names[int(finite.int().argmin()) * len(self.names) // len(self.features)]
+            raise UserError(
+                f"the features of {self.tower.kind} {name!r} are not finite in "
+                f"{self.tower.precision}. " + ADVICE[self.tower.precision]
+            )
+        return features
 
 
 class Encoder:
@@ -253,12 +277,12 @@ class Encoder:
 
         What is done is kept in `states`, part by part; `progress` is told how many texts are.
         """
-        blocks = [self.text(torch.empty(0), [])]
+        blocks = [self.text(torch.empty(0)).cpu()]
         size = self._part(TEXTS_OF_A_PART)
         with record.timing("captions"):
             for start in range(0, len(texts), size):
-                part, said = slice(start, start + size), _from(start, progress)
-                blocks.append(self._part_of_texts(texts[part], names[part], record, states, said))
+                part, report = slice(start, start + size), _from(start, progress)
+                blocks.append(self._part_of_texts(texts[part], names[part], record, states, report))
         return torch.cat(blocks)
 
     def _part_of_texts(
@@ -269,7 +293,7 @@ class Encoder:
         states: Checkpoints | None,
         progress: Progress,
     ) -> torch.Tensor:
-        part = Growing(self.text, len(texts), _keeper(states, texts), progress)
+        part = Growing(self.text, names, len(texts), _keeper(states, texts), progress)
         record.resumed_captions += part.done
         record.captions += len(texts)
         if states is not None:
@@ -279,8 +303,8 @@ class Encoder:
             tokens = self.towers.tokenizer(list(texts[batch]))
             record.truncated += int(self.towers.truncated(texts[batch], tokens).sum())
             if start >= part.done:
-                part.add(self.text(tokens, names[batch]))
-        return part.features
+                part.add(self.text(tokens))
+        return part.on_host()
 
     def encode_images(
         self,
@@ -298,7 +322,7 @@ class Encoder:
         What is done is kept in `states`, part by part; images of parts that are there are read,
         but not decoded. `progress` is told how many images are done.
         """
-        blocks, remaining, done = [self.image(torch.empty(0), [])], iter(images), 0
+        blocks, remaining, done = [self.image(torch.empty(0)).cpu()], iter(images), 0
         size = self.batch_size if states is None else self._part(IMAGES_OF_A_PART)
         record.workers = workers
         with record.timing("images"):
@@ -307,8 +331,8 @@ class Encoder:
                     some = list(islice(remaining, size))
                 if not some:
                     return torch.cat(blocks)
-                said = _from(done, progress)
-                blocks.append(self._part_of_images(some, record, states, said))
+                report = _from(done, progress)
+                blocks.append(self._part_of_images(some, record, states, report))
                 done += len(some)
 
     def _part_of_images(
@@ -319,20 +343,18 @@ class Encoder:
         progress: Progress,
     ) -> torch.Tensor:
         keeper = _keeper(states, [image.content for image in images])
-        part = Growing(self.image, len(images), keeper, progress)
+        names = [image.name for image in images]
+        part = Growing(self.image, names, len(images), keeper, progress)
         record.resumed += part.done
         if states is not None:
             self.image.restart()
         prepared = self._prepared(images[part.done :], record.workers)
-        for start in range(part.done, len(images), self.batch_size):
-            batch = images[start : start + self.batch_size]
+        while part.done < len(images):
             with record.timing("waiting"):
-                pixels = self.form(list(islice(prepared, len(batch))))
-                if self.device == "cuda":
-                    pixels = pixels.pin_memory()
-            part.add(self.image(pixels, [image.name for image in batch]))
+                pixels = self.form(list(islice(prepared, self.batch_size)))
+            part.add(self.image(pixels))
         record.images += len(images)
-        return part.features
+        return part.on_host()
 
     def _prepared(self, images: Sequence[Picture], workers: int) -> Iterator[torch.Tensor]:
         """Yield pixels (1, 3, side, side) of images in order, prepared up to two batches ahead."""

@@ -132,7 +132,7 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     ----------
     directory : Path
         The folder. Weights are ``open_clip_model.safetensors``; a vocabulary named in the
-        configuration (``tokenizer_kwargs.bpe_path``) lies in the same folder.
+        configuration (``tokenizer_kwargs.bpe_path``) is in the same folder.
     device : str
         torch device.
 
@@ -192,7 +192,7 @@ def made_from_laion(directory: Path) -> bool:
 def fingerprint(directory: Path) -> str:
     """Return the SHA-256 over configuration, vocabulary and weights in a folder of towers.
 
-    The spelling of the JSON does not count, nor does what else lies in the folder, such as the
+    The spelling of the JSON does not count, nor does what else is in the folder, such as the
     record of what a converted checkpoint was made from.
     """
     config = _read_config(directory)
@@ -231,11 +231,11 @@ def write_configuration(folder: Path, content: dict[str, Any], final: Path) -> N
     vision = content["model_cfg"]["vision_cfg"]
     tokenizer = content["model_cfg"]["text_cfg"].get("tokenizer_kwargs") or {}
     if trunk := _trunk_folder(folder, vision):
-        place = final / os.path.relpath(trunk, folder.resolve())
-        vision["timm_model_name"] = f"local-dir:{place.resolve()}"
+        target = final / os.path.relpath(trunk, folder.resolve())
+        vision["timm_model_name"] = f"local-dir:{target.resolve()}"
     if merges := _merges(folder, content):
-        place = final / os.path.relpath(merges, folder)
-        tokenizer["bpe_path"] = str(place.resolve())
+        target = final / os.path.relpath(merges, folder)
+        tokenizer["bpe_path"] = str(target.resolve())
     files.write_json(folder / CONFIG_NAME, content)
 
 

@@ -81,6 +81,6 @@ def preparation(
         scale=(crop_scale_min, 1.0),
         interpolation=InterpolationMode(settings["interpolation"]),
     )
-    own: Any = towers.preprocess
+    transform: Any = towers.preprocess
     # Conversion to RGB and to a tensor, and normalisation, come last in every open_clip transform.
-    return Preparation(Compose([crop, *own.transforms[-3:]]), crops, seed)
+    return Preparation(Compose([crop, *transform.transforms[-3:]]), crops, seed)

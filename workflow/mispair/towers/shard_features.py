@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from mispair.core.devices import usable_cores
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.pairs.index.reading import places, read_images
+from mispair.pairs.index.reading import locations, read_images
 from mispair.towers.encoding import Encoder, Growing, Progress
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ STALL_SECONDS = 600
 class ShardImages(Dataset[torch.Tensor | UserError]):
     """Images of an index, ready for a tower: ``images[[4, 5]]`` are rows 4 and 5 of the index.
 
-    Rows that are asked for together lie in one shard.
+    Rows that are asked for together are in one shard.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
     ) -> None:
         self.paths = shards
         self.shards: list[str] = index["shard"].tolist()
-        self.places = places(index)
+        self.locations = locations(index)
         self.prepare, self.form = prepare, form
         if missing := sorted(set(self.shards) - self.paths.keys()):
             raise UserError(f"the index names {missing[0]}, which is not among the shards given.")
@@ -71,17 +71,17 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
         An error of the user's is returned, not raised: torch would bury it under the traceback of
         the worker process.
         """
-        wanted = [self.places[row] for row in rows]
+        positions = [self.locations[row] for row in rows]
         shard = self.paths[self.shards[rows[0]]]
         prepared = []
         try:
-            for place, image in zip(wanted, read_images(shard, wanted), strict=True):
-                prepared.append(self.prepare(image, place.key))
+            for position, image in zip(positions, read_images(shard, positions), strict=True):
+                prepared.append(self.prepare(image, position.key))
         except UserError as error:
             return error
         except (MemoryError, OverflowError) as error:
             return UserError(
-                f"{shard}: the image of {wanted[len(prepared)].key!r} cannot be resized for the "
+                f"{shard}: the image of {positions[len(prepared)].key!r} cannot be resized for the "
                 f"tower ({error!r}). Lower index_shards.max_aspect_ratio, or give the job more "
                 "memory."
             )
@@ -89,7 +89,7 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
 
     def keys(self, rows: Sequence[int]) -> list[str]:
         """Return the keys of some rows."""
-        return [self.places[row].key for row in rows]
+        return [self.locations[row].key for row in rows]
 
     def rows_of_shards(self) -> dict[str, list[int]]:
         """Return the numbers of the rows of each shard."""
@@ -100,7 +100,9 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
 
     def content(self, rows: Sequence[int]) -> str:
         """Return a fingerprint of the images of some rows, with their keys."""
-        return fingerprint(f"{self.places[row].key} {self.places[row].image_id}" for row in rows)
+        return fingerprint(
+            f"{self.locations[row].key} {self.locations[row].image_id}" for row in rows
+        )
 
 
 def encode_shards(
@@ -126,19 +128,19 @@ def encode_shards(
         a single image, or a worker dies.
     """
     crops, tower = images.prepare.crops, encoder.image
-    features = torch.empty((len(images.places), crops, tower.width), dtype=tower.stored)
+    features = torch.empty((len(images.locations), crops, tower.width), dtype=tower.stored)
     record.images += len(features)
     unfinished = []
     for shard, rows in images.rows_of_shards().items():
         # Named by all that it depends on: what an older job left is not looked at.
         content = fingerprint([parts.job, images.content(rows)])
         keeper = parts.keeper(f"{shard.replace('/', '-')}-{content}")
-        part = Growing(tower, len(rows) * crops, keeper)
+        part = Growing(tower, images.keys(rows), len(rows) * crops, keeper)
         record.resumed += part.done // crops
         if part.done < len(part.features):
             unfinished.append((rows, part))
         else:
-            features[rows] = part.features.view(-1, crops, tower.width)
+            features[rows] = part.on_host().view(-1, crops, tower.width)
     size = max(1, encoder.batch_size // crops)
     batches = [
         rows[start : start + size]
@@ -158,10 +160,10 @@ def encode_shards(
             tower.restart()
             for start in range(part.done // crops, len(rows), size):
                 batch = rows[start : start + size]
-                part.add(tower(next(pixels), images.keys(batch)))
+                part.add(tower(next(pixels)))
                 done += len(batch)
                 progress(done)
-            features[rows] = part.features.view(-1, crops, tower.width)
+            features[rows] = part.on_host().view(-1, crops, tower.width)
     return features.reshape(-1, tower.width)
 
 

@@ -66,7 +66,7 @@ def take_apart(model: nn.Module) -> Parts:
 
 
 class _Pooled(nn.Module):
-    """Leaves out the tokens that some towers give beside the pooled features."""
+    """Leaves out the tokens that some towers give besides the pooled features."""
 
     def __init__(self, tower: nn.Module) -> None:
         super().__init__()

@@ -18,11 +18,11 @@ def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the arms in tables: the untouched model, then by start, scheme and rate."""
     if not tables:
         return []
-    found = pd.concat([table[KEYS] for table in tables]).dropna(subset=["start"]).drop_duplicates()
+    rows = pd.concat([table[KEYS] for table in tables]).dropna(subset=["start"]).drop_duplicates()
     starts = ["untouched", *style.FINE_TUNED, *style.SCALES]
-    schemes = main_first(found["scheme"].dropna())
+    schemes = main_first(rows["scheme"].dropna())
 
-    def place(arm: Mapping[str, Any]) -> tuple[int, str, int, float]:
+    def sort_key(arm: Mapping[str, Any]) -> tuple[int, str, int, float]:
         start, scheme = arm["start"], arm["scheme"]
         return (
             starts.index(start) if start in starts else len(starts),
@@ -31,7 +31,7 @@ def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
             -1.0 if math.isnan(arm["rate"]) else arm["rate"],
         )
 
-    return sorted(records(found), key=place)
+    return sorted(records(rows), key=sort_key)
 
 
 def by_arm(table: pd.DataFrame) -> dict[tuple[str, str, float], pd.DataFrame]:
@@ -48,7 +48,7 @@ def key(arm: Mapping[str, Any] | pd.Series) -> tuple[str, str, float]:
     return arm["start"], scheme, -1.0 if pd.isna(arm["rate"]) else float(arm["rate"])
 
 
-def words(arm: Mapping[str, Any]) -> tuple[str, str, str]:
+def cells(arm: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return start, scheme and C_m of an arm as cells of a table."""
     rate = "–" if pd.isna(arm["rate"]) else f"{arm['rate']:g}"
     scheme = "–" if pd.isna(arm["scheme"]) else str(arm["scheme"])

@@ -1,4 +1,4 @@
-"""What was measured on CLIP and LaCLIP checkpoints, beside tables 2 and 3."""
+"""What was measured on CLIP and LaCLIP checkpoints, next to tables 2 and 3."""
 
 from __future__ import annotations
 
@@ -56,30 +56,30 @@ def scores(tables: Tables, measure: str) -> list[Score]:
     """Return every headline number, or every silhouette, of every checkpoint."""
     table = tables.checkpoints
     if measure == "silhouette":
-        own = table[table["metric"] == "silhouette"]
+        measured = table[table["metric"] == "silhouette"]
     else:
         prompted = table["protocol"].isin(protocols(table))
-        own = table[prompted & (table["metric"] == table["headline"].fillna("acc1"))]
-    order = {name: place for place, name in enumerate(protocols(table))}
-    own = own.sort_values("protocol", key=lambda names: names.map(order), kind="stable")
+        measured = table[prompted & (table["metric"] == table["headline"].fillna("acc1"))]
+    order = {name: model for model, name in enumerate(protocols(table))}
+    measured = measured.sort_values("protocol", key=lambda names: names.map(order), kind="stable")
     keys = ["pretraining", "architecture", "method", "towers", "evaluation_set"]
-    found = []
-    for row in records(own.sort_values(keys, kind="stable")):
+    results = []
+    for row in records(measured.sort_values(keys, kind="stable")):
         labels = {name: _text(row[name]) or "not stated" for name in keys}
         protocol, fingerprint = _text(row["protocol"]), _text(row["fingerprint"])
         value, low, high, n = (float(row[name]) for name in ("value", "low", "high", "n"))
-        place = labels["pretraining"], labels["method"]
+        model = labels["pretraining"], labels["method"]
         dataset = published_name(labels["evaluation_set"])
-        there = theirs(dataset, *place, COLUMNS[measure])
+        published_value = published_number(dataset, *model, COLUMNS[measure])
         own_number = math.nan
         if measure == "acc1" and dataset == "ImageNet-1k":
-            own_number = laclip_own(labels["pretraining"], labels["architecture"], place[1])
-        found.append(
+            own_number = laclip_own(labels["pretraining"], labels["architecture"], model[1])
+        results.append(
             Score(measure, **labels, protocol=protocol, metric=str(row["metric"]),
                   fingerprint=fingerprint, value=value, low=low, high=high, n=n,
-                  published=there, own=own_number)
+                  published=published_value, own=own_number)
         )  # fmt: skip
-    return found
+    return results
 
 
 def _text(value: object) -> str | None:
@@ -87,7 +87,7 @@ def _text(value: object) -> str | None:
 
 
 @functools.cache
-def theirs(dataset: str | None, pretraining: str, method: str, column: str) -> float:
+def published_number(dataset: str | None, pretraining: str, method: str, column: str) -> float:
     """Return a number of table 2 or 3, or NaN if there is none."""
     row = _published().get((dataset or "", canonical(pretraining), canonical(method)))
     return math.nan if row is None else float(row[column])
@@ -105,12 +105,12 @@ def _published() -> dict[tuple[str, str, str], dict[str, float]]:
 def laclip_own(pretraining: str, architecture: str, method: str) -> float:
     """Return ImageNet accuracy as LaCLIP's authors give it, or NaN."""
     table = published.laclip_imagenet()
-    own = table[
+    rows = table[
         (table["pretraining"].map(canonical) == canonical(pretraining))
         & (table["architecture"] == architecture)
         & (table["method"].map(canonical) == canonical(method))
     ]
-    return float(own["accuracy"].iloc[0]) if len(own) else math.nan
+    return float(rows["accuracy"].iloc[0]) if len(rows) else math.nan
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,17 @@ class Pair:
 
 
 def pairs(tables: Tables, measure: str) -> list[Pair]:
-    """Return every LaCLIP number beside the CLIP number of the same kind.
+    """Return every LaCLIP number next to the CLIP number of the same kind.
 
     The interval is that of paired images where arms were compared, else that of two
     independent numbers from their own intervals (Newcombe 1998, Statistics in Medicine 17, 873).
     """
     by_place: dict[tuple[object, ...], dict[str, Score]] = {}
     for score in scores(tables, measure):
-        place = (score.pretraining, score.architecture, score.evaluation_set, score.protocol)
+        counterpart = (score.pretraining, score.architecture, score.evaluation_set, score.protocol)
         method = next((m for m in METHODS if canonical(m) == canonical(score.method)), "")
-        by_place.setdefault(place, {}).setdefault(method, score)
-    found = []
+        by_place.setdefault(counterpart, {}).setdefault(method, score)
+    results = []
     for both in by_place.values():
         if set(METHODS) <= set(both):
             clip, laclip = (both[method] for method in METHODS)
@@ -152,23 +152,23 @@ def pairs(tables: Tables, measure: str) -> list[Pair]:
             if not same:
                 continue
             paired = _paired(tables, clip, laclip)
-            found.append(Pair(clip, laclip, paired or _independent(clip, laclip),
+            results.append(Pair(clip, laclip, paired or _independent(clip, laclip),
                               paired is not None))  # fmt: skip
-    return found
+    return results
 
 
 def _paired(tables: Tables, clip: Score, laclip: Score) -> Interval | None:
     table = tables.comparisons
-    own = table[
+    rows = table[
         (table["towers"] == laclip.towers)
         & (table["reference"] == clip.towers)
         & (table["evaluation_set"] == laclip.evaluation_set)
         & (table["protocol"] == laclip.protocol)
         & (table["metric"] == f"{laclip.metric}_difference")
     ]
-    if own.empty:
+    if rows.empty:
         return None
-    row: Mapping[str, float] = records(own)[0]
+    row: Mapping[str, float] = records(rows)[0]
     return Interval(row["value"], row["low"], row["high"], int(row["n"]))
 
 
@@ -181,9 +181,9 @@ def _independent(clip: Score, laclip: Score) -> Interval:
 
 def facts(tables: Tables) -> dict[str, dict[str, str]]:
     """Return what the folder of every converted checkpoint says of it, by its name."""
-    own = tables.provenance[tables.provenance["artefact"] == "checkpoint"]
-    found: dict[str, dict[str, str]] = {}
-    for row in records(own):
+    rows = tables.provenance[tables.provenance["artefact"] == "checkpoint"]
+    by_model: dict[str, dict[str, str]] = {}
+    for row in records(rows):
         if isinstance(row["text"], str) and row["text"]:
-            found.setdefault(row["condition"], {})[row["key"]] = row["text"]
-    return found
+            by_model.setdefault(row["condition"], {})[row["key"]] = row["text"]
+    return by_model

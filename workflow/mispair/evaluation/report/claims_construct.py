@@ -82,18 +82,18 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 def first_seed(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the first seed, with the basis named."""
-    own = table[table["seed"].fillna(0) == table["seed"].fillna(0).min()]
-    return own.assign(basis=own["basis"].fillna(ORIGINAL))
+    rows = table[table["seed"].fillna(0) == table["seed"].fillna(0).min()]
+    return rows.assign(basis=rows["basis"].fillna(ORIGINAL))
 
 
 def _neurons(arm: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each neuron: overlap and both measures, by tower."""
-    own = arm[(arm["basis"] == ORIGINAL) & arm["neuron"].notna()]
+    of_basis = arm[(arm["basis"] == ORIGINAL) & arm["neuron"].notna()]
     names = {"best_correlation": "semantic_purity", "selectivity": "selectivity"}
-    own = own[own["metric"].isin(names)]
-    own = own.assign(metric=own["metric"].map(names), value=own["value"].abs())
-    measured = own.pivot_table(index="neuron", columns=["tower", "metric"], values="value")
-    overlap = own.pivot_table(index="neuron", columns="tower", values="overlap")
+    of_basis = of_basis[of_basis["metric"].isin(names)]
+    of_basis = of_basis.assign(metric=of_basis["metric"].map(names), value=of_basis["value"].abs())
+    measured = of_basis.pivot_table(index="neuron", columns=["tower", "metric"], values="value")
+    overlap = of_basis.pivot_table(index="neuron", columns="tower", values="overlap")
     overlap.columns = pd.MultiIndex.from_product([overlap.columns, ["overlap"]])
     return pd.concat([measured, overlap], axis=1).dropna()
 
@@ -215,14 +215,14 @@ def own_basis_better_than_random(
     """
     arm = first_seed(base_arm(tables.semantics))
     rows = arm[(arm["tower"] == tower) & (arm["metric"] == f"mean_{measure}")]
-    own, null = (rows[rows["basis"] == basis] for basis in (ORIGINAL, ROTATED))
+    original, null = (rows[rows["basis"] == basis] for basis in (ORIGINAL, ROTATED))
     unit = "rotated basis"
-    if own.empty or null.empty:
+    if original.empty or null.empty:
         return unknown_effect(math.nan, 0, unit)
     middle, deviation, rotations = (
         float(null[name].iloc[0]) for name in ("value", "deviation", "rotations")
     )
-    value, n = float(own["value"].iloc[0]) - middle, int(rotations)
+    value, n = float(original["value"].iloc[0]) - middle, int(rotations)
     if n < 2 or not deviation > 0:
         return unknown_effect(value, n, unit)
     error, alpha = deviation * math.sqrt(1 + 1 / n), 1 - confidence

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mispair.core.words import count, number
-from mispair.evaluation.report.protocols import base_arm, named, of_metric, said
+from mispair.evaluation.report.protocols import base_arm, named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import SMALL, above_chance
 from mispair.report import published, verdicts
 from mispair.report.corrections import holm
@@ -86,13 +86,13 @@ def strategy_scores(
 
     Only evaluation sets on which every strategy was measured count.
     """
-    own = table[table["metric"] == metric]
-    bases = own["basis"].fillna("original")
-    own = own[bases == basis] if basis == "original" else own[bases != "original"]
-    own = own[own["ranked_by"].isin([ranked_by]) | (own["strategy"] == "random")]
-    gaps = own.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
-    own = own[~own["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
-    return mean_by(own, ["strategy", "draw"])
+    rows = table[table["metric"] == metric]
+    bases = rows["basis"].fillna("original")
+    rows = rows[bases == basis] if basis == "original" else rows[bases != "original"]
+    rows = rows[rows["ranked_by"].isin([ranked_by]) | (rows["strategy"] == "random")]
+    gaps = rows.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
+    rows = rows[~rows["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
+    return mean_by(rows, ["strategy", "draw"])
 
 
 def order_of(scores: pd.DataFrame, confidence: float) -> tuple[float, float, Interval]:
@@ -153,8 +153,8 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         missing = "no arm was pruned" if table.empty else reason
         return Verdict(claim, outcome, missing)
     parts = []
-    for name, own in arm.groupby("evaluation_set"):
-        of_set = strategy_scores(own, metric)
+    for name, set_rows in arm.groupby("evaluation_set"):
+        of_set = strategy_scores(set_rows, metric)
         part, why = decide_order(of_set, metric, confidence)
         by = f" ({named(of_metric(tables, metric, str(name)))})" if metric == "acc1" else ""
         text = _order_text(*order_of(of_set, confidence))
@@ -169,7 +169,7 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         outcome,
         reason,
         scope=f"{_arm_name(arm)}, ranked by the text projection"
-        + (f"; {said(tables)}" if metric == "acc1" else ""),
+        + (f"; {protocol_phrase(tables)}" if metric == "acc1" else ""),
         measured=_order_text(high, low, random),
         published=_published_order() if metric == "acc1" else "in words: the same order",
         sample=f"{count(draws, 'random draw')}, {count(ks, 'value')} of k, "
@@ -221,23 +221,23 @@ def _other_ranking(
 ) -> Control:
     name = "Ranked by the image projection" if tower == "image" else "Ranked by both projections"
     scores = strategy_scores(arm, metric, ranked_by=tower)
-    found = order_of(scores, confidence)
-    other, why = decide_order(scores, metric, confidence)
-    if other == verdicts.UNMEASURED:
+    order = order_of(scores, confidence)
+    other_outcome, why = decide_order(scores, metric, confidence)
+    if other_outcome == verdicts.UNMEASURED:
         return Control(name, "not measured", "This ranking was not measured.")
-    text = f"{_order_text(*found)}: {why}."
-    return Control(name, "does not limit" if other == outcome else "limits", text)
+    text = f"{_order_text(*order)}: {why}."
+    return Control(name, "does not limit" if other_outcome == outcome else "limits", text)
 
 
 def _rotated_order(arm: pd.DataFrame, metric: str, gap: float, confidence: float) -> Control:
     name = "Rotated bases"
     scores = strategy_scores(arm, metric, basis="rotated")
-    found = order_of(scores, confidence)
+    order = order_of(scores, confidence)
     if decide_order(scores, metric, confidence)[0] == verdicts.UNMEASURED:
         return Control(name, "not measured", "No rotated basis was pruned.")
-    high, low, _ = found
+    high, low, _ = order
     same = (high - low) * gap > 0 and abs(high - low) >= SMALL * abs(gap)
-    text = f"In rotated bases: {_order_text(*found)}"
+    text = f"In rotated bases: {_order_text(*order)}"
     text += (
         ". The order is the same where neurons are arbitrary directions, so it is no property of "
         "the model's own neurons."
@@ -248,16 +248,16 @@ def _rotated_order(arm: pd.DataFrame, metric: str, gap: float, confidence: float
 
 
 def _baseline(arm: pd.DataFrame, metric: str, gap: float, baseline: str) -> Control:
-    words = BASELINES[baseline]
-    name = f"Ranked by {words}"
+    label = BASELINES[baseline]
+    name = f"Ranked by {label}"
     means = strategy_scores(arm, metric).groupby("strategy")["value"].mean()
     ends = [f"high-{baseline}", f"low-{baseline}"]
     if not set(ends) <= set(means.index):
-        return Control(name, "not measured", f"No ranking by {words} was measured.")
+        return Control(name, "not measured", f"No ranking by {label} was measured.")
     high, low = (means[end] for end in ends)
     stronger = abs(high - low) >= abs(gap)
     text = (
-        f"Keeping the neurons of the highest {words} gives {number(high)}, of the lowest "
+        f"Keeping the neurons of the highest {label} gives {number(high)}, of the lowest "
         f"{number(low)}"
     )
     text += (
@@ -274,12 +274,12 @@ def _renormalised(
     name = "Renormalised embeddings"
     arm = kept_below_full(pruned_arm(table, RENORMALISED))
     scores = strategy_scores(arm, metric)
-    found = order_of(scores, confidence)
-    other, why = decide_order(scores, metric, confidence)
-    if other == verdicts.UNMEASURED:
+    order = order_of(scores, confidence)
+    other_outcome, why = decide_order(scores, metric, confidence)
+    if other_outcome == verdicts.UNMEASURED:
         return Control(name, "not measured", "Renormalised embeddings were not measured.")
-    text = f"With the kept neurons at length one again: {_order_text(*found)}: {why}."
-    return Control(name, "does not limit" if other == outcome else "limits", text)
+    text = f"With the kept neurons at length one again: {_order_text(*order)}: {why}."
+    return Control(name, "does not limit" if other_outcome == outcome else "limits", text)
 
 
 def decide_sets(

@@ -23,7 +23,7 @@ TASKS = {
         "lp_acc1": "probe_acc1", "lp_mean_per_class_recall": "probe_mean_per_class_recall",
     }),
 }  # fmt: skip
-"""What stands in place of a protocol: the task, and CLIP_benchmark's names of our metrics."""
+"""What replaces a protocol: the task, and CLIP_benchmark's names of our metrics."""
 
 ZEROSHOT = ("zeroshot_classification", {
     name: name for name in ("acc1", "acc5", "mean_per_class_recall")
@@ -40,47 +40,47 @@ def results(tables: Tables) -> dict[str, Result]:
 
     ``model`` is the frozen pair of towers, ``pretrained`` what was done to its projections, with
     the seed; of a checkpoint that is compared as it is they are its architecture and its name. The
-    keys beside CLIP_benchmark's own tell the arm; its table has them as further columns.
+    keys that CLIP_benchmark does not write tell the arm; its table has them as further columns.
     """
-    found: dict[str, dict[str, Any]] = {}
+    contents: dict[str, dict[str, Any]] = {}
     values: dict[str, dict[str, float]] = {}
     for row in [*records(tables.zeroshot), *records(tables.checkpoints)]:
-        about = {key: _plain(value) for key, value in row.items()}
-        if about["protocol"] is None or about.get("classname") is not None:
+        keys = {key: _plain(value) for key, value in row.items()}
+        if keys["protocol"] is None or keys.get("classname") is not None:
             continue
-        path, result = _result(about)
-        found.setdefault(path, result)
-        values.setdefault(path, {})[about["metric"]] = row["value"]
-    for path, result in found.items():
+        path, result = _result(keys)
+        contents.setdefault(path, result)
+        values.setdefault(path, {})[keys["metric"]] = row["value"]
+    for path, result in contents.items():
         _, names = TASKS.get(result["protocol"], ZEROSHOT)
-        own = values[path]
-        result["metrics"] = {new: _finite(own.get(old, math.nan)) for new, old in names.items()}
-    return found
+        of_path = values[path]
+        result["metrics"] = {new: _finite(of_path.get(old, math.nan)) for new, old in names.items()}
+    return contents
 
 
-def _result(about: dict[str, Any]) -> tuple[str, Result]:
+def _result(keys: dict[str, Any]) -> tuple[str, Result]:
     """Return the path of the result that a row belongs to, and the result, without numbers yet."""
-    task, _ = TASKS.get(about["protocol"], ZEROSHOT)
-    is_arm = "start" in about
-    model = about["towers"] if is_arm else about["architecture"]
+    task, _ = TASKS.get(keys["protocol"], ZEROSHOT)
+    is_arm = "start" in keys
+    model = keys["towers"] if is_arm else keys["architecture"]
     result: Result = {
-        "dataset": about["evaluation_set"],
+        "dataset": keys["evaluation_set"],
         "model": str(model),
-        "pretrained": _arm(about) if is_arm else str(about["towers"]),
+        "pretrained": _arm(keys) if is_arm else str(keys["towers"]),
         "task": task,
         "metrics": {},
         "language": LANGUAGE,
-        "protocol": about["protocol"],
-        **{key: about[key] for key in ("start", "scheme", "rate", "seed") if key in about},
+        "protocol": keys["protocol"],
+        **{key: keys[key] for key in ("start", "scheme", "rate", "seed") if key in keys},
     }
     parts = [result[key] for key in ("dataset", "pretrained", "model", "language", "task")]
-    return f"{file_name(about['protocol'])}/{file_name('_'.join(parts))}.json", result
+    return f"{file_name(keys['protocol'])}/{file_name('_'.join(parts))}.json", result
 
 
-def _arm(about: dict[str, Any]) -> str:
+def _arm(keys: dict[str, Any]) -> str:
     """Return a name of the arm, as in result paths, with its seed if there are several."""
-    arm = Arm(about["start"], about["scheme"], about["rate"])
-    return str(arm) if arm.scheme is None else f"{arm}_seed~{about['seed']}"
+    arm = Arm(keys["start"], keys["scheme"], keys["rate"])
+    return str(arm) if arm.scheme is None else f"{arm}_seed~{keys['seed']}"
 
 
 def _finite(value: float) -> float | None:

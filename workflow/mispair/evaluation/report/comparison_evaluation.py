@@ -1,4 +1,4 @@
-"""Tables beside zero-shot classification: retrieval, linear probes, and warnings of wrong lists."""
+"""Tables of retrieval and linear probes, and warnings of wrong class lists."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ NAMED_CLASSES = 5
 def evaluation(tables: Tables) -> list[Table]:
     """Return the tables of the image-text study's arms; without empty ones."""
     table = tables.of_scheme().of_protocol().zeroshot
-    found = [_classes(table), retrieval(table, _arm_label, SECTION), _probe(table)]
-    return [table for table in found if table.rows]
+    candidates = [_classes(table), retrieval(table, _arm_label, SECTION), _probe(table)]
+    return [table for table in candidates if table.rows]
 
 
 def _classes(table: pd.DataFrame) -> Table:
     """Return the classes that the model as it is recognises least and best, of each set."""
-    own = base_arm(table[table["metric"] == "class_recall"])
+    recalls = base_arm(table[table["metric"] == "class_recall"])
     rows = []
-    for name, of_set in own.groupby("evaluation_set"):
+    for name, of_set in recalls.groupby("evaluation_set"):
         means = of_set.groupby("classname").agg(value=("value", "mean"), n=("n", "max"))
         ranked = means.reset_index().sort_values(["value", "classname"], kind="stable")
         ends = [
@@ -68,7 +68,7 @@ def _arms(table: pd.DataFrame) -> list[tuple[Record, pd.DataFrame]]:
     if "start" not in table:
         keys = ["evaluation_set", "pretraining", "method", "towers"]
     return [
-        (records(own)[0], own) for _, own in table.groupby(keys, dropna=False, sort=True)
+        (records(group)[0], group) for _, group in table.groupby(keys, dropna=False, sort=True)
     ]  # fmt: skip
 
 
@@ -84,14 +84,14 @@ def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str)
     section : str
         Where the table stands.
     """
-    own = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
+    recalls = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
     rows = []
-    for about, of_arm in _arms(own):
+    for arm, of_arm in _arms(recalls):
         by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
         images = _queries(by_metric, "text_recall@1")
         captions = _queries(by_metric, "image_recall@1")
         rows.append((
-            f"{about['evaluation_set']} (captions {short(about['fingerprint'])})", label(about),
+            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
             f"{images:,.0f}", f"{captions:,.0f}",
             or_dash(captions / images if images else float("nan"), 2),
             *(_recall(by_metric, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
@@ -120,18 +120,18 @@ def _recall(by_metric: dict[str, pd.DataFrame], metric: str) -> str:
 def _probe(table: pd.DataFrame) -> Table:
     names = ("probe_acc1", "acc1", "probe_mean_per_class_recall", "mean_per_class_recall")
     probed = table.loc[table["metric"] == "probe_acc1", "evaluation_set"]
-    own = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
+    scores = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
     rows = []
-    for about, of_arm in _arms(own):
+    for arm, of_arm in _arms(scores):
         parts = {name: of_arm[of_arm["metric"] == name] for name in names}
         if parts["probe_acc1"].empty:
             continue
         gain = parts["probe_acc1"]["value"].mean() - parts["acc1"]["value"].mean()
-        place = f"{about['evaluation_set']} ({named(parts['acc1'])})"
-        rows.append((place, _arm_label(about), *map(_one, parts.values()),
+        set_name = f"{arm['evaluation_set']} ({named(parts['acc1'])})"
+        rows.append((set_name, _arm_label(arm), *map(_one, parts.values()),
                      or_dash(100 * gain, 1, sign=True)))  # fmt: skip
     return Table(
-        "Linear probe beside zero-shot classification, the same image embeddings",
+        "Linear probe next to zero-shot classification, the same image embeddings",
         ("evaluation set", "model", "probe, acc1", "zero-shot, acc1",
          "probe, mean per class", "zero-shot, mean per class", "probe − zero-shot, acc1 (points)"),
         tuple(rows),
@@ -148,36 +148,36 @@ def _one(rows: pd.DataFrame) -> str:
 
 def warnings(tables: Tables) -> list[str]:
     """Return a warning for every class list that does not fit its labels, or has empty classes."""
-    found = []
+    messages = []
     for table in (tables.zeroshot, tables.checkpoints):
         flagged = table[(table["metric"] == "label_check_flagged") & (table["value"] > 0)]
-        for place, own in flagged.groupby(["evaluation_set", "protocol"]):
-            name, protocol = map(str, place)
+        for key, group in flagged.groupby(["evaluation_set", "protocol"]):
+            name, protocol = map(str, key)
             of_list = table[(table["evaluation_set"] == name) & (table["protocol"] == protocol)]
             numbers = of_list.groupby("metric")["value"].mean()
-            listed, anew = (
+            listed, matched = (
                 number(100 * numbers.get(f"label_check_{what}_acc1", float("nan")), 1)
                 for what in ("listed", "relabelled")
             )
-            found.append(
-                f"The class list of {name} does not seem to fit its labels ({named(own)}): with "
-                f"names and labels put together anew on half of the images, accuracy on the other "
-                f"half is {anew} % instead of {listed} %. Accuracies on {name} under this protocol "
-                "mean nothing until the list is right."
+            messages.append(
+                f"The class list of {name} does not seem to fit its labels ({named(group)}): with "
+                f"names and labels matched on half of the images, accuracy on the other half is "
+                f"{matched} % instead of {listed} %. Accuracies on {name} under this protocol mean "
+                "nothing until the list is right."
             )
-        found += _empty_classes(table)
-    return list(dict.fromkeys(found))
+        messages += _empty_classes(table)
+    return list(dict.fromkeys(messages))
 
 
 def _empty_classes(table: pd.DataFrame) -> list[str]:
-    own = table[table["metric"] == "class_without_images"]
-    found = []
-    for place, rows in own.groupby("evaluation_set"):
+    missing = table[table["metric"] == "class_without_images"]
+    messages = []
+    for set_name, rows in missing.groupby("evaluation_set"):
         names = sorted(rows["classname"].dropna().unique())
         shown = names[:NAMED_CLASSES]
         more = [count(len(names) - len(shown), "more", "more")] if len(names) > len(shown) else []
-        found.append(
-            f"No image of {place} belongs to {listing([*shown, *more])}: means per class leave "
+        messages.append(
+            f"No image of {set_name} belongs to {listing([*shown, *more])}: means per class leave "
             "out what has no image, while its prompts can still be answered with."
         )
-    return found
+    return messages

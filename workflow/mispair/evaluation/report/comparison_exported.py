@@ -28,24 +28,24 @@ def exported(tables: Tables) -> list[Table]:
     """Return the sizes of exported models, and what they score on each evaluation set."""
     table = tables.exported[tables.exported["value"].notna()]
     of_model = table["evaluation_set"].isna()
-    found = [
+    candidates = [
         _table(table[of_model], MODEL, "Pruned models that plain open_clip loads: their size",
                WHOLE),
         _table(_each_protocol(table[~of_model]), [*MODEL, "evaluation_set", "protocol"],
                "Pruned models that plain open_clip loads: accuracy and speed",
-               f"{WHOLE} Accuracy is that of the exported files, loaded anew. To classify is the "
+               f"{WHOLE} Accuracy is that of the exported files. To classify is the "
                "product of all images with the classes, to search that of images with images, "
                "for any protocol; times are those of the machine that wrote the model."),
     ]  # fmt: skip
-    return [each for each in found if each.rows]
+    return [each for each in candidates if each.rows]
 
 
 def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:
-    """Put what is of a set under any protocol beside each of its protocols."""
+    """Put what is of a set under any protocol next to each of its protocols."""
     free = table["protocol"].isna()
-    places = table.loc[~free, [*MODEL, "evaluation_set", "protocol"]].drop_duplicates()
+    keys = table.loc[~free, [*MODEL, "evaluation_set", "protocol"]].drop_duplicates()
     return pd.concat(
-        [table[~free], table[free].drop(columns="protocol").merge(places, how="left")],
+        [table[~free], table[free].drop(columns="protocol").merge(keys, how="left")],
         ignore_index=True,
     )
 
@@ -53,20 +53,20 @@ def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:
 def _table(table: pd.DataFrame, keys: list[str], caption: str, remark: str) -> Table:
     metrics = sorted({name.removeprefix(REFERENCE) for name in table["metric"]})
     rows = []
-    for _, own in table.groupby(keys, dropna=False):
-        row = records(own)[0]
+    for _, model in table.groupby(keys, dropna=False):
+        row = records(model)[0]
         tuned = f", C_m {row['rate']:g}" if row["rate"] == row["rate"] else ""
-        prompts = named(own) if isinstance(row["protocol"], str) else "–"
-        place = [str(row["evaluation_set"]), prompts] if "protocol" in keys else []
-        means = own.groupby("metric")["value"].mean()
+        prompts = named(model) if isinstance(row["protocol"], str) else "–"
+        set_cells = [str(row["evaluation_set"]), prompts] if "protocol" in keys else []
+        means = model.groupby("metric")["value"].mean()
         rows.append((
             f"{row['start']}{tuned}", str(row["strategy"]), str(row["ranked_by"]), f"{row['k']:g}",
-            *place, *(_cell(means, metric) for metric in metrics),
+            *set_cells, *(_cell(means, metric) for metric in metrics),
         ))  # fmt: skip
-    places = ("evaluation set", "protocol") if "protocol" in keys else ()
+    set_columns = ("evaluation set", "protocol") if "protocol" in keys else ()
     heads = (TITLES.get(metric, metric.replace("_", " ")) for metric in metrics)
     return Table(
-        caption, ("model", "kept", "ranked by", "k", *places, *heads), tuple(rows), remark,
+        caption, ("model", "kept", "ranked by", "k", *set_columns, *heads), tuple(rows), remark,
         section="Pruning",
     )  # fmt: skip
 

@@ -23,15 +23,15 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
     for evaluation_set, of_set in table.groupby("evaluation_set"):
         first: float | None = None
         for name in [name for name in names if name in set(of_set["protocol"])]:
-            own = of_set[of_set["protocol"] == name]
-            headline = next(iter(own["headline"].dropna()), "acc1")
-            scores = base_arm(own)
+            of_protocol = of_set[of_set["protocol"] == name]
+            headline = next(iter(of_protocol["headline"].dropna()), "acc1")
+            scores = base_arm(of_protocol)
             value = scores.loc[scores["metric"] == headline, "value"].mean()
             first = value if first is None else first
             series = zeroshot_series(tables.of_protocol(name), "pretrained", headline,
                                      str(evaluation_set))  # fmt: skip
             moved = change(series)
-            prompts = short(next(iter(own["fingerprint"].dropna()), "–")).replace("#–", "–")
+            prompts = short(next(iter(of_protocol["fingerprint"].dropna()), "–")).replace("#–", "–")
             rows.append((
                 str(evaluation_set), f"{name} {prompts}, {headline}",
                 *(with_interval(scores[scores["metric"] == metric]) for metric in SCORES),
@@ -45,14 +45,14 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
     start, rate = str(arm["start"].iloc[0]), arm["rate"].iloc[0]
     what = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
     main = names[0]
-    others = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
+    remark = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
     return Table(
         f"The same model under every protocol: {what}",
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
          "headline − its first protocol’s", "headline’s change with C_m, from pre-trained",
          "trend with C_m"),
         tuple(rows),
-        f"Figures, claims and other tables are by {main}{others}. {spread(tables)}{HASHES}",
+        f"Figures, claims and other tables are by {main}{remark}. {spread(tables)}{HASHES}",
         section=SECTION,
     )  # fmt: skip
 
@@ -60,8 +60,8 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
 def spread(tables: Tables) -> str:
     """Say how far protocols lie apart on the same model, or nothing where there is one alone."""
     table = base_arm(tables.of_scheme().zeroshot)
-    own = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
-    means = own.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()
+    accuracies = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
+    means = accuracies.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()
     if means.empty or means.shape[1] < 2:
         return ""
     apart = (means.max(axis=1) - means.min(axis=1)).max()

@@ -16,12 +16,12 @@ MOST = 12
 """Values of C_m that have room in a panel."""
 
 
-def against_null(own: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
+def against_null(observed: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
     """Return values of the own basis and limits of rotated bases, of the arms that are shown.
 
     Parameters
     ----------
-    own, null : DataFrame
+    observed, null : DataFrame
         Rows with ``start``, ``rate``, ``tower``, ``seed`` and ``value``; those of the null with
         ``low`` and ``high``.
 
@@ -32,13 +32,13 @@ def against_null(own: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
         `OWN` or `NULL`; the limits are means over seeds. Empty without values of the own basis.
     """
     columns = ["tower", "arm", "seed", "value", "null_low", "null_high", "layer"]
-    own, null = _labelled(own), _labelled(null)
-    if own.empty:
+    observed, null = _labelled(observed), _labelled(null)
+    if observed.empty:
         return pd.DataFrame(columns=columns)
     null = null[null["low"].notna()].rename(columns={"low": "null_low", "high": "null_high"})
     keys = ["tower", "arm"]
     limits = null.groupby(keys)[["value", "null_low", "null_high"]].mean().reset_index()
-    data = pd.concat([limits.assign(layer=NULL), own.assign(layer=OWN)], ignore_index=True)
+    data = pd.concat([limits.assign(layer=NULL), observed.assign(layer=OWN)], ignore_index=True)
     rates = [arm for arm in data["arm"].unique() if arm != UNTOUCHED]
     kept = {UNTOUCHED, *(charts.evenly(sorted(rates, key=float), MOST) if rates else ())}
     return data[data["arm"].isin(kept)].reindex(columns=columns).reset_index(drop=True)

@@ -21,7 +21,7 @@ from mispair.evaluation.report.claims_pruning import (
     pruned_arm,
     strategy_scores,
 )
-from mispair.evaluation.report.protocols import said, set_title
+from mispair.evaluation.report.protocols import protocol_phrase, set_title
 from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables, mean_by
@@ -49,9 +49,9 @@ def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _with_random_everywhere(table: pd.DataFrame, field: str, names: list[str]) -> pd.DataFrame:
     """Repeat the random draws in every panel: they do not depend on the ranking."""
     random = table[table["strategy"] == "random"]
-    others = table[(table["strategy"] != "random") & table[field].isin(names)]
+    ranked = table[(table["strategy"] != "random") & table[field].isin(names)]
     return pd.concat(
-        [others, *(random.assign(**{field: name}) for name in names)], ignore_index=True
+        [ranked, *(random.assign(**{field: name}) for name in names)], ignore_index=True
     )
 
 
@@ -90,28 +90,28 @@ def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
     arm = pruned_arm(tables.pruning)
     original = arm["basis"].fillna("original") == "original"
     text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
-    own = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == metric)]
-    own = own[own["value"].notna()]
-    if own.empty:
+    selected = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == metric)]
+    selected = selected[selected["value"].notna()]
+    if selected.empty:
         return _hole(tables)
     keys = ["evaluation_set", "strategy", "k"]
-    data = charts.summary(mean_by(own, [*keys, "draw"]), keys)
+    data = charts.summary(mean_by(selected, [*keys, "draw"]), keys)
     names = sorted(data["evaluation_set"].unique())
     columns = min(3, len(names))
     panels = [
         _panel(alt.FieldEqualPredicate(field="evaluation_set", equal=name),
-               f"set_{place}", METRICS[metric],
+               f"set_{number}", METRICS[metric],
                set_title(tables, metric, name), list(PURITY), data, width=260)
-        for place, name in enumerate(names)
+        for number, name in enumerate(names)
     ]  # fmt: skip
-    below = kept_below_full(own)
+    below = kept_below_full(selected)
     outcomes = [
         decide_order(strategy_scores(rows, metric), metric, CONFIDENCE)[0]
         for _, rows in below.groupby("evaluation_set")
     ]
     agree, against = outcomes.count("supports"), outcomes.count("contradicts")
     sentence = (
-        f"The paper's order holds beyond the spread of {_draws(own)} on {agree} of "
+        f"The paper's order holds beyond the spread of {_draws(selected)} on {agree} of "
         f"{count(len(names), 'evaluation set')}, and is contradicted on {against}"
     )
     return _drawing(panels, data, columns, f"{sentence}{_measured(tables, metric)}.")
@@ -124,7 +124,7 @@ def _draws(arm: pd.DataFrame) -> str:
 
 def _measured(tables: Tables, metric: str = "acc1") -> str:
     """Name metric and protocol; the silhouette has none."""
-    return "" if metric == "silhouette" else f" ({said(tables, metric)})"
+    return "" if metric == "silhouette" else f" ({protocol_phrase(tables, metric)})"
 
 
 def pruning_controls(tables: Tables) -> Drawing | Hole:
@@ -139,36 +139,36 @@ def pruning_controls(tables: Tables) -> Drawing | Hole:
         ranked = arm["strategy"].str.endswith(f"-{baseline}")
         if ranked.any():
             parts[f"By {what}, text tower"] = arm[~rotated & text & (ranked | drawn)]
-    parts = {name: own for name, own in parts.items() if len(own)}
+    parts = {name: rows for name, rows in parts.items() if len(rows)}
     if not parts:
         return _hole(tables)
     keys = ["control", "strategy", "k"]
     means = [
-        mean_by(own.assign(control=name), [*keys, "basis", "draw"]) for name, own in parts.items()
+        mean_by(rows.assign(control=name), [*keys, "basis", "draw"]) for name, rows in parts.items()
     ]
     data = charts.summary(pd.concat(means, ignore_index=True), keys)
     panels = [
-        _panel(f"datum.control == '{name}'", f"control_{place}",
+        _panel(f"datum.control == '{name}'", f"control_{position}",
                METRICS["acc1"], name, list(style.STRATEGIES), data,
                width=260)
-        for place, name in enumerate(parts)
+        for position, name in enumerate(parts)
     ]  # fmt: skip
     below = kept_below_full(arm)
     high, low, random = order_of(strategy_scores(below, "acc1", basis="rotated"), CONFIDENCE)
     by_strategy = strategy_scores(below, "acc1").groupby("strategy")["value"].mean()
-    words = []
+    sentences = []
     if math.isfinite(high):
-        words.append(
+        sentences.append(
             f"in rotated bases high-purity, random and low-purity neurons reach {number(high)}, "
             f"{number(random.value)} and {number(low)}"
         )
-    words += [
+    sentences += [
         f"neurons of the highest and lowest {what} reach "
         f"{number(by_strategy[f'high-{baseline}'])} and {number(by_strategy[f'low-{baseline}'])}"
         for baseline, what in BASELINES.items()
         if {f"high-{baseline}", f"low-{baseline}"} <= set(by_strategy.index)
     ]
-    sentence = f"Mean over k and sets: {'; '.join(words)}{_measured(tables)}."
+    sentence = f"Mean over k and sets: {'; '.join(sentences)}{_measured(tables)}."
     return _drawing(panels, data, 3, sentence)
 
 
@@ -178,25 +178,25 @@ def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     The silhouette is the same for either: cosines do not see lengths.
     """
     arms = {name: pruned_arm(tables.pruning, name) for name in (MASKED, RENORMALISED)}
-    arms = {name: own[(own["metric"] == "acc1") & own["value"].notna()]
-            for name, own in arms.items()}  # fmt: skip
+    arms = {name: rows[(rows["metric"] == "acc1") & rows["value"].notna()]
+            for name, rows in arms.items()}  # fmt: skip
     if any(arm.empty for arm in arms.values()):
         return _hole(tables) if arms[MASKED].empty else Hole("nothing was renormalised")
-    arm = pd.concat([own.assign(normalised=name) for name, own in arms.items()])
+    arm = pd.concat([rows.assign(normalised=name) for name, rows in arms.items()])
     original = arm["basis"].fillna("original") == "original"
-    own = arm[original & arm["strategy"].isin(PURITY)]
-    names = [name for name in ("text", "both") if name in set(own["ranked_by"])]
+    rows = arm[original & arm["strategy"].isin(PURITY)]
+    names = [name for name in ("text", "both") if name in set(rows["ranked_by"])]
     keys = ["ranked_by", "normalised", "metric", "strategy", "k"]
-    table = _mean_of_sets(_with_random_everywhere(own, "ranked_by", names), keys)
+    table = _mean_of_sets(_with_random_everywhere(rows, "ranked_by", names), keys)
     data = charts.summary(table, keys)
     panels = [_dashed_panel(name, data) for name in names]
     parts = [strategy_scores(kept_below_full(part), "acc1") for part in arms.values()]
-    masked, other = (part.groupby("strategy")["value"].mean() for part in parts)
-    apart = (other - masked).reindex(list(PURITY)).dropna()
-    words = [f"{name} {number(value, 3, sign=True)}" for name, value in apart.items()]
+    masked, renormalised = (part.groupby("strategy")["value"].mean() for part in parts)
+    apart = (renormalised - masked).reindex(list(PURITY)).dropna()
+    differences = [f"{name} {number(value, 3, sign=True)}" for name, value in apart.items()]
     sentence = (
         "Renormalising changes accuracy, mean over k and sets, neurons ranked by text: "
-        f"{', '.join(words)}{_measured(tables)}."
+        f"{', '.join(differences)}{_measured(tables)}."
     )
     return _drawing(panels, data, 2, sentence)
 
@@ -254,12 +254,12 @@ def _drawing(
 
 
 def _sentence(tables: Tables, arm: pd.DataFrame) -> str:
-    words = []
+    sentences = []
     for name, text in RANKINGS.items():
         high, low, random = order_of(strategy_scores(arm, "acc1", ranked_by=name), CONFIDENCE)
         if math.isfinite(high):
-            words.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
+            sentences.append(f"{text} {number(high)} / {number(random.value)} / {number(low)}")
     return (
         f"Accuracy of high-purity / random / low-purity neurons, mean over k, sets and "
-        f"{_draws(arm)}: {'; '.join(words)}{_measured(tables)}."
+        f"{_draws(arm)}: {'; '.join(sentences)}{_measured(tables)}."
     )

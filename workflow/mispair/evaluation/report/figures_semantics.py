@@ -32,13 +32,13 @@ MOST = 4_000
 def semantic_purity(tables: Tables) -> Drawing | Hole:
     """|correlation| of each neuron with its best feature against its mean |cos|, by tower."""
     arm = measured_arm(tables)
-    own = arm[(arm["metric"] == "best_correlation") & arm["value"].notna()]
-    if own.empty:
+    rows = arm[(arm["metric"] == "best_correlation") & arm["value"].notna()]
+    if rows.empty:
         reason = "no ground truth of the features was measured; corpus: scenes has it"
         return Hole(reason if tables.study("image_text") else "the image-text study was not run")
-    own = own.assign(semantic=own["value"].abs())
-    original = own[own["basis"].fillna(ORIGINAL) == ORIGINAL].assign(where="own basis")
-    rotated = own[own["basis"].fillna(ORIGINAL) != ORIGINAL]
+    rows = rows.assign(semantic=rows["value"].abs())
+    original = rows[rows["basis"].fillna(ORIGINAL) == ORIGINAL].assign(where="own basis")
+    rotated = rows[rows["basis"].fillna(ORIGINAL) != ORIGINAL]
     if not rotated.empty:  # one rotated basis is as good as another
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)

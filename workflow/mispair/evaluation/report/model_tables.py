@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.evaluation.report import arm_words, checkpoints
 from mispair.evaluation.report.checkpoints import Score
 from mispair.evaluation.report.comparison_exported import exported
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.set_tables import SCORE_HEADS, score_cells
 from mispair.report.table import Table, mean_and_spread
 from mispair.report.tables import Tables
@@ -34,18 +34,18 @@ def compared_models(tables: Tables) -> list[str]:
 
 def of_main(tables: Tables) -> list[Table]:
     """Return the tables of the model that is fine-tuned; without empty ones."""
-    found = [_facts(_recorded(tables)), _arms(tables), _recipe(tables)]
-    return [table for table in [*found, *exported(tables)] if table.rows]
+    candidates = [_facts(_recorded(tables)), _arms(tables), _recipe(tables)]
+    return [table for table in [*candidates, *exported(tables)] if table.rows]
 
 
 def of_compared(tables: Tables, scores: Sequence[Score], name: str) -> list[Table]:
     """Return the tables of a model that is compared as it is; without empty ones."""
     facts = checkpoints.facts(tables).get(name, {})
-    found = [
+    candidates = [
         _scores([score for score in scores if score.towers == name]),
         _facts({_words(key): text for key, text in facts.items()}),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in candidates if table.rows]
 
 
 def _words(key: str) -> str:
@@ -63,21 +63,21 @@ def _of_arms(tables: Tables) -> pd.DataFrame:
 
 def _recorded(tables: Tables) -> dict[str, str]:
     """Return the fingerprints of towers and pairs, and how many neurons there are."""
-    own = _of_arms(tables)
-    own = own[own["text"].fillna("") != ""]
-    last = own["key"].str.rsplit(".", n=1).str[-1]
-    found = {}
-    for key, words in (
+    of_model = _of_arms(tables)
+    of_model = of_model[of_model["text"].fillna("") != ""]
+    last = of_model["key"].str.rsplit(".", n=1).str[-1]
+    facts_of = {}
+    for key, label in (
         ("towers", "fingerprint of the frozen towers"),
         ("pairs_fingerprint", "fingerprint of the pairs it is fine-tuned on"),
         ("preset", "preset of the fine-tuning"),
     ):
-        if texts := sorted(own.loc[last == key, "text"].unique()):
-            found[words] = ", ".join(texts)
+        if texts := sorted(of_model.loc[last == key, "text"].unique()):
+            facts_of[label] = ", ".join(texts)
     neurons = tables.purity.loc[tables.purity["metric"] == "neuron_purity"]
     for tower, rows in neurons.groupby("tower"):
-        found[f"neurons, {tower} tower"] = f"{rows['neuron'].nunique():,}"
-    return found
+        facts_of[f"neurons, {tower} tower"] = f"{rows['neuron'].nunique():,}"
+    return facts_of
 
 
 def _arms(tables: Tables) -> Table:
@@ -99,13 +99,13 @@ def _arms(tables: Tables) -> Table:
         )
         means = [_of_sets(scored, metric) for metric in ("acc1", "silhouette")]
         seeds = len({*pure["seed"].dropna(), *scored["seed"].dropna()})
-        rows.append((*arm_words.words(arm), f"{seeds}", *overlap, rank, *means))
+        rows.append((*arm_words.cells(arm), f"{seeds}", *overlap, rank, *means))
     return Table(
         "Every arm: mean ± 1 standard deviation over seeds",
         (*arm_words.HEADS, "seeds", "mean |cos|, text", "mean |cos|, image",
          "participation ratio, text", "accuracy, mean of sets", "silhouette, mean of sets"),
         tuple(rows),
-        f"Accuracy: {said(tables)}." if len(zeroshot) else "",
+        f"Accuracy: {protocol_phrase(tables)}." if len(zeroshot) else "",
     )  # fmt: skip
 
 
@@ -114,18 +114,18 @@ def _metric(table: pd.DataFrame, metric: str) -> pd.Series:
 
 
 def _of_sets(table: pd.DataFrame, metric: str) -> str:
-    own = table[table["metric"] == metric]
-    return mean_and_spread(own.groupby("seed")["value"].mean(), 3, counted=False)
+    rows = table[table["metric"] == metric]
+    return mean_and_spread(rows.groupby("seed")["value"].mean(), 3, counted=False)
 
 
 def _recipe(tables: Tables) -> Table:
     """Return the settings of the fine-tuning, as every arm records them."""
-    own = _of_arms(tables)
-    found: dict[str, dict[str, None]] = {}
-    for text in own.loc[own["key"] == "projection.training", "text"].dropna():
+    of_model = _of_arms(tables)
+    values_of: dict[str, dict[str, None]] = {}
+    for text in of_model.loc[of_model["key"] == "projection.training", "text"].dropna():
         for key, value in json.loads(text).items():
-            found.setdefault(_words(key), {})[str(value)] = None
-    rows = tuple((key, "; ".join(values)) for key, values in sorted(found.items()))
+            values_of.setdefault(_words(key), {})[str(value)] = None
+    rows = tuple((key, "; ".join(values)) for key, values in sorted(values_of.items()))
     return Table(
         "Recipe of the fine-tuning", ("setting", "value"), rows,
         "Where arms differ all values are listed.", folded=True,
@@ -134,7 +134,7 @@ def _recipe(tables: Tables) -> Table:
 
 def _scores(scores: Sequence[Score]) -> Table:
     return Table(
-        "On every evaluation set, beside tables 2 and 3",
+        "On every evaluation set, next to tables 2 and 3",
         ("evaluation set", *SCORE_HEADS),
         tuple((score.evaluation_set, *score_cells(score)) for score in scores),
     )

@@ -105,7 +105,7 @@ def rankings(
     ValueError
         If a neuron has no direction, or features do not fit the projections.
     """
-    found = [
+    candidates = [
         _ranking("By the text tower", "As the paper ranks them.", "text", towers,
                  blocks, texts, counts),
         _ranking("By the image tower", "The same neurons by their columns in the other tower.",
@@ -114,13 +114,13 @@ def rankings(
     if rotation is not None:
         turned = {tower: matrix @ rotation for tower, matrix in towers.items()}
         title = "Control: in a randomly rotated basis"
-        found.append(_ranking(title, CONTROL, "text", turned, blocks, texts, counts))
-    return found
+        candidates.append(_ranking(title, CONTROL, "text", turned, blocks, texts, counts))
+    return candidates
 
 
 def _ranking(
     title: str,
-    about: str,
+    description: str,
     by: Kind,
     towers: Mapping[Kind, np.ndarray],
     blocks: Callable[[Kind], Iterable[Block]],
@@ -131,7 +131,7 @@ def _ranking(
     kinds: dict[Kind, int] = {"image": counts[1], "text": counts[2]}
     overlap = {tower: neuron_overlap(towers[tower]) for tower in TOWERS}
     order = {tower: np.argsort(values, kind="stable") for tower, values in overlap.items()}
-    rank = {tower: np.argsort(places) + 1 for tower, places in order.items()}
+    rank = {tower: np.argsort(positions) + 1 for tower, positions in order.items()}
     ends = min(ends, len(order[by]) // 2)
     chosen = [*order[by][:ends].tolist(), *order[by][::-1][:ends].tolist()]
     active = {kind: strongest(blocks(kind), towers[kind], chosen, k) for kind, k in kinds.items()}
@@ -145,7 +145,7 @@ def _ranking(
         )
         for number, pictures, captions in zip(chosen, active["image"], active["text"], strict=True)
     ]
-    return Ranking(title, about, neurons[:ends], neurons[ends:])
+    return Ranking(title, description, neurons[:ends], neurons[ends:])
 
 
 def arm_of(origin: Mapping[str, str]) -> str:

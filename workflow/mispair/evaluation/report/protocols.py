@@ -38,17 +38,17 @@ def named(rows: pd.DataFrame) -> str:
         Such as ``clip_benchmark #0a1b2c3d``. The hash of several sets is that of all of theirs.
     """
     names = protocols(rows)
-    found = rows[rows["protocol"].isin(names)]
+    of_protocols = rows[rows["protocol"].isin(names)]
     if not names:
         return UNKNOWN
-    if "fingerprint" not in found or found["fingerprint"].isna().all():
+    if "fingerprint" not in of_protocols or of_protocols["fingerprint"].isna().all():
         return listing(names)
-    known = found.dropna(subset=["fingerprint"])
+    hashed = of_protocols.dropna(subset=["fingerprint"])
     each = sorted(
-        f"{name}:{own}"
-        for name, own in set(zip(known["evaluation_set"], known["fingerprint"], strict=True))
+        f"{name}:{digest}"
+        for name, digest in set(zip(hashed["evaluation_set"], hashed["fingerprint"], strict=True))
     )
-    one = known["fingerprint"].iloc[0] if len(each) == 1 else None
+    one = hashed["fingerprint"].iloc[0] if len(each) == 1 else None
     text = hashlib.sha256("\n".join(each).encode()).hexdigest()
     return f"{listing(names)} {short(one or text)}"
 
@@ -59,14 +59,14 @@ def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) ->
     Where nothing was classified with all neurons they are those of pruning, which name no hash.
     """
     table = tables.main_zeroshot
-    own = table[(table["metric"] == metric) & table["classname"].isna()]
-    if own.empty:
+    rows = table[(table["metric"] == metric) & table["classname"].isna()]
+    if rows.empty:
         table = of_protocol(tables.pruning)
-        own = table[table["metric"] == metric].assign(fingerprint=None, headline=None)
-    return own if evaluation_set is None else own[own["evaluation_set"] == evaluation_set]
+        rows = table[table["metric"] == metric].assign(fingerprint=None, headline=None)
+    return rows if evaluation_set is None else rows[rows["evaluation_set"] == evaluation_set]
 
 
-def said(tables: Tables, metric: str = "acc1", evaluation_set: str | None = None) -> str:
+def protocol_phrase(tables: Tables, metric: str = "acc1", evaluation_set: str | None = None) -> str:
     """Say by which metric and protocol a number is measured, for a sentence or a heading."""
     rows = of_metric(tables, metric, evaluation_set)
     return f"{metric}, {named(rows)}{_other_headlines(rows, metric)}"
@@ -84,25 +84,25 @@ def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitlePara
 
 def _other_headlines(rows: pd.DataFrame, metric: str) -> str:
     """Name the sets on which the protocol's headline metric is another one."""
-    own = rows.dropna(subset=["headline"])
-    names = sorted(own["evaluation_set"].unique())
-    others = own[own["headline"] != metric].drop_duplicates("evaluation_set")
+    headlined = rows.dropna(subset=["headline"])
+    names = sorted(headlined["evaluation_set"].unique())
+    different = headlined[headlined["headline"] != metric].drop_duplicates("evaluation_set")
     if not names:
         return ""
-    if others.empty:
+    if different.empty:
         return ", its headline metric"
-    words = [
+    names_of_sets = [
         f"{metric_} on {listing(sorted(group['evaluation_set']))}"
-        for metric_, group in others.groupby("headline")
+        for metric_, group in different.groupby("headline")
     ]
-    return f" (headline: {'; '.join(map(str, words))})"
+    return f" (headline: {'; '.join(map(str, names_of_sets))})"
 
 
 def base_arm(table: pd.DataFrame) -> pd.DataFrame:
     """Return the arm of the model as it is: the untouched one, else the lowest C_m."""
     for start in ("untouched", "pretrained", "reinitialised"):
-        own = table[table["start"] == start]
-        if not own.empty:
-            rate = own["rate"].min()
-            return own if pd.isna(rate) else own[own["rate"] == rate]
+        rows = table[table["start"] == start]
+        if not rows.empty:
+            rate = rows["rate"].min()
+            return rows if pd.isna(rate) else rows[rows["rate"] == rate]
     return table

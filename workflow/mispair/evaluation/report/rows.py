@@ -19,19 +19,19 @@ def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> l
     Classes that no image has are named in rows ``class_without_images``.
     """
     headline = provenance.get("headline") or {}
-    found = []
+    results = []
     silhouettes = set()
     for row in rows:
         of_set = {**row, "towers": towers}
         if row["metric"] == "silhouette":
-            place = (row.get("evaluation_set"), row.get("seed"))
-            if place in silhouettes:
+            position = (row.get("evaluation_set"), row.get("seed"))
+            if position in silhouettes:
                 continue
-            silhouettes.add(place)
+            silhouettes.add(position)
             of_set |= {"protocol": None, "fingerprint": None}
         metric = headline.get(row.get("evaluation_set"), {}).get(of_set.get("protocol"))
-        found.append({**of_set, "headline": metric})
-    return found + _classes_without_images(found, provenance)
+        results.append({**of_set, "headline": metric})
+    return results + _classes_without_images(results, provenance)
 
 
 def _classes_without_images(
@@ -40,18 +40,18 @@ def _classes_without_images(
     seen: dict[tuple[Any, Any], dict[str, Row]] = {}
     for row in rows:
         if row["metric"] == "class_recall":
-            place = (row.get("evaluation_set"), row.get("protocol"))
-            seen.setdefault(place, {})[row["classname"]] = row
-    found = []
+            position = (row.get("evaluation_set"), row.get("protocol"))
+            seen.setdefault(position, {})[row["classname"]] = row
+    results = []
     for name, of_set in (provenance.get("protocols") or {}).items():
-        for protocol, about in of_set.items():
+        for protocol, description in of_set.items():
             present = seen.get((name, protocol), {})
             like = next(iter(present.values()), {})
-            here = {key: like.get(key) for key in ("towers", "fingerprint", "headline")}
-            here |= {"evaluation_set": name, "protocol": protocol, "value": 0, "n": 0}
-            found += [
-                {**here, "metric": "class_without_images", "classname": classname}
-                for classname in json.loads(about.get("classnames") or "[]")
+            keys = {key: like.get(key) for key in ("towers", "fingerprint", "headline")}
+            keys |= {"evaluation_set": name, "protocol": protocol, "value": 0, "n": 0}
+            results += [
+                {**keys, "metric": "class_without_images", "classname": classname}
+                for classname in json.loads(description.get("classnames") or "[]")
                 if present and classname not in present
             ]
-    return found
+    return results

@@ -26,7 +26,7 @@ Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
 """What a control leaves of an effect."""
 
 
-def carried(own: float, there: float) -> Carried:
+def carried(changed: float, in_control: float) -> Carried:
     """Tell what a control leaves of an effect.
 
     Examples
@@ -34,9 +34,9 @@ def carried(own: float, there: float) -> Carried:
     >>> carried(0.03, 0.03), carried(0.03, 0.015), carried(0.03, 0.001), carried(0.03, -0.02)
     ('keeps', 'weakens', 'removes', 'reverses')
     """
-    if not (math.isfinite(own) and math.isfinite(there)) or own == 0:
+    if not (math.isfinite(changed) and math.isfinite(in_control)) or changed == 0:
         return "not measured"
-    share = there / own
+    share = in_control / changed
     if share >= LARGE:
         return "keeps"
     if share <= -SMALL:
@@ -63,12 +63,12 @@ def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) 
     The mean over evaluation sets of accuracy − chance has to exceed `sizes` standard errors of the
     images. None where no accuracy or no chance was measured.
     """
-    own = tables.zeroshot_of(start, "acc1")
-    own = own.dropna(subset=["rate", "value", "chance", "n"])
-    own = own[own["rate"] == own["rate"].min()]
-    if own.empty:
+    rows = tables.zeroshot_of(start, "acc1")
+    rows = rows.dropna(subset=["rate", "value", "chance", "n"])
+    rows = rows[rows["rate"] == rows["rate"].min()]
+    if rows.empty:
         return None
-    sets = own.groupby("evaluation_set")[["value", "chance", "n"]].mean()
+    sets = rows.groupby("evaluation_set")[["value", "chance", "n"]].mean()
     variance = float((sets["chance"] * (1 - sets["chance"]) / sets["n"]).sum())
     excess = float((sets["value"] - sets["chance"]).sum())
     return excess > sizes * math.sqrt(variance)
@@ -82,16 +82,16 @@ def zeroshot_series(
 
     It is of the main protocol, unless `tables` holds another one alone.
     """
-    own = tables.zeroshot_of(start, metric)
+    rows = tables.zeroshot_of(start, metric)
     if evaluation_set is not None:
-        own = own[own["evaluation_set"] == evaluation_set]
+        rows = rows[rows["evaluation_set"] == evaluation_set]
     else:
-        wide = own.pivot_table(
+        wide = rows.pivot_table(
             index=["rate", "seed"], columns="evaluation_set", values="value", dropna=False
         )
         complete = wide.columns[wide.notna().all()]
-        own = own[own["evaluation_set"].isin(complete)]
-    return mean_by(own, ["rate", "seed"])
+        rows = rows[rows["evaluation_set"].isin(complete)]
+    return mean_by(rows, ["rate", "seed"])
 
 
 def run_trend(series: pd.DataFrame) -> Trend:

@@ -22,21 +22,21 @@ LONGEST = 100
 def set_names(tables: Tables) -> list[str]:
     """Return the names of all evaluation sets, sorted."""
     of_kinds = (tables.zeroshot, tables.pruning, tables.exported, tables.checkpoints)
-    return sorted({name for own in of_kinds for name in own["evaluation_set"].dropna()})
+    return sorted({name for table in of_kinds for name in table["evaluation_set"].dropna()})
 
 
 def of_set(tables: Tables, scores: Sequence[Score], name: str) -> list[Table]:
     """Return the tables of a set's page; without empty ones."""
     zeroshot = _own(tables.zeroshot, name)
-    found = [
+    candidates = [
         _facts(zeroshot, _own(tables.checkpoints, name)),
         _arms(zeroshot),
         _changes(_own(tables.comparisons, name)),
-        retrieval(zeroshot, lambda arm: ", ".join(arm_words.words(arm)), ""),
+        retrieval(zeroshot, lambda arm: ", ".join(arm_words.cells(arm)), ""),
         _models([score for score in scores if score.evaluation_set == name]),
         _classes(zeroshot),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in candidates if table.rows]
 
 
 def _own(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -46,13 +46,13 @@ def _own(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def _facts(zeroshot: pd.DataFrame, compared: pd.DataFrame) -> Table:
     table = pd.concat([zeroshot, compared])
     rows = []
-    for protocol, own in table.dropna(subset=["protocol"]).groupby("protocol"):
-        prints = ", ".join(short(value) for value in sorted(own["fingerprint"].dropna().unique()))
-        classes = own["classname"].nunique() if "classname" in own else 0
+    for protocol, group in table.dropna(subset=["protocol"]).groupby("protocol"):
+        prints = ", ".join(short(value) for value in sorted(group["fingerprint"].dropna().unique()))
+        classes = group["classname"].nunique() if "classname" in group else 0
         rows.append((
-            str(protocol), f"{own['n'].max():,.0f}" if own["n"].notna().any() else "–",
-            f"{classes:,}" if classes else "–", or_dash(own["chance"].min(), 3),
-            ", ".join(sorted(own["headline"].dropna().unique())) or "–", prints or "–",
+            str(protocol), f"{group['n'].max():,.0f}" if group["n"].notna().any() else "–",
+            f"{classes:,}" if classes else "–", or_dash(group["chance"].min(), 3),
+            ", ".join(sorted(group["headline"].dropna().unique())) or "–", prints or "–",
         ))  # fmt: skip
     return Table(
         "What is asked of this set",
@@ -72,22 +72,22 @@ def _arms(table: pd.DataFrame) -> Table:
         of_name = table[table["protocol"] == name]
         metric = next(iter(of_name["headline"].dropna()), "acc1")
         columns.append((f"{metric}, {name}", of_name[of_name["metric"] == metric]))
-    for metric, words in (
+    for metric, label in (
         ("acc5", "acc5"),
         ("mean_per_class_recall", "mean per class"),
         ("silhouette", "silhouette"),
         ("probe_acc1", "linear probe, acc1"),
     ):
-        columns.append((words, main[main["metric"] == metric]))
-    columns = [(words, own) for words, own in columns if own["value"].notna().any()]
-    by_arm = [arm_words.by_arm(own) for _, own in columns]
+        columns.append((label, main[main["metric"] == metric]))
+    columns = [(label, values) for label, values in columns if values["value"].notna().any()]
+    by_arm = [arm_words.by_arm(values) for _, values in columns]
     rows = [
-        (*arm_words.words(arm), *(_spread(of.get(arm_words.key(arm))) for of in by_arm))
-        for arm in arm_words.arms(*(own for _, own in columns))
+        (*arm_words.cells(arm), *(_spread(of.get(arm_words.key(arm))) for of in by_arm))
+        for arm in arm_words.arms(*(values for _, values in columns))
     ]
     return Table(
         "Every arm on this set: mean ± 1 standard deviation over seeds",
-        (*arm_words.HEADS, *(words for words, _ in columns)),
+        (*arm_words.HEADS, *(label for label, _ in columns)),
         tuple(rows),
     )
 
@@ -98,16 +98,16 @@ def _spread(rows: pd.DataFrame | None) -> str:
 
 
 def _changes(table: pd.DataFrame) -> Table:
-    own = of_protocol(table)
-    own = own[(own["reference"] == "untouched") & own["metric"].str.endswith("_difference")]
+    drawn = of_protocol(table)
+    drawn = drawn[(drawn["reference"] == "untouched") & drawn["metric"].str.endswith("_difference")]
     rows = []
-    by_arm = arm_words.by_arm(own)
-    for arm in arm_words.arms(own):
+    by_arm = arm_words.by_arm(drawn)
+    for arm in arm_words.arms(drawn):
         for _, row in by_arm[arm_words.key(arm)].sort_values("metric", kind="stable").iterrows():
             limits = interval(100 * row["low"], 100 * row["high"], 1, sign=True)
             value = number(100 * row["value"], 1, sign=True)
             metric = str(row["metric"]).removesuffix("_difference")
-            rows.append((*arm_words.words(arm), metric, value, limits, p_value(row["p"])))
+            rows.append((*arm_words.cells(arm), metric, value, limits, p_value(row["p"])))
     return Table(
         "Change against the untouched model (points)",
         (*arm_words.HEADS, "metric", "change", "95 % interval", "p"),
@@ -120,8 +120,8 @@ def _changes(table: pd.DataFrame) -> Table:
 def _classes(table: pd.DataFrame) -> Table:
     """Return the recall of every class of the model as it is, and at both ends of C_m."""
     main = of_protocol(table)
-    own = main[main["metric"] == "class_recall"]
-    arms, by_arm = arm_words.arms(own), arm_words.by_arm(own)
+    recalls = main[main["metric"] == "class_recall"]
+    arms, by_arm = arm_words.arms(recalls), arm_words.by_arm(recalls)
     tuned = [arm for arm in arms if arm["start"] == "pretrained"]
     tuned = [arm for arm in tuned if arm["scheme"] == tuned[0]["scheme"]]
     shown = [arm for arm in arms if arm["start"] == "untouched"][:1] + tuned[:1]
@@ -130,7 +130,7 @@ def _classes(table: pd.DataFrame) -> Table:
         return Table("", (), ())
     means = [by_arm[arm_words.key(arm)].groupby("classname")["value"].mean() for arm in shown]
     wide = pd.concat(means, axis=1, keys=range(len(shown)))
-    wide["n"] = own.groupby("classname")["n"].max()
+    wide["n"] = recalls.groupby("classname")["n"].max()
     wide["change"] = wide[len(shown) - 1] - wide[0] if len(shown) > 1 else math.nan
     ranked = wide.reset_index(names="classname")
     ranked["size"] = -ranked["change"].abs()
@@ -153,7 +153,7 @@ def _classes(table: pd.DataFrame) -> Table:
 
 
 def _class_head(arm: dict[str, object]) -> tuple[str, ...]:
-    start, scheme, rate = arm_words.words(arm)
+    start, scheme, rate = arm_words.cells(arm)
     return (start,) if rate == "–" else (start + ",", scheme, f"C_m {rate}")
 
 

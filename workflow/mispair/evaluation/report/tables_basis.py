@@ -42,7 +42,7 @@ def of_projections(tables: Tables) -> pd.DataFrame:
 
 def arm_of(arm: dict[str, object]) -> tuple[str, ...]:
     """Return the start by its name in the configuration, and C_m."""
-    rate = arm_words.words(arm)[2]
+    rate = arm_words.cells(arm)[2]
     return (str(arm["start"]),) if rate == "–" else (str(arm["start"]), rate)
 
 
@@ -68,10 +68,11 @@ def cost_sentence(tables: Tables) -> str:
     if not texts:
         agreement = of_projections(tables)
         agreement = agreement[agreement["metric"] == "split_half_agreement"]
-        own = agreement.loc[agreement["basis"].isin(SEARCHES), "value"]
+        shares = agreement.loc[agreement["basis"].isin(SEARCHES), "value"]
         null = agreement.loc[agreement["basis"] == "whitened", "high"]
         return (
-            f"Components of two halves agree by {number(own.min(), 2)} to {number(own.max(), 2)}; "
+            f"Components of two halves agree by {number(shares.min(), 2)} to "
+            f"{number(shares.max(), 2)}; "
             f"random rotations by at most {number(null.max(), 2)} in 95 % of cases."
         )
     return (
@@ -152,8 +153,8 @@ def _agreement(whole: pd.DataFrame) -> Table:
 def _scores(whole: pd.DataFrame) -> Table:
     rows = []
     metric = "mean_monosemanticity"
-    own = whole[whole["metric"].str.startswith(metric)]
-    for reference, of_encoder in own.groupby("reference"):
+    of_metric = whole[whole["metric"].str.startswith(metric)]
+    for reference, of_encoder in of_metric.groupby("reference"):
         for arm, tower, each in _each(of_encoder):
             shown = [or_dash(_value(each, metric, basis), 4)
                      for basis in ("original", "rotated", *SEARCHES)]  # fmt: skip
@@ -181,13 +182,13 @@ def _names(tables: Tables) -> Table:
         for basis in ("original", "rotated", *SEARCHES):
             named = each[(each["metric"] == "name_auc") & (each["basis"] == basis)]
             best = named.sort_values(["value", "neuron"], ascending=[False, True])[:LISTED]
-            words = [f"{row['feature']} ({row['value']:.2f})" for row in records(best)]
+            labels = [f"{row['feature']} ({row['value']:.2f})" for row in records(best)]
             mean = _value(each, "mean_name_auc", basis)
             if math.isfinite(mean):
                 shuffled = _value(each, "mean_name_auc_shuffled", basis)
                 rows.append((
                     tower, BASES[basis][0], number(mean), or_dash(shuffled, 3),
-                    ", ".join(words) or "–",
+                    ", ".join(labels) or "–",
                 ))  # fmt: skip
     return Table(
         "Names of neurons: the word of captions that predicts each best",

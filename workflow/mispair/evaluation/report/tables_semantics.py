@@ -44,22 +44,22 @@ def measured_arm(tables: Tables) -> pd.DataFrame:
 
 def words(arm: pd.DataFrame, tower: str) -> str:
     """Say for one tower whether pure weights go with pure meaning, and the same when rotated."""
-    own = arm[arm["tower"] == tower]
-    own = own.assign(basis=own["basis"].fillna(ORIGINAL))
-    tests = own[own["metric"] == "semantic_purity_by_overlap"]
-    means = own[own["metric"] == "mean_semantic_purity"]
+    of_tower = arm[arm["tower"] == tower]
+    of_tower = of_tower.assign(basis=of_tower["basis"].fillna(ORIGINAL))
+    tests = of_tower[of_tower["metric"] == "semantic_purity_by_overlap"]
+    means = of_tower[of_tower["metric"] == "mean_semantic_purity"]
     original = tests[tests["basis"] == ORIGINAL]
     if original.empty or not math.isfinite(original["value"].iloc[0]):
         return f"{tower.capitalize()} tower: no test of semantic against cosine purity."
     rho, p = float(original["value"].iloc[0]), float(original["p"].iloc[0])
     if p > ALPHA:
-        said = "cosine purity and semantic purity of neurons do not go together beyond chance"
+        sentence = "cosine purity and semantic purity of neurons do not go together beyond chance"
     elif rho < 0:
-        said = "neurons of lower |cos| follow single features more closely"
+        sentence = "neurons of lower |cos| follow single features more closely"
     else:
-        said = "neurons of higher |cos| follow single features more closely, against the idea"
+        sentence = "neurons of higher |cos| follow single features more closely, against the idea"
     text = (
-        f"{tower.capitalize()} tower: {said} (Spearman ρ = {number(rho, 2)}, {p_value(p)}, "
+        f"{tower.capitalize()} tower: {sentence} (Spearman ρ = {number(rho, 2)}, {p_value(p)}, "
         f"{count(original['n'].iloc[0], 'neuron')})"
     )
     rotated = tests[tests["basis"] != ORIGINAL]["value"].dropna()
@@ -74,10 +74,10 @@ def words(arm: pd.DataFrame, tower: str) -> str:
 def mean_series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
     """Return rate, seed and value of the pre-trained arms in their own basis."""
     table = tables.semantics
-    own = table[(table["start"] == "pretrained") & (table["tower"] == tower)
+    rows = table[(table["start"] == "pretrained") & (table["tower"] == tower)
                 & (table["metric"] == metric)
                 & (table["basis"].fillna(ORIGINAL) == ORIGINAL)]  # fmt: skip
-    return own[["rate", "seed", "value"]]
+    return rows[["rate", "seed", "value"]]
 
 
 def _ends(tables: Tables) -> Table:
@@ -91,17 +91,17 @@ def _ends(tables: Tables) -> Table:
             if series["rate"].nunique() < 2:
                 continue
             low, high = series["rate"].min(), series["rate"].max()
-            own = table[(table["tower"] == tower) & (table["start"] == "pretrained")]
+            part = table[(table["tower"] == tower) & (table["start"] == "pretrained")]
             effect = contrast(series, CONFIDENCE)
             rows.append((
                 f"{name}, {tower} tower",
                 *(mean_and_spread(series.loc[series["rate"] == rate, "value"], 3, False)
                   for rate in (low, high)),
                 effect_text(effect, CONFIDENCE, 3),
-                *(_null(own[own["rate"] == rate], f"mean_{metric}") for rate in (low, high)),
-                *(mean_and_spread(own.loc[
-                    (own["rate"] == rate) & (own["metric"] == f"{metric}_by_overlap")
-                    & (own["basis"] == ORIGINAL), "value"], 2, False) for rate in (low, high)),
+                *(_null(part[part["rate"] == rate], f"mean_{metric}") for rate in (low, high)),
+                *(mean_and_spread(part.loc[
+                    (part["rate"] == rate) & (part["metric"] == f"{metric}_by_overlap")
+                    & (part["basis"] == ORIGINAL), "value"], 2, False) for rate in (low, high)),
             ))  # fmt: skip
     return Table(
         "What neurons stand for at both ends of C_m",
@@ -115,8 +115,8 @@ def _ends(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _null(own: pd.DataFrame, metric: str) -> str:
-    null = own[(own["basis"] == ROTATED) & (own["metric"] == metric)]
+def _null(value: pd.DataFrame, metric: str) -> str:
+    null = value[(value["basis"] == ROTATED) & (value["metric"] == metric)]
     low, high = float(null["low"].mean()), float(null["high"].mean())
     return interval(low, high, 3) if math.isfinite(low) else "–"
 
@@ -129,20 +129,20 @@ def semantics(tables: Tables) -> list[Table]:
     arm = arm.assign(basis=arm["basis"].fillna(ORIGINAL))
     rows = []
     for tower in TOWERS:
-        own = arm[arm["tower"] == tower]
-        rotated = own["basis"] != ORIGINAL
+        of_tower = arm[arm["tower"] == tower]
+        rotated = of_tower["basis"] != ORIGINAL
         for metric, name in MEASURES.items():
-            mean = own[own["metric"] == f"mean_{metric}"]
-            test = own[own["metric"] == f"{metric}_by_overlap"]
+            mean = of_tower[of_tower["metric"] == f"mean_{metric}"]
+            test = of_tower[of_tower["metric"] == f"{metric}_by_overlap"]
             if mean.empty:
                 continue
-            by_chance = own[(own["metric"] == f"mean_{metric}_shuffled") & ~rotated]
-            here = test[test["basis"] == ORIGINAL]
+            by_chance = of_tower[(of_tower["metric"] == f"mean_{metric}_shuffled") & ~rotated]
+            original = test[test["basis"] == ORIGINAL]
             rows.append((
                 f"{name}, {tower} tower", or_dash(_mean(mean[mean["basis"] == ORIGINAL]), 3),
                 or_dash(_mean(mean[mean["basis"] != ORIGINAL]), 3),
-                or_dash(_mean(by_chance), 3), or_dash(_mean(here), 2, sign=True),
-                p_value(float(here["p"].iloc[0])) if len(here) else "–",
+                or_dash(_mean(by_chance), 3), or_dash(_mean(original), 2, sign=True),
+                p_value(float(original["p"].iloc[0])) if len(original) else "–",
                 or_dash(_mean(test[test["basis"] != ORIGINAL]), 2, sign=True),
             ))  # fmt: skip
     means = Table(
@@ -155,8 +155,8 @@ def semantics(tables: Tables) -> list[Table]:
         "that pure weights go with pure meaning.",
         section=SECTION,
     )  # fmt: skip
-    found = [means, _ends(tables), _best(arm)]
-    return [table for table in found if table.rows]
+    candidates = [means, _ends(tables), _best(arm)]
+    return [table for table in candidates if table.rows]
 
 
 def _mean(rows: pd.DataFrame) -> float:
@@ -164,13 +164,13 @@ def _mean(rows: pd.DataFrame) -> float:
 
 
 def _best(arm: pd.DataFrame) -> Table:
-    own = arm[(arm["metric"] == "best_correlation") & (arm["basis"] == ORIGINAL)]
-    own = own.assign(size=own["value"].abs())
+    best = arm[(arm["metric"] == "best_correlation") & (arm["basis"] == ORIGINAL)]
+    best = best.assign(size=best["value"].abs())
     rows = []
     for tower in TOWERS:
-        ranked = own[own["tower"] == tower].sort_values("size", ascending=False, kind="stable")
-        place = ranked["overlap"].rank()
-        for row in records(ranked.assign(place=place)[:LISTED]):
+        ranked = best[best["tower"] == tower].sort_values("size", ascending=False, kind="stable")
+        overlap_rank = ranked["overlap"].rank()
+        for row in records(ranked.assign(place=overlap_rank)[:LISTED]):
             rows.append((
                 f"{tower} {row['neuron']:.0f}", str(row["feature"]),
                 number(row["value"], 3, sign=True), number(row["overlap"], 4),

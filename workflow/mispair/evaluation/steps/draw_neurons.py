@@ -65,10 +65,10 @@ def run(
     pairs = drawn_pairs(corpus, index, COLUMNS, settings.pairs, settings.seed, "neurons")
     # An image that several pairs have is shown once, as is a caption.
     images = pairs.drop_duplicates("image_id")["key"]
-    wanted = {"image": set(images), "text": set(pairs["caption_id"])}
+    needed = {"image": set(images), "text": set(pairs["caption_id"])}
 
     def blocks(kind: Kind) -> Iterator[Block]:
-        return feature_blocks(features, feature_rows, kind, wanted[kind], origin.get("towers"))
+        return feature_blocks(features, feature_rows, kind, needed[kind], origin.get("towers"))
 
     rankings = []
     draw = seeds.generator(settings.seed, "rotation", 0)
@@ -82,7 +82,7 @@ def run(
         raise files.UserError(f"{projection}: {error}.") from error
     shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
     encoded = _encoded(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
-    sample = neurons.Sample(neurons.arm_of(origin), len(images), len(wanted["text"]))
+    sample = neurons.Sample(neurons.arm_of(origin), len(images), len(needed["text"]))
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
     files.write_text(gallery, html)
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))
@@ -91,11 +91,13 @@ def run(
 def _encoded(paths: dict[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
     """Read the image files of some pairs out of their shards, by key."""
     from mispair.core.files import UserError
-    from mispair.pairs.index.reading import places, read_encoded
+    from mispair.pairs.index.reading import locations, read_encoded
 
-    found: dict[str, bytes] = {}
-    for name, own in pairs.groupby("shard"):
+    contents: dict[str, bytes] = {}
+    for name, rows in pairs.groupby("shard"):
         if name not in paths:
             raise UserError(f"draw_neurons: the index names {name}, which is not among the shards.")
-        found.update(zip(own["key"], read_encoded(paths[str(name)], places(own)), strict=True))
-    return found
+        contents.update(
+            zip(rows["key"], read_encoded(paths[str(name)], locations(rows)), strict=True)
+        )
+    return contents

@@ -76,10 +76,10 @@ def run(
             raise files.UserError(f"{opened.directory}: holds no image for {split}.")
         times.finish(precision=settings.precision)
         classified = opened.kind == "classification"
-        known = {"labels": np.asarray(labels, np.int64)} if classified else {}
+        targets = {"labels": np.asarray(labels, np.int64)} if classified else {}
         files.write_tensors(
             evaluation_features,
-            {"image_features": features, **known},
+            {"image_features": features, **targets},
             {
                 "name": opened.name,
                 "kind": opened.kind,

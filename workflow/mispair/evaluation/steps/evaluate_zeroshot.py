@@ -53,18 +53,21 @@ def run(
     protocols: dict[str, dict[str, dict[str, str]]] = {}
     folders = {path.parent for path in images}
     if alone := [path for path in prompts if path.parent not in folders]:
-        raise files.UserError(f"{alone[0]}: has no images beside it, {alone[0].parent}.")
+        raise files.UserError(f"{alone[0]}: has no images next to it, {alone[0].parent}.")
     progress = Progress("evaluating", len(images) * len(stacks[0]), "sets and seeds")
     progress.reach(0)
     for path in images:
-        pictures, about = files.read_tensors(path)
-        name, labels = about["name"], pictures.get("labels")
+        pictures, metadata = files.read_tensors(path)
+        name, labels = metadata["name"], pictures.get("labels")
         asked = {p: files.read_tensors(p) for p in prompts if p.parent == path.parent}
         if not asked or name in sets:
-            raise files.UserError(f"{path}: has no prompts beside it, or {name} is given twice.")
-        sets[name] = about
+            raise files.UserError(f"{path}: has no prompts next to it, or {name} is given twice.")
+        sets[name] = metadata
         protocols[name] = {protocol["protocol"]: protocol for _, protocol in asked.values()}
-        _refuse_other_towers(origin, {path: about} | {p: said for p, (_, said) in asked.items()})
+        _refuse_other_towers(
+            origin,
+            {path: metadata} | {p: facts for p, (_, facts) in asked.items()},
+        )
         if labels is not None:
             given[f"{name}|labels"] = labels
         for seed, image, text in zip(names, *stacks, strict=True):
@@ -79,29 +82,29 @@ def run(
                     with _naming(source):
                         captions = embed(features, text)
                     with _naming(path, source):
-                        found = recalls(embeddings, captions, numbers)
+                        recall = recalls(embeddings, captions, numbers)
                 else:
                     with _naming(source):
                         classes = classifier(features, numbers, text)
                     with _naming(path, source):
-                        given[key], found = _classify(key, embeddings, classes, labels, protocol)
-                here = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
-                here["fingerprint"] = protocol["fingerprint"]
-                rows += [{**here, **row} for row in [*found, *silhouette]]
-                _log(key, [*found, *silhouette])
+                        given[key], recall = _classify(key, embeddings, classes, labels, protocol)
+                keys = {"evaluation_set": name, "protocol": protocol["protocol"], "seed": seed}
+                keys["fingerprint"] = protocol["fingerprint"]
+                rows += [{**keys, **row} for row in [*recall, *silhouette]]
+                _log(key, [*recall, *silhouette])
             progress.advance()
     progress.close()
     headline = {
-        name: {protocol: about["metric"] for protocol, about in of_set.items()}
+        name: {protocol: metadata["metric"] for protocol, metadata in of_set.items()}
         for name, of_set in protocols.items()
     }
     about_sets = {"evaluation_sets": sets, "protocols": protocols, "headline": headline}
     metrics.write_metrics(zeroshot, rows, {"projection": origin, **about_sets})
-    of_images = {name: about["images_fingerprint"] for name, about in sets.items()}
+    of_images = {name: metadata["images_fingerprint"] for name, metadata in sets.items()}
     of_prompts = {
-        f"{name}|{protocol}": about["fingerprint"]
+        f"{name}|{protocol}": metadata["fingerprint"]
         for name, of_set in protocols.items()
-        for protocol, about in of_set.items()
+        for protocol, metadata in of_set.items()
     }
     identity = {"projection": origin, "sets": of_images, "protocols": of_prompts}
     files.write_tensors(answers, given, {key: json.dumps(one) for key, one in identity.items()})
@@ -126,7 +129,7 @@ def _classify(
     answers, ranks = classify(embeddings, classes, labels)
     checked = check(answers, labels, len(classes))
     if checked.flagged:
-        log.warning("%s: %s.", key, checked.words(classnames))
+        log.warning("%s: %s.", key, checked.described(classnames))
     rows = accuracies(ranks, labels, len(classes))
     for row in rows:
         if "class" in row:
@@ -147,9 +150,11 @@ def _refuse_other_towers(
 ) -> None:
     from mispair.core.files import UserError
 
-    for path, about in inputs.items():
-        if about.get("towers") != origin.get("towers"):
-            raise UserError(f"{path}: comes from other towers than the projection. Encode it anew.")
+    for path, metadata in inputs.items():
+        if metadata.get("towers") != origin.get("towers"):
+            raise UserError(
+                f"{path}: comes from other towers than the projection. Encode it again."
+            )
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Write the accuracy of every set and seed.
 
-    Files of a set's two splits lie in one folder; sets of which only the test is given are left
+    Files of a set's two splits are in one folder; sets of which only the test is given are left
     out.
     """
     from mispair.core import files, metrics, seeds
@@ -61,35 +61,39 @@ def run(
     for path in train:
         if path.parent not in tests:
             raise files.UserError(f"{path}: there are no test images of this set, {path.parent}.")
-        (fit, about), (held_out, said) = map(files.read_tensors, (path, tests[path.parent]))
+        (fit, fit_metadata), (held_out, test_metadata) = map(
+            files.read_tensors, (path, tests[path.parent])
+        )
         if "labels" not in fit or "labels" not in held_out:
             raise files.UserError(f"{path}: has no labels, or {tests[path.parent]} has none.")
-        name = about["name"]
+        name = fit_metadata["name"]
         classes = 1 + max(int(each["labels"].max(initial=0)) for each in (fit, held_out))
-        sets[name] = {"train": about, "test": said}
+        sets[name] = {"train": fit_metadata, "test": test_metadata}
         folds = seeds.integer(settings.seed, "fit-linear-probe", name) % 2**32
         for seed, image in probed:
             try:
-                known, new = (embed(each["image_features"], image) for each in (fit, held_out))
+                fit_embeddings, new = (
+                    embed(each["image_features"], image) for each in (fit, held_out)
+                )
                 chosen, complaints = settings.C, list[str]()
                 if chosen is None:
                     chosen, complaints = linear_probe.best_c(
-                        known, fit["labels"], settings.grid, settings.folds, folds,
+                        fit_embeddings, fit["labels"], settings.grid, settings.folds, folds,
                         settings.max_iter,
                     )  # fmt: skip
-                found = linear_probe.probe(
-                    known, fit["labels"], new, held_out["labels"], classes,
+                result = linear_probe.probe(
+                    fit_embeddings, fit["labels"], new, held_out["labels"], classes,
                     C=chosen, max_iter=settings.max_iter,
                 )  # fmt: skip
             except ValueError as error:
                 where = f"{path} with {tests[path.parent]} and {projection}"
                 raise files.UserError(f"{where}: {error}.") from error
-            for complaint in [*complaints, *found.complaints]:
+            for complaint in [*complaints, *result.complaints]:
                 log.warning("%s, seed %s: scikit-learn: %s", name, seed, complaint)
-            here = {"evaluation_set": name, "protocol": "linear-probe", "seed": seed}
-            here["fingerprint"] = said["images_fingerprint"]
-            rows += [{**here, **row} for row in found.rows]
-            log.info("%s, seed %s: %.4f (C = %g)", name, seed, found.rows[0]["value"], chosen)
+            keys = {"evaluation_set": name, "protocol": "linear-probe", "seed": seed}
+            keys["fingerprint"] = test_metadata["images_fingerprint"]
+            rows += [{**keys, **row} for row in result.rows]
+            log.info("%s, seed %s: %.4f (C = %g)", name, seed, result.rows[0]["value"], chosen)
             progress.advance()
     progress.close()
     metrics.write_metrics(probe, rows, {"projection": origin, "evaluation_sets": sets})

@@ -65,11 +65,11 @@ def run(
     tensors, origin = files.read_tensors(projection)
     columns = ["key", "caption_id", "caption"]
     pairs = drawn_pairs(corpus, index, columns, settings.inputs, settings.seed, "basis")
-    known = _truth(truth, pairs)
+    true_features = _truth(truth, pairs)
     rows: list[metrics.Row] = []
     for tower, (unit, column) in UNITS.items():
         matrix = tensors[f"{tower}_projection"][0]
-        table = known.drop_duplicates(unit).set_index(unit)
+        table = true_features.drop_duplicates(unit).set_index(unit)
         parts = feature_blocks(
             features, feature_rows, tower, set(table.index), origin.get("towers"), every=False
         )
@@ -80,7 +80,7 @@ def run(
         # By name, so that the order of the files changes nothing.
         order = np.argsort(np.array(names), kind="stable")
         stacked = np.concatenate([block for _, block in blocks])[order]
-        table = table.loc[[names[place] for place in order]]
+        table = table.loc[[names[position] for position in order]]
         named, codes = binary_codes(table[column].tolist()) if truth else ([], None)
         inputs = Inputs(embed(stacked, matrix), stacked, table["caption"].tolist(), codes, named)
         draw = seeds.generator(settings.seed, "basis", tower)
@@ -108,11 +108,11 @@ def _truth(truth: list[Path], pairs: pd.DataFrame) -> pd.DataFrame:
         return pairs
     columns = ["key", *(column for _, column in UNITS.values())]
     tables = [read_columns(path, columns)[0].to_pandas() for path in truth]
-    known = pairs.merge(pd.concat(tables).drop_duplicates("key"), on="key", how="left")
-    missing = known.loc[known["image_features"].isna(), "key"].tolist()
+    joined = pairs.merge(pd.concat(tables).drop_duplicates("key"), on="key", how="left")
+    missing = joined.loc[joined["image_features"].isna(), "key"].tolist()
     if missing:
         raise UserError(
             f"identify_basis: there are no true features of {missing[0]!r} ({len(missing)} of "
-            f"{len(known)} pairs). Give the tables of all shards, or none."
+            f"{len(joined)} pairs). Give the tables of all shards, or none."
         )
-    return known
+    return joined

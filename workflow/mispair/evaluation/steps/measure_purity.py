@@ -55,17 +55,17 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     for tower in ("image", "text"):
         for seed, matrix in zip(names, tensors[f"{tower}_projection"], strict=True):
             try:
-                found = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
+                results = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
                 if tower in metrics_of_features:
                     value = mean_abs_correlation(matrix, metrics_of_features[tower])
-                    found.append({"metric": "mean_abs_correlation", "value": value})
+                    results.append({"metric": "mean_abs_correlation", "value": value})
                 if settings.map_bins and seed == names[0]:
-                    found += map_rows(matrix, settings.map_bins)
+                    results += map_rows(matrix, settings.map_bins)
             except ValueError as error:
                 where = f"{projection}: {tower} tower, seed {seed}"
                 raise files.UserError(f"{where}: {error}.") from error
-            rows += [{"tower": tower, "seed": seed, **row} for row in found]
-            log.info("%s tower, seed %s: mean |cos| %.4f", tower, seed, found[0]["value"])
+            rows += [{"tower": tower, "seed": seed, **row} for row in results]
+            log.info("%s tower, seed %s: mean |cos| %.4f", tower, seed, results[0]["value"])
     rows += temperature_rows(tensors, names)
     metrics.write_metrics(purity, rows, {"projection": origin})
 

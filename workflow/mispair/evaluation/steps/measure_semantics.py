@@ -65,9 +65,9 @@ def run(
     progress = Progress("measuring", measured, "towers and seeds")
     progress.reach(0)
     for tower, (unit, column) in UNITS.items():
-        known = pairs.drop_duplicates(unit)
-        named, codes = binary_codes([() if f is None else f for f in known[column]])
-        place = {name: row for row, name in enumerate(known[unit])}
+        of_unit = pairs.drop_duplicates(unit)
+        named, codes = binary_codes([() if f is None else f for f in of_unit[column]])
+        row_of = {name: row for row, name in enumerate(of_unit[unit])}
         stack = zip(names, tensors[f"{tower}_projection"], strict=True)
         for seed, matrix in list(stack)[: settings.seeds]:
             draws = [
@@ -77,16 +77,16 @@ def run(
             sample = Sample(neurons, len(named), draws)
             # A corpus may have left out pairs of the index, and then there are no features of them.
             parts = feature_blocks(
-                features, feature_rows, tower, place, origin.get("towers"), every=False
+                features, feature_rows, tower, row_of, origin.get("towers"), every=False
             )
             try:
                 for ids, block in parts:
-                    sample.add(embed(block, matrix), codes[[place[name] for name in ids]])
-                found = measures(sample, matrix, named, rotations, settings.shuffles)
+                    sample.add(embed(block, matrix), codes[[row_of[name] for name in ids]])
+                results = measures(sample, matrix, named, rotations, settings.shuffles)
             except ValueError as error:
                 where = f"{projection}: {tower} tower, seed {seed}"
                 raise files.UserError(f"{where}: {error}.") from error
-            rows += [{"tower": tower, "seed": seed, **row} for row in found]
+            rows += [{"tower": tower, "seed": seed, **row} for row in results]
             log.info("%s tower, seed %s: %d inputs", tower, seed, sample.size)
             progress.advance()
     progress.close()
@@ -105,14 +105,16 @@ def _truth(truth: list[Path], index: list[Path]) -> pd.DataFrame:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
     pairs = read(index, ["key", "caption_id"]).drop_duplicates("key")
-    known = read(truth, ["key", *(column for _, column in UNITS.values())]).drop_duplicates("key")
-    found = pairs.merge(known, on="key", how="left", indicator=True).sort_values("key")
-    missing = found.loc[found["_merge"] == "left_only", "key"].tolist()
-    if missing or found.empty:
-        which = f"of {missing[0]!r} ({len(missing)} of {len(found)} pairs)" if missing else "at all"
+    table = read(truth, ["key", *(column for _, column in UNITS.values())]).drop_duplicates("key")
+    merged = pairs.merge(table, on="key", how="left", indicator=True).sort_values("key")
+    missing = merged.loc[merged["_merge"] == "left_only", "key"].tolist()
+    if missing or merged.empty:
+        which = (
+            f"of {missing[0]!r} ({len(missing)} of {len(merged)} pairs)" if missing else "at all"
+        )
         raise UserError(
             f"measure_semantics: there are no true features {which}. It needs a corpus with ground "
-            "truth, such as scenes: Parquet tables beside the shards with the columns key, "
+            "truth, such as scenes: Parquet tables next to the shards with the columns key, "
             "image_features and caption_features."
         )
-    return found
+    return merged

@@ -61,8 +61,8 @@ class Settings(settings.Settings):
             return ks
         numbers: set[int] = set()
         for entry in ks:
-            if found := re.match(RANGE, str(entry)):
-                first, last, step = (int(part or 1) for part in found.groups())
+            if match := re.match(RANGE, str(entry)):
+                first, last, step = (int(part or 1) for part in match.groups())
                 if last < first:
                     raise ValueError(f"{entry!r} ends before it begins")
                 numbers.update(range(first, last + 1, step))
@@ -127,8 +127,8 @@ def run(
     progress.reach(0)
     for data in read_sets(images, prompts, origin.get("towers")):
         name = data.about["name"]
-        for key, about in origins([data]).items():
-            provenance[key] |= about
+        for key, metadata in origins([data]).items():
+            provenance[key] |= metadata
         for seed, image, text in stack:
             try:
                 whole = PrunableModel(data, image, text)
@@ -143,9 +143,9 @@ def run(
                     seeds.generator(settings.seed, "prune-neurons", basis, draw)
                     for draw in range(draws)
                 ]
-                here = {"basis": basis, "evaluation_set": name, "seed": seed}
-                found = sweep(model, ks, generators, strategies)
-                rows += [{**row, **here} for row in found]
+                keys = {"basis": basis, "evaluation_set": name, "seed": seed}
+                results = sweep(model, ks, generators, strategies)
+                rows += [{**row, **keys} for row in results]
                 progress.advance()
         log.info("%s: %d rows so far", name, len(rows))
     progress.close()

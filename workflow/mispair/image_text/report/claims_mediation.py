@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import LARGE, SMALL, why_missing
 from mispair.image_text.report.claims_schemes import (
     RANDOM,
@@ -73,7 +73,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 def _effects(moved: pd.DataFrame, confidence: float) -> tuple[Effect, Effect]:
     """Return the loss of accuracy that goes with overlap, and the whole loss, over seeds."""
     by_seed = mediated(moved).values()
-    carried, whole = ([pair[place] for pair in by_seed] for place in (0, 1))
+    carried, whole = ([pair[position] for pair in by_seed] for position in (0, 1))
     return (
         effect_of_mean(carried, confidence, "seed"),
         effect_of_mean(whole, confidence, "seed"),
@@ -91,15 +91,16 @@ def _follows(tables: Tables, confidence: float) -> Verdict:
         outcome, reason = verdicts.UNDECIDED, "accuracy does not fall, so nothing can carry a fall"
     else:
         outcome, reason = verdicts.decide_effect(carried, -1, smallest, 1 - confidence)
-    arms = moved[ARM].drop_duplicates()
+    at_rate = moved[[*ARM, "rate"]].drop_duplicates()["rate"].value_counts()
+    at_rate = at_rate[at_rate >= LEAST_ARMS]
     return Verdict(
         FOLLOWS, outcome, reason,
-        scope=f"text projection, mean of the evaluation sets; {said(tables)}",
+        scope=f"text projection, mean of the evaluation sets; {protocol_phrase(tables)}",
         measured=f"of a change in accuracy of {number(whole.value, sign=True)}, "
         f"{number(carried.value, sign=True)} goes with overlap at the same C_m",
         published="overlap and accuracy of one arm against C_m, no other arm",
-        sample=f"{count(len(arms), 'arm')} × {count(moved['rate'].nunique(), 'C_m', 'C_m')} × "
-        f"{count(carried.n, 'seed')}, one model",
+        sample=f"{at_rate.min()} to {at_rate.max()} arms at each of "
+        f"{count(len(at_rate), 'C_m', 'C_m')}, {count(carried.n, 'seed')}, one model",
         test=f"slope over arms within C_m × rise of overlap: {effect_text(carried, 3)}",
         controls=(
             _apart(moved), _without_random_starts(moved, confidence), _image(tables, confidence),
@@ -152,8 +153,8 @@ def _image(tables: Tables, confidence: float) -> Control:
 def _left_over(tables: Tables) -> Control:
     """Report the relation within the main arm: over C_m, and over seeds within C_m."""
     name = "Within the main arm"
-    found = points(tables, "text")
-    main = found[(found["start"] == "pretrained") & (found["scheme"] == main_scheme(found))]
+    table = points(tables, "text")
+    main = table[(table["start"] == "pretrained") & (table["scheme"] == main_scheme(table))]
     rho = within_seed(main)["rho"]
     if main.empty or not np.isfinite(rho).all():
         return Control(name, "not measured", "Fewer than three C_m of the main arm were measured.")
@@ -200,7 +201,7 @@ def _alike(tables: Tables, confidence: float) -> Verdict:
     )  # fmt: skip
     return Verdict(
         ALIKE, outcome, reason,
-        scope=f"text projection, mean of the evaluation sets; {said(tables)}",
+        scope=f"text projection, mean of the evaluation sets; {protocol_phrase(tables)}",
         measured=f"accuracy under similar − random at equal |cos|: {differences_text(effects, 3)}",
         sample=f"{count(min(each.n for each in effects.values()), 'seed')}, paired, one model",
         test="t test over seeds at each C_m of similar; random interpolated at the same |cos|",
@@ -224,9 +225,9 @@ def decide_alike(
         outcome = verdicts.decide_effect(effect, +1, smallest, alpha)[0]
         differs = outcome in (verdicts.SUPPORTS, verdicts.CONTRADICTS)
         groups.setdefault(verdicts.CONTRADICTS if differs else outcome, []).append(rate)
-    words = {verdicts.CONTRADICTS: "apart", verdicts.ABSENT: "alike"}
+    verbs = {verdicts.CONTRADICTS: "apart", verdicts.ABSENT: "alike"}
     reason = "; ".join(
-        f"{words.get(outcome, 'cannot tell')} at C_m {listing([f'{rate:g}' for rate in rates])}"
+        f"{verbs.get(outcome, 'cannot tell')} at C_m {listing([f'{rate:g}' for rate in rates])}"
         for outcome, rates in groups.items()
     )
     if verdicts.CONTRADICTS in groups:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.words import count, number, p_value
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import ends, purity_series, why_missing, zeroshot_series
 from mispair.image_text.report.matching import at_equal_dose, by_rate, crossing, decide_rates
 from mispair.report import published, verdicts
@@ -117,7 +117,8 @@ def _accuracy(tables: Tables, confidence: float) -> Verdict:
         return verdict
     return replace(
         verdict,
-        scope=f"mean of the evaluation sets, from pre-trained projections; {said(tables)}",
+        scope="mean of the evaluation sets, from pre-trained projections; "
+        f"{protocol_phrase(tables)}",
         published="no accuracy was published for captions of similar pairs",
     )
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from mispair.core.words import count, number
 from mispair.evaluation.report.claims_pruning import decide_sets
-from mispair.evaluation.report.protocols import named, of_metric, said
+from mispair.evaluation.report.protocols import named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import (
     NOTICEABLE,
     SMALL,
@@ -52,7 +52,7 @@ SHARE_OF_PUBLISHED = 1 / 3
 """The smallest effect of interest, as a share of the published one."""
 
 CONTROLS_OF_SCORES = (CONVERGED, "reinitialised-small", "without-decay")
-"""Arms whose accuracy and silhouette are set beside the claim's own."""
+"""Arms whose accuracy and silhouette are set next to the claim's own."""
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
@@ -88,7 +88,7 @@ def _overlap(tables: Tables, confidence: float) -> Verdict:
     outcome, reason = decide(tables, effect, +1, smallest, confidence)
     if outcome == verdicts.UNMEASURED:
         return Verdict(OVERLAP, outcome, why_missing(tables, "pretrained", reason))
-    there = exists(outcome, effect, 1 - confidence)
+    is_there = exists(outcome, effect, 1 - confidence)
     return Verdict(
         OVERLAP,
         outcome,
@@ -99,7 +99,7 @@ def _overlap(tables: Tables, confidence: float) -> Verdict:
         sample=sample(series),
         test=f"largest − lowest C_m {verdicts.effect_text(effect, confidence, 4)}; trend: "
         f"{verdicts.trend_text(run_trend(series))}",
-        controls=controls_of_overlap(tables, series, confidence) if there else (),
+        controls=controls_of_overlap(tables, series, confidence) if is_there else (),
         gap=gap_of_change(series.groupby("rate")["value"].mean(), curve, 4),
         effect=effect,
         smallest=smallest,
@@ -129,8 +129,8 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, confidence: fl
     whole, reason = decide(tables, effect, -1, smallest, confidence)
     if whole == verdicts.UNMEASURED:
         return Verdict(claim, whole, why_missing(tables, "pretrained", reason))
-    own = tables.zeroshot[tables.zeroshot["start"] == "pretrained"]
-    names = sorted(own.loc[own["metric"] == metric, "evaluation_set"].dropna().unique())
+    rows = tables.zeroshot[tables.zeroshot["start"] == "pretrained"]
+    names = sorted(rows.loc[rows["metric"] == metric, "evaluation_set"].dropna().unique())
     parts = []
     for name in names:
         part = zeroshot_series(tables, "pretrained", metric, name)
@@ -140,20 +140,20 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, confidence: fl
         text = f"{ends_text(part)}{by}; {why}" if math.isfinite(change(part)) else why
         parts.append(Part(name, outcome, text, of_set.p))
     outcome, reason = decide_sets(whole, parts, reason, 1 - confidence)
-    there = exists(whole, effect, 1 - confidence)
+    is_there = exists(whole, effect, 1 - confidence)
     return Verdict(
         claim,
         outcome,
         reason,
         scope=f"mean of {count(len(names), 'evaluation set')}, from pre-trained projections"
-        + (f"; {said(tables)}" if metric == "acc1" else ""),
+        + (f"; {protocol_phrase(tables)}" if metric == "acc1" else ""),
         measured=f"mean of sets {ends_text(series)}",
         published=f"{number(means.iloc[0])} → {number(means.iloc[-1])} "
         f"(mean of {table['dataset'].nunique()} other data sets, CC3M)",
         sample=sample(series),
         test=f"largest − lowest C_m {verdicts.effect_text(effect, confidence)}; trend: "
         f"{verdicts.trend_text(run_trend(series))}",
-        controls=_controls_of_scores(tables, series, metric) if there else (),
+        controls=_controls_of_scores(tables, series, metric) if is_there else (),
         parts=tuple(parts),
         gap=gap_of_change(series.groupby("rate")["value"].mean(), means),
         effect=effect,
@@ -190,12 +190,12 @@ def _untouched_scores(tables: Tables, series: pd.DataFrame, metric: str) -> Cont
 def _without_overlap(tables: Tables, series: pd.DataFrame, metric: str) -> Control:
     """Return whether the score falls in arms in which the text neurons do not come to overlap."""
     name = "Arms without a rise of overlap"
-    own = change(purity_series(tables, "pretrained", "text", "mean_abs_cosine"))
+    rise = change(purity_series(tables, "pretrained", "text", "mean_abs_cosine"))
     falls: dict[str, float] = {}
     for start in (CONVERGED, *RANDOM_STARTS):
         moved = change(purity_series(tables, start, "text", "mean_abs_cosine"))
         fall = change(zeroshot_series(tables, start, metric))
-        if math.isfinite(moved) and math.isfinite(fall) and abs(moved) < SMALL * abs(own):
+        if math.isfinite(moved) and math.isfinite(fall) and abs(moved) < SMALL * abs(rise):
             falls[start] = fall
     if not falls:
         return Control(name, "not measured", "No arm keeps the overlap of text neurons.")

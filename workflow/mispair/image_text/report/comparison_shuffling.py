@@ -9,7 +9,7 @@ import pandas as pd
 
 from mispair.core.words import count, interval, number, p_value
 from mispair.evaluation.report.data_sets import published_name
-from mispair.evaluation.report.protocols import HASHES, named, of_metric, said
+from mispair.evaluation.report.protocols import HASHES, named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import ends_text, purity_series, run_trend, zeroshot_series
 from mispair.report import published, style
 from mispair.report.table import Table, mean_and_spread, or_dash
@@ -22,13 +22,13 @@ OTHERS = "mean of all"
 
 
 def shuffling(tables: Tables, alpha: float) -> list[Table]:
-    """Return table 4 beside measured, the paired differences, and the trends; without empty ones.
+    """Return table 4 with measured numbers, the paired differences, and the trends, unless empty.
 
     Every start has them at every rate of every scheme.
     """
     tables = tables.of_protocol()
-    found = [_table4(tables), _differences(tables), _trends(tables, alpha)]
-    return [table for table in found if table.rows]
+    candidates = [_table4(tables), _differences(tables), _trends(tables, alpha)]
+    return [table for table in candidates if table.rows]
 
 
 def _starts(table: pd.DataFrame) -> list[str]:
@@ -36,52 +36,52 @@ def _starts(table: pd.DataFrame) -> list[str]:
 
 
 def _names(table: pd.DataFrame) -> list[str]:
-    own = table[table["metric"].isin(SCORES) & table["rate"].notna()]
-    return sorted(own["evaluation_set"].dropna().unique())
+    rows = table[table["metric"].isin(SCORES) & table["rate"].notna()]
+    return sorted(rows["evaluation_set"].dropna().unique())
 
 
 def _table4(tables: Tables) -> Table:
-    theirs = published.table4().rename(columns={"shuffle_probability": "rate"})
-    of_all = theirs.groupby("rate")[list(SCORES.values())].mean().assign(dataset=OTHERS)
-    theirs = pd.concat([theirs, of_all.reset_index()]).set_index(["dataset", "rate"])
+    printed = published.table4().rename(columns={"shuffle_probability": "rate"})
+    of_all = printed.groupby("rate")[list(SCORES.values())].mean().assign(dataset=OTHERS)
+    printed = pd.concat([printed, of_all.reset_index()]).set_index(["dataset", "rate"])
     rows = []
     for scheme in tables.schemes:
-        own = tables.of_scheme(scheme)
-        for start in _starts(own.zeroshot):
-            for name in _names(own.zeroshot):
+        part = tables.of_scheme(scheme)
+        for start in _starts(part.zeroshot):
+            for name in _names(part.zeroshot):
                 series = {
-                    metric: zeroshot_series(own, start, metric, name).dropna() for metric in SCORES
+                    metric: zeroshot_series(part, start, metric, name).dropna() for metric in SCORES
                 }
-                place = f"{name} ({named(of_metric(own, 'acc1', name))})"
+                label = f"{name} ({named(of_metric(part, 'acc1', name))})"
                 dataset = published_name(name)
                 compared = scheme == "random" and start == "pretrained"
                 for rate in sorted({rate for each in series.values() for rate in each["rate"]}):
-                    there = [
-                        _published(theirs, dataset, rate, column) if compared else math.nan
+                    expected = [
+                        _published(printed, dataset, rate, column) if compared else math.nan
                         for column in SCORES.values()
                     ]
-                    here = [each.loc[each["rate"] == rate, "value"] for each in series.values()]
+                    measured = [each.loc[each["rate"] == rate, "value"] for each in series.values()]
                     rows.append((
-                        place, start, scheme, f"{rate:g}",
-                        mean_and_spread(here[0], 3), or_dash(there[0], 3),
-                        mean_and_spread(here[1], 3), or_dash(there[1], 3),
-                        (dataset or OTHERS) if math.isfinite(there[0]) else "–",
+                        label, start, scheme, f"{rate:g}",
+                        mean_and_spread(measured[0], 3), or_dash(expected[0], 3),
+                        mean_and_spread(measured[1], 3), or_dash(expected[1], 3),
+                        (dataset or OTHERS) if math.isfinite(expected[0]) else "–",
                     ))  # fmt: skip
     return Table(
-        "Every C_m, scheme and evaluation set beside table 4 (CC3M)",
+        "Every C_m, scheme and evaluation set next to table 4 (CC3M)",
         ("evaluation set", "arm", "scheme", "C_m", "accuracy (acc1)", "published",
          "silhouette", "published", "published data set"),
         tuple(rows),
         "Mean ± 1 standard deviation over n seeds. Table 4 is of random shuffling from pre-trained "
         f"projections, at C_m = 0 without fine-tuning; “{OTHERS}” is the mean over its six data "
-        f"sets, for sets that it does not have. Accuracy: {said(tables)}. {HASHES}",
+        f"sets, for sets that it does not have. Accuracy: {protocol_phrase(tables)}. {HASHES}",
         folded=True,
     )  # fmt: skip
 
 
-def _published(theirs: pd.DataFrame, dataset: str | None, rate: float, column: str) -> float:
-    place = (dataset or OTHERS, rate)
-    return float(theirs[column].get(place, math.nan))
+def _published(printed: pd.DataFrame, dataset: str | None, rate: float, column: str) -> float:
+    key = (dataset or OTHERS, rate)
+    return float(printed[column].get(key, math.nan))
 
 
 def _differences(tables: Tables) -> Table:
@@ -89,16 +89,16 @@ def _differences(tables: Tables) -> Table:
     table = table[(table["metric"] == "acc1_difference") & table["rate"].notna()]
     rows = []
     keys = ["evaluation_set", "start", "scheme", "rate"]
-    for place, own in table.groupby(keys, dropna=False):
-        name, start, scheme, rate = (str(part) for part in place)
-        by_reference = {row["reference"]: row for row in records(own)}
+    for key, group in table.groupby(keys, dropna=False):
+        name, start, scheme, rate = (str(part) for part in key)
+        by_reference = {row["reference"]: row for row in records(group)}
         cells = [
             _difference(by_reference[reference]) if reference in by_reference else "–"
             for reference in REFERENCES
         ]
         scheme = "–" if float(rate) == 0 else scheme
-        rows.append((f"{name} ({named(_prompts(tables, own))})", start, scheme,
-                     f"{float(rate):g}", *cells, f"{own['n'].max():,.0f}"))  # fmt: skip
+        rows.append((f"{name} ({named(_prompts(tables, group))})", start, scheme,
+                     f"{float(rate):g}", *cells, f"{group['n'].max():,.0f}"))  # fmt: skip
     return Table(
         "Differences in accuracy (acc1) between arms, paired by image",
         ("evaluation set", "arm", "scheme", "C_m", "− C_m 0 of the same start",
@@ -113,9 +113,9 @@ def _differences(tables: Tables) -> Table:
 def _prompts(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows that know the prompts of the same sets."""
     table = tables.zeroshot
-    own = table[(table["metric"] == "acc1")
+    selected = table[(table["metric"] == "acc1")
                 & table["evaluation_set"].isin(rows["evaluation_set"])]  # fmt: skip
-    return rows if own.empty else own
+    return rows if selected.empty else selected
 
 
 def _difference(row: dict[str, Any]) -> str:
@@ -127,22 +127,22 @@ def _difference(row: dict[str, Any]) -> str:
 def _trends(tables: Tables, alpha: float) -> Table:
     rows = []
     for scheme in tables.schemes:
-        own = tables.of_scheme(scheme)
-        for start in _starts(pd.concat([own.purity[["start"]], own.zeroshot[["start"]]])):
-            found = [
+        part = tables.of_scheme(scheme)
+        for start in _starts(pd.concat([part.purity[["start"]], part.zeroshot[["start"]]])):
+            results = [
                 (f"mean |cos|, {tower} projection", 4,
-                 purity_series(own, start, tower, "mean_abs_cosine"))
+                 purity_series(part, start, tower, "mean_abs_cosine"))
                 for tower in ("text", "image")
             ]  # fmt: skip
-            for metric, words in SCORES.items():
-                found += [
-                    (f"{words} on {name}", 3, zeroshot_series(own, start, metric, name))
-                    for name in _names(own.zeroshot)
+            for metric, label in SCORES.items():
+                results += [
+                    (f"{label} on {name}", 3, zeroshot_series(part, start, metric, name))
+                    for name in _names(part.zeroshot)
                 ]
-            for words, digits, series in found:
+            for label, digits, series in results:
                 if series.dropna()["rate"].nunique() > 1:
                     rows.append((
-                        words, start, scheme, ends_text(series, digits),
+                        label, start, scheme, ends_text(series, digits),
                         trend_words(run_trend(series), alpha),
                         count(series.dropna()["seed"].nunique(), "seed"),
                     ))  # fmt: skip
@@ -152,7 +152,8 @@ def _trends(tables: Tables, alpha: float) -> Table:
          "seeds"),
         tuple(rows),
         f"Rises or falls at α = {alpha:g}, by Spearman's rank correlation within seeds against "
-        f"permutations; single tests, not corrected for their number. Accuracy: {said(tables)}.",
+        "permutations; single tests, not corrected for their number. "
+        f"Accuracy: {protocol_phrase(tables)}.",
         section="What carries the effect",
         folded=True,
     )  # fmt: skip

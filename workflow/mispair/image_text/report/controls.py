@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import (
     Carried,
     carried,
@@ -68,11 +68,13 @@ def _effect(tables: Tables, start: str, effect: str) -> pd.DataFrame:
 def controls(tables: Tables, alpha: float) -> Table | None:
     """Return the change with C_m of overlap, participation ratio and accuracy in every control."""
     tables = tables.of_scheme().of_protocol()
-    own = {effect: change(_effect(tables, "pretrained", effect)) for effect in EFFECTS}
-    if not any(math.isfinite(value) for value in own.values()):
+    main_changes = {effect: change(_effect(tables, "pretrained", effect)) for effect in EFFECTS}
+    if not any(math.isfinite(value) for value in main_changes.values()):
         return None
-    rows = [_row(tables, start, alpha) for start in (*style.FINE_TUNED, *style.SCALES)]
-    rows += [_rotated(tables, own["overlap"], alpha), _fine_tuning_alone(tables)]
+    run = {*tables.purity["start"], *tables.zeroshot["start"]}
+    starts = [start for start in (*style.FINE_TUNED, *style.SCALES) if start in run]
+    rows = [_row(tables, start, alpha) for start in starts]
+    rows += [_rotated(tables, main_changes["overlap"], alpha), _fine_tuning_alone(tables)]
     low, high, *_ = ends(_effect(tables, "pretrained", "overlap"))
     swept = f" from C_m {low:g} to {high:g}" if math.isfinite(low) else ""
     return Table(
@@ -82,17 +84,20 @@ def controls(tables: Tables, alpha: float) -> Table | None:
          "logit scale at the highest C_m", "cosine gap × scale there", "text |cos|: trend",
          "accuracy: trend", "text |cos|: the control …", "accuracy: the control …"),
         tuple(rows),
-        f"{' '.join(sentences(tables, alpha))} {RULE} Accuracy: {said(tables)}; mean of sets.",
+        f"{' '.join(sentences(tables, alpha))} {RULE} "
+        f"Accuracy: {protocol_phrase(tables)}; mean of sets.",
         section=SECTION,
     )  # fmt: skip
 
 
 def exists(tables: Tables, effect: str, alpha: float) -> bool:
     """Tell whether shuffling changes something from pre-trained projections: p ≤ α."""
-    found = accuracy_contrast(tables, "pretrained", 1 - alpha) if effect == "accuracy" else None
-    if found is None or not math.isfinite(found.value):
-        found = contrast(_effect(tables, "pretrained", effect), 1 - alpha)
-    return found.known and found.p <= alpha
+    change_size = (
+        accuracy_contrast(tables, "pretrained", 1 - alpha) if effect == "accuracy" else None
+    )
+    if change_size is None or not math.isfinite(change_size.value):
+        change_size = contrast(_effect(tables, "pretrained", effect), 1 - alpha)
+    return change_size.known and change_size.p <= alpha
 
 
 def fate(tables: Tables, start: str, effect: str) -> Carried:
@@ -101,15 +106,15 @@ def fate(tables: Tables, start: str, effect: str) -> Carried:
     A random start keeps what it keeps in columns or in activations, whichever is more: columns
     hold what is left of the start, too.
     """
-    own, there = (change(_effect(tables, arm, effect)) for arm in ("pretrained", start))
-    if effect == "overlap" and start in RANDOM_STARTS and own:
+    main, moved = (change(_effect(tables, arm, effect)) for arm in ("pretrained", start))
+    if effect == "overlap" and start in RANDOM_STARTS and main:
         by_activations = [
             change(purity_series(tables, arm, "text", "mean_abs_correlation"))
             for arm in ("pretrained", start)
         ]
         if all(math.isfinite(value) and value for value in by_activations):
-            there = own * max(there / own, by_activations[1] / by_activations[0])
-    return carried(own, there)
+            moved = main * max(moved / main, by_activations[1] / by_activations[0])
+    return carried(main, moved)
 
 
 def _row(tables: Tables, start: str, alpha: float) -> tuple[str, ...]:
@@ -118,12 +123,12 @@ def _row(tables: Tables, start: str, alpha: float) -> tuple[str, ...]:
         for tower, metric, digits in MEASURES
     ]
     series = {effect: _effect(tables, start, effect) for effect in EFFECTS}
-    there = {effect: exists(tables, effect, alpha) for effect in EFFECTS}
+    existing = {effect: exists(tables, effect, alpha) for effect in EFFECTS}
     left = [
         "(the effect)"
-        if start == "pretrained" and there[effect]
+        if start == "pretrained" and existing[effect]
         else fate(tables, start, effect)
-        if there[effect]
+        if existing[effect]
         else "–"
         for effect in EFFECTS
     ]
@@ -136,7 +141,7 @@ def _row(tables: Tables, start: str, alpha: float) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _rotated(tables: Tables, own: float, alpha: float) -> tuple[str, ...]:
+def _rotated(tables: Tables, main_change: float, alpha: float) -> tuple[str, ...]:
     moved = [
         (change(purity_series(tables, "pretrained", tower, f"{metric}_rotated")), digits)
         for tower, metric, digits in MEASURES
@@ -145,7 +150,7 @@ def _rotated(tables: Tables, own: float, alpha: float) -> tuple[str, ...]:
         "from pre-trained, in randomly rotated bases",
         *(or_dash(value, digits, sign=True) for value, digits in moved),
         "the same", "the same", "the same", "–", "–",
-        carried(own, moved[0][0]) if exists(tables, "overlap", alpha) else "–", "–",
+        carried(main_change, moved[0][0]) if exists(tables, "overlap", alpha) else "–", "–",
     )  # fmt: skip
 
 
@@ -171,14 +176,14 @@ def _from_untouched(untouched: pd.DataFrame, tuned: pd.DataFrame) -> float:
 
 def sentences(tables: Tables, alpha: float) -> list[str]:
     """Return for both effects which controls keep, weaken, remove or reverse it."""
-    found = []
-    for effect, (words, digits) in EFFECTS.items():
-        own = change(_effect(tables, "pretrained", effect))
-        if not math.isfinite(own):
+    texts = []
+    for effect, (label, digits) in EFFECTS.items():
+        main_change = change(_effect(tables, "pretrained", effect))
+        if not math.isfinite(main_change):
             continue
         if not exists(tables, effect, alpha):
-            found.append(
-                f"The {words} does not change beyond chance from pre-trained projections, so no "
+            texts.append(
+                f"The {label} does not change beyond chance from pre-trained projections, so no "
                 "control has an effect to carry."
             )
             continue
@@ -188,9 +193,9 @@ def sentences(tables: Tables, alpha: float) -> list[str]:
         clauses = [f"{MEANS[left]} {listing(by_fate[left])}" for left in MEANS if left in by_fate]
         if missing := by_fate.get("not measured"):
             clauses.append(f"was not tested for {listing(missing)}")
-        direction = "rise" if own > 0 else "fall"
-        found.append(
-            f"The {direction} of the {words} ({number(own, digits, sign=True)}) "
+        direction = "rise" if main_change > 0 else "fall"
+        texts.append(
+            f"The {direction} of the {label} ({number(main_change, digits, sign=True)}) "
             f"{'; it '.join(clauses)}."
         )
-    return found
+    return texts

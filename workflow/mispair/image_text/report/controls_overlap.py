@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import (
     LARGE,
     NOTICEABLE,
@@ -84,12 +84,12 @@ def _left_text(tables: Tables, start: str) -> str:
     """Print what is left of both measures at the two largest rates, for both towers."""
     parts = []
     for tower in TOWERS:
-        for metric, words in MEASURES.items():
+        for metric, label in MEASURES.items():
             left = shares_left(tables, start, tower, metric)
             some = [f"{percent(left[rate])} at C_m {rate:g}" for rate in [*left][-2:]
                     if math.isfinite(left[rate])]  # fmt: skip
             if some:
-                parts.append(f"{tower} {words} {listing(some)}")
+                parts.append(f"{tower} {label} {listing(some)}")
     return "; ".join(parts)
 
 
@@ -124,9 +124,9 @@ def gap_times_scale(tables: Tables, rate: float) -> dict[str, float]:
     values = {}
     for start in ("pretrained", *FIXED_SCALES):
         series = scale_series(tables, start, "gap_times_scale")
-        here = series.loc[series["rate"] == rate, "value"]
-        if len(here):
-            values[start] = float(here.mean())
+        at_rate = series.loc[series["rate"] == rate, "value"]
+        if len(at_rate):
+            values[start] = float(at_rate.mean())
     return values
 
 
@@ -139,19 +139,19 @@ def _fixed_scales(tables: Tables) -> Control:
         }
         for start in FIXED_SCALES
     }
-    known = {start: by for start, by in moved.items() if math.isfinite(by["text"])}
-    own = change(purity_series(tables, "pretrained", "text", "mean_abs_cosine"))
-    if len(known) < 2 or not math.isfinite(own):
+    measured = {start: by for start, by in moved.items() if math.isfinite(by["text"])}
+    main_change = change(purity_series(tables, "pretrained", "text", "mean_abs_cosine"))
+    if len(measured) < 2 or not math.isfinite(main_change):
         return Control(name, "not measured", "Fewer than two fixed logit scales were run.")
     doses = "; ".join(
         f"{FIXED_SCALES[start]:g}: " + listing(
             [f"{tower} {number(by[tower], 4, sign=True)}" for tower in TOWERS
              if math.isfinite(by[tower])]
         )
-        for start, by in known.items()
+        for start, by in measured.items()
     )  # fmt: skip
     text = f"Change of |cos| at logit scales frozen at {doses}."
-    high = ends(purity_series(tables, next(iter(known)), "text", "mean_abs_cosine"))[1]
+    high = ends(purity_series(tables, next(iter(measured)), "text", "mean_abs_cosine"))[1]
     products = gap_times_scale(tables, high)
     if len(products) > 1:
         low, most = min(products.values()), max(products.values())
@@ -160,8 +160,8 @@ def _fixed_scales(tables: Tables) -> Control:
             f"C_m {high:g} over {len(products)} scales: the margin that the loss wants is given, "
             "and a larger scale leaves smaller gaps."
         )
-    smallest = min(known, key=FIXED_SCALES.__getitem__)
-    depends = known[smallest]["text"] < SMALL * own
+    smallest = min(measured, key=FIXED_SCALES.__getitem__)
+    depends = measured[smallest]["text"] < SMALL * main_change
     return Control(name, "limits" if depends else "does not limit", text)
 
 
@@ -180,8 +180,8 @@ def _random_start(tables: Tables, start: str) -> Control:
     text = f"Of the rise from pre-trained projections is left: {_left_text(tables, start)}."
     accuracy = zeroshot_series(tables, start, "acc1")
     if math.isfinite(change(accuracy)):
-        text += f" Accuracy ({said(tables)}) goes {ends_text(accuracy)}."
-    at_end = {place: abs(shares[max(shares)]) for place, shares in left.items()}
+        text += f" Accuracy ({protocol_phrase(tables)}) goes {ends_text(accuracy)}."
+    at_end = {measure: abs(shares[max(shares)]) for measure, shares in left.items()}
     gone = all(share < SMALL for share in at_end.values())
     only_columns = at_end["text", "mean_abs_cosine"] < SMALL and not gone
     if gone:
@@ -195,27 +195,27 @@ def _random_start(tables: Tables, start: str) -> Control:
 
 
 def _without_decay(tables: Tables, series: pd.DataFrame) -> Control:
-    other = purity_series(tables, "without-decay", "text", "mean_abs_cosine")
-    return carried_control("Without weight decay", series, other, 4)
+    control_series = purity_series(tables, "without-decay", "text", "mean_abs_cosine")
+    return carried_control("Without weight decay", series, control_series, 4)
 
 
-def carried_control(name: str, series: pd.DataFrame, other: pd.DataFrame, digits: int) -> Control:
+def carried_control(name: str, series: pd.DataFrame, control: pd.DataFrame, digits: int) -> Control:
     """Return the control that compares the change of another arm with the claim's own."""
-    fate = carried(change(series), change(other))
+    fate = carried(change(series), change(control))
     if fate == "not measured":
         return Control(name, "not measured", "No such arm was run.")
-    text = f"It goes {ends_text(other, digits)}: the control {fate} the effect."
+    text = f"It goes {ends_text(control, digits)}: the control {fate} the effect."
     return Control(name, "limits" if fate in ("removes", "reverses") else "does not limit", text)
 
 
 def _rotated(tables: Tables, series: pd.DataFrame) -> Control:
     name = "Rotated basis"
-    other = purity_series(tables, "pretrained", "text", "mean_abs_cosine_rotated")
-    own, there = change(series), change(other)
-    if not math.isfinite(there):
+    rotated = purity_series(tables, "pretrained", "text", "mean_abs_cosine_rotated")
+    main_change, rotated_change = change(series), change(rotated)
+    if not math.isfinite(rotated_change):
         return Control(name, "not measured", "No rotated basis was measured.")
-    same = there * own > 0 and abs(there) >= LARGE * abs(own)
-    text = f"In randomly rotated bases, with the same similarities, it goes {ends_text(other, 4)}"
+    same = rotated_change * main_change > 0 and abs(rotated_change) >= LARGE * abs(main_change)
+    text = f"In randomly rotated bases, with the same similarities, it goes {ends_text(rotated, 4)}"
     text += (
         ": nearly as much as in the model’s own basis. This follows from the spectrum, which "
         "rotations keep, so the measure shows nothing of single neurons."
@@ -227,11 +227,11 @@ def _rotated(tables: Tables, series: pd.DataFrame) -> Control:
 
 def _participation_ratio(tables: Tables, alpha: float) -> Control:
     name = "Participation ratio"
-    other = purity_series(tables, "pretrained", "text", "participation_ratio")
-    if not math.isfinite(change(other)):
+    ratios = purity_series(tables, "pretrained", "text", "participation_ratio")
+    if not math.isfinite(change(ratios)):
         return Control(name, "not measured", "The participation ratio was not measured.")
-    falls = verdicts.decide_trend(run_trend(other), -1, alpha)[0] == verdicts.SUPPORTS
-    text = f"The text projection’s participation ratio goes {ends_text(other, 1)} directions"
+    falls = verdicts.decide_trend(run_trend(ratios), -1, alpha)[0] == verdicts.SUPPORTS
+    text = f"The text projection’s participation ratio goes {ends_text(ratios, 1)} directions"
     text += (
         ": the spectrum collapses. The mean squared cosine is a function of this number alone."
         if falls
@@ -260,13 +260,13 @@ def _untouched(tables: Tables, series: pd.DataFrame) -> Control:
 
 def _image_tower(tables: Tables, confidence: float) -> Control:
     name = "The other tower"
-    other = purity_series(tables, "pretrained", "image", "mean_abs_cosine")
-    effect = contrast(other, confidence)
+    image_series = purity_series(tables, "pretrained", "image", "mean_abs_cosine")
+    effect = contrast(image_series, confidence)
     if not math.isfinite(effect.value):
         return Control(name, "not measured", "The image projection was not measured.")
     rises = effect.value > 0 and effect.known and effect.p <= 1 - confidence
     text = (
-        f"Image projection: {ends_text(other, 4)}, difference "
+        f"Image projection: {ends_text(image_series, 4)}, difference "
         f"{verdicts.effect_text(effect, confidence, 4)}."
     )
     return Control(name, "does not limit" if rises else "limits", text)

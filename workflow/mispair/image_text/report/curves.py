@@ -36,9 +36,13 @@ def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> 
 
 
 def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
-    tensors, about = files.read_tensors(path, only=["loss"])
-    arm = {"start": about["start"], "scheme": about["scheme"], "rate": float(about["rate"])}
-    return {**arm, "seeds": json.loads(about["seeds"])}, tensors["loss"]
+    tensors, run = files.read_tensors(path, only=["loss"])
+    arm = {
+        "start": run["start"],
+        "scheme": run["scheme"],
+        "rate": float(run["rate"]),
+    }
+    return {**arm, "seeds": json.loads(run["seeds"])}, tensors["loss"]
 
 
 def fine_tuning(
@@ -56,29 +60,29 @@ def fine_tuning(
         Most points of a curve.
     """
     scores = _scores(tables)
-    found = []
-    for about, stack in losses:
-        for seed, loss in zip(about["seeds"], stack, strict=True):
-            arm = Arm(about["start"], about["scheme"], about["rate"])
+    runs = []
+    for metadata, stack in losses:
+        for seed, loss in zip(metadata["seeds"], stack, strict=True):
+            arm = Arm(metadata["start"], metadata["scheme"], metadata["rate"])
             last = len(loss) - 1
             scored = scores.get((*arm, float(seed)), [])
             ends = [Curve(tag, (last,), (value,)) for tag, value in scored]
             name = path_of(f"fine-tuning/{arm}/seed~{seed}")
             keys = {**arm._asdict(), "seed": float(seed)}
-            found.append(Run(name, keys, (thinned("loss", loss, points), *ends)))
-    return found
+            runs.append(Run(name, keys, (thinned("loss", loss, points), *ends)))
+    return runs
 
 
 def _scores(tables: Tables) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
-    found: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    by_arm: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
     for table, metrics in SCORES.items():
-        own = getattr(tables, table)
-        for row in records(own[own["metric"].isin(metrics) & own["rate"].notna()]):
+        rows = getattr(tables, table)
+        for row in records(rows[rows["metric"].isin(metrics) & rows["rate"].notna()]):
             where = [row.get("evaluation_set"), row.get("protocol"), row.get("tower")]
             tag = tag_of([row["metric"], *where])
             arm = (row["start"], row["scheme"], row["rate"], row["seed"])
-            found.setdefault(arm, []).append((tag, row["value"]))
-    return found
+            by_arm.setdefault(arm, []).append((tag, row["value"]))
+    return by_arm
 
 
 def pretraining(name: str, training: Mapping[str, Any]) -> Run:

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import change, purity_series, zeroshot_series
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
@@ -31,12 +31,12 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     """Overlap and accuracy against the nominal share, one line for each scheme."""
     if not tables.study("image_text"):
         return Hole("the image-text study was not run")
-    found = {
+    series_of = {
         (panel, scheme): _series(tables.of_scheme(scheme), panel).dropna()
         for panel in PANELS if panel != "published" for scheme in tables.schemes
     }  # fmt: skip
     runs = pd.concat(
-        [own.assign(panel=panel, scheme=scheme) for (panel, scheme), own in found.items()]
+        [values.assign(panel=panel, scheme=scheme) for (panel, scheme), values in series_of.items()]
         or [pd.DataFrame()],
         ignore_index=True,
     )
@@ -64,15 +64,15 @@ def purity_by_scheme(tables: Tables) -> Drawing | Hole:
     return Drawing(
         charts.side_by_side(panels, 2, data),
         data,
-        _sentence(tables, found, swept) + left_out,
+        _sentence(tables, series_of, swept) + left_out,
         "scheme",
     )
 
 
 def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
-    own = data[data["panel"] == name]
+    rows = data[data["panel"] == name]
     base = alt.Chart().encode(
-        x=charts.x_axis("rate", "Nominal share of pairs corrupted", sorted(own["rate"].unique())),
+        x=charts.x_axis("rate", "Nominal share of pairs corrupted", sorted(rows["rate"].unique())),
         y=charts.y_axis(UNITS.get(name, "Mean |cos| of neuron pairs")),
         color=charts.colour("scheme", "Scheme", style.SCHEMES, schemes),
     )
@@ -87,29 +87,29 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     parts: list[alt.Chart] = [line.properties(name=f"{charts.VIEW}{name}")]
     if charts.limited(data, panel=name):
         parts.insert(0, charts.band(charts.only(base, "mean")))
-    if "run" in set(own["layer"]):
+    if "run" in set(rows["layer"]):
         points = charts.only(base, "run").mark_circle(size=24)
         parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))
     layered = alt.layer(*parts).transform_filter(f"datum.panel == '{name}'")
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=PANELS[name])
 
 
-def _sentence(tables: Tables, found: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> str:
+def _sentence(tables: Tables, shown: dict[tuple[str, str], pd.DataFrame], swept: set[str]) -> str:
     parts = []
-    by = f" ({said(tables)})" if ("acc1", tables.schemes[0]) in found else ""
-    for panel, words, digits in (
+    by = f" ({protocol_phrase(tables)})" if ("acc1", tables.schemes[0]) in shown else ""
+    for panel, label, digits in (
         ("text", "mean |cos| of text neurons", 4),
         ("acc1", "accuracy", 3),
     ):
         moved = {
-            scheme: change(own)
-            for (name, scheme), own in found.items()
+            scheme: change(values)
+            for (name, scheme), values in shown.items()
             if name == panel and scheme in swept
         }
-        known = [f"{scheme} {number(value, digits, sign=True)}" for scheme, value in moved.items()
+        changes = [f"{scheme} {number(value, digits, sign=True)}" for scheme, value in moved.items()
                  if value == value]  # fmt: skip
-        if known:
-            parts.append(f"{words} by {listing(known)}")
+        if changes:
+            parts.append(f"{label} by {listing(changes)}")
     return (
         "Change from the lowest to the highest share, fine-tuned from the pre-trained "
         f"projections: {'; '.join(parts)}{by}."

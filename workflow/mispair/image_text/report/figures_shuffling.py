@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report.protocols import said, set_title
+from mispair.evaluation.report.protocols import protocol_phrase, set_title
 from mispair.evaluation.report.series import TOWERS, change, purity_series, zeroshot_series
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
@@ -20,23 +20,23 @@ NOT_RUN = "the image-text study was not run"
 def purity_rows(tables: Tables, metrics: list[str]) -> pd.DataFrame:
     """Return one row for each arm, tower, seed and metric; rotations are averaged."""
     table = tables.purity
-    own = table[table["metric"].isin(metrics) & table["value"].notna()]
-    own = own[own["start"].isin(style.STARTS)]
+    rows = table[table["metric"].isin(metrics) & table["value"].notna()]
+    rows = rows[rows["start"].isin(style.STARTS)]
     keys = ["start", "rate", "tower", "metric", "seed"]
-    return mean_by(own, keys)
+    return mean_by(rows, keys)
 
 
 def level_rules(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the untouched model's values, which are drawn as level lines."""
-    own = rows[rows["start"] == "untouched"]
-    return mean_by(own, keys).assign(layer="untouched")
+    untouched = rows[rows["start"] == "untouched"]
+    return mean_by(untouched, keys).assign(layer="untouched")
 
 
 def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Mean |cos| against C_m by tower, with its controls; the published curve apart."""
     rows = purity_rows(tables, ["mean_abs_cosine", "mean_abs_cosine_rotated", "random_reference"])
-    own = rows[rows["metric"] == "mean_abs_cosine"]
-    tuned = own[own["rate"].notna()]
+    overlaps = rows[rows["metric"] == "mean_abs_cosine"]
+    tuned = overlaps[overlaps["rate"].notna()]
     if tuned.empty:
         return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
     keys = ["tower", "start", "rate"]
@@ -49,7 +49,7 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
         tuned[[*keys, "seed", "value"]],
         keys,
         mean_by(rotated, keys).assign(layer="rotated"),
-        level_rules(own, ["tower"]),
+        level_rules(overlaps, ["tower"]),
         random.assign(layer="random"),
         curve[["rate", "value"]].assign(layer="published", tower="published", start="pretrained"),
     )
@@ -103,10 +103,10 @@ def _overlap_panel(
         ),
     }  # fmt: skip
     # A layer without rows would make Vega complain of an axis without values.
-    there = set(data.loc[data["tower"] == tower, "layer"])
+    present = set(data.loc[data["tower"] == tower, "layer"])
     parts = [charts.band(charts.only(base, "mean"))] if charts.limited(data, tower=tower) else []
     parts += [line.properties(name=f"{charts.VIEW}{tower}")]
-    parts += [part for layer, part in more.items() if layer in there]
+    parts += [part for layer, part in more.items() if layer in present]
     layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
     return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
 
@@ -124,18 +124,18 @@ def _published_panel(ticks: list[float]) -> charts.Panel:
 
 
 def _overlap_sentence(tables: Tables) -> str:
-    words = []
+    texts = []
     for start in style.FINE_TUNED:
         changes = {
             tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
             for tower in TOWERS
         }
-        known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
+        measured = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
                  if value == value]  # fmt: skip
-        if known:
-            words.append(f"{listing(known)} ({style.START_WORDS[start]})")
+        if measured:
+            texts.append(f"{listing(measured)} ({style.START_WORDS[start]})")
     return (
-        f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(words)}. Dashed: the "
+        f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(texts)}. Dashed: the "
         "same projections in randomly rotated bases."
     )
 
@@ -212,9 +212,9 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     columns = 2 if len(names) == 2 else 3
     width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
     panels = [
-        series_panel(data, "evaluation_set", name, place, title,
+        series_panel(data, "evaluation_set", name, number, title,
                       set_title(tables, metric, name), width, 190)
-        for place, name in enumerate(names)
+        for number, name in enumerate(names)
     ]  # fmt: skip
     chart = charts.side_by_side(panels, columns, data)
     return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
@@ -227,15 +227,15 @@ def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:
         moved = change(zeroshot_series(tables, "pretrained", metric, name))
         if moved == moved:
             (falls if moved < 0 else rises).append(f"{name} ({number(moved, 3, sign=True)})")
-    words = [f"falls on {listing(falls)}"] if falls else []
-    words += [f"rises or stays on {listing(rises)}"] if rises else []
-    if not words:
+    parts = [f"falls on {listing(falls)}"] if falls else []
+    parts += [f"rises or stays on {listing(rises)}"] if rises else []
+    if not parts:
         sets = count(len(names), "evaluation set")
         return f"Measured on {sets}, but not from pre-trained projections."
-    by = "" if metric == "silhouette" else f" ({said(tables, metric)})"
+    by = "" if metric == "silhouette" else f" ({protocol_phrase(tables, metric)})"
     return (
         f"From the lowest to the highest C_m, fine-tuned from the pre-trained projections, it "
-        f"{listing(words)}{by}."
+        f"{listing(parts)}{by}."
     )
 
 

@@ -29,12 +29,12 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
     if tuned.empty:
         return Hole(NOT_RUN if tables.purity.empty else "no fine-tuned arm was measured")
     keys = ["tower", "start", "rate"]
-    theirs = published_directions().rename_axis("rate").rename("value").reset_index()
+    published_rows = published_directions().rename_axis("rate").rename("value").reset_index()
     data = charts.layers(
         tuned[[*keys, "seed", "value"]],
         keys,
         level_rules(rows, ["tower"]),
-        theirs.assign(layer="published", tower="published", start="pretrained"),
+        published_rows.assign(layer="published", tower="published", start="pretrained"),
     )
     data, left_out = charts.within(data, "rate")
     data = charts.first_on_top(data, "start", style.STARTS)
@@ -59,13 +59,13 @@ def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
                      f"{tower.capitalize()} projection", 300, 260)
         for number_, tower in enumerate(towers)
     ]  # fmt: skip
-    chart = charts.side_by_side([*panels, _published_panel(theirs)], 3, data)
+    chart = charts.side_by_side([*panels, _published_panel(published_rows)], 3, data)
     return Drawing(chart, data, sentence + left_out, "start")
 
 
-def _published_panel(theirs: pd.DataFrame) -> charts.Panel:
+def _published_panel(published_rows: pd.DataFrame) -> charts.Panel:
     base = charts.only(alt.Chart(), "published").encode(
-        x=charts.x_axis("rate", style.CM_SHORT, sorted(theirs["rate"])),
+        x=charts.x_axis("rate", style.CM_SHORT, sorted(published_rows["rate"])),
         y=charts.y_axis("Participation ratio (directions)"),
         tooltip=charts.tips("rate:Q:C_m", "value:Q:implied participation ratio"),
     )

@@ -45,9 +45,9 @@ def overlap_by_scale(tables: Tables) -> Drawing | Hole:
     axes = dict.fromkeys(TOWERS, "Mean |cos| of neuron pairs") | {GAP: "Cosine gap × logit scale"}
     present = [panel for panel in titles if panel in set(data["panel"])]
     panels = [
-        series_panel(data, "panel", panel, place, axes[panel], titles[panel], 230, 230,
+        series_panel(data, "panel", panel, number, axes[panel], titles[panel], 230, 230,
                      style.BY_SCALE)
-        for place, panel in enumerate(present)
+        for number, panel in enumerate(present)
     ]  # fmt: skip
     chart = charts.side_by_side(panels, 3, data)
     return Drawing(chart, data, _scale_sentence(tables) + left_out, "start")
@@ -60,10 +60,10 @@ def _scale_sentence(tables: Tables) -> str:
             tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
             for tower in TOWERS
         }
-        known = [f"{tower} {number(value, 4, sign=True)}" for tower, value in moved.items()
+        measured = [f"{tower} {number(value, 4, sign=True)}" for tower, value in moved.items()
                  if value == value]  # fmt: skip
-        if known:
-            changes.append(f"{style.START_LABELS[start]}: {listing(known)}")
+        if measured:
+            changes.append(f"{style.START_LABELS[start]}: {listing(measured)}")
     rates = sorted(scale_series(tables, "pretrained", "gap_times_scale")["rate"].unique())
     text = f"Change of mean |cos| from the lowest to the highest C_m: {'; '.join(changes)}."
     products = gap_times_scale(tables, rates[-1]) if rates else {}
@@ -87,11 +87,11 @@ def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
     data, left_out = charts.within(data, "rate")
     data = charts.first_on_top(data, "start", style.STARTS)
     panels = [
-        series_panel(data, "tower", tower, place, "Mean |correlation| of activations",
+        series_panel(data, "tower", tower, position, "Mean |correlation| of activations",
                      f"{tower.capitalize()} tower", 340)
-        for place, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
+        for position, tower in enumerate(tower for tower in TOWERS if tower in set(tuned["tower"]))
     ]  # fmt: skip
-    words = []
+    sentences = []
     for start in style.FINE_TUNED:
         moved = [
             f"{tower} {number(value, 4, sign=True)}"
@@ -100,6 +100,6 @@ def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
             == value
         ]
         if moved:
-            words.append(f"{style.START_LABELS[start]}: {listing(moved)}")
-    sentence = f"Change from the lowest to the highest C_m: {'; '.join(words)}."
+            sentences.append(f"{style.START_LABELS[start]}: {listing(moved)}")
+    sentence = f"Change from the lowest to the highest C_m: {'; '.join(sentences)}."
     return Drawing(charts.side_by_side(panels, 2, data), data, sentence + left_out, "start")

@@ -50,10 +50,10 @@ def points(tables: Tables, tower: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns]
 
 
-def changes(found: pd.DataFrame) -> pd.DataFrame:
+def changes(arm_points: pd.DataFrame) -> pd.DataFrame:
     """Return `points` above rate 0 less the same arm and seed at rate 0."""
-    start = found[found["rate"] == 0].set_index([*ARM, "seed"])[["overlap", "accuracy"]]
-    moved = found[found["rate"] > 0].set_index([*ARM, "seed"])
+    start = arm_points[arm_points["rate"] == 0].set_index([*ARM, "seed"])[["overlap", "accuracy"]]
+    moved = arm_points[arm_points["rate"] > 0].set_index([*ARM, "seed"])
     moved = moved[moved.index.isin(start.index)]
     for name in start.columns:
         moved[name] = moved[name] - start[name].reindex(moved.index)
@@ -71,8 +71,7 @@ def mediated(moved: pd.DataFrame) -> dict[float, tuple[float, float]]:
     ----------
     moved : DataFrame
         `changes`. The main arm is of the start ``pretrained`` and the first scheme of
-        `tables.main_first`. Only C_m at which all arms of the main scheme were measured, and at
-        least `LEAST_ARMS` arms, count.
+        `tables.main_first`. Only C_m at which at least `LEAST_ARMS` arms were measured count.
 
     Returns
     -------
@@ -97,9 +96,9 @@ def mediated(moved: pd.DataFrame) -> dict[float, tuple[float, float]]:
     return result
 
 
-def main_scheme(found: pd.DataFrame) -> str:
+def main_scheme(arm_points: pd.DataFrame) -> str:
     """Return the main scheme of corruption among arms, or "" if there are none."""
-    return next(iter(main_first(found["scheme"])), "")
+    return next(iter(main_first(arm_points["scheme"])), "")
 
 
 def kept(moved: pd.DataFrame) -> pd.DataFrame:
@@ -120,10 +119,10 @@ def kept(moved: pd.DataFrame) -> pd.DataFrame:
     return means
 
 
-def within_seed(found: pd.DataFrame) -> pd.DataFrame:
+def within_seed(arm_points: pd.DataFrame) -> pd.DataFrame:
     """Return the rank correlation of accuracy with overlap over C_m, mean of the seeds, by arm."""
     rows = []
-    for (start, scheme), part in found.groupby(ARM):
+    for (start, scheme), part in arm_points.groupby(ARM):
         single = [
             each["overlap"].corr(each["accuracy"], method="spearman")
             for _, each in part.groupby("seed")
@@ -136,5 +135,5 @@ def within_seed(found: pd.DataFrame) -> pd.DataFrame:
 
 def label(start: str, scheme: str, schemes: Sequence[str]) -> str:
     """Name an arm: its start in words, and its scheme where there are several."""
-    words = style.START_WORDS.get(start, start)
-    return f"{words}, {scheme}" if len(schemes) > 1 else words
+    text = style.START_WORDS.get(start, start)
+    return f"{text}, {scheme}" if len(schemes) > 1 else text

@@ -16,15 +16,15 @@ from mispair.towers.report import encoding
 
 def summary(tables: Tables) -> list[str]:
     """Return how many arms, evaluation sets and models there are."""
-    found = []
+    sentences = []
     if tables.study("image_text"):
         arms = arm_words.arms(tables.purity, tables.zeroshot, tables.pruning)
-        found.append(f"{count(len(arms), 'arm')} of {main_model(tables)}")
+        sentences.append(f"{count(len(arms), 'arm')} of {main_model(tables)}")
     if sets := set_names(tables):
-        found.append(count(len(sets), "evaluation set"))
+        sentences.append(count(len(sets), "evaluation set"))
     if compared := compared_models(tables):
-        found.append(f"{count(len(compared), 'model')} compared as they are")
-    return found
+        sentences.append(f"{count(len(compared), 'model')} compared as they are")
+    return sentences
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -39,15 +39,15 @@ def warnings(tables: Tables) -> list[str]:
 
 def _apart(tables: Tables) -> list[str]:
     """Return what makes results hard to compare: arms of different data or towers."""
-    found = []
+    notes = []
     # Checkpoints are other towers, and are meant to be.
     apart = ["simulation", "checkpoint", "checkpoints"]
-    own = tables.provenance[~tables.provenance["artefact"].isin(apart)]
+    rows = tables.provenance[~tables.provenance["artefact"].isin(apart)]
     for ending, plural in (("pairs_fingerprint", "sets of pairs"), ("towers", "pairs of towers")):
-        last = own["key"].str.rsplit(".", n=1).str[-1]
-        seen = own.loc[last == ending, "text"].dropna().nunique()
+        last = rows["key"].str.rsplit(".", n=1).str[-1]
+        seen = rows.loc[last == ending, "text"].dropna().nunique()
         if seen > 1:
-            found.append(
+            notes.append(
                 f"The results come from {seen} different {plural}: "
                 "curves mix what cannot be compared. Run again without old results."
             )
@@ -55,76 +55,76 @@ def _apart(tables: Tables) -> list[str]:
         ("evaluation_sets.", ".images_fingerprint", "images of the evaluation set"),
         ("protocols.", ".fingerprint", "prompts of set and protocol"),
     ):
-        same = own["key"].str.startswith(start) & own["key"].str.endswith(end)
-        for key, group in own[same].groupby("key"):
+        same = rows["key"].str.startswith(start) & rows["key"].str.endswith(end)
+        for key, group in rows[same].groupby("key"):
             if group["text"].nunique() > 1:
                 name = str(key).removeprefix(start).removesuffix(end)
-                found.append(f"The {what} {name} were not the same for all arms.")
-    return found
+                notes.append(f"The {what} {name} were not the same for all arms.")
+    return notes
 
 
 def limits(tables: Tables) -> list[str]:
     """Return what this run cannot tell."""
-    found = []
+    sentences = []
     if tables.study("image_text"):
-        found.append(
+        sentences.append(
             "One frozen model and one corpus: intervals are over draws of swapped captions, pairs "
             "and batches (a seed has its own of each), and say nothing about another model."
         )
     schemes = tables.schemes
     if schemes and schemes[0] != "random":
-        found.append(
+        sentences.append(
             f"Captions were corrupted by the scheme {schemes[0]}, while most published numbers are "
             "of random shuffling."
         )
     if len(schemes) > 1:
-        found.append(
+        sentences.append(
             f"Figures and claims are of the scheme {schemes[0]}, where they do not compare it with "
             f"{listing(schemes[1:])}."
         )
     names = tables.protocols
     if names:
-        others = f"; {listing(names[1:])} in the table of protocols" if names[1:] else ""
-        found.append(
-            f"Zero-shot numbers of figures and claims are by the protocol {names[0]}{others}."
+        remark = f"; {listing(names[1:])} in the table of protocols" if names[1:] else ""
+        sentences.append(
+            f"Zero-shot numbers of figures and claims are by the protocol {names[0]}{remark}."
         )
-    return found
+    return sentences
 
 
 def holes(tables: Tables) -> list[str]:
     """Return which arms, measures and runs are missing where others are there."""
-    found = []
+    notes = []
     for name in ("purity", "zeroshot"):
-        found += _missing_arms(tables, name)
+        notes += _missing_arms(tables, name)
     for name in ("purity", "zeroshot", "pruning"):
         table = getattr(tables, name)
-        own = table[table["value"].isna()]
-        where = ["metric", "evaluation_set"] if "evaluation_set" in own else ["metric", "tower"]
-        for (metric, place), group in own.groupby(where):
-            found.append(f"{metric} on {place}: {count(len(group), 'value')} not defined.")
-    return found
+        empty = table[table["value"].isna()]
+        where = ["metric", "evaluation_set"] if "evaluation_set" in empty else ["metric", "tower"]
+        for (metric, key), group in empty.groupby(where):
+            notes.append(f"{metric} on {key}: {count(len(group), 'value')} not defined.")
+    return notes
 
 
 def _missing_arms(tables: Tables, name: str) -> list[str]:
     """Name the arms of a table that have a pairing but no measurement, where their start has."""
-    found = []
+    notes = []
     tuned = getattr(tables, name).dropna(subset=["rate"])
     for start in sorted(tuned["start"].dropna().unique()):
         lost: dict[str, dict[float, None]] = {}
         for scheme in tables.schemes or [""]:
-            own = tables.of_scheme(scheme)
-            have = getattr(own, name)
-            missing = set(own.pairs["rate"].dropna()) - set(
+            of_scheme = tables.of_scheme(scheme)
+            have = getattr(of_scheme, name)
+            missing = set(of_scheme.pairs["rate"].dropna()) - set(
                 have.loc[have["start"] == start, "rate"]
             )
             for rate in sorted(missing):
                 of = f" of {scheme}" if rate and scheme not in tables.schemes[:1] else ""
                 lost.setdefault(of, {})[rate] = None
-        found += [
+        notes += [
             f"{name}: no {start} arm{of} at C_m {', '.join(f'{rate:g}' for rate in rates)}."
             for of, rates in lost.items()
         ]
-    return found
+    return notes
 
 
 def drawings(tables: Tables) -> list[Drawing]:
@@ -146,8 +146,8 @@ def drawings(tables: Tables) -> list[Drawing]:
 
 
 def _neurons(tables: Tables) -> str:
-    own = tables.purity[tables.purity["metric"] == "neuron_purity"]
-    counts = own.groupby("tower")["neuron"].nunique()
+    rows = tables.purity[tables.purity["metric"] == "neuron_purity"]
+    counts = rows.groupby("tower")["neuron"].nunique()
     if counts.empty:
         return "The neurons of this run were not measured."
     each = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
@@ -156,8 +156,8 @@ def _neurons(tables: Tables) -> str:
 
 def _swapped(tables: Tables) -> str:
     table = tables.of_scheme().pairs
-    own = table[(table["metric"] == "swapped_share") & (table["rate"] > 0)]
-    shares = own.groupby("rate")["value"].mean()
+    rows = table[(table["metric"] == "swapped_share") & (table["rate"] > 0)]
+    shares = rows.groupby("rate")["value"].mean()
     if shares.empty:
         return "A drawing; no captions were shuffled in this run."
     apart = (shares - pd.Series(shares.index, shares.index)).abs().max()

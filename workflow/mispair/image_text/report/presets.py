@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 from mispair.core.words import count, listing
-from mispair.evaluation.report.protocols import said
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.towers.finetuning.finetuning_presets import NOT_STATED, STATED
@@ -53,32 +53,32 @@ def presets(tables: Tables) -> Table | None:
     """Return the differences of text and code, with what this run did where it is recorded."""
     if not tables.study("image_text"):
         return None
-    own = tables.provenance[tables.provenance["artefact"].isin(["purity", "zeroshot"])]
-    found: dict[str, set[str]] = {}
-    trained = own[own["start"] == "pretrained"]
+    selected = tables.provenance[tables.provenance["artefact"].isin(["purity", "zeroshot"])]
+    values_of: dict[str, set[str]] = {}
+    trained = selected[selected["start"] == "pretrained"]
     for key, text in zip(trained["key"], trained["text"].fillna(""), strict=True):
         name = key.removeprefix("projection.")
         if name == "training" and text:
             for part, value in json.loads(text).items():
-                found.setdefault(part, set()).add(str(value))
+                values_of.setdefault(part, set()).add(str(value))
         elif text:
-            found.setdefault(name, set()).add(text)
-    here = {name: listing(sorted(values)) for name, values in found.items()}
-    here |= {
+            values_of.setdefault(name, set()).add(text)
+    texts = {name: listing(sorted(values)) for name, values in values_of.items()}
+    texts |= {
         "neurons": "columns of either projection, N(N−1)",
         "accuracy": "share of all test images",
         "silhouette": "cosine distance, exact",
     }
     if tables.protocols:
-        here["prompts"] = said(tables)
+        texts["prompts"] = protocol_phrase(tables)
     if tables.schemes:
-        here["shuffling"] = listing(tables.schemes)
+        texts["shuffling"] = listing(tables.schemes)
     if (tables.purity["rate"] == 0).any():
         for what in ("C_m = 0, accuracy", "C_m = 0, |cos|"):
-            here[what] = "fine-tuned as any other rate; the untouched model is measured too"
-    here |= _pruning(tables.pruning)
-    rows = [(what, written, run, here.get(what, "–")) for what, written, run in (*PARTS, *STATED)]
-    preset = here.get("preset")
+            texts[what] = "fine-tuned as any other rate; the untouched model is measured too"
+    texts |= _pruning(tables.pruning)
+    rows = [(what, written, run, texts.get(what, "–")) for what, written, run in (*PARTS, *STATED)]
+    preset = texts.get("preset")
     used = f"This run fine-tuned by the preset {preset}." if preset else (
         "The preset of this run’s fine-tuning was not recorded."
     )  # fmt: skip

@@ -28,30 +28,30 @@ OF_ARMS = (
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
     """Return the rows of all arms, and what became of the pairs.
 
-    Results of arms lie in folders ``TOWERS/ARM``. Of tables with a row for each pair only their
+    Results of arms are in folders ``TOWERS/ARM``. Of tables with a row for each pair only their
     metadata and column of reasons are read.
     """
-    found: Rows = defaultdict(list)
+    by_table: Rows = defaultdict(list)
     for kind in OF_ARMS:
         for path in results.get(kind, []):
             measured, provenance = read_metrics(path)
-            found["provenance"] += origins(kind, provenance)
-            about = {"towers": path.parent.parent.name, **arm(provenance)}
+            by_table["provenance"] += origins(kind, provenance)
+            metadata = {"towers": path.parent.parent.name, **arm(provenance)}
             if kind == "zeroshot":
-                measured = scored(measured, provenance, about["towers"])
+                measured = scored(measured, provenance, metadata["towers"])
             for row in measured:
-                found["purity_map" if row["metric"] == MAP else kind].append({**about, **row})
-    found["purity_map"] = of_ends(found["purity_map"])
+                by_table["purity_map" if row["metric"] == MAP else kind].append({**metadata, **row})
+    by_table["purity_map"] = of_ends(by_table["purity_map"])
     for path in results.get("pairing", []):
-        about = _metadata(path)
-        found["pairs"] += swaps(about, pq.read_metadata(path).num_rows)
-        found["provenance"] += origins("pairing", {**about, "rate": about["nominal"]})
+        metadata = _metadata(path)
+        by_table["pairs"] += swaps(metadata, pq.read_metadata(path).num_rows)
+        by_table["provenance"] += origins("pairing", {**metadata, "rate": metadata["nominal"]})
     lost = _reasons(results["excluded"]) if results.get("excluded") else None
     index = map(_metadata, results.get("index", []))
-    found["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
+    by_table["pairs"] += counts(index, _reasons(results.get("rejected", [])), lost)
     for path in results.get("encoding", []):
-        found["encoding"] += encoded(path.stem, files.read_json(path))
-    return found
+        by_table["encoding"] += encoded(path.stem, files.read_json(path))
+    return by_table
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -59,11 +59,11 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 def _reasons(paths: Sequence[Path]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for path in paths:
         column = pq.read_table(path, columns=["reason"])["reason"].value_counts()
-        found.update({row["values"]: row["counts"] for row in column.to_pylist()})
-    return found
+        reasons.update({row["values"]: row["counts"] for row in column.to_pylist()})
+    return reasons
 
 
 def of_ends(maps: Sequence[Row]) -> list[Row]:
@@ -86,14 +86,14 @@ COUNTED = ("identical_text_swaps", "distinct_captions", "most_used_caption")
 def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
     """Return what a pairing's metadata says of its corruption.
 
-    Every share and similarity is a row, whatever the scheme calls it; so is each of `COUNTED`.
+    Every share and similarity is a row, named by the scheme; so is each of `COUNTED`.
     """
-    about = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
+    keys = {"scheme": metadata.get("scheme"), "rate": float(metadata["nominal"]), "n": pairs}
     names = [
         name for name in metadata if name.endswith(("_share", "_similarity")) or name in COUNTED
     ]
     return [
-        {"metric": name, "value": _number(metadata[name]), **about}
+        {"metric": name, "value": _number(metadata[name]), **keys}
         for name in dict.fromkeys(("swapped_share", "text_changed_share", *names))
         if name in metadata
     ]
@@ -123,9 +123,9 @@ def counts(
     rejected, excluded : Counter of str
         Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
     """
-    found = list(metadata)
+    metadata_of_group = list(metadata)
     totals = Counter[str]()
-    for each in found:
+    for each in metadata_of_group:
         totals.update({name: int(each[name]) for name in ("read", "kept", "rejected")})
     if excluded is not None:
         totals.update(kept=-excluded.total(), excluded=excluded.total())
@@ -142,9 +142,9 @@ def counts(
 
 def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what the encoding of a group of shards says of itself: each number is a row."""
-    about = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
+    keys = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
     return [
-        {"metric": name, "value": value, **about}
+        {"metric": name, "value": value, **keys}
         for name, value in record.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]

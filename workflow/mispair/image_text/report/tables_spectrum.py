@@ -24,10 +24,10 @@ def published_directions() -> pd.Series:
 
 def shape_sentence(tables: Tables) -> str:
     """Return the range of the shape ratio over all projections."""
-    own = tables.purity.loc[tables.purity["metric"] == "shape_ratio", "value"].dropna()
+    shape = tables.purity.loc[tables.purity["metric"] == "shape_ratio", "value"].dropna()
     text = (
-        f"In {count(len(own), 'projection')} (arms, seeds and towers) the shape ratio is between "
-        f"{number(own.min())} and {number(own.max())}."
+        f"In {count(len(shape), 'projection')} (arms, seeds and towers) the shape ratio is between "
+        f"{number(shape.min())} and {number(shape.max())}."
     )
     below = tables.purity.loc[tables.purity["metric"] == "shape_ratio_rotated", "below"].dropna()
     if len(below):
@@ -44,7 +44,7 @@ def spectrum(tables: Tables) -> list[Table]:
     tables = tables.of_scheme()
     purity = tables.purity[tables.purity["start"].isin(SHOWN)]
     purity = purity[purity["neuron"].isna()]
-    theirs = published_directions()
+    printed = published_directions()
     overlaps = published.purity().set_index("shuffle_probability")["mean_abs_cosine"]
     of_arm = arm_words.by_arm(purity)
     rows = []
@@ -62,7 +62,7 @@ def spectrum(tables: Tables) -> list[Table]:
                 _mean(table, "shape_ratio", 3), _null(table, "shape_ratio", 3),
                 _null(table, "mean_abs_cosine", 4),
                 or_dash(GAUSSIAN * _value(table, "rms_cosine_spectrum"), 4),
-                or_dash(overlaps.get(rate, math.nan), 4), or_dash(theirs.get(rate, math.nan), 0),
+                or_dash(overlaps.get(rate, math.nan), 4), or_dash(printed.get(rate, math.nan), 0),
             ))  # fmt: skip
     if not rows:
         return []

@@ -47,7 +47,7 @@ def overlaps(tables: Tables, metric: str = "mean_abs_cosine") -> dict[tuple[str,
 
 
 def overlap_pairs(tables: Tables, tower: str) -> list[OverlapPair]:
-    """Return every CLIP model beside the LaCLIP model of the same data and architecture."""
+    """Return every CLIP model next to the LaCLIP model of the same data and architecture."""
     table = tables.checkpoints
     rows = table[(table["metric"] == "mean_abs_cosine") & (table["tower"] == tower)]
     by_kind: dict[tuple[str, str], dict[str, float]] = {}
@@ -128,7 +128,7 @@ def _image(tables: Tables, confidence: float) -> Control:
 
 
 def table(tables: Tables) -> Table:
-    """Return mean |cos| of both towers of every checkpoint beside that of random directions."""
+    """Return mean |cos| of both towers of every checkpoint next to that of random directions."""
     labels = tables.checkpoints.drop_duplicates("towers").set_index("towers")
     measured, random, rank = (
         overlaps(tables, metric)

@@ -36,54 +36,58 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 def _judge(tables: Tables, claim: Claim, measure: str) -> Verdict:
     if not tables.study("laclip"):
         return Verdict(claim, verdicts.UNMEASURED, "the LaCLIP study was not run")
-    found = pairs(tables, measure)
-    outcomes = [decide_difference(pair.difference)[0] for pair in found]
+    scored_pairs = pairs(tables, measure)
+    outcomes = [decide_difference(pair.difference)[0] for pair in scored_pairs]
     outcome, reason = decide_majority(outcomes)
     if outcome == verdicts.UNMEASURED:
         reason = "no CLIP and LaCLIP model of the same pre-training and architecture were measured"
         return Verdict(claim, outcome, reason)
-    above = sum(pair.difference.value > 0 for pair in found)
-    mean = sum(pair.difference.value for pair in found) / len(found)
-    paired = sum(pair.paired for pair in found)
+    above = sum(pair.difference.value > 0 for pair in scored_pairs)
+    mean = sum(pair.difference.value for pair in scored_pairs) / len(scored_pairs)
+    paired = sum(pair.paired for pair in scored_pairs)
     return Verdict(
         claim,
         outcome,
         reason,
-        scope=_scope(found, measure),
-        measured=f"{METHODS[1]} above {METHODS[0]} on {above} of {len(found)}, by "
+        scope=_scope(scored_pairs, measure),
+        measured=f"{METHODS[1]} above {METHODS[0]} on {above} of {len(scored_pairs)}, by "
         f"{number(mean, 3, sign=True)} on average",
         published=_published(measure),
-        sample=f"{count(len({p.clip.towers for p in found}), 'pair')} of models, "
-        f"{count(len({p.clip.evaluation_set for p in found}), 'evaluation set')}",
-        test=f"95 % intervals, {paired} of {len(found)} paired by image, the others of "
+        sample=f"{count(len({p.clip.towers for p in scored_pairs}), 'pair')} of models, "
+        f"{count(len({p.clip.evaluation_set for p in scored_pairs}), 'evaluation set')}",
+        test=f"95 % intervals, {paired} of {len(scored_pairs)} paired by image, the others of "
         "independent numbers",
-        parts=tuple(map(_part, found, outcomes)),
-        gap=_gap(found),
+        parts=tuple(map(_part, scored_pairs, outcomes)),
+        gap=_gap(scored_pairs),
     )
 
 
-def _gap(found: list[Pair]) -> str:
-    known = [pair for pair in found if math.isfinite(pair.published)]
-    if not known:
+def _gap(scored_pairs: list[Pair]) -> str:
+    comparable = [pair for pair in scored_pairs if math.isfinite(pair.published)]
+    if not comparable:
         return ""
-    here = sum(pair.difference.value for pair in known) / len(known)
-    there = sum(pair.published for pair in known) / len(known)
-    return gap(here, there, f"in the mean gain of the {len(known)} that were published")
+    measured = sum(pair.difference.value for pair in comparable) / len(comparable)
+    printed = sum(pair.published for pair in comparable) / len(comparable)
+    return gap(
+        measured,
+        printed,
+        f"in the mean gain of the {len(comparable)} that were published",
+    )
 
 
-def _scope(found: list[Pair], measure: str) -> str:
+def _scope(scored_pairs: list[Pair], measure: str) -> str:
     if measure == "silhouette":
         return "images alone, no protocol"
-    names = {(pair.clip.protocol, pair.clip.metric) for pair in found}
+    names = {(pair.clip.protocol, pair.clip.metric) for pair in scored_pairs}
     return "; ".join(sorted(f"{protocol}, {metric}" for protocol, metric in names))
 
 
 def _part(pair: Pair, outcome: verdicts.Outcome) -> Part:
-    found = pair.difference
+    change = pair.difference
     hashed = f", {pair.clip.metric} {short(pair.clip.fingerprint)}" if pair.clip.protocol else ""
     text = (
         f"{number(pair.clip.value)} → {number(pair.laclip.value)}{hashed}: "
-        f"{number(found.value, 3, sign=True)} ({interval(found.low, found.high, 3, sign=True)})"
+        f"{number(change.value, 3, sign=True)} ({interval(change.low, change.high, 3, sign=True)})"
     )
     return Part(pair.name, outcome, text)
 

@@ -41,7 +41,7 @@ def flagged(score: Score) -> bool:
 
 def reason(
     score: Score,
-    others: Sequence[Score],
+    scored: Sequence[Score],
     metrics: Mapping[str, float],
     facts: Mapping[str, str],
 ) -> str:
@@ -51,7 +51,7 @@ def reason(
     ----------
     score : Score
         What differs.
-    others : sequence of Score
+    scored : sequence of Score
         All numbers of the run.
     metrics : mapping of str to float
         Every metric of the same model, set and protocol.
@@ -59,9 +59,9 @@ def reason(
         What is known of the model's file: activation.image, activation.text, mean.
     """
     if score.measure == "acc1":
-        found = _imagenet(score) or _other_protocol(score, others) or _other_metric(score, metrics)
-        if found:
-            return found
+        text = _imagenet(score) or _other_protocol(score, scored) or _other_metric(score, metrics)
+        if text:
+            return text
     return _activation(score, facts) or _preparation(score, facts) or NOT_EXPLAINED
 
 
@@ -90,17 +90,17 @@ def _imagenet(score: Score) -> str | None:
     return None
 
 
-def _other_protocol(score: Score, others: Sequence[Score]) -> str | None:
+def _other_protocol(score: Score, scored: Sequence[Score]) -> str | None:
     same = [
-        other
-        for other in others
-        if (other.towers, other.evaluation_set) == (score.towers, score.evaluation_set)
-        and other.protocol != score.protocol
-        and abs(other.value - score.published) <= POINT
+        candidate
+        for candidate in scored
+        if (candidate.towers, candidate.evaluation_set) == (score.towers, score.evaluation_set)
+        and candidate.protocol != score.protocol
+        and abs(candidate.value - score.published) <= POINT
     ]
     if not same:
         return None
-    nearest = min(same, key=lambda other: abs(other.value - score.published))
+    nearest = min(same, key=lambda candidate: abs(candidate.value - score.published))
     return f"protocol: under {nearest.protocol} it is {_percent(nearest.value)} ({nearest.metric})"
 
 

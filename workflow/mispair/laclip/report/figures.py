@@ -34,12 +34,12 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
                 f"{score.metric}, {score.protocol} {short(score.fingerprint)}"
             )  # fmt: skip
             kind = f"{score.pretraining} {score.architecture}"
-            here = {"measure": measure, "label": label, "kind": kind, "method": score.method,
+            keys = {"measure": measure, "label": label, "kind": kind, "method": score.method,
                     "model": score.towers, "by": by}  # fmt: skip
-            rows.append({**here, "what": "measured", "value": score.value,
+            rows.append({**keys, "what": "measured", "value": score.value,
                          "low": score.low, "high": score.high})  # fmt: skip
             if math.isfinite(score.published):
-                rows.append({**here, "what": "published", "value": score.published})
+                rows.append({**keys, "what": "published", "value": score.published})
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() == 0:
         return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was classified with")
@@ -52,7 +52,7 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
 def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Average over the sets if there are more rows than can be read, and say so.
 
-    Published numbers stand for the sets that have one, so they are not averaged beside means of
+    Published numbers stand for the sets that have one, so they are not averaged next to means of
     other sets.
     """
     if data["label"].nunique() <= MOST_ROWS:
@@ -74,10 +74,10 @@ def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
-    own = data[data["measure"] == measure]
-    methods = sorted(set(own["method"]), key=lambda name: (name not in METHODS, name))
-    others = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
-    colours = {**dict(zip(methods, others * len(methods), strict=False)), **style.METHODS}
+    rows = data[data["measure"] == measure]
+    methods = sorted(set(rows["method"]), key=lambda name: (name not in METHODS, name))
+    hues = [hue for hue in style.CLASSES if hue not in style.METHODS.values()]
+    colours = {**dict(zip(methods, hues * len(methods), strict=False)), **style.METHODS}
     base = alt.Chart().encode(
         x=alt.X("value:Q", title=TITLES[measure], scale=alt.Scale(zero=False)),
         y=alt.Y("label:N", title="Model and evaluation set", axis=alt.Axis(labelLimit=330)),
@@ -93,32 +93,31 @@ def _panel(measure: str, data: pd.DataFrame) -> charts.Panel:
         .mark_point(filled=True, size=70)
         .properties(name=f"{charts.VIEW}checkpoints_{measure}")
     ]
-    if "published" in set(own["what"]):
-        theirs = points.transform_filter("datum.what == 'published'")
-        parts.append(theirs.mark_point(filled=False, strokeWidth=2, size=70))
-    if charts.limited(own, measure=measure):
+    if "published" in set(rows["what"]):
+        published_points = points.transform_filter("datum.what == 'published'")
+        parts.append(published_points.mark_point(filled=False, strokeWidth=2, size=70))
+    if charts.limited(rows, measure=measure):
         bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
         parts.insert(0, bars.encode(x="low:Q", x2="high:Q", opacity=charts.fade(0.6)))
     layered = alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'")
-    height = ROW * max(2, own["label"].nunique())
+    height = ROW * max(2, rows["label"].nunique())
     return layered.properties(width=2 * charts.WIDTH - 330, height=height)
 
 
 def _sentence(tables: Tables) -> str:
-    words = []
+    sentences = []
     for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
-        found = pairs(tables, measure)
-        if found:
-            above = sum(pair.difference.value > 0 for pair in found)
-            mean = sum(pair.difference.value for pair in found) / len(found)
-            words.append(
-                f"in {name} on {above} of {len(found)}, by {number(mean, 3, sign=True)} on average"
-            )
+        couples = pairs(tables, measure)
+        if couples:
+            above = sum(pair.difference.value > 0 for pair in couples)
+            mean = sum(pair.difference.value for pair in couples) / len(couples)
+            average = number(mean, 3, sign=True)
+            sentences.append(f"in {name} on {above} of {len(couples)}, by {average} on average")
     protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
     by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
-    if not words:
-        return f"No CLIP model has a LaCLIP model of the same kind beside it{by}."
-    return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(words)}{by}."
+    if not sentences:
+        return f"No CLIP model has a LaCLIP model of the same kind next to it{by}."
+    return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(sentences)}{by}."
 
 
 DRAWINGS = by_name(

@@ -18,11 +18,11 @@ STUDY = Study(
     title="CLIP against LaCLIP: tables 2 and 3",
     about="LaCLIP models are trained on captions that a language model has rewritten, CLIP "
     "models of the same data and architecture on the raw ones. Each file that was given "
-    "is classified with under every protocol, and its numbers stand beside the published "
+    "is classified with under every protocol, and its numbers are next to the published "
     "ones.",
     sections=(
         "",
-        "Beside tables 2 and 3",
+        "Next to tables 2 and 3",
         "LaCLIP against CLIP",
         "Retrieval",
         "Overlap of neurons",

@@ -1,4 +1,4 @@
-"""Tables of the LaCLIP study: every model beside tables 2 and 3, and LaCLIP beside CLIP."""
+"""Tables of the LaCLIP study: every model next to tables 2 and 3, and LaCLIP next to CLIP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mispair.report import published
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables
 
-BESIDE = "Beside tables 2 and 3"
+BESIDE = "Next to tables 2 and 3"
 DIFFERENCES = "LaCLIP against CLIP"
 MODELS = "The models"
 RETRIEVAL = "Retrieval"
@@ -31,7 +31,7 @@ def checkpoints(tables: Tables) -> list[Table]:
     """Return all tables of the study; without empty ones."""
     if not tables.study("laclip"):
         return []
-    found = [
+    candidates = [
         _beside(tables, "acc1"),
         _beside(tables, "silhouette"),
         _differences(tables),
@@ -39,7 +39,7 @@ def checkpoints(tables: Tables) -> list[Table]:
         retrieval(tables.checkpoints, _model_label, RETRIEVAL),
         _models(tables),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in candidates if table.rows]
 
 
 def _model_label(row: Mapping[str, Any]) -> str:
@@ -48,15 +48,15 @@ def _model_label(row: Mapping[str, Any]) -> str:
 
 def _beside(tables: Tables, measure: str) -> Table:
     every = scores(tables, measure)
-    known = facts(tables)
+    facts_of = facts(tables)
     metrics = _all_metrics(tables)
     is_share = measure == "acc1"
     rows = []
     for score in every:
         why = "–"
         if flagged(score):
-            place = (score.towers, score.evaluation_set, score.protocol or "")
-            why = reason(score, every, metrics.get(place, {}), known.get(score.towers, {}))
+            key = (score.towers, score.evaluation_set, score.protocol or "")
+            why = reason(score, every, metrics.get(key, {}), facts_of.get(score.towers, {}))
         rows.append((
             f"{score.pretraining} {score.architecture} {score.method}", score.towers,
             score.evaluation_set,
@@ -67,7 +67,7 @@ def _beside(tables: Tables, measure: str) -> Table:
     rows += _holes(every, measure, 5 if is_share else 3)
     unit = " (%)" if is_share else ""
     return Table(
-        "Accuracy beside tables 2 and 3" if is_share else "Silhouette beside tables 2 and 3",
+        "Accuracy next to tables 2 and 3" if is_share else "Silhouette next to tables 2 and 3",
         ("model", "name", "evaluation set",
          *(["protocol", "headline metric"] if is_share else []), f"measured{unit}",
          f"published{unit}", "difference (points)" if is_share else "difference",
@@ -80,13 +80,13 @@ def _beside(tables: Tables, measure: str) -> Table:
 
 
 def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]:
-    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    by_set: dict[tuple[str, str, str], dict[str, float]] = {}
     table = tables.checkpoints.dropna(subset=["protocol"])
-    for place, own in table.groupby(["towers", "evaluation_set", "protocol"]):
-        towers, name, protocol = map(str, place)
-        values = own.drop_duplicates("metric").set_index("metric")["value"]
-        found[towers, name, protocol] = {str(metric): float(v) for metric, v in values.items()}
-    return found
+    for key, group in table.groupby(["towers", "evaluation_set", "protocol"]):
+        towers, name, protocol = map(str, key)
+        values = group.drop_duplicates("metric").set_index("metric")["value"]
+        by_set[towers, name, protocol] = {str(metric): float(v) for metric, v in values.items()}
+    return by_set
 
 
 def _with_limits(score: Score, is_share: bool) -> str:
@@ -110,12 +110,12 @@ def _gap(score: Score, is_share: bool) -> str:
 def _holes(every: list[Score], measure: str, gap: int) -> list[tuple[str, ...]]:
     """Return a row for every published number of the run's pre-trainings that was not measured."""
     measured = {(canonical(s.pretraining), canonical(s.method), s.dataset) for s in every}
-    run = {place[0] for place in measured}
+    run = {key[0] for key in measured}
     rows = []
     table = published.checkpoints()
     for _, row in table[table["pretraining"].map(canonical).isin(run)].iterrows():
-        place = (canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])
-        if place not in measured:
+        key = (canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])
+        if key not in measured:
             number_ = _plain(float(row[COLUMNS[measure]]), measure == "acc1")
             cells = ["–"] * (gap - 3)
             tail = ["–", "–", "–"] if measure == "acc1" else ["–", "–"]
@@ -137,12 +137,12 @@ def _differences(tables: Tables) -> Table:
         for pair in pairs(tables, measure):
             is_share = measure == "acc1"
             factor, digits = (100, 1) if is_share else (1, 3)
-            found = pair.difference
+            measured = pair.difference
             protocol = f"{pair.clip.protocol} {short(pair.clip.fingerprint)}" if is_share else "–"
-            limits = interval(factor * found.low, factor * found.high, digits, sign=True)
+            limits = interval(factor * measured.low, factor * measured.high, digits, sign=True)
             rows.append((
                 pair.name, f"{pair.clip.metric}{' (points)' if is_share else ''}", protocol,
-                number(factor * found.value, digits, sign=True), limits,
+                number(factor * measured.value, digits, sign=True), limits,
                 "paired by image" if pair.paired else "of independent numbers",
                 or_dash(factor * pair.published, digits, sign=True),
             ))  # fmt: skip
@@ -158,20 +158,20 @@ def _differences(tables: Tables) -> Table:
 
 
 def _models(tables: Tables) -> Table:
-    known = facts(tables)
+    facts_of = facts(tables)
     labels = tables.checkpoints.drop_duplicates("towers").set_index("towers")
     rows = []
-    for name in sorted({*labels.index, *known}):
-        own = known.get(name, {})
+    for name in sorted({*labels.index, *facts_of}):
+        of_model = facts_of.get(name, {})
         stated = [
             str(labels.loc[name, column])
             if name in labels.index and isinstance(labels.loc[name, column], str)
-            else own.get(column, "not stated")
+            else of_model.get(column, "not stated")
             for column in ("pretraining", "method", "architecture")
         ]
         measured = "yes" if name in labels.index else MISSING
-        rows.append((name, *stated, *(own.get(fact, "–") for fact in FACTS[:-1]),
-                     own.get("sha256", "–")[:16], measured))  # fmt: skip
+        rows.append((name, *stated, *(of_model.get(fact, "–") for fact in FACTS[:-1]),
+                     of_model.get("sha256", "–")[:16], measured))  # fmt: skip
     return Table(
         "What every number’s model is",
         ("name", "pre-training", "method", "architecture", "recipe", "activation, image tower",

@@ -1,4 +1,4 @@
-"""Put what was measured on CLIP and LaCLIP checkpoints beside what was published, as text."""
+"""Put what was measured on CLIP and LaCLIP checkpoints next to what was published, as text."""
 
 from __future__ import annotations
 

@@ -217,8 +217,10 @@ def _refuse_numbers(table: Path, schema: pa.Schema, key_column: str, caption_col
             )
 
 
-def _refuse_missing(table: Path, columns: list[str], wanted: tuple[str, str], remedy: str) -> None:
-    for name in wanted:
+def _refuse_missing(
+    table: Path, columns: list[str], keys_needed: tuple[str, str], remedy: str
+) -> None:
+    for name in keys_needed:
         if columns.count(name) != 1:
             fault = "two columns" if columns.count(name) else "no column"
             raise UserError(
@@ -330,14 +332,14 @@ def lookup(captions: Path) -> Callable[[list[str]], dict[str, list[str]]]:
         return {key: row for row, key in enumerate(keys)}, table.column("captions")
 
     def captions_of(keys: list[str]) -> dict[str, list[str]]:
-        found = {}
+        rows_of = {}
         for key in sorted(set(keys)):
             number = bisect.bisect_right(firsts, key) - 1
             if number >= 0:
                 rows, texts = row_group(number)
                 if key in rows:
-                    found[key] = texts[rows[key]].as_py()
-        return found
+                    rows_of[key] = texts[rows[key]].as_py()
+        return rows_of
 
     return captions_of
 

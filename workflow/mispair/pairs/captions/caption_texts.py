@@ -46,10 +46,10 @@ class CaptionedPairs:
     alternatives: np.ndarray
     fingerprint: str
 
-    def keys(self, places: np.ndarray) -> Iterator[str]:
+    def keys(self, rows: np.ndarray) -> Iterator[str]:
         """Yield the keys at the given places."""
-        for start in range(0, len(places), BLOCK):
-            yield from self.table["key"].take(pa.array(places[start : start + BLOCK])).to_pylist()
+        for start in range(0, len(rows), BLOCK):
+            yield from self.table["key"].take(pa.array(rows[start : start + BLOCK])).to_pylist()
 
     def by_group(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each group's name and the places of its pairs, sorted by name."""
@@ -69,7 +69,7 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
     """Read a corpus and draw a caption for each pair that has several.
 
     The draw depends on the seed and the pair's key only: every scheme and rate starts from the
-    same captions. (LaCLIP's training draws anew at every step; features are encoded once here, so
+    same captions. (LaCLIP's training draws one at every step; features are encoded once here, so
     the draw is made once.) Where no pair has several captions nothing is drawn.
 
     Raises
@@ -86,37 +86,37 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
     keys = table["key"].combine_chunks()
     if not pc.all(pc.less(keys[:-1], keys[1:])).as_py() and len(keys) > 1:
         raise UserError(
-            f"{corpus}: its keys are not sorted, or stand in it twice. Delete it and run again."
+            f"{corpus}: its keys are not sorted, or are in it twice. Delete it and run again."
         )
     first = identities(table["caption_id"])
     lists = table["more_caption_ids"].combine_chunks()
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     alternatives = np.repeat(first[:, None], 1 + counts.max(initial=0), axis=1)
-    own = first
-    places = np.flatnonzero(counts)
-    if len(places):
+    original = first
+    positions = np.flatnonzero(counts)
+    if len(positions):
         further = identities(pa.chunked_array([lists.flatten()]))
-        many = counts[places]
-        rows = np.repeat(places, many)
+        many = counts[positions]
+        rows = np.repeat(positions, many)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
         alternatives[rows, 1 + nth] = further
-        taken = pa.array(places)
+        taken = pa.array(positions)
         starts = streams(keys.take(taken).to_pylist(), seed, "alternative-caption")
         drawn = np.floor(uniforms(starts, 0) * (1 + many)).astype(np.int64)
-        own = first.copy()
-        own[places] = alternatives[places, drawn]
+        original = first.copy()
+        original[positions] = alternatives[positions, drawn]
     kept = table.select(["key", "group", "row"])
-    return CaptionedPairs(kept, own, alternatives, metadata.get("pairs_fingerprint", ""))
+    return CaptionedPairs(kept, original, alternatives, metadata.get("pairs_fingerprint", ""))
 
 
-def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
+def read_texts(index: Iterable[Path], needed: np.ndarray) -> dict[int, str]:
     """Look up the texts of captions in the index of one or more groups.
 
     Parameters
     ----------
     index : iterable of Path
         Index tables.
-    wanted : uint64 array
+    needed : uint64 array
         Identities of captions.
 
     Returns
@@ -127,16 +127,16 @@ def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
     Raises
     ------
     UserError
-        If a file cannot be read, or a caption stands in none of them.
+        If a file cannot be read, or a caption is in none of them.
     """
-    wanted = np.unique(wanted)
+    needed = np.unique(needed)
     texts: dict[int, str] = {}
     paths = sorted(index)
     for path in paths:
-        numbers, found = captions_of(path, wanted)
-        texts.update(zip(numbers.tolist(), found.to_pylist(), strict=True))
-    if len(texts) < len(wanted):
-        missing = next(number for number in wanted.tolist() if number not in texts)
+        numbers, of_file = captions_of(path, needed)
+        texts.update(zip(numbers.tolist(), of_file.to_pylist(), strict=True))
+    if len(texts) < len(needed):
+        missing = next(number for number in needed.tolist() if number not in texts)
         raise UserError(
             f"{', '.join(map(str, paths[:3]))}{' ...' if len(paths) > 3 else ''}: no caption with "
             f"the identity {missing:016x}, which the corpus has. Delete the corpus and run again."
@@ -144,14 +144,14 @@ def read_texts(index: Iterable[Path], wanted: np.ndarray) -> dict[int, str]:
     return texts
 
 
-def captions_of(path: Path, wanted: np.ndarray) -> tuple[np.ndarray, pa.Array]:
+def captions_of(path: Path, needed: np.ndarray) -> tuple[np.ndarray, pa.Array]:
     """Return those captions of an index that are wanted, first and further ones, each once.
 
     Parameters
     ----------
     path : Path
         Index table.
-    wanted : (n,) uint64 array
+    needed : (n,) uint64 array
         Identities, sorted.
 
     Returns
@@ -171,21 +171,21 @@ def captions_of(path: Path, wanted: np.ndarray) -> tuple[np.ndarray, pa.Array]:
     further = table["more_captions"].combine_chunks().flatten().unique()
     numbers = np.concatenate([first, caption_identities(further.to_pylist())])
     texts = pa.chunked_array([*table["caption"].cast(further.type).chunks, further])
-    asked_for = np.flatnonzero(_isin(numbers, wanted))
+    asked_for = np.flatnonzero(_isin(numbers, needed))
     _, once = np.unique(numbers[asked_for], return_index=True)
     rows = asked_for[np.sort(once)]
     return numbers[rows], texts.take(pa.array(rows)).combine_chunks()
 
 
-def _isin(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Tell which numbers stand in a sorted array; `numpy.isin` would sort it at every call."""
-    places = np.searchsorted(wanted, numbers)
-    places[places == len(wanted)] = 0
-    return wanted[places] == numbers if len(wanted) else np.zeros(len(numbers), bool)
+def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Tell which numbers are in a sorted array; `numpy.isin` would sort it at every call."""
+    positions = np.searchsorted(members, numbers)
+    positions[positions == len(members)] = 0
+    return members[positions] == numbers if len(members) else np.zeros(len(numbers), bool)
 
 
 def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
-    """Read the features that each picture has, by key, from tables beside the shards.
+    """Read the features that each picture has, by key, from tables next to the shards.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
-    """Read the features that each pair's caption names, by key, from tables beside the shards.
+    """Read the features that each pair's caption names, by key, from tables next to the shards.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
     """
     remedy = (
         "The schemes spurious and missing need a corpus with ground-truth features, such as "
-        "scenes: Parquet tables beside the shards with the columns key and caption_features. "
+        "scenes: Parquet tables next to the shards with the columns key and caption_features. "
         "Leave these schemes out of `corrupt_captions: schemes` for this corpus."
     )
     named: dict[str, list[str]] = {}

@@ -57,14 +57,14 @@ def decode_caption(content: bytes, field: str | None = None) -> str:
         parsed = parse_json(content)
     except ValueError as error:
         raise CaptionError(UNDECODABLE_CAPTION, f"its json cannot be read: {error}") from error
-    found = parsed.get(field)
-    if found is None:
+    value = parsed.get(field)
+    if value is None:
         raise CaptionError(NO_CAPTION, f"its json has no field {field!r}")
-    if not isinstance(found, str):
+    if not isinstance(value, str):
         raise CaptionError(
-            UNDECODABLE_CAPTION, f"field {field!r} of its json is {type(found).__name__}, not text"
+            UNDECODABLE_CAPTION, f"field {field!r} of its json is {type(value).__name__}, not text"
         )
-    return found
+    return value
 
 
 def check_caption(text: str, policy: Policy) -> str:
@@ -82,16 +82,16 @@ def check_caption(text: str, policy: Policy) -> str:
         )
     if not is_encodable(text):
         raise CaptionError(UNDECODABLE_CAPTION, "has a lone surrogate, which is no character")
-    if policy.control_characters == "quarantine" and (found := CONTROL.search(text)):
-        raise CaptionError(CONTROL_CHARACTERS, f"has U+{ord(found.group()):04X}")
+    if policy.control_characters == "quarantine" and (control := CONTROL.search(text)):
+        raise CaptionError(CONTROL_CHARACTERS, f"has U+{ord(control.group()):04X}")
     text = text.strip()
     if policy.empty_captions == "quarantine" and _is_blank(text):
         raise CaptionError(EMPTY_CAPTION, "nothing in it can be seen" if text else "")
-    words = len(text.split())
-    if words < policy.min_words:
-        raise CaptionError(CAPTION_LENGTH, f"{words} words, fewer than {policy.min_words}")
-    if policy.max_words is not None and words > policy.max_words:
-        raise CaptionError(CAPTION_LENGTH, f"{words} words, more than {policy.max_words}")
+    word_count = len(text.split())
+    if word_count < policy.min_words:
+        raise CaptionError(CAPTION_LENGTH, f"{word_count} words, fewer than {policy.min_words}")
+    if policy.max_words is not None and word_count > policy.max_words:
+        raise CaptionError(CAPTION_LENGTH, f"{word_count} words, more than {policy.max_words}")
     if policy.max_characters is not None and len(text) > policy.max_characters:
         raise CaptionError(
             CAPTION_LENGTH, f"{len(text)} characters, more than {policy.max_characters}"

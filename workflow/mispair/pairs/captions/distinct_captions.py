@@ -18,7 +18,7 @@ CAPTIONS = pa.schema([("caption_id", pa.string()), ("caption", pa.string())])
 """Columns of a part."""
 
 
-def write_captions(parts: Sequence[Path], index: Iterable[Path], wanted: np.ndarray) -> None:
+def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndarray) -> None:
     """Write captions, each once, in the order of their first use.
 
     A caption's identity says in which part it stands, so it is the same part whatever else the
@@ -30,10 +30,10 @@ def write_captions(parts: Sequence[Path], index: Iterable[Path], wanted: np.ndar
         Written.
     index : iterable of Path
         The index of each group.
-    wanted : (n,) uint64 array
+    needed : (n,) uint64 array
         Identities of the captions, sorted and distinct.
     """
-    written = np.zeros(len(wanted), bool)
+    written = np.zeros(len(needed), bool)
     with ExitStack() as stack:
         temporaries = [stack.enter_context(files.replacing(path)) for path in parts]
         writers = [
@@ -41,11 +41,11 @@ def write_captions(parts: Sequence[Path], index: Iterable[Path], wanted: np.ndar
             for path in temporaries
         ]
         for path in index:
-            numbers, texts = captions_of(path, wanted)
-            places = np.searchsorted(wanted, numbers)
-            new = np.flatnonzero(~written[places])
-            written[places] = True
+            numbers, texts = captions_of(path, needed)
+            positions = np.searchsorted(needed, numbers)
+            new = np.flatnonzero(~written[positions])
+            written[positions] = True
             for part, writer in enumerate(writers):
-                own = new[numbers[new] % len(writers) == part]
-                columns = [hexadecimal(numbers[own]), texts.take(pa.array(own))]
+                of_part = new[numbers[new] % len(writers) == part]
+                columns = [hexadecimal(numbers[of_part]), texts.take(pa.array(of_part))]
                 writer.write_table(pa.table(columns, schema=CAPTIONS))

@@ -79,12 +79,12 @@ def reword_corpus(
     given = pairs.caption_ids.copy()
     ids, texts = [np.zeros(0, np.uint64)], [pa.array([], pa.large_string())]
     counts = np.zeros(3, np.int64)
-    for group, places in pairs.by_group():
+    for group, rows in pairs.by_group():
         if group not in index:
             raise UserError(f"corrupt_captions: the index of group {group} is missing.")
-        known = read_texts([index[group]], given[places])
-        captions = [known[number] for number in given[places].tolist()]
-        keys = list(pairs.keys(places))
+        originals = read_texts([index[group]], given[rows])
+        captions = [originals[number] for number in given[rows].tolist()]
+        keys = list(pairs.keys(rows))
         if truth is not None:
             _check(keys, captions, truth)
         new = edit(captions, streams(keys, *name))
@@ -92,7 +92,7 @@ def reword_corpus(
         changed = [i for i, text in enumerate(new.captions) if text != captions[i]]
         distinct = {new.captions[i]: 0 for i in changed}
         distinct = {text: int(caption_id(text), 16) for text in distinct}
-        given[places[changed]] = [distinct[new.captions[i]] for i in changed]
+        given[rows[changed]] = [distinct[new.captions[i]] for i in changed]
         ids.append(np.fromiter(distinct.values(), np.uint64, len(distinct)))
         texts.append(pa.array(list(distinct), pa.large_string()))
     written_ids, first = np.unique(np.concatenate(ids), return_index=True)

@@ -137,16 +137,21 @@ def rewrite(caption: str, new: Mapping[str, str | None]) -> str:
         if not any(feature in new for _, _, feature in run):
             parts += [before, caption[run[0][0] : end]]
             continue
-        words: dict[str, str] = {}
+        replacements: dict[str, str] = {}
         for start, stop, feature in run:
             named = new.get(feature, feature)
             word = caption[start:stop]
             if named is not None:
                 # "Blue and blue" says no more than "blue".
-                words.setdefault(named, word if named == feature else _word(feature, named, word))
+                replacements.setdefault(
+                    named, word if named == feature else _word(feature, named, word)
+                )
         kind = run[0][2].split(":")[0]
         gap = {"shape": "thing", "digit": _NAMELESS}.get(kind, _GAP)
-        parts += [re.sub(r"\ban? $", f"{_ARTICLE} ", before), " and ".join(words.values()) or gap]
+        parts += [
+            re.sub(r"\ban? $", f"{_ARTICLE} ", before),
+            " and ".join(replacements.values()) or gap,
+        ]
     text = "".join([*parts, caption[end:]])
     for pattern, replacement in _MENDING:
         text = re.sub(pattern, replacement, text)
@@ -169,8 +174,8 @@ def _word(feature: str, named: str, word: str) -> str:
 
     Favourite words stay favourites, and a replaced feature shows by its meaning only.
     """
-    (kind, value), (other, instead) = feature.split(":"), named.split(":")
-    synonyms = VOCABULARY[other][instead]
+    (kind, value), (other_kind, instead) = feature.split(":"), named.split(":")
+    synonyms = VOCABULARY[other_kind][instead]
     return synonyms[min(VOCABULARY[kind][value].index(word), len(synonyms) - 1)]
 
 
@@ -190,22 +195,22 @@ def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) ->
     rate : float
         Probability of each content word.
     """
-    words = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
-    counts = np.fromiter(map(len, words), np.int64, len(words))
+    pieces = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
+    counts = np.fromiter(map(len, pieces), np.int64, len(pieces))
     ends = np.cumsum(counts)
-    content = np.fromiter((_has_content(word) for each in words for word in each), bool)
+    content = np.fromiter((_has_content(word) for each in pieces for word in each), bool)
     position = np.arange(len(content)) - np.repeat(ends - counts, counts)
     draws = uniforms(np.repeat(starts, counts), position)
     gone = content & (draws < rate)
     texts, spared = list(captions), 0
-    owners = np.unique(np.repeat(np.arange(len(words)), counts)[gone])
+    owners = np.unique(np.repeat(np.arange(len(pieces)), counts)[gone])
     for owner in owners.tolist():
         part = slice(ends[owner] - counts[owner], ends[owner])
         if (gone[part] == content[part]).all():
             gone[part.start + np.argmax(np.where(content[part], draws[part], -1.0))] = False
             spared += 1
         kept = [
-            word for word, out in zip(words[owner], gone[part].tolist(), strict=True) if not out
+            word for word, out in zip(pieces[owner], gone[part].tolist(), strict=True) if not out
         ]
         if len(kept) < counts[owner]:
             texts[owner] = "".join(kept).strip()

@@ -58,7 +58,7 @@ def shuffle_captions(
     """Swap the captions of a random share of the pairs among themselves.
 
     The captions of the pairs that `choose_pairs` draws are permuted by a uniformly drawn
-    permutation without fixed points (drawn anew until none is fixed, about *e* times), so every
+    permutation without fixed points (drawn again until none is fixed, about *e* times), so every
     chosen pair gets the caption of another chosen pair. Corpora hold the same text many times, and
     such a swap may change nothing; with `texts`, pairs that got their own text exchange what they
     got with others, drawn at random, until every chosen pair has another text. That fails only
@@ -127,23 +127,23 @@ def _exchange_equal_texts(
     frequent = np.bincount(codes) > _FREQUENT * count
     for text in np.flatnonzero(frequent):
         has, got = codes == text, codes[permutation] == text
-        others = generator.permutation(np.flatnonzero(~has & ~got))
-        same = generator.permutation(np.flatnonzero(has & got))[: len(others)]
-        others = others[: len(same)]
-        permutation[same], permutation[others] = permutation[others], permutation[same]
-    for place in np.flatnonzero(codes == codes[permutation]).tolist():
-        text = codes[place]
-        if codes[permutation[place]] != text or frequent[text]:
+        candidates = generator.permutation(np.flatnonzero(~has & ~got))
+        same = generator.permutation(np.flatnonzero(has & got))[: len(candidates)]
+        candidates = candidates[: len(same)]
+        permutation[same], permutation[candidates] = permutation[candidates], permutation[same]
+    for position in np.flatnonzero(codes == codes[permutation]).tolist():
+        text = codes[position]
+        if codes[permutation[position]] != text or frequent[text]:
             continue  # an earlier exchange helped this one too, or none can
-        other = place
-        while text in (codes[other], codes[permutation[other]]):
-            other = int(generator.integers(count))
-        permutation[[place, other]] = permutation[[other, place]]
+        partner = position
+        while text in (codes[partner], codes[permutation[partner]]):
+            partner = int(generator.integers(count))
+        permutation[[position, partner]] = permutation[[partner, position]]
 
 
 def draw_neighbours(
     similar: Iterable[pa.RecordBatch],
-    own: np.ndarray,
+    original: np.ndarray,
     alternatives: np.ndarray,
     starts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +154,7 @@ def draw_neighbours(
     similar : iterable of pyarrow.RecordBatch
         Columns ``caption_id``, ``neighbour_ids`` (lists) and ``similarities`` (lists of the same
         lengths); each caption once.
-    own : (k,) uint64 array
+    original : (k,) uint64 array
         Identity of each pair's caption.
     alternatives : (k, a) uint64 array
         Further captions of each pair's own picture, which would be no misalignment; they are not
@@ -169,16 +169,16 @@ def draw_neighbours(
     similarity : (k,) float64 array
         Its similarity, or nan.
     """
-    given, similarity = own.copy(), np.full(len(own), np.nan)
-    order = np.argsort(own, kind="stable")
-    in_order = own[order]
+    given, similarity = original.copy(), np.full(len(original), np.nan)
+    order = np.argsort(original, kind="stable")
+    in_order = original[order]
     for batch in similar:
         captions = identities(pa.chunked_array([batch["caption_id"]]))
         left = np.searchsorted(in_order, captions, "left")
         times = np.searchsorted(in_order, captions, "right") - left
         row = np.repeat(np.arange(len(captions)), times)
         before = np.cumsum(times) - times
-        place = order[np.arange(len(row)) + (left - before)[row]]
+        position = order[np.arange(len(row)) + (left - before)[row]]
         lists = batch["neighbour_ids"]
         offsets = lists.offsets.to_numpy()
         length, start = np.diff(offsets)[row], (offsets[:-1] - offsets[0])[row]
@@ -189,15 +189,15 @@ def draw_neighbours(
         values = batch["similarities"].flatten().to_numpy(zero_copy_only=False)
         at = np.minimum(start[:, None] + column, len(neighbours) - 1)
         possible = column < length[:, None]
-        for further in alternatives[place].T:
+        for further in alternatives[position].T:
             possible &= neighbours[at] != further[:, None]
         many = possible.sum(axis=1)
-        drawn = np.floor(uniforms(starts[place], 0) * many).astype(np.int64)
+        drawn = np.floor(uniforms(starts[position], 0) * many).astype(np.int64)
         nth = np.argmax(np.cumsum(possible, axis=1) > drawn[:, None], axis=1)
         picked = at[np.arange(len(row)), nth]
         some = many > 0
-        given[place[some]] = neighbours[picked[some]]
-        similarity[place[some]] = values[picked[some]]
+        given[position[some]] = neighbours[picked[some]]
+        similarity[position[some]] = values[picked[some]]
     return given, similarity
 
 
@@ -217,13 +217,13 @@ class PairingShares:
 
 
 def pairing_shares(
-    own: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
+    original: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
 ) -> tuple[PairingShares, np.ndarray]:
     """Tell what a scheme did to the pairs and to their texts.
 
     Parameters
     ----------
-    own, given : (n,) array
+    original, given : (n,) array
         Identity of each pair's caption before and after; equal texts have equal identities.
     swapped : (n,) bool array
         Whether the pair got the caption of another pair.
@@ -237,7 +237,7 @@ def pairing_shares(
     text_changed : (n,) bool array
         Whether the pair got another text.
     """
-    changed = np.asarray(own != given, dtype=bool)
+    changed = np.asarray(original != given, dtype=bool)
     count = max(len(changed), 1)
     same = int((swapped & ~changed).sum())
     return PairingShares(nominal, swapped.sum() / count, changed.sum() / count, same), changed

@@ -130,17 +130,17 @@ def _subset(seed: int) -> np.random.Generator:
 
 
 def _random(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
-    own = pairs.caption_ids
-    positions = np.arange(len(own))  # pairs are sorted by key
+    original = pairs.caption_ids
+    positions = np.arange(len(original))  # pairs are sorted by key
     try:
-        source = shuffle_captions(positions, rate, _subset(seed), own)
+        source = shuffle_captions(positions, rate, _subset(seed), original)
     except ValueError as error:
         raise UserError(f"corrupt_captions: {error}.") from error
-    given, swapped = own[source], source != positions
-    rounding = _rounding(int(swapped.sum()), len(own), rate)
-    if not (same := int((given[swapped] == own[swapped]).sum())):
+    given, swapped = original[source], source != positions
+    rounding = _rounding(int(swapped.sum()), len(original), rate)
+    if not (same := int((given[swapped] == original[swapped]).sum())):
         return Corrupted(given, swapped, note=rounding)
-    captions, times = np.unique(own[swapped], return_counts=True)
+    captions, times = np.unique(original[swapped], return_counts=True)
     commonest = captions[[times.argmax()]]
     text = read_texts(sources.index.values(), commonest)[int(commonest[0])]
     note = (
@@ -157,18 +157,18 @@ def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) ->
             "find_similar_captions writes; give one with --similar."
         )
     chosen = np.sort(choose_pairs(np.arange(len(pairs.caption_ids)), rate, _subset(seed)))
-    own = pairs.caption_ids[chosen]
+    original = pairs.caption_ids[chosen]
     drawn, similarity = draw_neighbours(
         _batches(sources.similar[0]),
-        own,
+        original,
         pairs.alternatives[chosen],
         streams(pairs.keys(chosen), seed, STEP, "similar"),
     )
     given = pairs.caption_ids.copy()
     given[chosen] = drawn
     swapped = np.zeros(len(given), bool)
-    swapped[chosen] = drawn != own
-    alone = int((drawn == own).sum())
+    swapped[chosen] = drawn != original
+    alone = int((drawn == original).sum())
     rounding = _rounding(len(chosen), len(given), rate)
     note = (
         f"{alone:,} of the {len(chosen):,} chosen pairs keep their caption, because no other "
@@ -180,31 +180,31 @@ def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) ->
 
 
 def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
-    own = pairs.caption_ids
-    if len(own) > MOST_SWAPPED:
+    original = pairs.caption_ids
+    if len(original) > MOST_SWAPPED:
         raise UserError(
             f"corrupt_captions: the scheme similar-swap compares all pairs with each other, which "
-            f"takes days for {len(own):,}; it is for at most {MOST_SWAPPED:,}. Use the scheme "
+            f"takes days for {len(original):,}; it is for at most {MOST_SWAPPED:,}. Use the scheme "
             "similar instead."
         )
-    texts = read_texts(sources.index.values(), own)
-    vectors = mutual_tfidf([texts[number] for number in own.tolist()])
+    texts = read_texts(sources.index.values(), original)
+    vectors = mutual_tfidf([texts[number] for number in original.tolist()])
 
     def equal(pair: int) -> np.ndarray:
-        mine = (pairs.alternatives == own[pair]).any(axis=1)
-        return np.asarray(mine | np.isin(own, pairs.alternatives[pair]))
+        mine = (pairs.alternatives == original[pair]).any(axis=1)
+        return np.asarray(mine | np.isin(original, pairs.alternatives[pair]))
 
     done = swap_similar(vectors, rate, seeds.generator(seed, STEP, "similar-swap"), equal)
-    swapped = done.source != np.arange(len(own))
+    swapped = done.source != np.arange(len(original))
     mean = float(done.similarity.mean()) if len(done.similarity) else float("nan")
-    short = int(2 * round(rate * len(own) / 2) - swapped.sum())
+    short = int(2 * round(rate * len(original) / 2) - swapped.sum())
     note = (
         f"{short:,} pairs fewer than wanted are swapped, because all that are left have the same "
         "caption."
     )
-    rounding = _rounding(int(swapped.sum()), len(own), rate)
+    rounding = _rounding(int(swapped.sum()), len(original), rate)
     return Corrupted(
-        own[done.source], swapped, {"neighbour_similarity": repr(mean)},
+        original[done.source], swapped, {"neighbour_similarity": repr(mean)},
         note if short else rounding,
     )  # fmt: skip
 
@@ -290,15 +290,15 @@ def mean_similarity(
     changed = sample(changed, MOST_PAIRS, draw)
     mean, background = float("nan"), np.zeros(0, np.uint64)
     if len(changed):
-        own, given = pairs.caption_ids[changed], done.given[changed]
+        original, given = pairs.caption_ids[changed], done.given[changed]
         background = sample(np.unique(pairs.caption_ids), MOST_CAPTIONS, draw)
         written = np.flatnonzero(np.isin(done.written_ids, given))
         new = done.written.take(pa.array(written)).to_pylist()
         texts = dict(zip(done.written_ids[written].tolist(), new, strict=True))
         old = given[~np.isin(given, done.written_ids)]
-        texts |= read_texts(index.values(), np.concatenate([own, old, background]))
+        texts |= read_texts(index.values(), np.concatenate([original, old, background]))
         before, after, corpus = (
-            [texts[number] for number in part.tolist()] for part in (own, given, background)
+            [texts[number] for number in part.tolist()] for part in (original, given, background)
         )
         mean = float(tfidf_similarities(before, after, corpus).mean())
     return {

@@ -44,6 +44,6 @@ class Draws:
         """Return the options in random order (Fisher-Yates)."""
         order = list(options)
         for last in range(len(order) - 1, 0, -1):
-            other = int(self.unit() * (last + 1))
-            order[last], order[other] = order[other], order[last]
+            partner = int(self.unit() * (last + 1))
+            order[last], order[partner] = order[partner], order[last]
         return order

@@ -25,7 +25,7 @@ from mispair.pairs.scenes.scene_features import FEATURES
 
 @dataclass(frozen=True)
 class EffectiveRate:
-    """What is wrong in the captions of n pairs; shares lie in [0, 1].
+    """What is wrong in the captions of n pairs; shares are in [0, 1].
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ def mutual_tfidf(captions: Sequence[str]) -> sparse.csr_array:
     try:
         return sparse.csr_array(vectoriser.fit_transform(plain))
     except ValueError as error:
-        if not any(words in str(error) for words in ("empty vocabulary", "no terms", "max_df")):
+        if not any(phrase in str(error) for phrase in ("empty vocabulary", "no terms", "max_df")):
             raise
         return sparse.csr_array((len(plain), 0), dtype=np.float32)
 
@@ -103,26 +103,26 @@ def swap_similar(
         Fewer than wanted only if no pair that is left may exchange with another.
     """
     n = vectors.shape[0]
-    wanted = round(rate * n / 2)
+    goal = round(rate * n / 2)
     order = generator.permutation(n)
     # In the order of the visits, so that a stable sort orders equal similarities at random.
     ordered = vectors[order]
-    other = sparse.csc_array(ordered.T)
+    transposed = sparse.csc_array(ordered.T)
     free = np.ones(n, bool)
     source = np.arange(n, dtype=np.int64)
     similarities: list[float] = []
     start = 0
-    while start < n and len(similarities) < wanted:
+    while start < n and len(similarities) < goal:
         stop = min(start + _AT_ONCE, n)
         visited = start + np.flatnonzero(free[start:stop])
-        cosines = (ordered[visited] @ other).toarray() if len(visited) else []
-        for place, row in zip(visited.tolist(), cosines, strict=True):
-            if len(similarities) == wanted:
+        cosines = (ordered[visited] @ transposed).toarray() if len(visited) else []
+        for position, row in zip(visited.tolist(), cosines, strict=True):
+            if len(similarities) == goal:
                 break
-            if not free[place]:  # an earlier pair of these exchanged with it
+            if not free[position]:  # an earlier pair of these exchanged with it
                 continue
-            pair = int(order[place])
-            free[place] = False
+            pair = int(order[position])
+            free[position] = False
             open_to = np.flatnonzero(free & ~equal(pair)[order])
             if not len(open_to):
                 continue
@@ -137,7 +137,7 @@ def swap_similar(
 
 def _best(scores: np.ndarray, k: int) -> np.ndarray:
     """Return the places of the k largest scores, the largest first and equal ones by place."""
-    places = np.arange(len(scores))
+    columns = np.arange(len(scores))
     if len(scores) > k:
-        places = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    return places[np.argsort(-scores[places], kind="stable")][:k]
+        columns = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return columns[np.argsort(-scores[columns], kind="stable")][:k]

@@ -128,7 +128,7 @@ def by_group(index: Sequence[Path], rejected: Sequence[Path]) -> tuple[Tables, T
     Returns
     -------
     index, rejected : dict of str to Path
-        In the order of the groups' names, whatever the order of the arguments.
+        In the order of the groups' names, for any order of the arguments.
 
     Raises
     ------
@@ -171,11 +171,11 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
     import pyarrow.compute as pc
 
     read, kept, shards, damaged = 0, 0, 0, 0
-    found: dict[str, Reason] = {}
+    first_reasons: dict[str, Reason] = {}
     for group in index:
-        whole, said = read_columns(index[group], ["shard"])
+        whole, metadata = read_columns(index[group], ["shard"])
         broken, repeated = read_columns(rejected[group], ["key", "shard", "reason"])
-        _check(index[group], rejected[group], said, repeated, len(whole), len(broken))
+        _check(index[group], rejected[group], metadata, repeated, len(whole), len(broken))
         read += len(whole) + len(broken)
         kept += len(whole)
         names = pc.unique(broken["shard"]).to_pylist()
@@ -186,9 +186,9 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
             name = row["values"]
             first = pc.index(broken["reason"], name).as_py()
             example = Reason(0, broken["key"][first].as_py(), broken["shard"][first].as_py(), group)
-            former = found.get(name, example)
-            found[name] = replace(former, count=former.count + row["counts"])
-    return Books(read, kept, read - kept, 0, shards, damaged, found)
+            former = first_reasons.get(name, example)
+            first_reasons[name] = replace(former, count=former.count + row["counts"])
+    return Books(read, kept, read - kept, 0, shards, damaged, first_reasons)
 
 
 def check_loss(books: Books, limit: float, tables: Path) -> None:
@@ -227,12 +227,12 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
     )
     if books.kept:
         remedy = (
-            f"at most {100 * limit:g} % of either may be. Mend the shards or fetch them anew, "
+            f"at most {100 * limit:g} % of either may be. Repair the shards or fetch them again, "
             "change a setting of the last column, or raise `gather_index: max_quarantined_share` "
             "if a corpus like this is what you want"
         )
     else:
-        remedy = "no pair is left. Mend the shards or change a setting of the last column"
+        remedy = "no pair is left. Repair the shards or change a setting of the last column"
     raise UserError(
         f"gather_index: {seen}; {remedy}.\n{books.table()}\n"
         f"Every rejected sample stands with its reason in {tables}/*.rejected.parquet."
@@ -247,7 +247,7 @@ def read_columns(path: Path, columns: list[str]) -> tuple[Any, dict[str, str]]:
     table : pyarrow.Table
         The columns.
     metadata : dict of str to str
-        What `index_shards` wrote beside them.
+        What `index_shards` wrote next to them.
 
     Raises
     ------
@@ -277,15 +277,15 @@ def read_columns(path: Path, columns: list[str]) -> tuple[Any, dict[str, str]]:
 def _check(
     index: Path,
     rejected: Path,
-    said: Mapping[str, str],
+    recorded: Mapping[str, str],
     repeated: Mapping[str, str],
     kept: int,
     lost: int,
 ) -> None:
-    found = {"read": kept + lost, "kept": kept, "rejected": lost}
-    for path, metadata in ((index, said), (rejected, repeated)):
-        claimed = {name: metadata.get(name) for name in found}
-        if claimed != {name: str(count) for name, count in found.items()}:
+    counted = {"read": kept + lost, "kept": kept, "rejected": lost}
+    for path, metadata in ((index, recorded), (rejected, repeated)):
+        claimed = {name: metadata.get(name) for name in counted}
+        if claimed != {name: str(count) for name, count in counted.items()}:
             raise UserError(
                 f"{path}: its books do not balance: it says {claimed}, but {index.name} has "
                 f"{kept} rows and {rejected.name} {lost}. Delete both files and run again."

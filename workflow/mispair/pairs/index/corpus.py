@@ -41,7 +41,7 @@ class Pairs:
     shards : tuple of str
         File names of the shards that hold pairs, group by group.
     shard : (n,) int32 array
-        Which of `shards` each pair stands in.
+        Which of `shards` each pair is in.
     caption_ids, image_ids : (n,) uint64 arrays
         Identities of the caption and of the image.
     more_caption_ids : (n,) pyarrow.LargeListArray of uint64
@@ -86,12 +86,12 @@ def read_pairs(index: Mapping[str, Path]) -> Pairs:
     groups = tuple(index)
     columns = ["key", "shard", "caption_id", "image_id", "more_captions"]
     shards: list[str] = []
-    keys, places, captions, images, more = [], [], [], [], []
+    keys, rows, captions, images, more = [], [], [], [], []
     for group in groups:
         table, _ = read_columns(index[group], columns)
         keys += table["key"].cast(pa.large_string()).chunks
         shard = table["shard"].combine_chunks().dictionary_encode()
-        places.append(shard.indices.to_numpy() + np.int32(len(shards)))
+        rows.append(shard.indices.to_numpy() + np.int32(len(shards)))
         shards += shard.dictionary.to_pylist()
         try:
             captions.append(identities(table["caption_id"]))
@@ -106,7 +106,7 @@ def read_pairs(index: Mapping[str, Path]) -> Pairs:
         starts=np.cumsum([0, *(len(part) for part in captions)], dtype=np.int64),
         keys=together,
         shards=tuple(shards),
-        shard=np.concatenate([np.zeros(0, np.int32), *places]),
+        shard=np.concatenate([np.zeros(0, np.int32), *rows]),
         caption_ids=np.concatenate([empty, *captions]),
         image_ids=np.concatenate([empty, *images]),
         more_caption_ids=pa.chunked_array(more, pa.large_list(pa.uint64())).combine_chunks(),
@@ -118,10 +118,10 @@ def _further(texts: pa.ChunkedArray) -> pa.LargeListArray:
     """Return the identities of lists of captions; each distinct text is hashed once."""
     lists = texts.combine_chunks()
     flat = lists.flatten().dictionary_encode()
-    known = caption_identities(flat.dictionary.to_pylist())
+    identities = caption_identities(flat.dictionary.to_pylist())
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     offsets = np.cumsum([0, *lengths], dtype=np.int64)
-    return pa.LargeListArray.from_arrays(offsets, pa.array(known[flat.indices.to_numpy()]))
+    return pa.LargeListArray.from_arrays(offsets, pa.array(identities[flat.indices.to_numpy()]))
 
 
 def same_key_as_before(pairs: Pairs) -> np.ndarray:

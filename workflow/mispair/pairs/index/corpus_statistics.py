@@ -84,9 +84,9 @@ class Tally:
         """Count more values."""
         new, counts = np.unique(values, return_counts=True)
         both = np.concatenate([self.values, new])
-        self.values, place = np.unique(both, return_inverse=True)
+        self.values, position = np.unique(both, return_inverse=True)
         former, self.counts = self.counts, np.zeros(len(self.values), np.int64)
-        np.add.at(self.counts, place, np.concatenate([former, counts]))
+        np.add.at(self.counts, position, np.concatenate([former, counts]))
 
     @property
     def n(self) -> int:
@@ -205,14 +205,14 @@ def downloads(metadata: Iterable[str]) -> list[Row]:
     metadata : iterable of str
         For each group the JSON of ``{status: count}``.
     """
-    found: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
     for text in metadata:
         for status, count in json.loads(text).items():
-            found[_plain(status)] += int(count)
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    others = sum(count for _, count in ranked[STATUSES:])
-    rows = [*ranked[:STATUSES], *([("other", others)] if others else [])]
-    n = sum(found.values())
+            statuses[_plain(status)] += int(count)
+    ranked = sorted(statuses.items(), key=lambda item: (-item[1], item[0]))
+    remaining = sum(count for _, count in ranked[STATUSES:])
+    rows = [*ranked[:STATUSES], *([("other", remaining)] if remaining else [])]
+    n = sum(statuses.values())
     return [{"metric": "downloads", "status": name, "value": count, "n": n} for name, count in rows]
 
 
@@ -239,9 +239,9 @@ def _plain(status: str) -> str:
 
 def _books(books: Books) -> list[Row]:
     rows = [_row(name, int(count), books.read) for name, count in books.counts().items()]
-    for reason, found in sorted(books.reasons.items()):
+    for reason, reason_count in sorted(books.reasons.items()):
         kind = "excluded" if reason in (KEY, IMAGE) else "rejected"
-        rows.append({**_row(f"{kind}_reason", found.count, books.read), "reason": reason})
+        rows.append({**_row(f"{kind}_reason", reason_count.count, books.read), "reason": reason})
     return [
         *rows,
         _row("quarantined_share", books.quarantined_share, books.read),
@@ -274,7 +274,7 @@ def _hashes(texts: pa.ChunkedArray) -> np.ndarray:
     return hash_array(texts.to_numpy(zero_copy_only=False), categorize=False)
 
 
-def _spread(metric: str, tally: Tally, wanted: tuple[str, ...]) -> list[Row]:
+def _spread(metric: str, tally: Tally, quantiles: tuple[str, ...]) -> list[Row]:
     percents = {"min": 0, "p05": 5, "median": 50, "p95": 95, "max": 100}
     return [
         _row(
@@ -282,7 +282,7 @@ def _spread(metric: str, tally: Tally, wanted: tuple[str, ...]) -> list[Row]:
             tally.mean() if name == "mean" else tally.percentile(percents[name]),
             tally.n,
         )
-        for name in wanted
+        for name in quantiles
     ]
 
 

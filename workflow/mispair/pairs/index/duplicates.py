@@ -1,4 +1,4 @@
-"""Keys and images that stand in several places: found over the whole corpus, and taken out."""
+"""Keys and images that are in several places: found over the whole corpus, and taken out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
     pairs : Pairs
         All pairs.
     duplicate_keys : {"refuse", "first", "drop"}
-        A key that stands in several shards: an error, or the first pair by position is kept, or
+        A key that is in several shards: an error, or the first pair by position is kept, or
         none.
     duplicate_images : {"keep", "first"}
         An image (the same bytes) in several pairs: all are kept, or the first by position.
@@ -53,8 +53,8 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
         out = repeated.members != repeated.firsts
     positions = repeated.members[out]
     details = [
-        f"stands in {times} places, the first in {place}"
-        for times, place in zip(
+        f"is in {times} places, the first in {position}"
+        for times, position in zip(
             repeated.times[out], _places(pairs, repeated.firsts[out]), strict=True
         )
     ]
@@ -70,8 +70,8 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
         firsts = same.firsts[out]
         keys = pairs.keys.take(pa.array(firsts)).to_pylist()
         details += [
-            f"the image of {key!r} in {place}"
-            for key, place in zip(keys, _places(pairs, firsts), strict=True)
+            f"the image of {key!r} in {position}"
+            for key, position in zip(keys, _places(pairs, firsts), strict=True)
         ]
         reasons += [IMAGE] * int(out.sum())
         positions = np.concatenate([positions, same.members[out]])
@@ -112,12 +112,12 @@ def _refusal(pairs: Pairs, repeated: _Repeats) -> str:
     firsts = np.unique(repeated.firsts)
     examples = []
     for first in pairs.order[np.isin(pairs.order, firsts)][:3]:
-        places = repeated.members[repeated.firsts == first]
-        names = " and ".join(_places(pairs, places[:3]))
-        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        members = repeated.members[repeated.firsts == first]
+        names = " and ".join(_places(pairs, members[:3]))
+        more = f" and {len(members) - 3} more" if len(members) > 3 else ""
         examples.append(f"  {pairs.keys[int(first)].as_py()!r} in {names}{more}")
     return (
-        f"gather_index: {len(firsts):,} keys stand in more than one shard, "
+        f"gather_index: {len(firsts):,} keys are in more than one shard, "
         f"{len(repeated.members):,} pairs in all, for example\n" + "\n".join(examples) + "\n"
         "Captions travel by key, so a key must name one pair. If these are copies of one another, "
         "set `gather_index: duplicate_keys` to `first`; if you cannot tell which is right, to "
@@ -141,12 +141,12 @@ def excluded_table(pairs: Pairs, excluded: Excluded) -> pa.Table:
 
 def excluded_reasons(table: pa.Table) -> dict[str, Reason]:
     """Count the reasons in a table of excluded pairs."""
-    found = {}
+    reasons = {}
     for row in table["reason"].value_counts().to_pylist():
         first = table.slice(pc.index(table["reason"], row["values"]).as_py(), 1).to_pylist()[0]
         example = {name: first[name] for name in ("key", "shard", "group")}
-        found[row["values"]] = Reason(row["counts"], **example)
-    return found
+        reasons[row["values"]] = Reason(row["counts"], **example)
+    return reasons
 
 
 def kept_positions(pairs: Pairs, excluded: Excluded) -> np.ndarray:

@@ -111,7 +111,7 @@ def index_shard(
     Returns
     -------
     ShardIndex
-        ``kept`` rows: key, shard, image_offset and image_bytes (where the image lies in the file),
+        ``kept`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
         it), words, characters, person, non_ascii, control, url, status, sha256.
         ``rejected`` rows: key, shard, reason, detail. A key whose members do not stand together
@@ -169,17 +169,17 @@ def _look_up(runs: Iterable[Run], extension: str, lookup: Lookup) -> dict[str, l
 
 
 def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored: int) -> ShardIndex:
-    places = Counter(key for key, _ in verdicts)
+    times = Counter(key for key, _ in verdicts)
     index = ShardIndex(ignored=ignored)
     ambiguous = set()
     for key, verdict in verdicts:
-        if places[key] > 1 and verdict.get("reason") != DAMAGED_SHARD:
+        if times[key] > 1 and verdict.get("reason") != DAMAGED_SHARD:
             if key in ambiguous:
                 continue
             ambiguous.add(key)
             verdict = {
                 "reason": AMBIGUOUS_KEY,
-                "detail": f"its members stand in {places[key]} places of the shard: pack it in the "
+                "detail": f"its members are in {times[key]} places of the shard: pack it in the "
                 "order of names (tar --sort=name)",
             }
         row = {"key": _readable(key), "shard": shard, **verdict}

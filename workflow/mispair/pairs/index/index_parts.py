@@ -125,7 +125,7 @@ class Counts:
         )
 
     def metadata(self) -> dict[str, str]:
-        """Return the counts as they stand in the metadata of the group's tables."""
+        """Return the counts as they are in the metadata of the group's tables."""
         names = ("read", "kept", "rejected", "ignored")
         return {name: str(getattr(self, name)) for name in names}
 
@@ -191,12 +191,12 @@ def read_unfinished(
         log.info("%d of %d shards were read before", len(parts) - len(waiting), len(parts))
     task = partial(write_part, read=index.index_shard, policy=policy, table=table)
     lost = {}
-    known = len(parts) - len(waiting)
-    progress(known)
+    finished = len(parts) - len(waiting)
+    progress(finished)
     with closing(
         supervise(task, waiting, workers=workers, stall_seconds=stall_seconds, ending=ending)
     ) as outcomes:
-        for done, (part, seconds) in enumerate(outcomes, start=known + 1):
+        for done, (part, seconds) in enumerate(outcomes, start=finished + 1):
             if isinstance(seconds, Lost):
                 log.warning("%s: lost: %s", part, seconds.detail)
                 lost[part] = _lost(part, seconds.detail)
@@ -223,8 +223,8 @@ def write_part(
 
     def lookup(keys: list[str]) -> dict[str, list[str]]:
         assert whole is not None
-        found = whole([part.prefix + key for key in keys])
-        return {key.removeprefix(part.prefix): texts for key, texts in found.items()}
+        captions = whole([part.prefix + key for key in keys])
+        return {key.removeprefix(part.prefix): texts for key, texts in captions.items()}
 
     result = read(part.shard, policy, lookup if whole else None, alive)
     for row in result.kept + result.rejected:
@@ -309,24 +309,24 @@ def _write(
 def groups_rejected_for(reasons: Iterable[str], rejected_files: Iterable[Path]) -> list[Path]:
     """Return those rejected tables that have a row of one of the given reasons, in order.
 
-    The groups to read again once the cause is gone: shards fetched anew, a disk repaired.
+    The groups to read again once the cause is gone: shards fetched again, a disk repaired.
 
     Raises
     ------
     UserError
         If a reason is not one of ``mispair.pairs.index.policy.REASONS``, or a table cannot be read.
     """
-    wanted = set(reasons)
-    if unknown := sorted(wanted - set(REASONS)):
+    chosen = set(reasons)
+    if unknown := sorted(chosen - set(REASONS)):
         raise files.UserError(
             f"{', '.join(unknown)}: no such reason. The reasons are {', '.join(sorted(REASONS))}."
         )
-    found = []
+    groups = []
     for path in rejected_files:
         try:
             column = pq.read_table(path, columns=["reason"]).column("reason")
         except (OSError, pa.ArrowException) as error:
             raise files.UserError(f"{path}: cannot be read as Parquet ({error}).") from error
-        if wanted & set(column.unique().to_pylist()):
-            found.append(path)
-    return found
+        if chosen & set(column.unique().to_pylist()):
+            groups.append(path)
+    return groups

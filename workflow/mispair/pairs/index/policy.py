@@ -43,7 +43,7 @@ REASONS = (
     DAMAGED_SHARD,
     LOST_WORKER,
 )
-"""Why a pair is rejected: nothing else stands in a table of rejections."""
+"""Why a pair is rejected: nothing else is in a table of rejections."""
 
 
 @dataclass(frozen=True)

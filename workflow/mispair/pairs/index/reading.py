@@ -1,4 +1,4 @@
-"""Read images back from where an index says that they lie in their shards, and its captions."""
+"""Read images back from where an index says that they are in their shards, and its captions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where the bytes of an image lie in its shard, and what they must be (`pixels`: its area)."""
+    """Where the bytes of an image are in its shard, and what they must be (`pixels`: its area)."""
 
     key: str
     offset: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     pixels: int
 
 
-def places(index: pd.DataFrame) -> list[Place]:
+def locations(index: pd.DataFrame) -> list[Place]:
     """Return the places of the images of an index, in its order."""
     columns = [index[name] for name in ("key", "image_offset", "image_bytes", "image_id")]
     pixels = index["width"].astype("int64") * index["height"]
@@ -62,7 +62,7 @@ def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
+def read_encoded(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
     """Yield the bytes of images, each read at its offset: nothing else of the shard is touched.
 
     Raises
@@ -72,12 +72,12 @@ def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
     """
     try:
         with Path(shard).open("rb", buffering=0) as opened:
-            for place in wanted:
-                encoded = os.pread(opened.fileno(), place.size, place.offset)
-                if image_id(encoded) != place.image_id:
+            for site in sites:
+                encoded = os.pread(opened.fileno(), site.size, site.offset)
+                if image_id(encoded) != site.image_id:
                     raise UserError(
-                        f"{shard}: the image of {place.key!r} is no longer where the index says "
-                        f"({place.size} bytes from byte {place.offset}): the shard was changed "
+                        f"{shard}: the image of {site.key!r} is no longer where the index says "
+                        f"({site.size} bytes from byte {site.offset}): the shard was changed "
                         "after it was indexed. Index it again, or put the old shard back."
                     )
                 yield encoded
@@ -88,14 +88,14 @@ def read_encoded(shard: Path, wanted: Sequence[Place]) -> Iterator[bytes]:
         ) from error
 
 
-def read_images(shard: Path, wanted: Sequence[Place]) -> Iterator[Image.Image]:
+def read_images(shard: Path, sites: Sequence[Place]) -> Iterator[Image.Image]:
     """Yield images as RGB; see `read_encoded`."""
-    for place, encoded in zip(wanted, read_encoded(shard, wanted), strict=True):
+    for site, encoded in zip(sites, read_encoded(shard, sites), strict=True):
         try:
-            yield decode_image(encoded, place.pixels, math.inf)  # the index has set the limits
+            yield decode_image(encoded, site.pixels, math.inf)  # the index has set the limits
         except UndecodableImageError as error:
             raise UserError(
-                f"{shard}: the image of {place.key!r} cannot be decoded ({error}). Index the shard "
+                f"{shard}: the image of {site.key!r} cannot be decoded ({error}). Index the shard "
                 "again with this version."
             ) from error
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 NOBODY = 2**32 - 1
-"""Index that stands in a place nobody has taken; rows are numbered below it."""
+"""Index that is in a place nobody has taken; rows are numbered below it."""
 
 Neighbours = tuple[np.ndarray, np.ndarray]
 """Others (n, k), int64, best first, and their scores (n, k), float32; `NOBODY` has -inf."""
@@ -50,7 +50,7 @@ class Nearest:
     def __init__(self, n: int, k: int) -> None:
         if n >= NOBODY:
             raise ValueError(f"{n} rows are more than 32 bits can number")
-        self.places = k
+        self.capacity = k
         self.floor = np.full(n, -np.inf, dtype=np.float32)
         """Score of each row's last place: an offer of use is larger, or equal and of smaller index.
         """
@@ -70,12 +70,12 @@ class Nearest:
         if keeper is not None and keeper.due():
             keeper.save({"keys": self._keys, "done": np.array(done)})
 
-    def offer(self, rows: np.ndarray, others: np.ndarray, scores: np.ndarray) -> None:
+    def offer(self, rows: np.ndarray, candidates: np.ndarray, scores: np.ndarray) -> None:
         """Let others compete for places in some rows.
 
         Parameters
         ----------
-        rows, others : (m,) int arrays
+        rows, candidates : (m,) int arrays
             Who is offered to which row; nobody twice to the same in the life of this object.
         scores : (m,) float array
             Rounded to float32.
@@ -83,19 +83,19 @@ class Nearest:
         if not len(rows):
             return
         order = np.argsort(rows, kind="stable")
-        keys = _pack(scores[order], others[order])
+        keys = _pack(scores[order], candidates[order])
         touched, start, count = np.unique(rows[order], return_index=True, return_counts=True)
         # In turns, lest one row with very many offers make the table wide for all.
         for done in range(0, int(count.max()), _AT_ONCE):
             left = np.minimum(count - done, _AT_ONCE)
-            here = left > 0
-            place = np.arange(left.max())
-            source = (start[here] + done)[:, None] + place
-            offered = place < left[here, None]
+            open_rows = left > 0
+            columns = np.arange(left.max())
+            source = (start[open_rows] + done)[:, None] + columns
+            offered = columns < left[open_rows, None]
             portion = np.where(offered, keys[np.where(offered, source, 0)], _EMPTY)
-            table = np.concatenate([self._keys[touched[here]], portion], axis=1)
+            table = np.concatenate([self._keys[touched[open_rows]], portion], axis=1)
             table.sort(axis=1)
-            self._keys[touched[here]] = table[:, -self.places :]
+            self._keys[touched[open_rows]] = table[:, -self.capacity :]
         self.floor[touched] = _unpack(self._keys[touched, 0])[1]
 
     def best(self, rows: slice) -> Neighbours:
@@ -108,17 +108,17 @@ class Nearest:
             yield self.best(slice(start, start + PORTION))
 
 
-def best_first(others: np.ndarray, scores: np.ndarray, k: int) -> Neighbours:
+def best_first(candidates: np.ndarray, scores: np.ndarray, k: int) -> Neighbours:
     """Return the k best of each row's candidates (n, c), in the order that `Nearest` keeps."""
-    keys = _pack(scores, others)
+    keys = _pack(scores, candidates)
     keys.sort(axis=1)
     return _unpack(keys[:, ::-1][:, :k])
 
 
-def _pack(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _pack(scores: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     # Adding zero makes -0 to 0, which it equals but whose bits it does not share.
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32)
-    return (_flip(bits).astype(np.int64) << 32) | (NOBODY - others)
+    return (_flip(bits).astype(np.int64) << 32) | (NOBODY - candidates)
 
 
 def _unpack(keys: np.ndarray) -> Neighbours:

@@ -67,13 +67,13 @@ def write_similar(
     start = 0
     # Most identities of a portion differ: a dictionary would be built and thrown away.
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
-        for others, similarities in portions:
-            there = others != NOBODY
-            offsets = pa.array(np.append(0, there.sum(axis=1).cumsum()).astype(np.int32))
+        for neighbours, similarities in portions:
+            present = neighbours != NOBODY
+            offsets = pa.array(np.append(0, present.sum(axis=1).cumsum()).astype(np.int32))
             columns = [
-                hexadecimal(captions[start : start + len(others)]),
-                pa.ListArray.from_arrays(offsets, hexadecimal(captions[others[there]])),
-                pa.ListArray.from_arrays(offsets, pa.array(similarities[there], pa.float32())),
+                hexadecimal(captions[start : start + len(neighbours)]),
+                pa.ListArray.from_arrays(offsets, hexadecimal(captions[neighbours[present]])),
+                pa.ListArray.from_arrays(offsets, pa.array(similarities[present], pa.float32())),
             ]
             writer.write_table(pa.table(columns, schema=schema))
-            start += len(others)
+            start += len(neighbours)

@@ -55,7 +55,7 @@ def nearest_rows(
     """Find for each row the k others with the largest cosine; equal ones by smaller index.
 
     The scores of one block of rows with another serve both blocks, so that half of the n x n
-    product is computed. Selecting must cost little beside it: of 32 neighbouring scores the
+    product is computed. Selecting must cost little compared with it: of 32 neighbouring scores the
     largest is taken, and only groups whose largest exceeds the row's running k-th best are looked
     into. The k + 6 best by products in float32 are scored again in float64. So equal vectors have
     equal similarities, and the result does not hang on the order in which a processor adds up.
@@ -67,7 +67,7 @@ def nearest_rows(
     k : int
         Number of others wanted.
     memory : int
-        Bound of the working blocks in bytes. Beside them stand 8 k + 52 bytes for each row.
+        Bound of the working blocks in bytes. Next to them stand 8 k + 52 bytes for each row.
     device : {"cpu", "cuda"}
         Where blocks are multiplied. A GPU holds all rows if they take at most half of its free
         memory, and may use a quarter of it for the blocks.
@@ -113,10 +113,10 @@ def nearest_rows(
         yield _judged(rows, best, slice(start, min(start + PORTION, n)), k)
 
 
-def _side(width: int, places: int, memory: int, device: str) -> int:
+def _side(width: int, kept: int, memory: int, device: str) -> int:
     """Return how many rows a block may have for scores, maxima, rows and offers to fit."""
     side = _LARGEST_SIDE[device]
-    while side > _GROUP and side * (5 * side + 8 * width + 64 * places) > memory:
+    while side > _GROUP and side * (5 * side + 8 * width + 64 * kept) > memory:
         side //= 2
     return side
 
@@ -136,8 +136,8 @@ def _scores(left: Tensor, right: Tensor) -> Tensor:
     return scores
 
 
-def _offer(best: Nearest, scores: Tensor, start: int, others: int) -> None:
-    """Offer to the rows from `start` those columns, from `others`, that may be among their best."""
+def _offer(best: Nearest, scores: Tensor, start: int, first_column: int) -> None:
+    """Offer columns, from `first_column` on, to the rows from `start` whose best they may be."""
     short = -scores.shape[1] % _GROUP
     if short:
         scores = F.pad(scores, (0, short), value=-torch.inf)
@@ -145,17 +145,17 @@ def _offer(best: Nearest, scores: Tensor, start: int, others: int) -> None:
     maxima = _maxima(groups)
     lowest = torch.from_numpy(best.floor[start : start + len(scores)])
     floor = upload(lowest, scores.device)
-    if maxima.shape[1] >= best.places and torch.isneginf(lowest).any():
+    if maxima.shape[1] >= best.capacity and torch.isneginf(lowest).any():
         # The k largest of the maxima are k scores: what lies below them is not among the k best.
-        reached = maxima.topk(best.places).values[:, -1]
+        reached = maxima.topk(best.capacity).values[:, -1]
         floor = floor.maximum(reached.nextafter(torch.full_like(reached, -torch.inf)))
     row, group = (maxima > floor[:, None]).nonzero(as_tuple=True)
-    found = groups[row, :, group]
-    hit, member = (found > floor[row, None]).nonzero(as_tuple=True)
+    hits = groups[row, :, group]
+    hit, member = (hits > floor[row, None]).nonzero(as_tuple=True)
     best.offer(
         (start + row[hit]).cpu().numpy(),
-        (others + member * groups.shape[2] + group[hit]).cpu().numpy(),
-        found[hit, member].cpu().numpy(),
+        (first_column + member * groups.shape[2] + group[hit]).cpu().numpy(),
+        hits[hit, member].cpu().numpy(),
     )
 
 
@@ -171,15 +171,15 @@ def _maxima(groups: Tensor) -> Tensor:
 
 def _judged(rows: np.ndarray, best: Nearest, portion: slice, k: int) -> Neighbours:
     """Return the k best of the candidates of some rows by cosines added up in float64."""
-    step = max(1, _CACHED // (8 * rows.shape[1] * best.places))
+    step = max(1, _CACHED // (8 * rows.shape[1] * best.capacity))
     parts = []
     for start in range(portion.start, portion.stop, step):
         some = slice(start, min(start + step, portion.stop))
         candidates, _ = best.best(some)
         nobody = candidates == NOBODY
-        theirs = rows[np.where(nobody, 0, candidates)].astype(np.float64)
+        vectors = rows[np.where(nobody, 0, candidates)].astype(np.float64)
         # Not by BLAS, in which the place of a vector among others can change its last digits.
-        cosines = np.einsum("ncd,nd->nc", theirs, rows[some].astype(np.float64))
+        cosines = np.einsum("ncd,nd->nc", vectors, rows[some].astype(np.float64))
         parts.append(best_first(candidates, np.where(nobody, -np.inf, cosines), k))
-    others, similarities = zip(*parts, strict=True)
-    return np.concatenate(others), np.concatenate(similarities)
+    neighbours, similarities = zip(*parts, strict=True)
+    return np.concatenate(neighbours), np.concatenate(similarities)

@@ -51,11 +51,11 @@ def nearest_texts(
 
     Texts that share no word are not similar: a text has fewer than k neighbours, or none, where
     fewer share one with it. The scores of one block of texts with another serve both. They are
-    added up in float64 and compared in float32, so that equal ones are equal in whatever order
+    added up in float64 and compared in float32, so that equal ones are equal in any order
     their words were added.
 
     The cost is that of the pairs of texts that share a word, once for each word: it grows with the
-    square of the number of texts, and mostly by words that stand in a few per cent of them.
+    square of the number of texts, and mostly by words that are in a few per cent of them.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def nearest_texts(
     k : int
         Number of others wanted.
     memory : int
-        Bound of the working blocks in bytes. Beside them stand 8 k + 4 bytes for each row.
+        Bound of the working blocks in bytes. Next to them stand 8 k + 4 bytes for each row.
     progress : callable
         Told now and then which share of the product is done.
     keeper : Keeper, optional
@@ -102,36 +102,36 @@ def _portions(
     texts_with = np.diff(block.indptr)
     for first in range(start, vectors.shape[0], _SIDE):
         ends = vectors.indptr[first : first + _SIDE + 1]
-        made = np.cumsum(texts_with[vectors.indices[ends[0] : ends[-1]]], dtype=np.int64)
-        made = np.append(0, made)[ends - ends[0]]
+        score_counts = np.cumsum(texts_with[vectors.indices[ends[0] : ends[-1]]], dtype=np.int64)
+        score_counts = np.append(0, score_counts)[ends - ends[0]]
         done = 0
         while done < len(ends) - 1:
-            fits = int(np.searchsorted(made, made[done] + scores, "right")) - 1
+            fits = int(np.searchsorted(score_counts, score_counts[done] + scores, "right")) - 1
             following = max(fits, done + 1)
             yield first + done, first + following
             done = following
 
 
-def _offer(best: Nearest, product: sparse.csr_array, start: int, others: int) -> None:
-    """Offer both sides of a product, of texts from `start` and of texts from `others`, the other.
+def _offer(best: Nearest, product: sparse.csr_array, start: int, first_column: int) -> None:
+    """Offer to texts from `start` and from `first_column` each other's products.
 
-    Within one block, both directions stand in the product.
+    Within one block, both directions are in the product.
     """
     scores, column, ends = product.data, product.indices, product.indptr
-    within = start < others + _SIDE
+    within = start < first_column + _SIDE
     floor = best.floor[start : start + product.shape[0]]
     if np.isneginf(floor).mean() > 0.5:  # the rows' first offer
-        floor = np.maximum(floor, _reached(scores, ends, best.places))
+        floor = np.maximum(floor, _reached(scores, ends, best.capacity))
     hit = np.flatnonzero(scores > np.repeat(floor, np.diff(ends)))
     row = start + np.searchsorted(ends, hit, "right") - 1
-    other = others + column[hit].astype(np.int64)
+    columns = first_column + column[hit].astype(np.int64)
     if within:
-        hit, row, other = (part[row != other] for part in (hit, row, other))
-    best.offer(row, other, scores[hit])
+        hit, row, columns = (part[row != columns] for part in (hit, row, columns))
+    best.offer(row, columns, scores[hit])
     if not within:
-        hit = np.flatnonzero(scores > best.floor[others : others + _SIDE][column])
+        hit = np.flatnonzero(scores > best.floor[first_column : first_column + _SIDE][column])
         row = start + np.searchsorted(ends, hit, "right") - 1
-        best.offer(others + column[hit].astype(np.int64), row, scores[hit])
+        best.offer(first_column + column[hit].astype(np.int64), row, scores[hit])
 
 
 def _reached(scores: np.ndarray, ends: np.ndarray, k: int) -> np.ndarray:

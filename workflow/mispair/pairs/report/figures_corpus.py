@@ -23,9 +23,9 @@ IMAGES = {"image_shorter_side_histogram": "Shorter side of the image, in pixels"
 def histogram(tables: Tables, metric: str) -> pd.DataFrame:
     """Return the bins of a histogram in order: bin_low, bin_high, value (pairs) and share."""
     table = tables.corpus
-    own = table[(table["metric"] == metric) & table["bin_low"].notna() & table["value"].notna()]
-    own = own.sort_values("bin_low")[["bin_low", "bin_high", "value"]]
-    return own.assign(share=own["value"] / max(own["value"].sum(), 1)).reset_index(drop=True)
+    bins = table[(table["metric"] == metric) & table["bin_low"].notna() & table["value"].notna()]
+    bins = bins.sort_values("bin_low")[["bin_low", "bin_high", "value"]]
+    return bins.assign(share=bins["value"] / max(bins["value"].sum(), 1)).reset_index(drop=True)
 
 
 def caption_lengths(tables: Tables) -> Drawing | Hole:
@@ -39,13 +39,13 @@ def image_sizes(tables: Tables) -> Drawing | Hole:
 
 
 def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
-    found = {metric: histogram(tables, metric) for metric in titles}
-    found = {metric: own for metric, own in found.items() if own["value"].sum() > 0}
-    if not found:
+    histograms = {metric: histogram(tables, metric) for metric in titles}
+    histograms = {metric: bins for metric, bins in histograms.items() if bins["value"].sum() > 0}
+    if not histograms:
         return Hole("no statistics of a corpus were recorded")
     data = pd.concat(
-        [own.assign(metric=metric, bin=[label(row) for row in rows_of(own)])
-         for metric, own in found.items()],
+        [bins.assign(metric=metric, bin=[label(row) for row in rows_of(bins)])
+         for metric, bins in histograms.items()],
         ignore_index=True,
     )  # fmt: skip
     panels: list[charts.Panel] = [
@@ -60,10 +60,10 @@ def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
             tooltip=[*charts.tips("bin:N:from to", "share:Q:share"),
                      alt.Tooltip("value:Q", title="pairs", format=",.0f")],
         )
-        .properties(width=charts.WIDTH if len(found) > 1 else 2 * charts.WIDTH, height=180)
-        for metric in found
+        .properties(width=charts.WIDTH if len(histograms) > 1 else 2 * charts.WIDTH, height=180)
+        for metric in histograms
     ]  # fmt: skip
-    middles = [f"{_middle(own)} ({titles[metric].lower()})" for metric, own in found.items()]
+    middles = [f"{_middle(bins)} ({titles[metric].lower()})" for metric, bins in histograms.items()]
     sentence = f"The median lies at {listing(middles)}."
     return Drawing(charts.side_by_side(panels, 2, data), data, sentence)
 
@@ -82,5 +82,5 @@ def label(row: dict[str, float]) -> str:
     return f"{low:g}" if high - low <= 1 else f"{low:g}–{high - 1:g}"
 
 
-def _middle(own: pd.DataFrame) -> str:
-    return label(rows_of(own[own["share"].cumsum() >= 0.5 - 1e-12])[0])
+def _middle(bins: pd.DataFrame) -> str:
+    return label(rows_of(bins[bins["share"].cumsum() >= 0.5 - 1e-12])[0])

@@ -25,17 +25,17 @@ def pairings(tables: Tables) -> Table | None:
         return None
     rows = []
     for scheme in tables.schemes:
-        for rate, own in pairs[pairs["scheme"] == scheme].groupby("rate"):
-            found = own.set_index("metric")["value"]
+        for rate, measured in pairs[pairs["scheme"] == scheme].groupby("rate"):
+            values = measured.set_index("metric")["value"]
             nominal, swapped, changed, same, similarity = (
                 float(str(rate)),
-                *(float(found.get(name, math.nan)) for name in PRINTED),
+                *(float(values.get(name, math.nan)) for name in PRINTED),
             )
             rows.append((
-                scheme, f"{nominal:g}", f"{own['n'].max():,.0f}",
+                scheme, f"{nominal:g}", f"{measured['n'].max():,.0f}",
                 number(swapped, 4), number(changed, 4),
                 f"{same:,.0f}" if math.isfinite(same) else "–", or_dash(similarity, 3),
-                _notes(tables, scheme, nominal, found) or "–",
+                _notes(tables, scheme, nominal, values) or "–",
             ))  # fmt: skip
     return Table(
         "What corruption changed",
@@ -50,18 +50,20 @@ def pairings(tables: Tables) -> Table | None:
     )  # fmt: skip
 
 
-def _notes(tables: Tables, scheme: str, rate: float, found: pd.Series) -> str:
+def _notes(tables: Tables, scheme: str, rate: float, values: pd.Series) -> str:
     """Say by what similarity was measured, which further shares there are, and the step's note."""
     origin = tables.provenance
-    own = origin[(origin["artefact"] == "pairing") & (origin["scheme"] == scheme)]
-    own = own[(own["rate"] == rate) & (own["text"].fillna("") != "")]
-    parts = [f"similarity of {text}" for text in own.loc[own["key"] == "similarity_of", "text"]]
+    entries = origin[(origin["artefact"] == "pairing") & (origin["scheme"] == scheme)]
+    entries = entries[(entries["rate"] == rate) & (entries["text"].fillna("") != "")]
+    parts = [
+        f"similarity of {text}" for text in entries.loc[entries["key"] == "similarity_of", "text"]
+    ]
     parts += [
         f"{str(name).replace('_', ' ')} {number(value, 4)}"
-        for name, value in found.dropna().items()
+        for name, value in values.dropna().items()
         if name not in (*PRINTED, *SHARES, *COUNTS)
     ]
-    parts += own.loc[own["key"] == "note", "text"].tolist()
+    parts += entries.loc[entries["key"] == "note", "text"].tolist()
     return "; ".join(parts)
 
 

@@ -37,7 +37,7 @@ from mispair.pairs.shards.shard_writer import add_member
 if TYPE_CHECKING:
     from PIL import Image
 
-# Not imported from what reads them: another way to read a set must not make the pictures anew.
+# Not imported from what reads them: another way to read a set must not make other pictures.
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 DATASET_TYPE = "dataset_type.txt"
@@ -133,8 +133,8 @@ def evaluation_scene(name: str, label: int, draws: Draws) -> Scene:
         return digit_alone(draws, digit, draws.choose(HELD_OUT_DIGIT_COLOURS[digit]))
     shape = SHAPES[label]
     held_out = HELD_OUT_SHAPE_COLOURS[shape]
-    wanted = {"scenes-shape": False, "scenes-shape-heldout": True}[name]
-    colours = [colour for colour in COLOURS if (colour in held_out) == wanted]
+    shape_is_new = {"scenes-shape": False, "scenes-shape-heldout": True}[name]
+    colours = [colour for colour in COLOURS if (colour in held_out) == shape_is_new]
     return single_object(draws, shape, draws.choose(colours))
 
 
@@ -171,7 +171,7 @@ def captioned_pictures(
 ) -> Iterator[tuple[Image.Image, list[str]]]:
     """Yield pictures of two or three objects, each with several different sentences about it.
 
-    No two pictures show the same things in the same surroundings, in whatever order, so the
+    No two pictures show the same things in the same surroundings, in any order, so the
     sentences of a picture fit no other one.
 
     Parameters
@@ -206,7 +206,7 @@ def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
 
 
 def write_descriptions(folder: Path, chosen: EvaluationSet) -> None:
-    """Write the files of a set that stand in its folder: classes and templates, or its type."""
+    """Write the files of a set that are in its folder: classes and templates, or its type."""
     lines = {CLASSNAMES: chosen.classnames, TEMPLATES: chosen.templates}
     if chosen.kind == "retrieval":
         lines = {DATASET_TYPE: ("retrieval",)}
@@ -222,17 +222,19 @@ def write_split(folder: Path, pictures: Iterable[tuple[Image.Image, int | list[s
     folder : Path
         Where to; it is made.
     pictures : iterable of (picture, class or captions)
-        Each becomes ``sNNNNNNN.png`` (nothing is lost) beside ``sNNNNNNN.cls``, or beside
+        Each becomes ``sNNNNNNN.png`` (nothing is lost) next to ``sNNNNNNN.cls``, or next to
         ``sNNNNNNN.txt`` with one caption a line.
     """
     folder.mkdir()
     (folder / "nshards.txt").write_text("1", encoding="utf-8")
     with tarfile.open(folder / "0.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-        for number, (picture, known) in enumerate(pictures):
+        for number, (picture, features) in enumerate(pictures):
             buffer = io.BytesIO()
             picture.save(buffer, "PNG", compress_level=6)
             ending, text = (
-                ("cls", str(known)) if isinstance(known, int) else ("txt", "\n".join(known))
+                ("cls", str(features))
+                if isinstance(features, int)
+                else ("txt", "\n".join(features))
             )
             add_member(tar, f"s{number:07d}.{ending}", text.encode())
             add_member(tar, f"s{number:07d}.png", buffer.getvalue())

@@ -62,8 +62,8 @@ def find_mentions(caption: str) -> list[tuple[int, int, str]]:
     >>> find_mentions("a crimson star")
     [(2, 9, 'colour:red'), (10, 14, 'shape:star')]
     """
-    found = _PATTERN.finditer(caption)
-    return [(match.start(), match.end(), FEATURES[_WORDS[match[0]]]) for match in found]
+    matches = _PATTERN.finditer(caption)
+    return [(match.start(), match.end(), FEATURES[_WORDS[match[0]]]) for match in matches]
 
 
 def with_article(phrase: str) -> str:
@@ -123,13 +123,13 @@ def _described(part: Part, noun: str, draws: Draws, definite: float = 0.15) -> s
 
 def _words_of_features() -> dict[str, int]:
     """Map every word or phrase to the position of its feature; no word may belong to two."""
-    words: dict[str, int] = {}
+    features_of: dict[str, int] = {}
     for index, feature in enumerate(FEATURES):
         kind, value = feature.split(":")
         for word in VOCABULARY[kind][value]:
-            if words.setdefault(word, index) != index:
+            if features_of.setdefault(word, index) != index:
                 raise ValueError(f"{word!r} belongs to two features")
-    return words
+    return features_of
 
 
 _WORDS = _words_of_features()

@@ -277,11 +277,11 @@ def _printed(digit: str, font: str) -> Image.Image:
     face = ImageFont.load_default(_BASE)
     stroke = {"plain": 0, "bold": 5, "hollow": 5}[font]
     glyph = Image.new("L", (2 * _BASE, 2 * _BASE))
-    place = (_BASE // 2, _BASE // 4)
+    corner = (_BASE // 2, _BASE // 4)
     pen = ImageDraw.Draw(glyph)
-    pen.text(place, str(number), fill=255, font=face, stroke_width=stroke, stroke_fill=255)
+    pen.text(corner, str(number), fill=255, font=face, stroke_width=stroke, stroke_fill=255)
     if font == "hollow":
-        pen.text((place[0], place[1]), str(number), fill=0, font=face)
+        pen.text((corner[0], corner[1]), str(number), fill=0, font=face)
     return glyph.crop(glyph.getbbox())
 
 

@@ -98,8 +98,8 @@ def _jittered(colour: Colour, draws: Draws, spread: float) -> Colour:
     return red, green, blue
 
 
-def _mixed(colour: Colour, other: Colour, share: float) -> Colour:
-    red, green, blue = (round(a + share * (b - a)) for a, b in zip(colour, other, strict=True))
+def _mixed(colour: Colour, second: Colour, share: float) -> Colour:
+    red, green, blue = (round(a + share * (b - a)) for a, b in zip(colour, second, strict=True))
     return red, green, blue
 
 
@@ -152,8 +152,8 @@ def _places(objects: list[Part], whole: Part, draws: Draws) -> list[tuple[float,
         radius = 0.21 if len(objects) == 2 else 0.15
         along = [(i + 0.5) / len(objects) for i in range(len(objects))]
         if _first(whole, "arrangement") == "row":
-            return [(near(place), near(0.5), radius) for place in along]
-        return [(near(0.5), near(place), radius) for place in along]
+            return [(near(offset), near(0.5), radius) for offset in along]
+        return [(near(0.5), near(offset), radius) for offset in along]
     part = objects[0]
     size = _first(part, "size")
     if "shape" not in part:

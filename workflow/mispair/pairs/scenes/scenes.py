@@ -154,16 +154,18 @@ def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[
     missing = {feature for feature in scene.features if draws.chance(probability)}
     spurious = {feature for feature in scene.features if draws.chance(probability)}
 
-    def said(part: Part) -> Part:
-        told: Part = {}
+    def as_described(part: Part) -> Part:
+        described: Part = {}
         for kind, values in part.items():
             names = [f"{kind}:{value}" for value in values]
             kept = [name for name in names if name not in missing]
             added = [partners[name] for name in names if name in spurious and name in partners]
-            told[kind] = tuple(dict.fromkeys(name.split(":", 1)[1] for name in [*kept, *added]))
-        return told
+            described[kind] = tuple(
+                dict.fromkeys(name.split(":", 1)[1] for name in [*kept, *added])
+            )
+        return described
 
-    return Scene([said(part) for part in scene.objects], said(scene.whole))
+    return Scene([as_described(part) for part in scene.objects], as_described(scene.whole))
 
 
 def encode_jpeg(scene: Scene, draws: Draws, size: int, quality: int) -> bytes:

@@ -17,7 +17,7 @@ MAX_ASPECT_RATIO = 200
 pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""What Pillow may open, whatever the extension says: its reader of EPS would start Ghostscript."""
+"""Formats that Pillow may open, for any file extension: its reader of EPS starts Ghostscript."""
 
 MODES = (
     *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"),

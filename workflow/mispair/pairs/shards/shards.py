@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass
 class Run:
-    """The members of one first-dot key that touch; their content still lies in the shard.
+    """The members of one first-dot key that touch; their content still is in the shard.
 
     In a damaged run the last member may be cut off.
     """
@@ -89,7 +89,7 @@ class Candidate:
 
     @property
     def ambiguity(self) -> str:
-        """What stands there more than once, in words; empty if nothing does."""
+        """What is there more than once, in words; empty if nothing does."""
         extensions = [extension for extension, _ in self.members]
         images = [extension for extension in extensions if extension in IMAGE_EXTENSIONS]
         repeated = sorted({e for e in extensions if extensions.count(e) > 1})
@@ -302,7 +302,7 @@ def damaged_key(run: Run, caption_extension: str) -> str:
 def _half_read(run: Run, stems: dict[str, Candidate]) -> set[str]:
     """Return the stems that damage interrupts: the last one read, and the run's own.
 
-    Members of the run's own key need not stand side by side: more of them may have followed.
+    Members of the run's own key need not be adjacent: more of them may have followed.
     """
     if not run.damage or not run.members:
         return set()

@@ -58,16 +58,16 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
     repeated = sorted(str(shard) for shard, times in Counter(shards).items() if times > 1)
     if repeated:
         raise UserError(f"shards: {', '.join(repeated[:5])} is named more than once.")
-    places: dict[str, Path] = {}
+    path_of: dict[str, Path] = {}
     for shard in shards:
         if not _is_text(shard.name):
             raise UserError(f"shards: the name of {str(shard)!r} is not UTF-8. Rename the file.")
-        if shard.name in places:
+        if shard.name in path_of:
             raise UserError(
-                f"shards: {places[shard.name]} and {shard} have the same file name, by which the "
+                f"shards: {path_of[shard.name]} and {shard} have the same file name, by which the "
                 "index names a shard. Rename one, or name the sources: shards: {a: ..., b: ...}."
             )
-        places[shard.name] = shard
+        path_of[shard.name] = shard
     return sorted(shards)
 
 
@@ -91,7 +91,7 @@ def resolve_named(sources: Mapping[str, str | Sequence[str]]) -> dict[Path, str]
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a file name is text; Python stands in half characters for what is not."""
+    """Tell whether a file name is text; Python represents other bytes by half characters."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -101,7 +101,7 @@ def expand_braces(pattern: str) -> list[str]:
     Raises
     ------
     UserError
-        If the braces hold neither a list nor a range that rises, or stand in each other.
+        If the braces hold neither a list nor a range that rises, or are in each other.
 
     Examples
     --------
@@ -198,15 +198,15 @@ def _print_left(names: Sequence[str]) -> None:
 def _in_folder(folder: Path) -> list[Path]:
     # Names that begin with a dot are a system's own, such as the ._NAME.tar of a Mac.
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    found = _plain_files([folder / name for name in names if name.endswith(".tar")])
-    others = [name for name in names if not name.endswith(".tar") and _PACKED.search(name)]
-    _print_left([f"{folder / name} (does not end in .tar)" for name in others])
-    if not found:
+    shards = _plain_files([folder / name for name in names if name.endswith(".tar")])
+    packed = [name for name in names if not name.endswith(".tar") and _PACKED.search(name)]
+    _print_left([f"{folder / name} (does not end in .tar)" for name in packed])
+    if not shards:
         raise UserError(
             f"shards: the folder {folder.absolute()} holds no .tar file. Shards in subfolders "
             f"are named by a glob ({folder}/**/*.tar); compressed ones are unpacked to .tar first."
         )
-    return found
+    return shards
 
 
 def _in_glob(pattern: Path) -> list[Path]:
@@ -214,9 +214,9 @@ def _in_glob(pattern: Path) -> list[Path]:
     matched = _plain_files(matched)
     tars = [path for path in matched if path.suffix == ".tar"]
     if tars and len(tars) < len(matched):
-        other = next(path for path in matched if path.suffix != ".tar")
+        unusual = next(path for path in matched if path.suffix != ".tar")
         raise UserError(
-            f"shards: {pattern} matches {len(tars)} .tar files, but {other} too. End the pattern "
+            f"shards: {pattern} matches {len(tars)} .tar files, but {unusual} too. End the pattern "
             "in .tar."
         )
     return matched
@@ -224,14 +224,14 @@ def _in_glob(pattern: Path) -> list[Path]:
 
 def _in_braces(source: str) -> list[Path]:
     named = [Path(name).expanduser() for name in expand_braces(source)]
-    found = {name: [name] if name.is_file() else _in_glob(name) for name in named}
-    missing = [str(name.absolute()) for name in named if not found[name]]
+    matches = {name: [name] if name.is_file() else _in_glob(name) for name in named}
+    missing = [str(name.absolute()) for name in named if not matches[name]]
     if missing:
         raise UserError(
             f"shards: {source} names {len(named)} shards, of which {len(missing)} do not "
             f"exist, the first {missing[0]}. Correct the range or fetch the missing shards."
         )
-    shards = [shard for name in named for shard in found[name]]
+    shards = [shard for name in named for shard in matches[name]]
     if len(shards) == 1:
         raise UserError(
             f"shards: the brace pattern {source} names one file only, {shards[0]}. If that is "
@@ -268,7 +268,7 @@ def describe(shards: Sequence[Path], groups: int) -> str:
 def expected_samples(shards: Sequence[Path]) -> int | None:
     """Return how many samples img2dataset wrote into the shards; None if it does not say so of all.
 
-    The numbers are those of the ``NAME_stats.json`` beside each ``NAME.tar``.
+    The numbers are those of the ``NAME_stats.json`` next to each ``NAME.tar``.
     """
     total = 0
     for shard in shards:
@@ -282,12 +282,12 @@ def expected_samples(shards: Sequence[Path]) -> int | None:
     return total
 
 
-def compare_counts(found: Mapping[Path, int]) -> dict[str, int]:
+def compare_counts(counted: Mapping[Path, int]) -> dict[str, int]:
     """Compare how many samples shards hold with how many img2dataset wrote into them.
 
     Parameters
     ----------
-    found : mapping of Path to int
+    counted : mapping of Path to int
         Samples that were found in each shard.
 
     Returns
@@ -297,7 +297,7 @@ def compare_counts(found: Mapping[Path, int]) -> dict[str, int]:
         ``surplus``. A warning names each shard that differs.
     """
     counts = {"expected": 0, "missing": 0, "surplus": 0}
-    for shard, number in found.items():
+    for shard, number in counted.items():
         expected = expected_samples([shard])
         if expected is None:
             continue

@@ -33,7 +33,7 @@ _READY, _ALIVE, _DONE, _FAILED, _FAULT = "ready", "alive", "done", "failed", "fa
 
 @dataclass(frozen=True)
 class Lost:
-    """What stands in the place of a result that no worker could give; `detail` says why."""
+    """What replaces a result that no worker could give; `detail` says why."""
 
     detail: str
 
@@ -138,12 +138,12 @@ class _Worker:
     def __init__(self, task: Any, stall_seconds: float) -> None:
         # "spawn": no copies of the locks of threads that the parent may have started.
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+        self.pipe, worker_end = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(task, theirs, min(1.0, stall_seconds / 4)), daemon=True
+            target=_serve, args=(task, worker_end, min(1.0, stall_seconds / 4)), daemon=True
         )
         self.process.start()
-        theirs.close()
+        worker_end.close()
         self.work: _Work[Any] | None = None
         self.ready = False
         self.lives = True

@@ -49,7 +49,7 @@ SIGNATURES = (
 
 
 class Member(NamedTuple):
-    """A member: its name, and where its content lies in the file (bytes)."""
+    """A member: its name, and where its content is in the file (bytes)."""
 
     name: str
     offset: int
@@ -250,9 +250,9 @@ def _what_it_is(start: bytes, length: int) -> str:
     if length == 0:
         return "is empty (0 bytes): download it again"
     lowered = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for signature, words in SIGNATURES:
+    for signature, name in SIGNATURES:
         if start.startswith(signature) or lowered.startswith(signature):
-            return words
+            return name
     if length < BLOCK:
         return f"is cut off: it has {length} bytes, less than a header"
     return "is not a tar file, or its first header is broken"

@@ -77,7 +77,7 @@ def run(
     similar : list of Path
         For the scheme similar, the most similar captions of each; else none.
     truth : list of Path
-        The tables beside the shards, with the features of pictures and captions: needed for
+        The tables next to the shards, with the features of pictures and captions: needed for
         spurious and missing; with them, every scheme's effective rate is measured.
     pairing : Path
         Written: ``key``, ``group``, ``row``, and for draw 0 ``caption_id``, ``swapped``,

@@ -24,7 +24,7 @@ class Settings(settings.Settings):
     )
     duplicate_keys: Literal["refuse", "first", "drop"] = Field(
         "refuse",
-        description="A key that stands in several shards: refuse stops the run, first keeps the "
+        description="A key that is in several shards: refuse stops the run, first keeps the "
         "first in order of shards, drop takes all of them out.",
     )
     duplicate_images: Literal["keep", "first"] = Field(
@@ -67,11 +67,11 @@ def run(
     bookkeeping.check_loss(books, settings.max_quarantined_share, rejected[0].parent)
 
     kept = duplicates.kept_positions(pairs, out)
-    found, statuses, compared = CorpusStatistics(), [], []
+    collected, statuses, compared = CorpusStatistics(), [], []
     for path, start, end in zip(indexes.values(), pairs.starts, pairs.starts[1:], strict=False):
         columns, said = bookkeeping.read_columns(path, list(COLUMNS))
         here = kept[start:end]
-        found.add(columns.filter(here), pairs.texts(start + np.flatnonzero(here)))
+        collected.add(columns.filter(here), pairs.texts(start + np.flatnonzero(here)))
         statuses.append(said.get("downloads", "{}"))
         compared.append(said.get("written", "{}"))
     name = corpora.fingerprint(corpora.blocks(pairs, kept))
@@ -80,7 +80,7 @@ def run(
     write_captions(captions, indexes.values(), texts)
     corpora.write_corpus(corpus, pairs, kept, metadata)
     files.write_parquet(excluded, table.to_pandas(), metadata)
-    rows = found.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])
+    rows = collected.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])
     provenance = {"pairs_fingerprint": name, "policies": settings.model_dump()}
     rows += downloads(statuses) + written(compared)
     metrics.write_metrics(statistics, rows, provenance)

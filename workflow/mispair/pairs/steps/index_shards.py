@@ -56,7 +56,7 @@ class Settings(settings.Settings):
         "come after them. Without one it has no effect.",
     )
     shards_per_job: int = settings.sweep(
-        5, ge=1, description="Number of shards that one job reads (and later encodes)."
+        10, ge=1, description="Number of shards that one job reads (and later encodes)."
     )
     workers: int = settings.sweep(
         1, ge=1, description="Shards that a job reads side by side, a core each. Changes no result."
@@ -87,7 +87,7 @@ def run(
 ) -> None:
     """Write the kept pairs and the rejected samples of a group of shards; read = kept + rejected.
 
-    What is finished is kept beside `index` until all is, so that a killed job goes on where it was.
+    Finished shards are kept next to `index` until all are, so that a killed job can resume.
     """
     from mispair.core.progress import Progress
     from mispair.core.provenance import code_version, fingerprint

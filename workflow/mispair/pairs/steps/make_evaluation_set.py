@@ -54,8 +54,8 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
     )
 
     if name not in EVALUATION_SETS:
-        known = ", ".join(EVALUATION_SETS)
-        raise files.UserError(f"make_evaluation_set: there is no set {name!r}; there are {known}.")
+        names = ", ".join(EVALUATION_SETS)
+        raise files.UserError(f"make_evaluation_set: there is no set {name!r}; there are {names}.")
     chosen = EVALUATION_SETS[name]
     size, seed = settings.image_size, settings.seed
     numbers = {"test": settings.images, "train": settings.train_images}

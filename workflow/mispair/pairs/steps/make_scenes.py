@@ -52,8 +52,8 @@ def run(settings: Settings, *, corpus: Path) -> None:
     from mispair.core.progress import Progress
 
     numbers = range(settings.shards)
-    told = Progress("making scenes", settings.shards, "shards")
-    with replacing_folder(corpus) as folder, told as progress:
+    bar = Progress("making scenes", settings.shards, "shards")
+    with replacing_folder(corpus) as folder, bar as progress:
         progress.reach(0)
         write = partial(_write_shard, settings, folder)
         if settings.processes == 1 or settings.shards == 1:

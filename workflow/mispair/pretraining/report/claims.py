@@ -47,9 +47,9 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     if table.empty:
         return [Verdict(MIXES, verdicts.UNMEASURED, NOT_RUN)]
     table = table[table["rate"].isin([0.0, main_rate(table)])]
-    found = values(table, "mixing", **MAIN)
-    measured = {scheme: effect for (scheme, _), effect in effects(found, confidence).items()}
-    missing = [name for name in (CLEAN, *SCHEMES) if name not in set(found["scheme"])]
+    scores = values(table, "mixing", **MAIN)
+    measured = {scheme: effect for (scheme, _), effect in effects(scores, confidence).items()}
+    missing = [name for name in (CLEAN, *SCHEMES) if name not in set(scores["scheme"])]
     if missing:
         reason = f"towers on {listing(missing)} captions were not measured"
         return [Verdict(MIXES, verdicts.UNMEASURED, reason)]
@@ -70,9 +70,9 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             outcome,
             reason,
             scope=f"{MAIN['tower']} tower, {BASIS_WORDS[MAIN['basis']]}, rate {main_rate(table):g}",
-            measured=_scores(found),
+            measured=_scores(scores),
             published="no number",
-            sample=sample(found),
+            sample=sample(scores),
             test=f"{SPURIOUS} − clean {verdicts.effect_text(measured[SPURIOUS], confidence, 4)}",
             parts=tuple(_part(name, effect, alpha, confidence) for name, effect in
                         measured.items()),
@@ -84,12 +84,12 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 
 def _accuracy(table: pd.DataFrame) -> tuple[float, float]:
-    own = table[(table["metric"] == "acc1") & (table["scheme"] == CLEAN)]
-    return float(own["value"].mean()), float(own["chance"].mean())
+    clean = table[(table["metric"] == "acc1") & (table["scheme"] == CLEAN)]
+    return float(clean["value"].mean()), float(clean["chance"].mean())
 
 
-def _scores(found: pd.DataFrame) -> str:
-    means = found.groupby("scheme")["value"].mean()
+def _scores(scores: pd.DataFrame) -> str:
+    means = scores.groupby("scheme")["value"].mean()
     return "mixing score: " + ", ".join(
         f"{name} {number(means[name], 4)}" for name in (CLEAN, *SCHEMES)
     )
@@ -103,11 +103,11 @@ def _part(scheme: str, effect: Effect, alpha: float, confidence: float) -> Part:
 def _readouts(table: pd.DataFrame, outcome: Outcome, confidence: float) -> Control:
     """Tell whether directions fitted to the true features come to the same conclusion."""
     name = "Linear readouts"
-    found = effects(values(table, "mixing", tower=MAIN["tower"], basis=LINEAR), confidence)
-    measured = {scheme: effect for (scheme, _), effect in found.items()}
+    effect_of = effects(values(table, "mixing", tower=MAIN["tower"], basis=LINEAR), confidence)
+    measured = {scheme: effect for (scheme, _), effect in effect_of.items()}
     if not {*SCHEMES} <= measured.keys():
         return Control(name, "not measured", "No directions were fitted to the true features.")
-    other, reason = decide_mixes(
+    linear_outcome, reason = decide_mixes(
         measured[SPURIOUS], [measured[scheme] for scheme in OTHERS], SMALLEST, 1 - confidence
     )
     text = (
@@ -116,13 +116,13 @@ def _readouts(table: pd.DataFrame, outcome: Outcome, confidence: float) -> Contr
             f"{scheme} {verdicts.effect_text(measured[scheme], confidence, 4)}"
             for scheme in SCHEMES
         )
-        + f". By the same rule: {other} ({reason})."
+        + f". By the same rule: {linear_outcome} ({reason})."
     )
-    return Control(name, "does not limit" if other == outcome else "limits", text)
+    return Control(name, "does not limit" if linear_outcome == outcome else "limits", text)
 
 
 def decide_mixes(
-    claimed: Effect, others: Sequence[Effect], smallest: float, alpha: float
+    claimed: Effect, other_effects: Sequence[Effect], smallest: float, alpha: float
 ) -> tuple[verdicts.Outcome, str]:
     """Judge whether one treatment has an effect above zero and the others have none.
 
@@ -130,7 +130,7 @@ def decide_mixes(
     ----------
     claimed : Effect
         Of the treatment that is claimed to have one.
-    others : sequence of Effect
+    other_effects : sequence of Effect
         Of the treatments that are claimed to have none.
     smallest, alpha
         As in `verdicts.decide_effect`.
@@ -138,7 +138,7 @@ def decide_mixes(
     outcome, reason = verdicts.decide_effect(claimed, +1, smallest, alpha)
     if outcome != verdicts.SUPPORTS:
         return outcome, reason
-    judged = [verdicts.decide_effect(other, +1, smallest, alpha) for other in others]
+    judged = [verdicts.decide_effect(effect, +1, smallest, alpha) for effect in other_effects]
     outcomes = [each for each, _ in judged]
     if verdicts.SUPPORTS in outcomes:
         return verdicts.CONTRADICTS, "treatments that are claimed to have no such effect have it"

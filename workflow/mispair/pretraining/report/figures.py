@@ -34,13 +34,13 @@ def pretraining_mixing(tables: Tables) -> Drawing | Hole:
     parts = []
     for tower in TOWERS:
         for basis in bases(table, tower):
-            own = values(table, "mixing", tower=tower, basis=basis)
+            scores = values(table, "mixing", tower=tower, basis=basis)
             where = {"tower": tower, "basis": basis}
-            parts.append(less_clean(own).assign(layer="run", **where))
+            parts.append(less_clean(scores).assign(layer="run", **where))
             means = [
                 {"scheme": scheme, "rate": rate, "value": effect.value, "low": effect.low,
                  "high": effect.high, "n": effect.n, "layer": "mean", **where}
-                for (scheme, rate), effect in effects(own, CONFIDENCE).items()
+                for (scheme, rate), effect in effects(scores, CONFIDENCE).items()
             ]  # fmt: skip
             parts.append(pd.DataFrame(means))
     data = pd.concat(parts, ignore_index=True)
@@ -89,12 +89,12 @@ def _mixing(data: pd.DataFrame, tower: str, order: list[str]) -> charts.Panel:
 
 
 def _sentence(data: pd.DataFrame) -> str:
-    own = data[(data["layer"] == "mean") & (data["tower"] == MAIN["tower"])]
-    own = own[own["basis"] == MAIN["basis"]]
+    means = data[(data["layer"] == "mean") & (data["tower"] == MAIN["tower"])]
+    means = means[means["basis"] == MAIN["basis"]]
     texts = [
         f"{row['captions']} {number(row['value'], 3, sign=True)} "
         f"({interval(row['low'], row['high'], 3, sign=True)})"
-        for _, row in own.iterrows()
+        for _, row in means.iterrows()
     ]
     return f"Image tower, identified basis, less clean captions: {'; '.join(texts)}."
 

@@ -28,8 +28,8 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
 
 def _summary(tables: Tables) -> list[str]:
     runs = len(tables.pretraining[["scheme", "rate", "seed"]].drop_duplicates())
-    words = ("run of the pretraining study", "runs of the pretraining study")
-    return [count(runs, *words)] if runs else []
+    nouns = ("run of the pretraining study", "runs of the pretraining study")
+    return [count(runs, *nouns)] if runs else []
 
 
 PAGES = Pages(

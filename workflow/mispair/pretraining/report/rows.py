@@ -13,11 +13,11 @@ from mispair.report.rows import Rows, arm, origins
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
     """Return the rows of all trainings."""
-    found: Rows = defaultdict(list)
+    by_table: Rows = defaultdict(list)
     for path in results.get("pretraining", []):
         measured, provenance = read_metrics(path)
         trained = provenance.get("trained")
         training = "{scheme}~{rate}/draw~{draw}".format_map(trained) if trained else None
-        found["provenance"] += origins("pretraining", provenance, training)
-        found["pretraining"] += [{**arm(provenance), **row} for row in measured]
-    return found
+        by_table["provenance"] += origins("pretraining", provenance, training)
+        by_table["pretraining"] += [{**arm(provenance), **row} for row in measured]
+    return by_table

@@ -33,17 +33,17 @@ def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
 
     Of several rows of a training, such as evaluation sets, the mean is taken.
     """
-    own = table[table["metric"] == metric]
+    rows = table[table["metric"] == metric]
     for column, value in where.items():
-        own = own[own[column] == value]
-    return own.groupby(["scheme", "rate", "seed"])["value"].mean().reset_index()
+        rows = rows[rows[column] == value]
+    return rows.groupby(["scheme", "rate", "seed"])["value"].mean().reset_index()
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
     """Return schemes with their rates, clean captions first, in the order of tables."""
-    found = table[["scheme", "rate"]].drop_duplicates().dropna()
-    order = {name: place for place, name in enumerate((CLEAN, *SCHEMES))}
-    pairs = [(str(row["scheme"]), float(row["rate"])) for _, row in found.iterrows()]
+    distinct = table[["scheme", "rate"]].drop_duplicates().dropna()
+    order = {name: position for position, name in enumerate((CLEAN, *SCHEMES))}
+    pairs = [(str(row["scheme"]), float(row["rate"])) for _, row in distinct.iterrows()]
     return sorted(pairs, key=lambda pair: (order.get(pair[0], len(order)), pair[1]))
 
 
@@ -52,17 +52,17 @@ def main_rate(table: pd.DataFrame) -> float:
     return float(table["rate"].max())
 
 
-def less_clean(found: pd.DataFrame) -> pd.DataFrame:
+def less_clean(scores: pd.DataFrame) -> pd.DataFrame:
     """Return `values` of wrong captions less those of clean ones of the same seed."""
-    clean = found[found["scheme"] == CLEAN].set_index("seed")["value"]
-    own = found[found["scheme"] != CLEAN].copy()
-    own["value"] -= own["seed"].map(clean)
-    return own.dropna(subset=["value"])
+    clean = scores[scores["scheme"] == CLEAN].set_index("seed")["value"]
+    corrupted = scores[scores["scheme"] != CLEAN].copy()
+    corrupted["value"] -= corrupted["seed"].map(clean)
+    return corrupted.dropna(subset=["value"])
 
 
-def effects(found: pd.DataFrame, confidence: float) -> dict[tuple[str, float], Effect]:
+def effects(scores: pd.DataFrame, confidence: float) -> dict[tuple[str, float], Effect]:
     """Return, for each scheme and rate, the mean difference from clean captions over seeds."""
-    apart = less_clean(found)
+    apart = less_clean(scores)
     return {
         (scheme, rate): effect_of_mean(
             apart.loc[(apart["scheme"] == scheme) & (apart["rate"] == rate), "value"].tolist(),
@@ -74,13 +74,13 @@ def effects(found: pd.DataFrame, confidence: float) -> dict[tuple[str, float], E
 
 def bases(table: pd.DataFrame, tower: str) -> list[str]:
     """Return the bases in which mixing was measured in a tower."""
-    own = table[(table["metric"] == "mixing") & (table["tower"] == tower)]
-    return [name for name in BASES if name in set(own["basis"])]
+    rows = table[(table["metric"] == "mixing") & (table["tower"] == tower)]
+    return [name for name in BASES if name in set(rows["basis"])]
 
 
-def sample(found: pd.DataFrame) -> str:
+def sample(scores: pd.DataFrame) -> str:
     """Say how many trainings were compared."""
-    seeds = found.groupby("scheme")["seed"].nunique()
+    seeds = scores.groupby("scheme")["seed"].nunique()
     return (
         f"{count(int(seeds.min()), 'seed')} of each kind of captions; a seed draws weights, "
         "batches, training pairs, corruption and links; one corpus, one architecture"

@@ -28,10 +28,10 @@ def _mixing(table: pd.DataFrame, confidence: float) -> Table:
     rows = []
     for tower in TOWERS:
         for basis in bases(table, tower):
-            own = values(table, "mixing", tower=tower, basis=basis)
-            apart = effects(own, confidence)
+            scores = values(table, "mixing", tower=tower, basis=basis)
+            apart = effects(scores, confidence)
             for scheme, rate in conditions(table):
-                shown = own[(own["scheme"] == scheme) & (own["rate"] == rate)]["value"]
+                shown = scores[(scores["scheme"] == scheme) & (scores["rate"] == rate)]["value"]
                 effect = apart.get((scheme, rate))
                 rows.append((
                     tower, BASIS_WORDS[basis], _name(scheme, rate), mean_and_spread(shown, 4),
@@ -56,10 +56,10 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
     ]
     named.append(("accuracy, mean of the sets", {"metric": "acc1"}, 3))
     for tower in TOWERS:
-        for basis, words in ((IDENTIFIED, "varimax"), (f"{IDENTIFIED}-null", "random rotations"),
+        for basis, label in ((IDENTIFIED, "varimax"), (f"{IDENTIFIED}-null", "random rotations"),
                              (LINEAR, "linear readouts")):  # fmt: skip
             where = {"metric": "recovery", "tower": tower, "basis": basis}
-            named.append((f"recovery of features, {tower}, {words}", where, 3))
+            named.append((f"recovery of features, {tower}, {label}", where, 3))
         where = {"metric": "features_recovered", "tower": tower, "basis": IDENTIFIED}
         named.append((f"features above {RECOVERED:g}, {tower}, varimax", where, 1))
         named.append(
@@ -67,14 +67,14 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
         )
     named.append(("logit scale after training", {"metric": "logit_scale"}, 1))
     rows = []
-    for words, where, digits in named:
-        own = values(table, **where)
-        apart = effects(own, confidence)
+    for label, where, digits in named:
+        measured = values(table, **where)
+        apart = effects(measured, confidence)
         for scheme, rate in conditions(table):
-            shown = own[(own["scheme"] == scheme) & (own["rate"] == rate)]["value"]
+            shown = measured[(measured["scheme"] == scheme) & (measured["rate"] == rate)]["value"]
             effect = apart.get((scheme, rate))
             rows.append((
-                words, _name(scheme, rate),
+                label, _name(scheme, rate),
                 MISSING if shown.empty else mean_and_spread(shown, digits),
                 "–" if effect is None else verdicts.effect_text(effect, confidence, digits),
             ))  # fmt: skip

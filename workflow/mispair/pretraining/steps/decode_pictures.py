@@ -38,9 +38,12 @@ def run(
     from mispair.core.provenance import fingerprint
     from mispair.pretraining.pictures import read_pictures
 
-    pairs, about = files.read_parquet(corpus)
+    pairs, corpus_metadata = files.read_parquet(corpus)
     tables = {path.stem: files.read_parquet(path)[0] for path in index}
     with Progress("decoding", len(pairs), "pictures") as progress:
         array = read_pictures(pairs, tables, shards, settings.side, progress.reach)
-    metadata = {"pairs": fingerprint(pairs["key"]), "corpus": about.get("pairs_fingerprint", "")}
+    metadata = {
+        "pairs": fingerprint(pairs["key"]),
+        "corpus": corpus_metadata.get("pairs_fingerprint", ""),
+    }
     files.write_tensors(pictures, {"pictures": array}, metadata)

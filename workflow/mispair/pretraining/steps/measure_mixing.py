@@ -56,7 +56,7 @@ def run(
     index : list of Path
         The index of each group, for texts.
     truth : list of Path
-        Tables beside the shards with the features that pictures show.
+        Tables next to the shards with the features that pictures show.
     evaluation_sets : list of Path
         Files of the sets for classification.
     mixing : Path
@@ -75,19 +75,19 @@ def run(
     from mispair.pretraining.words import bags
 
     torch.set_num_threads(1)
-    model, held_out, about = read_towers(towers)
+    model, held_out, metadata = read_towers(towers)
     table, _ = files.read_parquet(corpus)
     arrays, of_pictures = files.read_tensors(pictures)
-    refuse_other_pairs(pictures, of_pictures, about["pairs"])
-    if fingerprint(table["key"]) != about["pairs"]:
+    refuse_other_pairs(pictures, of_pictures, metadata["pairs"])
+    if fingerprint(table["key"]) != metadata["pairs"]:
         raise files.UserError(f"{towers}: was trained on other pairs. Delete it and run again.")
-    pairs, words = table.iloc[held_out], json.loads(about["words"])
+    pairs, known_words = table.iloc[held_out], json.loads(metadata["words"])
     codes = true_features(pairs["key"].tolist(), truth, FEATURES)
     captions = texts_of(pairs["caption_id"].tolist(), index)
-    partners = spurious_partners(int(about["corruption_seed"]))
+    partners = spurious_partners(int(metadata["corruption_seed"]))
     features = {
         "image": features_of_pictures(model, arrays["pictures"][held_out]),
-        "text": features_of_texts(model, bags(captions, words)),
+        "text": features_of_texts(model, bags(captions, known_words)),
     }
     projections = {
         "image": model.image_projection.detach().numpy(),
@@ -97,7 +97,7 @@ def run(
     rows: list[Row] = []
     try:
         directions = embeddings_of(
-            features_of_texts(model, bags(prompts.texts, words)), projections["text"],
+            features_of_texts(model, bags(prompts.texts, known_words)), projections["text"],
             prompts.features,
         )  # fmt: skip
         for tower, projection in projections.items():
@@ -118,15 +118,15 @@ def run(
     except ValueError as error:
         raise files.UserError(f"{towers}: {error}.") from error
     for folder in dict.fromkeys(path.parent for path in evaluation_sets if path.name == CLASSES):
-        rows += _accuracy(model, folder, words, arrays["pictures"].shape[1])
+        rows += _accuracy(model, folder, known_words, arrays["pictures"].shape[1])
     rows.append({"metric": "logit_scale", "value": model.log_scale.exp().item()})
     which = {
-        "scheme": CLEAN if float(about["rate"]) == 0 else about["scheme"],
-        "rate": float(about["rate"]),
-        "seed": int(about["draw"]),
+        "scheme": CLEAN if float(metadata["rate"]) == 0 else metadata["scheme"],
+        "rate": float(metadata["rate"]),
+        "seed": int(metadata["draw"]),
     }
-    about.pop("words")
-    metrics.write_metrics(mixing, [{**which, **row} for row in rows], {"trained": about})
+    metadata.pop("words")
+    metrics.write_metrics(mixing, [{**which, **row} for row in rows], {"trained": metadata})
     for row in rows:
         log.info("%s", ", ".join(f"{name} {value}" for name, value in row.items()))
 
@@ -134,7 +134,7 @@ def run(
 CLASSES = "classnames.txt"
 
 
-def _accuracy(model: SmallTowers, folder: Path, words: list[str], side: int) -> list[Row]:
+def _accuracy(model: SmallTowers, folder: Path, known_words: list[str], side: int) -> list[Row]:
     """Return the rows of acc1 of one set, with the prompts in its folder."""
     import numpy as np
 
@@ -152,9 +152,9 @@ def _accuracy(model: SmallTowers, folder: Path, words: list[str], side: int) -> 
     prompts = [t.replace(PLACEHOLDER, name) for name in opened.classnames for t in opened.templates]
     classes = np.repeat(np.arange(len(opened.classnames)), len(opened.templates))
     embeddings = embed(features_of_pictures(model, images), model.image_projection.detach().numpy())
-    texts = features_of_texts(model, bags(prompts, words))
-    known = classifier(texts, classes, model.text_projection.detach().numpy())
-    _, ranks = classify(embeddings, known, labels)
+    texts = features_of_texts(model, bags(prompts, known_words))
+    class_embeddings = classifier(texts, classes, model.text_projection.detach().numpy())
+    _, ranks = classify(embeddings, class_embeddings, labels)
     return [
         {"evaluation_set": opened.name, "protocol": CLIP_BENCHMARK, **row}
         for row in accuracies(ranks, labels, len(opened.classnames))

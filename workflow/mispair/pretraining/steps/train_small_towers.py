@@ -129,11 +129,11 @@ def run(
             )
             trained = np.setdiff1d(np.arange(len(table)), held_out)
             texts = texts_of(table["caption_id"][trained].tolist(), index, captions)
-            words = vocabulary(texts)
+            terms = vocabulary(texts)
             sizes = Sizes(settings.crop, settings.channels, settings.width, settings.embedding,
-                          len(words))  # fmt: skip
+                          len(terms))  # fmt: skip
             model = SmallTowers(sizes, run_seed)
-            batches = Batches(arrays["pictures"][trained], bags(texts, words), settings.batch_size,
+            batches = Batches(arrays["pictures"][trained], bags(texts, terms), settings.batch_size,
                               settings.crop, run_seed)  # fmt: skip
             plan = Plan(
                 settings.epochs * batches.per_epoch, settings.lr,
@@ -151,7 +151,7 @@ def run(
         tensors = {name: values.detach().numpy() for name, values in model.named_parameters()}
         metadata = {
             "scheme": scheme, "rate": repr(rate), "draw": str(draw), "pairs": keys,
-            "corruption_seed": origin["seed"], "words": json.dumps(words),
+            "corruption_seed": origin["seed"], "words": json.dumps(terms),
             **{name: str(getattr(sizes, name)) for name in ("crop", "channels", "width")},
             "embedding": str(sizes.embedding),
         }  # fmt: skip

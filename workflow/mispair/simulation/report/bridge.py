@@ -16,8 +16,8 @@ COLUMNS = ["switch", "trained_on", "metric", "value", "low", "high", "n"]
 
 def base(table: pd.DataFrame) -> str | None:
     """Return the preset whose switches were thrown, or None without a bridge."""
-    found = table.loc[table["kind"] == "bridge", "preset"].dropna()
-    return None if found.empty else str(found.iloc[0])
+    presets_of_bridge = table.loc[table["kind"] == "bridge", "preset"].dropna()
+    return None if presets_of_bridge.empty else str(presets_of_bridge.iloc[0])
 
 
 def changes(tables: Tables, confidence: float = 0.95) -> pd.DataFrame:
@@ -36,24 +36,26 @@ def changes(tables: Tables, confidence: float = 0.95) -> pd.DataFrame:
     if start is None:
         return pd.DataFrame(columns=COLUMNS)
     bridge = table[table["kind"] == "bridge"]
-    sides = {str(name): own for name, own in bridge.groupby("switch")}
-    places = runs_of(bridge, "accuracy").index.union(runs_of(bridge, "purified_features").index)
-    for other in PRESETS:
-        far = of_preset(table, other)
-        if other != start and not far.empty:
+    sides = {str(name): of_switch for name, of_switch in bridge.groupby("switch")}
+    index = runs_of(bridge, "accuracy").index.union(runs_of(bridge, "purified_features").index)
+    for opposite in PRESETS:
+        far = of_preset(table, opposite)
+        if opposite != start and not far.empty:
             sides[FAR_END] = far
     rows = []
     for metric in style.MEASURES:
-        there = runs_of(of_preset(table, start), metric)
-        for switch, own in sides.items():
-            here = runs_of(own, metric)
-            change = (here[here.index.isin(places)] - there).dropna(how="all")
+        at_start = runs_of(of_preset(table, start), metric)
+        for switch, of_switch in sides.items():
+            at_switch = runs_of(of_switch, metric)
+            change = (at_switch[at_switch.index.isin(index)] - at_start).dropna(how="all")
             for name in style.CHANGES:
                 values = change[name].dropna()
                 if values.empty:
                     continue
-                found = by_trial(values, confidence)
-                rows.append([switch, name, metric, found.value, found.low, found.high, found.n])
+                interval = by_trial(values, confidence)
+                rows.append(
+                    [switch, name, metric, interval.value, interval.low, interval.high, interval.n]
+                )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -63,17 +65,17 @@ def runs_of(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     return wide.assign(gain=wide["filtered"] - wide["raw"])
 
 
-def stands_out(found: pd.DataFrame) -> pd.Series:
+def stands_out(rows: pd.DataFrame) -> pd.Series:
     """Tell which changes have an interval without zero."""
-    return (found["low"] > 0) | (found["high"] < 0)
+    return (rows["low"] > 0) | (rows["high"] < 0)
 
 
-def largest(found: pd.DataFrame) -> dict[str, dict[str, object]]:
+def largest(rows: pd.DataFrame) -> dict[str, dict[str, object]]:
     """Return, of each measure, the single switch that changes the gain most, if it stands out."""
-    own = found[(found["trained_on"] == "gain") & (found["switch"] != FAR_END)]
-    own = own[stands_out(own)]
-    own = own.assign(size=own["value"].abs()).sort_values(
+    gains = rows[(rows["trained_on"] == "gain") & (rows["switch"] != FAR_END)]
+    gains = gains[stands_out(gains)]
+    gains = gains.assign(size=gains["value"].abs()).sort_values(
         ["size", "switch"], ascending=[False, True], kind="stable"
     )
-    first = own.drop_duplicates("metric")
+    first = gains.drop_duplicates("metric")
     return {str(row["metric"]): dict(row) for row in records(first)}

@@ -59,13 +59,13 @@ CLAIMS = (REPLACING, SMALL, SIZES, PLAIN, QUIET)
 
 def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     """Return the verdicts on one preset, in the order of `CLAIMS`."""
-    own = of_preset(tables.simulation, preset)
+    of_condition = of_preset(tables.simulation, preset)
     config = FULL.format(preset.removeprefix("as-"))
     return [
-        _replacing(own, config, confidence),
-        _alone(own, config, confidence),
+        _replacing(of_condition, config, confidence),
+        _alone(of_condition, config, confidence),
         _group_sizes(_grid(tables, preset), confidence),
-        _plain_relu(tables, preset, own, confidence),
+        _plain_relu(tables, preset, of_condition, confidence),
         _low_noise(_grid(tables, preset), confidence),
     ]
 
@@ -89,10 +89,10 @@ def _alone(table: pd.DataFrame, config: str, confidence: float) -> Verdict:
     effect = _effect(values, confidence)
     smallest = (ALONE["filtered"] - ALONE["high-quality-only"]) / 3
     outcome, reason = verdicts.decide_effect(effect, +1, smallest, 1 - confidence)
-    theirs = f"S_h alone {ALONE['high-quality-only']:g}, filtered above {ALONE['filtered']:g}"
+    expected = f"S_h alone {ALONE['high-quality-only']:g}, filtered above {ALONE['filtered']:g}"
     return _verdict(
         SMALL, outcome, reason, values, _levels(table, values, "filtered", "high-quality-only"),
-        theirs, effect, smallest, confidence,
+        expected, effect, smallest, confidence,
     )  # fmt: skip
 
 
@@ -115,11 +115,13 @@ def _group_sizes(grid: pd.DataFrame, confidence: float) -> Verdict:
     )  # fmt: skip
 
 
-def _plain_relu(tables: Tables, preset: str, own: pd.DataFrame, confidence: float) -> Verdict:
+def _plain_relu(
+    tables: Tables, preset: str, of_condition: pd.DataFrame, confidence: float
+) -> Verdict:
     table = tables.simulation
     if preset != "as-run":  # whose encoders have the plain ReLU
-        own = table[(table["condition"] == "bridge~encoder") & (table["preset"] == preset)]
-    return _gain(PLAIN, own, "bridge_trials", preset, confidence)
+        of_condition = table[(table["condition"] == "bridge~encoder") & (table["preset"] == preset)]
+    return _gain(PLAIN, of_condition, "bridge_trials", preset, confidence)
 
 
 def _low_noise(grid: pd.DataFrame, confidence: float) -> Verdict:
@@ -147,11 +149,11 @@ def _judged_gain(
     claim: Claim, values: pd.Series, means: pd.Series, where: str, confidence: float
 ) -> Verdict:
     effect = _effect(values, confidence)
-    smallest, theirs = _published_gain(values)
+    smallest, expected = _published_gain(values)
     outcome, reason = verdicts.decide_effect(effect, +1, smallest, 1 - confidence)
     measured = f"raw {number(means['raw'])}, filtered {number(means['filtered'])}"
     return _verdict(
-        claim, outcome, reason, values, f"{measured} {where}".strip(), theirs, effect, smallest,
+        claim, outcome, reason, values, f"{measured} {where}".strip(), expected, effect, smallest,
         confidence,
     )  # fmt: skip
 
@@ -170,18 +172,18 @@ def _published_gain(values: pd.Series) -> tuple[float, str]:
 def _grid(tables: Tables, preset: str) -> pd.DataFrame:
     """Return the preset's cells of the grid with thresholds that grow with the weights."""
     table = tables.simulation
-    own = table[(table["kind"] == "grid") & (table["preset"] == preset)]
-    return own[own["bias_schedule"] == "practical"]
+    of_grid = table[(table["kind"] == "grid") & (table["preset"] == preset)]
+    return of_grid[of_grid["bias_schedule"] == "practical"]
 
 
 def _of_cells(grid: pd.DataFrame, arm: str, misalignment: str | None = None) -> pd.Series:
     """Return an arm's accuracy by noise, C_s and trial, mean over models of misalignment."""
-    own = grid if misalignment is None else grid[grid["misalignment"] == misalignment]
+    chosen = grid if misalignment is None else grid[grid["misalignment"] == misalignment]
     keys = ["image_noise_variance", "spurious_probability", "trial"]
     parts = [
         runs(cell, "accuracy")[arm].dropna().rename("value").reset_index().assign(
             image_noise_variance=cell["image_noise_variance"].iloc[0])
-        for _, cell in own.groupby("condition")
+        for _, cell in chosen.groupby("condition")
     ]  # fmt: skip
     if not parts:
         index = pd.MultiIndex.from_arrays([[]] * len(keys), names=keys)
@@ -198,9 +200,9 @@ def _effect(values: pd.Series, confidence: float) -> Effect:
     return effect_of_mean(trial_means(values), confidence, "trial")
 
 
-def _levels(table: pd.DataFrame, values: pd.Series, arm: str, other: str) -> str:
-    means = runs(table, "accuracy").loc[values.index, [arm, other]].mean()
-    return f"accuracy: {arm} {number(means[arm])}, {other} {number(means[other])}"
+def _levels(table: pd.DataFrame, values: pd.Series, arm: str, second: str) -> str:
+    means = runs(table, "accuracy").loc[values.index, [arm, second]].mean()
+    return f"accuracy: {arm} {number(means[arm])}, {second} {number(means[second])}"
 
 
 def _not_run(claim: Claim, config: str, key: str) -> Verdict:
@@ -210,7 +212,7 @@ def _not_run(claim: Claim, config: str, key: str) -> Verdict:
 
 def _verdict(
     claim: Claim, outcome: verdicts.Outcome, reason: str, values: pd.Series, measured: str,
-    theirs: str, effect: Effect, smallest: float, confidence: float,
+    expected: str, effect: Effect, smallest: float, confidence: float,
 ) -> Verdict:  # fmt: skip
     levels = values.index.get_level_values
     return Verdict(
@@ -219,7 +221,7 @@ def _verdict(
         reason,
         scope=f"accuracy, mean over C_s {listed(levels('spurious_probability'))}",
         measured=measured,
-        published=theirs,
+        published=expected,
         sample=count(levels("trial").nunique(), "trial"),
         test=f"difference {verdicts.effect_text(effect, confidence)}",
         effect=effect,

@@ -78,21 +78,25 @@ def _judged(
 
 def _between(table: pd.DataFrame, tower: str) -> pd.DataFrame:
     """Return the share of |cos| between the peaks, by C_s and trial (rows) and arm (columns)."""
-    own = table[(table["metric"] == "cosine_histogram") & (table["tower"] == tower)]
-    inside = (own["bin_low"] >= BETWEEN[0] - 1e-9) & (own["bin_high"] <= BETWEEN[1] + 1e-9)
+    histogram = table[(table["metric"] == "cosine_histogram") & (table["tower"] == tower)]
+    inside = (histogram["bin_low"] >= BETWEEN[0] - 1e-9) & (
+        histogram["bin_high"] <= BETWEEN[1] + 1e-9
+    )
     if not inside.any():
-        own = own[:0]
+        histogram = histogram[:0]
     keys = ["spurious_probability", "trial", "trained_on"]
-    counts = own.assign(inside=own["value"].where(inside, 0.0)).groupby(keys)[["inside", "value"]]
+    counts = histogram.assign(inside=histogram["value"].where(inside, 0.0)).groupby(keys)[
+        ["inside", "value"]
+    ]
     sums = counts.sum()
     return (sums["inside"] / sums["value"]).unstack("trained_on")
 
 
 def _neighbours(points: pd.DataFrame) -> pd.DataFrame:
     """Return the share of points whose nearest other point is of their class."""
-    own = points[points["metric"] == "tsne"]
+    coordinates = points[points["metric"] == "tsne"]
     keys = ["spurious_probability", "trial", "trained_on"]
-    shares = {place: _own_class(group) for place, group in own.groupby(keys)}
+    shares = {panel: _own_class(group) for panel, group in coordinates.groupby(keys)}
     index = pd.MultiIndex.from_tuples([*shares], names=keys) if shares else None
     if index is None:
         index = pd.MultiIndex.from_arrays([[], [], []], names=keys)
@@ -100,7 +104,7 @@ def _neighbours(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own_class(points: pd.DataFrame) -> float:
-    places, labels = points[["x", "y"]].to_numpy(), points["label"].to_numpy()
-    squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
+    coordinates, labels = points[["x", "y"]].to_numpy(), points["label"].to_numpy()
+    squares = ((coordinates[:, None] - coordinates[None]) ** 2).sum(axis=2)
     np.fill_diagonal(squares, np.inf)
     return float((labels[squares.argmin(axis=1)] == labels).mean())

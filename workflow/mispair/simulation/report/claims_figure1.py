@@ -78,9 +78,9 @@ REPRODUCED = Claim(
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on all claims of the study, those of two presets beside each other."""
-    found = [judge_preset(tables, preset, confidence) for preset in presets(tables.simulation)]
-    if not found:
+    """Return the verdicts on all claims of the study, those of two presets side by side."""
+    judged = [judge_preset(tables, preset, confidence) for preset in presets(tables.simulation)]
+    if not judged:
         claims = [*(_claim(metric) for metric in NAMES), GAP, ALL, RAW, REPRODUCED]
         return [
             Verdict(claim, verdicts.UNMEASURED, "the simulation was not run")
@@ -92,7 +92,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
                 *claims_features.CLAIMS,
             ]
         ]
-    return [verdict for together in zip(*found, strict=True) for verdict in together]
+    return [verdict for together in zip(*judged, strict=True) for verdict in together]
 
 
 def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
@@ -100,7 +100,7 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
     table = of_preset(tables.simulation, preset)
     points = of_preset(tables.simulation_points, preset)
     zero = controls_simulation.never_thresholded(tables, preset)
-    found = [
+    judged = [
         *(_filtered(table, metric, confidence, zero) for metric in NAMES),
         _gap(table, confidence),
         _nearly_all(table, confidence),
@@ -120,7 +120,7 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
             if verdict.claim.figure == FIGURE1
             else verdict.claim,
         )
-        for verdict in found
+        for verdict in judged
     ]
 
 
@@ -171,7 +171,7 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Contr
     wide = runs(table, metric).loc[gains.index, list(PAIR)]
     raw = _published(metric, probabilities, "raw")
     filtered = _published(metric, probabilities, "filtered")
-    theirs = (
+    expected = (
         f"raw {number(raw.mean(), digits)}, filtered {number(filtered.mean(), digits)}: "
         f"{number((filtered - raw).mean(), digits, sign=True)}"
         if len(raw)
@@ -192,7 +192,7 @@ def _filtered(table: pd.DataFrame, metric: str, confidence: float, unbent: Contr
         scope=f"mean over C_s {listed(probabilities)}",
         measured=f"raw {number(means['raw'], digits)}, "
         f"filtered {number(means['filtered'], digits)}",
-        published=theirs,
+        published=expected,
         sample=_sample(gains),
         test=f"difference {verdicts.effect_text(effect, confidence, digits)}",
         effect=effect,
@@ -226,11 +226,11 @@ def _sample(gains: pd.Series) -> str:
 
 
 def _gap(table: pd.DataFrame, confidence: float) -> Verdict:
-    theirs = published.figure1_curve("accuracy", "filtered") - published.figure1_curve(
+    expected = published.figure1_curve("accuracy", "filtered") - published.figure1_curve(
         "accuracy", "raw"
     )
     return _changed(
-        GAP, table, "accuracy", differences(table, "accuracy"), theirs, +1, confidence,
+        GAP, table, "accuracy", differences(table, "accuracy"), expected, +1, confidence,
         "gain in accuracy", "gain ",
     )  # fmt: skip
 
@@ -245,7 +245,7 @@ def _raw(table: pd.DataFrame, confidence: float) -> Verdict:
 
 
 def _changed(
-    claim: Claim, table: pd.DataFrame, metric: str, values: pd.Series, theirs: pd.Series,
+    claim: Claim, table: pd.DataFrame, metric: str, values: pd.Series, expected: pd.Series,
     sign: int, confidence: float, scope: str, noun: str, digits: int = 3,
 ) -> Verdict:  # fmt: skip
     """Judge a change over C_s by the contrast of its ends; the trend over all C_s is told too."""
@@ -253,23 +253,23 @@ def _changed(
     effect = contrast_by_trial(values, confidence)
     if not math.isfinite(effect.value):
         return Verdict(claim, verdicts.UNMEASURED, "fewer than two values of C_s were measured")
-    smallest = smallest_change(table, metric, theirs, frame["spurious_probability"])
+    smallest = smallest_change(table, metric, expected, frame["spurious_probability"])
     outcome, reason = verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
     over_all = trend(frame["spurious_probability"].tolist(), frame["value"].tolist(),
                      frame["trial"].tolist())  # fmt: skip
     means = frame.groupby("spurious_probability")["value"].mean()
-    there = theirs[[value for value in means.index if value in theirs.index]]
+    shared = expected[[value for value in means.index if value in expected.index]]
     return Verdict(
         claim,
         outcome,
         reason,
         scope=scope,
         measured=noun + _from_to(means, digits, sign=bool(noun)),
-        published=noun + _from_to(there, digits, sign=bool(noun)),
+        published=noun + _from_to(shared, digits, sign=bool(noun)),
         sample=_sample(values),
         test=f"change {verdicts.effect_text(effect, confidence, digits)}; over all C_s "
         f"{verdicts.trend_text(over_all)}",
-        gap=_comparable(table, gap_of_change(means, there, digits=digits)),
+        gap=_comparable(table, gap_of_change(means, shared, digits=digits)),
         effect=effect,
         smallest=smallest,
     )
@@ -278,32 +278,34 @@ def _changed(
 def _nearly_all(table: pd.DataFrame, confidence: float) -> Verdict:
     values = runs(table, "purified_features")["filtered"].dropna()
     frame = values.rename("value").reset_index()
-    own = frame[(frame["spurious_probability"] <= UP_TO) & (frame["spurious_probability"] > 0)]
+    low = frame[(frame["spurious_probability"] <= UP_TO) & (frame["spurious_probability"] > 0)]
     features = table["features"].max()
-    if own.empty or not math.isfinite(features):
+    if low.empty or not math.isfinite(features):
         return Verdict(ALL, verdicts.UNMEASURED, f"no C_s between 0 and {UP_TO:g} was measured")
-    probability = own["spurious_probability"].max()
-    here = own.loc[own["spurious_probability"] == probability, "value"]
-    found = count_interval(here.tolist(), features, confidence)
-    outcome, reason = verdicts.decide_level(found, NEARLY_ALL * features)
-    theirs = _published("purified_features", [probability], "filtered")
+    probability = low["spurious_probability"].max()
+    part = low.loc[low["spurious_probability"] == probability, "value"]
+    share = count_interval(part.tolist(), features, confidence)
+    outcome, reason = verdicts.decide_level(share, NEARLY_ALL * features)
+    expected = _published("purified_features", [probability], "filtered")
     return Verdict(
         ALL,
         outcome,
         reason,
         scope=f"at C_s = {probability:g}",
-        measured=f"{number(found.value, 1)} of {features:g} features",
-        published=f"{number(theirs.iloc[0], 1)} of 50"
-        if len(theirs)
+        measured=f"{number(share.value, 1)} of {features:g} features",
+        published=f"{number(expected.iloc[0], 1)} of 50"
+        if len(expected)
         else "not published at this C_s",
-        sample=count(found.n, "trial"),
-        test=f"{100 * confidence:g} % interval {number(found.low, 1)} to {number(found.high, 1)}"
-        if found.known
-        else f"no interval ({count(found.n, 'trial')})",
-        controls=(controls_simulation.best_count(here, NEARLY_ALL * features),),
+        sample=count(share.n, "trial"),
+        test=f"{100 * confidence:g} % interval {number(share.low, 1)} to {number(share.high, 1)}"
+        if share.known
+        else f"no interval ({count(share.n, 'trial')})",
+        controls=(controls_simulation.best_count(part, NEARLY_ALL * features),),
         gap=_comparable(
             table,
-            gap(found.value, float(theirs.iloc[0]), "features", digits=1) if len(theirs) else "",
+            gap(share.value, float(expected.iloc[0]), "features", digits=1)
+            if len(expected)
+            else "",
         ),
     )
 
@@ -321,31 +323,31 @@ def _reproduced(table: pd.DataFrame) -> Verdict:
     if not comparable(table):
         return Verdict(REPRODUCED, verdicts.UNMEASURED, _sizes(table))
     every = points(table)
-    known = [point for point in every if point.measured]
-    within = [point for point in known if point.within]
-    outcome, reason = decide_points(len(within), len(known))
+    with_value = [point for point in every if point.measured]
+    within = [point for point in with_value if point.within]
+    outcome, reason = decide_points(len(within), len(with_value))
     if outcome == verdicts.UNMEASURED:
         return Verdict(REPRODUCED, outcome, reason)
     shares = []
     for metric, (_, panel, _) in NAMES.items():
-        own = [point.within for point in known if point.metric == metric]
-        shares.append(f"{panel}: {sum(own)} of {len(own)}")
+        of_metric = [point.within for point in with_value if point.metric == metric]
+        shares.append(f"{panel}: {sum(of_metric)} of {len(of_metric)}")
     return Verdict(
         REPRODUCED,
         outcome,
         reason,
         scope=f"best two thirds of the runs at C_s "
-        f"{listed([point.spurious_probability for point in known])}",
+        f"{listed([point.spurious_probability for point in with_value])}",
         measured="; ".join(shares),
-        published=count(len(known), "point"),
+        published=count(len(with_value), "point"),
         sample=_sample(runs(table, "accuracy")["raw"].dropna()),
-        test=_rulers(known),
+        test=_rulers(with_value),
     )
 
 
-def _rulers(known: list[Point]) -> str:
+def _rulers(measured: list[Point]) -> str:
     """Say how many points agree in units of error, and how many wrong ones the tolerances pass."""
-    apart = [abs(point.in_errors) for point in known]
+    apart = [abs(point.in_errors) for point in measured]
     near = sum(value <= FAR for value in apart)
     wrong = "; ".join(f"{foil.name} {foil.passed} of {foil.points}" for foil in foils())
     return (

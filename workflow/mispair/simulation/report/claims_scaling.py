@@ -106,8 +106,8 @@ def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
 def of_sweep(tables: Tables, preset: str, wide: bool = False) -> pd.DataFrame:
     """Return a preset's rows of the sweep over d, or of the one with more neurons."""
     table = tables.simulation
-    own = table[(table["kind"] == "scaling") & (table["preset"] == preset)]
-    return own[(own["condition"].str.count("~") == 2) == wide]
+    of_scaling = table[(table["kind"] == "scaling") & (table["preset"] == preset)]
+    return of_scaling[(of_scaling["condition"].str.count("~") == 2) == wide]
 
 
 def _not_run(preset: str) -> str:
@@ -124,20 +124,20 @@ def _not_run(preset: str) -> str:
 
 def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]:
     """Return one number for each trial, by measure and arm (or source of captions), and by d."""
-    own = main(table)
-    own = own[own["value"].notna()]
-    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    selected = main(table)
+    selected = selected[selected["value"].notna()]
+    by_arm: dict[tuple[str, str], dict[int, list[float]]] = {}
 
     def add(measure: str, name: str, rows: pd.DataFrame, one_less: bool = False) -> None:
         by_trial = rows.groupby(["features", "trial"])["value"].mean()
         by_trial = 1 - by_trial if one_less else by_trial
         if len(by_trial):
-            found[measure, name] = {
+            by_arm[measure, name] = {
                 int(float(str(d))): group.tolist() for d, group in by_trial.groupby("features")
             }
 
     for arm, residual in (("raw", "residual_share"), ("filtered", "residual_share_pure")):
-        of_arm = own[own["trained_on"] == arm]
+        of_arm = selected[selected["trained_on"] == arm]
         purified = of_arm[of_arm["metric"] == "purified_features"]
         purified = purified.assign(value=purified["value"] / purified["features"])
         add("failure", arm, of_arm[of_arm["metric"] == "accuracy"], one_less=True)
@@ -146,10 +146,10 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
         add("mixed", arm, of_arm[of_arm["metric"] == "mixed_neurons"])
         add("unpurified", arm, purified, one_less=True)
     for source in ("raw", "generated", "filtered"):
-        of_source = own[own["source"] == source]
+        of_source = selected[selected["source"] == source]
         add("missing", source, of_source[of_source["metric"] == "caption_true"], one_less=True)
         add("wrong", source, of_source[of_source["metric"] == "caption_spurious"])
-    return found
+    return by_arm
 
 
 def fitted(table: pd.DataFrame, confidence: float) -> dict[tuple[str, str], Slope]:
@@ -184,17 +184,17 @@ def _slope(
     claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None], confidence: float,
     controls: tuple[Control, ...] = (),
 ) -> Verdict:  # fmt: skip
-    known = {what: fit for what, fit in fits.items() if fit is not None}
+    fitted_slopes = {what: fit for what, fit in fits.items() if fit is not None}
     for what in fits:
-        if what not in known:
+        if what not in fitted_slopes:
             return _too_few(claim, what)
     # The slope that is further from the claim decides.
-    worst = max(known.values(), key=lambda fit: fit.effect.value)
+    worst = max(fitted_slopes.values(), key=lambda fit: fit.effect.value)
     outcome, reason = verdicts.decide_effect(worst.effect, -1, FLAT, 1 - confidence)
     return Verdict(
-        claim, outcome, reason, **_said(table, known),
+        claim, outcome, reason, **_said(table, fitted_slopes),
         published="o(1): a slope below 0", effect=worst.effect, smallest=FLAT,
-        controls=(*_bent(known), *controls),
+        controls=(*_bent(fitted_slopes), *controls),
     )  # fmt: skip
 
 
@@ -213,17 +213,17 @@ def _order(
     claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None],
     controls: tuple[Control, ...] = (),
 ) -> Verdict:  # fmt: skip
-    known = {what: fit for what, fit in fits.items() if fit is not None}
+    fitted_slopes = {what: fit for what, fit in fits.items() if fit is not None}
     for what in fits:
-        if what not in known:
+        if what not in fitted_slopes:
             return _too_few(claim, what)
     # The slope that is further from the claim decides.
-    worst = max(known.values(), key=lambda fit: fit.effect.value)
+    worst = max(fitted_slopes.values(), key=lambda fit: fit.effect.value)
     outcome, reason = verdicts.decide_bound(worst.effect, -1 + FLAT, -1)
     return Verdict(
-        claim, outcome, reason, **_said(table, known),
+        claim, outcome, reason, **_said(table, fitted_slopes),
         published="Θ(1/d): a slope of −1, or below", effect=_uncorrected(worst.effect),
-        smallest=FLAT, controls=(*_bent(known), *controls),
+        smallest=FLAT, controls=(*_bent(fitted_slopes), *controls),
     )  # fmt: skip
 
 

@@ -59,28 +59,28 @@ def _mixed(
     claim: Claim, table: pd.DataFrame, arms: tuple[str, str], sign: int, confidence: float,
     controls: tuple[Control, ...],
 ) -> Verdict:  # fmt: skip
-    arm, other = arms
+    arm, second = arms
     metric = "mixed_neurons"
     if metric not in set(table["metric"]):
         redrawn = set(table["misalignment"].dropna()) == {"caption"}
         reason = REDRAWN if redrawn else "no shares of neurons that mix features were recorded"
         return Verdict(claim, verdicts.UNMEASURED, reason)
-    values = spurious(differences(table, metric, arm, other))
+    values = spurious(differences(table, metric, arm, second))
     effect = effect_of_mean(trial_means(values), confidence, "trial")
     outcome, reason = verdicts.decide_effect(effect, sign, MIXED, 1 - confidence)
     if outcome == verdicts.UNMEASURED:
-        missing = "C_s = 0" if other == "oracle" else "both arms at C_s above 0"
+        missing = "C_s = 0" if second == "oracle" else "both arms at C_s above 0"
         return Verdict(claim, outcome, f"no trial has runs at {missing}")
-    means = runs(table, metric).loc[values.index, [arm, other]]
+    means = runs(table, metric).loc[values.index, [arm, second]]
     level = means.groupby("spurious_probability").mean().mean()
-    name = "at C_s = 0" if other == "oracle" else other
+    name = "at C_s = 0" if second == "oracle" else second
     return Verdict(
         claim,
         outcome,
         reason,
         scope=_scope(values),
         measured=f"share of neurons that mix: {arm} {number(level[arm])}, "
-        f"{name} {number(level[other])}",
+        f"{name} {number(level[second])}",
         published="all of them, or none; no number",
         sample=_trials(values),
         test=f"difference {verdicts.effect_text(effect, confidence)}",
@@ -92,9 +92,9 @@ def _mixed(
 
 def last_errors(table: pd.DataFrame, source: str) -> pd.Series:
     """Return each run's relative error of an equation at the last step that was recorded."""
-    own = table[(table["metric"] == "alignment_error") & (table["source"] == source)]
-    own = own.dropna(subset=["value"]).sort_values("step", kind="stable")
-    return own.groupby(["spurious_probability", "trial"])["value"].last()
+    errors = table[(table["metric"] == "alignment_error") & (table["source"] == source)]
+    errors = errors.dropna(subset=["value"]).sort_values("step", kind="stable")
+    return errors.groupby(["spurious_probability", "trial"])["value"].last()
 
 
 def _alignments(table: pd.DataFrame, confidence: float) -> Verdict:
@@ -102,18 +102,18 @@ def _alignments(table: pd.DataFrame, confidence: float) -> Verdict:
     if values.empty:
         reason = "no alignments were followed: Eq. 34 speaks of SGD on the spectral loss"
         return Verdict(FOLLOW, verdicts.UNMEASURED, reason)
-    found = by_trial(values, confidence)
-    outcome, reason = verdicts.decide_level(found, CLOSE, -1)
+    interval = by_trial(values, confidence)
+    outcome, reason = verdicts.decide_level(interval, CLOSE, -1)
     step = table.loc[table["metric"] == "alignment_error", "step"].max()
     return Verdict(
         FOLLOW,
         outcome,
         reason,
         scope=f"at the last step followed (up to {step:g}), {_scope(values)}",
-        measured=f"relative error {number(found.value)}",
+        measured=f"relative error {number(interval.value)}",
         published="an error of lower order",
         sample=_trials(values),
-        test=_interval(found, confidence),
+        test=_interval(interval, confidence),
         controls=(_solution(last_errors(table, "eq35")),),
     )
 
@@ -139,7 +139,7 @@ def _trials(values: pd.Series) -> str:
     return count(values.index.get_level_values("trial").nunique(), "trial")
 
 
-def _interval(found: Interval, confidence: float) -> str:
-    if not found.known:
+def _interval(interval: Interval, confidence: float) -> str:
+    if not interval.known:
         return "no interval (one run)"
-    return f"{100 * confidence:g} % interval {number(found.low)} to {number(found.high)}"
+    return f"{100 * confidence:g} % interval {number(interval.low)} to {number(interval.high)}"

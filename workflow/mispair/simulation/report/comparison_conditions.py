@@ -1,4 +1,4 @@
-"""Tables of the conditions beside the presets: the bridge between them, and the grid."""
+"""Tables of the conditions other than the presets: the bridge between them, and the grid."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MARKS = {verdicts.SUPPORTS: "holds", verdicts.CONTRADICTS: "reversed", verdicts.
 
 def switches(tables: Tables, confidence: float) -> Table:
     """Return what each switch between the presets changes, thrown alone."""
-    found = bridge.changes(tables, confidence)
+    changes_of = bridge.changes(tables, confidence)
     start = bridge.base(tables.simulation)
     by_row: dict[tuple[str, str], dict[str, str]] = {}
     pairs: dict[tuple[str, str], int] = {}
-    for row in records(found):
-        place = (row["switch"], row["trained_on"])
-        by_row.setdefault(place, {})[row["metric"]] = _change(row)
-        pairs[place] = max(pairs.get(place, 0), int(row["n"]))
+    for row in records(changes_of):
+        key = (row["switch"], row["trained_on"])
+        by_row.setdefault(key, {})[row["metric"]] = _change(row)
+        pairs[key] = max(pairs.get(key, 0), int(row["n"]))
     rows = [
         (switch, arm, *(cells.get(metric, "–") for metric in style.MEASURES),
          str(pairs[switch, arm]))
@@ -33,9 +33,9 @@ def switches(tables: Tables, confidence: float) -> Table:
                                               list(style.CHANGES).index(item[0][1])))
     ]  # fmt: skip
     where = tables.simulation.loc[tables.simulation["kind"] == "bridge", "spurious_probability"]
-    places = ", ".join(f"{value:g}" for value in sorted(set(where)))
+    probabilities = ", ".join(f"{value:g}" for value in sorted(set(where)))
     return Table(
-        f"One switch of {start} thrown to the other preset, at C_s {places}: change",
+        f"One switch of {start} thrown to the other preset, at C_s {probabilities}: change",
         ("switch", "of", *(name.split(" (")[0] for name in style.MEASURES.values()), "pairs"),
         tuple(rows),
         "Change ± half the width of its "
@@ -81,8 +81,12 @@ def whole_grid(tables: Tables, confidence: float) -> Table:
     )  # fmt: skip
 
 
-def _gain(found: Interval, digits: int) -> str:
-    if not math.isfinite(found.value):
+def _gain(changes_of: Interval, digits: int) -> str:
+    if not math.isfinite(changes_of.value):
         return "–"
-    text = number(found.value, digits, sign=True)
-    return f"{text} ± {number((found.high - found.low) / 2, digits)}" if found.known else text
+    text = number(changes_of.value, digits, sign=True)
+    return (
+        f"{text} ± {number((changes_of.high - changes_of.low) / 2, digits)}"
+        if changes_of.known
+        else text
+    )

@@ -37,11 +37,11 @@ def slopes(tables: Tables, confidence: float) -> list[Table]:
 
 
 def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
-    fits, found = fitted(table, confidence), values(table)
-    dimensions = sorted({d for by_d in found.values() for d in by_d})
+    fits, measured = fitted(table, confidence), values(table)
+    dimensions = sorted({d for by_d in measured.values() for d in by_d})
     rows = []
     for measure, title in MEASURES.items():
-        for (key, name), by_d in found.items():
+        for (key, name), by_d in measured.items():
             if key != measure:
                 continue
             fit = fits.get((key, name))
@@ -65,15 +65,15 @@ def _slopes(table: pd.DataFrame, wide: bool, confidence: float) -> Table:
 def literal(tables: Tables) -> Table:
     """Return what happens where the text's statements take the place of repairs."""
     table = tables.simulation
-    own = table[table["kind"] == "literal"]
+    of_literal = table[table["kind"] == "literal"]
     rows = []
-    if not own.empty:
-        at = sorted(set(own["spurious_probability"]))
+    if not of_literal.empty:
+        at = sorted(set(of_literal["spurious_probability"]))
         repaired = of_preset(table, WRITTEN)
         repaired = repaired[repaired["spurious_probability"].isin(at)]
         rows = [_row("none: as written, repaired", repaired)]
         rows += [
-            _row(f"{switch}: {text}", own[own["switch"] == switch])
+            _row(f"{switch}: {text}", of_literal[of_literal["switch"] == switch])
             for switch, text in STATEMENTS.items()
         ]
     return Table(
@@ -88,24 +88,26 @@ def literal(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _row(name: str, own: pd.DataFrame) -> tuple[str, ...]:
+def _row(name: str, of_condition: pd.DataFrame) -> tuple[str, ...]:
     cells = []
     for metric in ("purified_features", "accuracy"):
-        wide = runs(own, metric)
+        wide = runs(of_condition, metric)
         cells += [mean_and_spread(wide[arm], NAMES[metric][2], counted=False) for arm in PAIR]
-    return (name, str(own["trial"].nunique()), _failures(own), *cells)
+    return (name, str(of_condition["trial"].nunique()), _failures(of_condition), *cells)
 
 
-def _failures(own: pd.DataFrame) -> str:
-    words = []
+def _failures(of_condition: pd.DataFrame) -> str:
+    texts = []
     for metric, state in FAILED.items():
         for arm in PAIR:
-            steps = own.loc[(own["metric"] == metric) & (own["trained_on"] == arm), "value"]
+            steps = of_condition.loc[
+                (of_condition["metric"] == metric) & (of_condition["trained_on"] == arm), "value"
+            ]
             if len(steps):
                 first, last = steps.min(), steps.max()
                 span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
-                words.append(f"{arm}: {count(len(steps), 'run')} {state} at step {span}")
-    return "; ".join(words) or "–"
+                texts.append(f"{arm}: {count(len(steps), 'run')} {state} at step {span}")
+    return "; ".join(texts) or "–"
 
 
 def unstated(tables: Tables) -> Table:
@@ -114,10 +116,10 @@ def unstated(tables: Tables) -> Table:
     if WRITTEN not in presets(table):
         return Table("", (), ())
     keys = tables.provenance
-    own = keys[(keys["artefact"] == "simulation") & (keys["condition"] == WRITTEN)]
+    written = keys[(keys["artefact"] == "simulation") & (keys["condition"] == WRITTEN)]
     run = {
         str(row["key"]).removeprefix("settings."): str(row["text"])
-        for row in records(own)
+        for row in records(written)
         if str(row["key"]).startswith("settings.")
     }
     rows = tuple(

@@ -1,4 +1,4 @@
-"""Controls beside the simulation's claims: measurements that may limit what a claim means."""
+"""Controls next to the simulation's claims: measurements that may limit what a claim means."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def best_count(values: pd.Series, level: float) -> Control:
 def clean_replaced(table: pd.DataFrame) -> Control:
     """Ask how many right captions the filter replaces."""
     name = "What the filter replaces"
-    own = table[table["trained_on"] == "filtered"]
+    part = table[table["trained_on"] == "filtered"]
     shares = {
-        kind: own.loc[own["metric"] == f"replaced_share_{kind}"].groupby("spurious_probability")
+        kind: part.loc[part["metric"] == f"replaced_share_{kind}"].groupby("spurious_probability")
         ["value"].mean().dropna()
         for kind in ("bad", "clean")
     }  # fmt: skip
@@ -78,15 +78,15 @@ def nothing_to_repair(table: pd.DataFrame, metric: str, gain: float, confidence:
     """Ask what filtering does where every caption is right: a repair can gain nothing there."""
     name = "Nothing to repair (C_s = 0)"
     values = differences(table, metric)
-    own = values[values.index.get_level_values("spurious_probability") == 0]
-    if own.empty:
+    clean = values[values.index.get_level_values("spurious_probability") == 0]
+    if clean.empty:
         return Control(name, "not measured", "C_s = 0 was not run with both arms.")
-    found = mean_interval(own.tolist(), confidence)
+    interval = mean_interval(clean.tolist(), confidence)
     digits = 1 if metric == "purified_features" else 3
-    text = f"Filtering right captions changes it by {interval_text(found, confidence, digits)}"
-    if found.known and found.high < 0:
+    text = f"Filtering right captions changes it by {interval_text(interval, confidence, digits)}"
+    if interval.known and interval.high < 0:
         return Control(name, "limits", f"{text}: the filter does harm where it should do nothing.")
-    if found.known and found.low > 0 and found.value >= 2 / 3 * gain > 0:
+    if interval.known and interval.low > 0 and interval.value >= 2 / 3 * gain > 0:
         return Control(name, "limits", f"{text}: the gain is not one of repair.")
     return Control(name, "does not limit", f"{text}.")
 
@@ -98,8 +98,10 @@ def without_thresholds(table: pd.DataFrame) -> Control:
     nothing of purity.
     """
     name = "Accuracy without the biases"
-    own = table[(table["metric"] == "accuracy_by_protocol") & (table["spurious_probability"] > 0)]
-    wide = own.pivot_table(
+    rows_of_protocol = table[
+        (table["metric"] == "accuracy_by_protocol") & (table["spurious_probability"] > 0)
+    ]
+    wide = rows_of_protocol.pivot_table(
         index=["spurious_probability", "trial", "trained_on", "prompts", "margin"],
         columns="bias",
         values="value",
@@ -127,12 +129,12 @@ def never_thresholded(tables: Tables, preset: str) -> Control:
     misalignment and C_s with thresholds.
     """
     name = "Trained without thresholds"
-    own = [cell for cell in cells(tables) if cell.preset == preset]
+    of_cells = [cell for cell in cells(tables) if cell.preset == preset]
     pairs = [
         (flat, bent)
-        for flat in own
-        for bent in own
-        if flat.bias == "zero" and bent.bias != "zero" and flat.place == bent.place
+        for flat in of_cells
+        for bent in of_cells
+        if flat.bias == "zero" and bent.bias != "zero" and flat.position == bent.position
     ]
     if not pairs:
         return Control(name, "not measured", "The grid has no cell with bias schedule zero.")
@@ -158,11 +160,11 @@ def _mean(cells: list[dict[str, float]], metric: str, digits: int) -> str:
 def covered(table: pd.DataFrame) -> Control:
     """Ask whether every spuriously correlated pair of features has a neuron that mixes it."""
     name = "Every spurious pair is mixed"
-    own = table[(table["metric"] == "mixed_pairs_covered") & (table["trained_on"] == "raw")]
-    own = own[(own["spurious_probability"] > 0) & own["value"].notna()]
-    if own.empty:
+    coverage = table[(table["metric"] == "mixed_pairs_covered") & (table["trained_on"] == "raw")]
+    coverage = coverage[(coverage["spurious_probability"] > 0) & coverage["value"].notna()]
+    if coverage.empty:
         return Control(name, "not measured", "No shares of mixed pairs were recorded.")
-    share = float(own["value"].mean())
+    share = float(coverage["value"].mean())
     text = f"{100 * share:.0f} % of the spurious pairs are mixed by some neuron, where all should."
     return Control(name, "limits" if share < 1 / 2 else "does not limit", text)
 
@@ -170,19 +172,21 @@ def covered(table: pd.DataFrame) -> Control:
 def generated_against_raw(table: pd.DataFrame, confidence: float) -> Control:
     """Ask whether generated captions hold fewer wrong features than the raw ones."""
     name = "Generated against raw captions"
-    own = table[table["metric"] == "caption_spurious"]
-    wide = own.pivot_table(
+    generated = table[table["metric"] == "caption_spurious"]
+    wide = generated.pivot_table(
         index=["spurious_probability", "trial"], columns="source", values="value"
     ).reindex(columns=["raw", "generated"])
     values = spurious((wide["generated"] - wide["raw"]).dropna())
     if values.empty:
         return Control(name, "not measured", "Raw and generated captions were not both measured.")
-    found = by_trial(values, confidence)
+    interval = by_trial(values, confidence)
     text = (
         "The probability of a wrong feature changes by "
-        f"{interval_text(found, confidence)} from raw to generated captions."
+        f"{interval_text(interval, confidence)} from raw to generated captions."
     )
-    return Control(name, "does not limit" if found.known and found.high < 0 else "limits", text)
+    return Control(
+        name, "does not limit" if interval.known and interval.high < 0 else "limits", text
+    )
 
 
 SHORT = 0.1
@@ -196,9 +200,9 @@ def at_their_own_length(table: pd.DataFrame) -> Control:
     added = caption_runs(table, "caption_spurious", "rescaled")
     if kept.empty or added.empty:
         return Control(name, "not measured", "Generated captions were read at length 1 only.")
-    own = table[(table["metric"] == "caption_scale") & (table["trained_on"] == "filtered")]
+    drawn = table[(table["metric"] == "caption_scale") & (table["trained_on"] == "filtered")]
     text = (
-        f"Generated captions show a right feature at a length of {number(own['value'].median())} "
+        f"Generated captions show a right feature at a length of {number(drawn['value'].median())} "
         f"(median), where true ones have 1; the filter's cosines do not see that. By half of their "
         f"own length they keep {number(kept.mean())} of the right features and add "
         f"{number(added.mean())} wrong ones."

@@ -18,15 +18,15 @@ def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> 
     """Return a run for each trial and arm of the simulation: its dynamics over epochs and steps."""
     table = tables.simulation
     keys = ["condition", "spurious_probability", "trained_on", "trial"]
-    own = table[table["bin_low"].isna() & table[["epoch", "step"]].notna().any(axis=1)]
-    found = []
-    for (condition, probability, arm, trial), group in own.groupby(keys, sort=True):
+    rows = table[table["bin_low"].isna() & table[["epoch", "step"]].notna().any(axis=1)]
+    results = []
+    for (condition, probability, arm, trial), group in rows.groupby(keys, sort=True):
         name = f"simulation/{condition}/cs~{probability:g}/{arm}/trial~{trial:g}"
         curves: dict[str, dict[int, float]] = {}
         for row in records(group):
             tag = tag_of([row["metric"], *(row[key] for key in DISTINGUISHING)])
             step = row["epoch"] if pd.isna(row["step"]) else row["step"]
             curves.setdefault(tag, {})[int(step)] = row["value"]
-        about = dict(zip(keys, (condition, probability, arm, trial), strict=True))
-        found.append(Run(path_of(name), about, tuple(in_order(curves))))
-    return found
+        keys_of_run = dict(zip(keys, (condition, probability, arm, trial), strict=True))
+        results.append(Run(path_of(name), keys_of_run, tuple(in_order(curves))))
+    return results

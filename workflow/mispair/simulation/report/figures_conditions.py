@@ -1,4 +1,4 @@
-"""Figures of the conditions beside the presets: the bridge between them, and the grid."""
+"""Figures of the conditions other than the presets: the bridge between them, and the grid."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def simulation_bridge(tables: Tables) -> Drawing | Hole:
 
 
 def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts.Panel:
-    place = alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150))
+    axis = alt.Y("switch:N", title="Switch", sort=order, axis=alt.Axis(labelLimit=150))
     base = alt.Chart().encode(
-        y=place,
+        y=axis,
         yOffset=alt.YOffset("trained_on:N", sort=list(style.CHANGES)),
         color=charts.colour("trained_on", "Change of", style.CHANGES, list(style.CHANGES)),
     )
@@ -71,13 +71,15 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
 
 def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
     start = bridge.base(tables.simulation)
-    found = bridge.largest(data)
+    largest_change = bridge.largest(data)
     parts = []
     for metric, title in style.MEASURES.items():
         digits = 1 if metric == "purified_features" else 3
-        if metric in found:
-            value = number(float(str(found[metric]["value"])), digits, sign=True)
-            parts.append(f"{title.split(' (')[0].lower()}: {found[metric]['switch']} ({value})")
+        if metric in largest_change:
+            value = number(float(str(largest_change[metric]["value"])), digits, sign=True)
+            parts.append(
+                f"{title.split(' (')[0].lower()}: {largest_change[metric]['switch']} ({value})"
+            )
         else:
             parts.append(f"{title.split(' (')[0].lower()}: none that stands out")
     return (
@@ -88,26 +90,28 @@ def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
 
 def simulation_grid(tables: Tables) -> Drawing | Hole:
     """Draw the gain by filtering in every cell of the grid, at its largest C_s."""
-    found = cells(tables)
-    if not found:
+    grid_cells = cells(tables)
+    if not grid_cells:
         return Hole(
             NOT_RUN
             if tables.simulation.empty
             else "`simulate: {grid_trials: 1}` or more runs the grid"
         )
-    shown = max(cell.spurious_probability for cell in found)
-    found = [cell for cell in found if cell.spurious_probability == shown]
-    data = pd.DataFrame([row for cell in found for row in _heat(cell)])
+    shown = max(cell.spurious_probability for cell in grid_cells)
+    grid_cells = [cell for cell in grid_cells if cell.spurious_probability == shown]
+    data = pd.DataFrame([row for cell in grid_cells for row in _heat(cell)])
     if data["value"].isna().all() and not data["failed"].any():
         return Hole("no trial of the grid gave numbers of both arms")
-    noise = list(dict.fromkeys(cell.noise for cell in found))
-    models = sorted({cell.misalignment for cell in found})
-    schedules = sorted({cell.bias for cell in found})
+    noise = list(dict.fromkeys(cell.noise for cell in grid_cells))
+    models = sorted({cell.misalignment for cell in grid_cells})
+    schedules = sorted({cell.bias for cell in grid_cells})
     panels = [
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
     chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=136)
-    return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(found, shown))
+    return Drawing(
+        chart.resolve_scale(color="independent"), data, _grid_sentence(grid_cells, shown)
+    )
 
 
 def _heat(cell: Cell) -> list[dict[str, object]]:
@@ -115,14 +119,14 @@ def _heat(cell: Cell) -> list[dict[str, object]]:
     for metric in CONCLUSIONS:
         gain = cell.gains[metric]
         text = number(gain.value, 1 if metric == "purified_features" else 3, sign=True)
-        known = math.isfinite(gain.value)
+        is_finite = math.isfinite(gain.value)
         mark = MARKS.get(cell.outcomes[metric], "")
         rows.append({
             "metric": metric, "noise": cell.noise, "misalignment": cell.misalignment,
             "bias_schedule": cell.bias, "spurious_probability": cell.spurious_probability,
             "value": gain.value, "low": gain.low, "high": gain.high, "n": gain.n,
             "raw": cell.raw[metric], "outcome": cell.outcomes[metric], "failed": cell.failed,
-            "text": f"{text}\n{mark}" if known else (_state(cell.failed) or "–"),
+            "text": f"{text}\n{mark}" if is_finite else (_state(cell.failed) or "–"),
         })  # fmt: skip
     return rows
 
@@ -134,9 +138,11 @@ def _state(failed: str) -> str:
 def _heat_map(
     metric: str, bias: str, noise: list[str], models: list[str], data: pd.DataFrame
 ) -> charts.Panel:
-    own = data.loc[data["metric"] == metric, "value"].abs()
+    magnitudes = data.loc[data["metric"] == metric, "value"].abs()
     # Twice the largest gain: cells stay light enough for what is written in them.
-    reach = 2 * float(own.max()) if own.notna().any() and own.max() > 0 else 1.0
+    reach = (
+        2 * float(magnitudes.max()) if magnitudes.notna().any() and magnitudes.max() > 0 else 1.0
+    )
     base = alt.Chart().encode(
         x=alt.X("noise:N", title="Noise", sort=noise, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("misalignment:N", title="Misalignment", sort=models),
@@ -161,14 +167,14 @@ def _heat_map(
     return layered.properties(width=width, height=44 * len(models), title=title)
 
 
-def _grid_sentence(found: list[Cell], shown: float) -> str:
+def _grid_sentence(grid_cells: list[Cell], shown: float) -> str:
     parts = []
-    for metric, words in CONCLUSIONS.items():
-        holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in found)
-        against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in found)
-        parts.append(f"that filtering {words} holds in {holds} and is reversed in {against}")
-    lost = sum(bool(cell.failed) for cell in found)
+    for metric, label in CONCLUSIONS.items():
+        holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in grid_cells)
+        against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in grid_cells)
+        parts.append(f"that filtering {label} holds in {holds} and is reversed in {against}")
+    lost = sum(bool(cell.failed) for cell in grid_cells)
     return (
-        f"At C_s = {shown:g}, of {count(len(found), 'condition')}: {'; '.join(parts)}; "
+        f"At C_s = {shown:g}, of {count(len(grid_cells), 'condition')}: {'; '.join(parts)}; "
         f"{lost} lost runs, silenced or diverged."
     )

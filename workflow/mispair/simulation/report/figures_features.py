@@ -22,7 +22,7 @@ SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
 
 
 def simulation_cosines(tables: Tables) -> Drawing | Hole:
-    """Draw histograms of |cos| of neurons with the dictionaries, raw beside filtered."""
+    """Draw histograms of |cos| of neurons with the dictionaries, raw and filtered."""
     table = tables.simulation
     rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
     rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
@@ -44,7 +44,7 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
         for panel in sorted(set(data["panel"]))
         if panel.endswith(f": {tower} neurons, {arm}")
     ]
-    # Raw and filtered of one preset stand beside each other.
+    # Raw and filtered of one preset are side by side.
     order.sort(key=lambda panel: (panel.split(":")[0], "text neurons" not in panel))
     tips = charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs",
                        "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
@@ -77,19 +77,21 @@ def _panel_of(data: pd.DataFrame) -> pd.Series:
 
 
 def _cosine_sentence(data: pd.DataFrame) -> str:
-    own = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
+    middle = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
     parts = []
     for preset in presets(data.assign(kind="preset")):
-        here = data[data["condition"] == preset]
-        between = own[own["condition"] == preset].groupby(["tower", "trained_on"])["value"].sum()
-        words = [
+        of_condition = data[data["condition"] == preset]
+        between = (
+            middle[middle["condition"] == preset].groupby(["tower", "trained_on"])["value"].sum()
+        )
+        texts = [
             f"{tower} {number(100 * between.get((tower, 'raw'), 0), 1)} % on raw and "
             f"{number(100 * between.get((tower, 'filtered'), 0), 1)} % on filtered captions"
             for tower in ("text", "image")
-            if tower in set(here["tower"])
+            if tower in set(of_condition["tower"])
         ]
-        shown = here["spurious_probability"].max()
-        parts.append(f"{preset} at C_s = {shown:g}: {', '.join(words)}")
+        shown = of_condition["spurious_probability"].max()
+        parts.append(f"{preset} at C_s = {shown:g}: {', '.join(texts)}")
     return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
 
 
@@ -150,31 +152,35 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
 def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
     parts = []
     for preset in presets(data.assign(kind="preset")):
-        own = data[data["condition"] == preset]
-        words = [
+        of_condition = data[data["condition"] == preset]
+        texts = [
             f"{number(one['x'].mean(), 2)} and {number(one['y'].mean(), 2)} on {arm}"
-            for arm, one in ((arm, own[own["trained_on"] == arm]) for arm in PAIR)
+            for arm, one in ((arm, of_condition[of_condition["trained_on"] == arm]) for arm in PAIR)
             if len(one)
         ]
-        shown, trial = own["spurious_probability"].max(), own["trial"].min()
-        text = f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(words)} captions"
+        shown, trial = of_condition["spurious_probability"].max(), of_condition["trial"].min()
+        text = f"{preset} (C_s = {shown:g}, trial {trial:g}) {', '.join(texts)} captions"
         parts.append(f"{text}; {_mixed(tables, preset, shown, trial)}")
     return f"Largest and second |cos| of a neuron, on average: {'; '.join(parts)}."
 
 
 def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
-    own = of_preset(tables.simulation, preset)
-    own = own[(own["spurious_probability"] == probability) & (own["trial"] == trial)]
-    own = own[(own["metric"] == "mixed_neurons") & own["value"].notna()]
-    shares = own.set_index("trained_on")["value"]
-    words = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
-    if not words:
+    of_condition = of_preset(tables.simulation, preset)
+    of_condition = of_condition[
+        (of_condition["spurious_probability"] == probability) & (of_condition["trial"] == trial)
+    ]
+    of_condition = of_condition[
+        (of_condition["metric"] == "mixed_neurons") & of_condition["value"].notna()
+    ]
+    shares = of_condition.set_index("trained_on")["value"]
+    texts = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
+    if not texts:
         return "no feature is spuriously correlated with another there"
-    return f"neurons that mix a spurious pair {' and '.join(words)}"
+    return f"neurons that mix a spurious pair {' and '.join(texts)}"
 
 
 def simulation_tsne(tables: Tables) -> Drawing | Hole:
-    """Draw the test images' features in two dimensions, raw beside filtered, by class."""
+    """Draw the test images' features in two dimensions, raw and filtered, by class."""
     rows = _first_trial(tables, "tsne")
     if rows.empty:
         return Hole(
@@ -214,7 +220,7 @@ def simulation_tsne(tables: Tables) -> Drawing | Hole:
 
 
 def simulation_samples(tables: Tables) -> Drawing | Hole:
-    """Draw the features of the first pairs' captions, raw beside filtered."""
+    """Draw the features of the first pairs' captions, raw and filtered."""
     table = tables.simulation_points
     rows = table[(table["metric"] == "caption_feature") & (table["kind"] == "preset")]
     rows = rows[rows["source"].isin(PAIR) & rows["x"].notna() & rows["y"].notna()]
@@ -262,9 +268,9 @@ def simulation_samples(tables: Tables) -> Drawing | Hole:
 
 def _samples_sentence(rows: pd.DataFrame) -> str:
     parts = []
-    for panel, own in rows.groupby("panel", sort=False):
-        found = own["entry"].value_counts()
-        right, missing, wrong = (int(found.get(entry, 0)) for entry in style.ENTRIES)
+    for panel, of_panel in rows.groupby("panel", sort=False):
+        counts = of_panel["entry"].value_counts()
+        right, missing, wrong = (int(counts.get(entry, 0)) for entry in style.ENTRIES)
         parts.append(f"{panel} captions {right} right, {missing} missing and {wrong} wrong")
     pairs_shown = rows.groupby("condition")["pair"].nunique().max()
     return f"Features of {count(pairs_shown, 'pair')}: {'; '.join(parts)}."

@@ -58,13 +58,13 @@ def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
             return Hole(f"no run of preset {preset} gave a result")
         return Hole(f"preset {preset} was not run; `simulate: {{compare_presets: true}}` runs both")
     keys = ["metric", "trained_on", "spurious_probability"]
-    theirs = published.figure1().melt(
+    printed = published.figure1().melt(
         ["spurious_probability", "trained_on"], list(style.MEASURES), "metric", "value"
     )
     chosen = runs.groupby(keys)["value"].agg(best).dropna().reset_index()
     data = charts.layers(
         runs[[*keys, "trial", "value"]], keys, chosen.assign(layer="best"),
-        theirs.assign(layer="published"),
+        printed.assign(layer="published"),
     )  # fmt: skip
     data, left_out = charts.within(data, "spurious_probability")
     arms = [arm for arm in PAIR if arm in set(data["trained_on"])]
@@ -166,13 +166,13 @@ def simulation_filter(tables: Tables) -> Drawing | Hole:
         ).properties(title=preset, width=charts.WIDTH, height=charts.HEIGHT)
         for preset in presets(rows.assign(kind="preset"))
     ]  # fmt: skip
-    words = [
-        f"{share_range(own['value'])} of the {kind} ({preset})"
+    texts = [
+        f"{share_range(of_kind['value'])} of the {kind} ({preset})"
         for preset in presets(rows.assign(kind="preset"))
-        for kind, own in rows[rows["condition"] == preset].groupby("kind")
+        for kind, of_kind in rows[rows["condition"] == preset].groupby("kind")
     ]
     return Drawing(
-        charts.side_by_side(panels, 2, data), data, f"The filter replaced {listing(words)}."
+        charts.side_by_side(panels, 2, data), data, f"The filter replaced {listing(texts)}."
     )
 
 
@@ -224,17 +224,22 @@ def _lines(
 def _caption_sentence(rows: pd.DataFrame) -> str:
     parts = []
     for preset in presets(rows):
-        own = of_preset(rows, preset)
-        kept = {source: caption_runs(own, "caption_true", source) for source in style.SOURCES}
-        added = {source: caption_runs(own, "caption_spurious", source) for source in style.SOURCES}
+        of_condition = of_preset(rows, preset)
+        kept = {
+            source: caption_runs(of_condition, "caption_true", source) for source in style.SOURCES
+        }
+        added = {
+            source: caption_runs(of_condition, "caption_spurious", source)
+            for source in style.SOURCES
+        }
         for source in style.SOURCES:
-            words = [
+            texts = [
                 f"{number(values[source].mean())} {what}"
                 for what, values in (("kept", kept), ("wrong", added))
                 if len(values[source])
             ]
-            if words:
-                parts.append(f"{preset}, {source} captions: {' and '.join(words)}")
+            if texts:
+                parts.append(f"{preset}, {source} captions: {' and '.join(texts)}")
     if not parts:
         return "Captions were measured at C_s = 0 only."
     return f"Mean over C_s above 0: {'; '.join(parts)}."

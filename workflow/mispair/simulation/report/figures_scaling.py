@@ -52,14 +52,14 @@ def _data(tables: Tables) -> pd.DataFrame:
                     continue
                 fit = fits.get((measure, name))
                 for d, trials in by_d.items():
-                    known = pd.Series(trials)
-                    mean = known.mean() or (fit.means[d] if fit and d in fit.bounds else 0.0)
+                    counts = pd.Series(trials)
+                    mean = counts.mean() or (fit.means[d] if fit and d in fit.bounds else 0.0)
                     if mean > 0:
-                        low = mean - known.std()
+                        low = mean - counts.std()
                         rows.append({
                             "measure": measure, "of": label, "features": d, "value": mean,
-                            "low": low if low > 0 else None, "high": mean + known.std(),
-                            "n": len(known), "bound": bool(fit and d in fit.bounds),
+                            "low": low if low > 0 else None, "high": mean + counts.std(),
+                            "n": len(counts), "bound": bool(fit and d in fit.bounds),
                         })  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -86,8 +86,8 @@ def _name(panel: str) -> str:
 
 def _growth_sentence(data: pd.DataFrame) -> str:
     parts = []
-    for panel, own in data.groupby("panel"):
-        last = own[own["step"] == own["step"].max()]
+    for panel, of_panel in data.groupby("panel"):
+        last = of_panel[of_panel["step"] == of_panel["step"].max()]
         measured = last[last["source"] == "measured"].set_index("feature")["value"]
         if {"true", "spurious", "other"} <= set(measured.index):
             parts.append(
@@ -131,8 +131,8 @@ def simulation_alignments(tables: Tables) -> Drawing | Hole:
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
     kept = set()
-    for _, own in rows.groupby(["condition", "spurious_probability"]):
-        steps = np.unique(own["step"].dropna())
+    for _, curve in rows.groupby(["condition", "spurious_probability"]):
+        steps = np.unique(curve["step"].dropna())
         chosen = np.linspace(0, len(steps) - 1, min(STEPS, len(steps))).round().astype(int)
         kept |= set(steps[chosen])
     return rows[rows["step"].isin(kept)]
@@ -165,12 +165,12 @@ def _panel(metric: str, title: str, panel: str, data: pd.DataFrame) -> charts.Pa
 def _sentence(rows: pd.DataFrame) -> str:
     parts = []
     for preset in presets(rows):
-        for source, words in (("eq34", "Eq. 34"), ("eq35", "Eqs. 35-36")):
+        for source, label in (("eq34", "Eq. 34"), ("eq35", "Eqs. 35-36")):
             errors = last_errors(of_preset(rows, preset), source)
             if len(errors):
-                parts.append(f"{words} by {number(errors.mean())} ({preset})")
+                parts.append(f"{label} by {number(errors.mean())} ({preset})")
     if not parts:
-        return "The alignments grow as drawn; no equation was followed beside them."
+        return "The alignments grow as drawn; no equation was computed with them."
     return (
         "At the last step followed, mean over all C_s, the relative error is, of "
         f"{', of '.join(parts)}."

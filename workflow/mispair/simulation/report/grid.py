@@ -38,8 +38,8 @@ class Cell:
     failed: str
 
     @property
-    def place(self) -> tuple[str, str, float]:
-        """Where the cell lies, whatever its bias schedule."""
+    def position(self) -> tuple[str, str, float]:
+        """The position of the cell, for any bias schedule."""
         return self.noise, self.misalignment, self.spurious_probability
 
 
@@ -47,35 +47,37 @@ def cells(tables: Tables, confidence: float = 0.95) -> list[Cell]:
     """Return the cells of the grid by noise, misalignment, bias schedule and C_s."""
     table = tables.simulation
     table = table[table["kind"] == "grid"]
-    found = [
-        _cell(str(condition), float(str(probability)), own, confidence)
-        for (condition, probability), own in table.groupby(["condition", "spurious_probability"])
+    all_cells = [
+        _cell(str(condition), float(str(probability)), of_cell, confidence)
+        for (condition, probability), of_cell in table.groupby(
+            ["condition", "spurious_probability"]
+        )
     ]
-    return sorted(found, key=lambda cell: (cell.variance, cell.noise, cell.misalignment,
+    return sorted(all_cells, key=lambda cell: (cell.variance, cell.noise, cell.misalignment,
                                            cell.bias, cell.spurious_probability))  # fmt: skip
 
 
-def _cell(condition: str, probability: float, own: pd.DataFrame, confidence: float) -> Cell:
+def _cell(condition: str, probability: float, rows: pd.DataFrame, confidence: float) -> Cell:
     parts = condition.split("~")[1:]
     noise = parts[0] if len(parts) == 3 else condition
     raw, gains, outcomes = {}, {}, {}
     for metric in CONCLUSIONS:
-        wide = runs(own, metric)
+        wide = runs(rows, metric)
         raw[metric] = float(wide["raw"].mean())
         gains[metric] = mean_interval((wide["filtered"] - wide["raw"]).tolist(), confidence)
         outcomes[metric] = verdicts.decide_difference(gains[metric])[0]
     return Cell(
-        str(own["preset"].iloc[0]), noise, str(own["misalignment"].iloc[0]),
-        str(own["bias_schedule"].iloc[0]), probability,
-        float(own["image_noise_variance"].iloc[0]), raw, gains, outcomes, _failed(own),
+        str(rows["preset"].iloc[0]), noise, str(rows["misalignment"].iloc[0]),
+        str(rows["bias_schedule"].iloc[0]), probability,
+        float(rows["image_noise_variance"].iloc[0]), raw, gains, outcomes, _failed(rows),
     )  # fmt: skip
 
 
-def _failed(own: pd.DataFrame) -> str:
-    trials = own["trial"].nunique()
-    lost = own[own["metric"].isin(FAILED)]
-    words = [
+def _failed(rows: pd.DataFrame) -> str:
+    trials = rows["trial"].nunique()
+    lost = rows[rows["metric"].isin(FAILED)]
+    texts = [
         f"{arm} {FAILED[str(metric)]} in {group['trial'].nunique()} of {trials}"
         for (metric, arm), group in lost.groupby(["metric", "trained_on"])
     ]
-    return listing(words) if words else ""
+    return listing(texts) if texts else ""

@@ -35,7 +35,7 @@ def limits(tables: Tables) -> list[str]:
 
 def holes(tables: Tables) -> list[str]:
     """Return which trainings ended early."""
-    found = []
+    notes = []
     table = tables.simulation
     for metric, happened in (
         ("diverged_at_step", "diverged"),
@@ -48,21 +48,21 @@ def holes(tables: Tables) -> list[str]:
             steps = sorted(group["value"].dropna())
             when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
             noun = "trial" if len(group) == 1 else "trials"
-            found.append(
+            notes.append(
                 f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
                 f"{noun} {trials} (step {when})."
             )
-    return found
+    return notes
 
 
 def settings(tables: Tables) -> list[Table]:
     """Return the settings that each preset was run with, side by side."""
     table = tables.provenance
-    own = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
+    entries = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
     names = runs.presets(tables.simulation)
-    own = own[own["condition"].isin(names)]
+    entries = entries[entries["condition"].isin(names)]
     rows = []
-    for key, group in own.groupby("key"):
+    for key, group in entries.groupby("key"):
         cells = [
             ", ".join(sorted(group.loc[group["condition"] == name, "text"].fillna("none").unique()))
             for name in names

@@ -106,18 +106,27 @@ def comparable(table: pd.DataFrame) -> bool:
 
 def points(table: pd.DataFrame) -> list[Point]:
     """Return the published points at which one preset's table has runs of the published size."""
-    found: list[Point] = []
+    compared: list[Point] = []
     if not comparable(table):
-        return found
+        return compared
     for metric in style.MEASURES:
         wide = runs(table, metric)
         for arm in PAIR:
             curve = published.figure1_curve(metric, arm)
-            for probability, own in wide[arm].dropna().groupby("spurious_probability"):
+            for probability, of_probability in wide[arm].dropna().groupby("spurious_probability"):
                 if probability in curve.index:
-                    there = float(curve[probability])
-                    found.append(Point(metric, arm, float(str(probability)), there, best(own), own))
-    return found
+                    expected = float(curve[probability])
+                    compared.append(
+                        Point(
+                            metric,
+                            arm,
+                            float(str(probability)),
+                            expected,
+                            best(of_probability),
+                            of_probability,
+                        )
+                    )
+    return compared
 
 
 @dataclass(frozen=True)
@@ -138,12 +147,12 @@ def foils() -> list[Foil]:
     for metric, tolerance in TOLERANCES.items():
         curves = {arm: published.figure1_curve(metric, arm) for arm in PAIR}
         both = (curves[PAIR[0]] + curves[PAIR[1]]) / 2
-        for arm, other in (PAIR, PAIR[::-1]):
+        for arm, foil in (PAIR, PAIR[::-1]):
             curve = curves[arm]
             wrong = {
                 "the neighbouring point, C_s + 0.05": _shifted(curve, 0.05),
                 "the point at C_s + 0.1": _shifted(curve, 0.1),
-                "the other arm": curves[other],
+                "the other arm": curves[foil],
                 "one curve for both arms": both,
             }
             for name, values in wrong.items():
@@ -154,6 +163,6 @@ def foils() -> list[Foil]:
 
 def _shifted(curve: pd.Series, step: float) -> pd.Series:
     """Return, at each C_s, the value of the curve one step further; missing at its end."""
-    places = np.round(curve.index.to_numpy(dtype=float) + step, 6)
-    by_place = {round(float(str(place)), 6): value for place, value in curve.items()}
-    return pd.Series([by_place.get(float(place), math.nan) for place in places], curve.index)
+    shifted = np.round(curve.index.to_numpy(dtype=float) + step, 6)
+    by_place = {round(float(str(position)), 6): value for position, value in curve.items()}
+    return pd.Series([by_place.get(float(position), math.nan) for position in shifted], curve.index)

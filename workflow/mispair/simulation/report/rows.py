@@ -18,16 +18,16 @@ POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
     """Return the rows of all runs."""
-    found: Rows = defaultdict(list)
+    by_table: Rows = defaultdict(list)
     for path in results.get("simulation", []):
         measured, provenance = read_metrics(path)
         of_run = simulated(measured, provenance)
         condition = of_run[0]["condition"] if of_run else None
-        found["provenance"] += origins("simulation", provenance, condition)
+        by_table["provenance"] += origins("simulation", provenance, condition)
         for row in of_run:
             table = "simulation_points" if row["metric"] in POINTS else "simulation"
-            found[table].append(row)
-    return found
+            by_table[table].append(row)
+    return by_table
 
 
 def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
     of S_w have in all, on average: of so many cases is a probability of captions a share.
     """
     settings = provenance.get("settings") or {}
-    about = {
+    keys = {
         "preset": settings.get("preset"),
         "features": settings.get("d"),
         "definition_main": settings.get("figure1_definition"),
@@ -48,11 +48,11 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
         "caption_features": _caption_features(settings),
         **{name: settings.get(name) for name in ("misalignment", "encoder", "bias_schedule")},
     }
-    found = []
+    results = []
     for row in rows:
-        name = row.get("condition") or about["preset"]
-        found.append({**about, **row, "condition": name, **_kind(str(name))})
-    return found
+        name = row.get("condition") or keys["preset"]
+        results.append({**keys, **row, "condition": name, **_kind(str(name))})
+    return results
 
 
 def _kind(condition: str) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from mispair.report.statistics import (
 )
 
 PRESETS = ("as-written", "as-run")
-"""The presets in the order in which they stand beside each other: text, then code."""
+"""The presets in the order in which they are side by side: text, then code."""
 
 PAIR = ("raw", "filtered")
 """The two arms that every claim of figure 1 is about."""
@@ -28,8 +28,8 @@ SELECTED = 2 / 3
 
 def presets(table: pd.DataFrame) -> list[str]:
     """Return the presets that were run as conditions of their own."""
-    found = set(table.loc[table["kind"] == "preset", "condition"])
-    return [name for name in PRESETS if name in found]
+    present = set(table.loc[table["kind"] == "preset", "condition"])
+    return [name for name in PRESETS if name in present]
 
 
 def of_preset(table: pd.DataFrame, preset: str) -> pd.DataFrame:
@@ -59,9 +59,9 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
         where every caption is right. S_h is the same at every C_s, and so is
         ``high-quality-only``, which is run at C_s = 0 alone.
     """
-    own = main(table)
-    own = own[own["metric"] == metric]
-    wide = own.pivot_table(
+    rows = main(table)
+    rows = rows[rows["metric"] == metric]
+    wide = rows.pivot_table(
         index=["spurious_probability", "trial"], columns="trained_on", values="value"
     )
     clean = wide[wide.index.get_level_values("spurious_probability") == 0].droplevel(0)
@@ -73,11 +73,11 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def differences(
-    table: pd.DataFrame, metric: str, arm: str = "filtered", other: str = "raw"
+    table: pd.DataFrame, metric: str, arm: str = "filtered", baseline: str = "raw"
 ) -> pd.Series:
     """Return arm − other of every run that has both, by C_s and trial."""
     wide = runs(table, metric)
-    return (wide[arm] - wide[other]).dropna()
+    return (wide[arm] - wide[baseline]).dropna()
 
 
 def spurious(values: pd.Series) -> pd.Series:
@@ -126,5 +126,7 @@ def listed(probabilities: pd.Index | list[float]) -> str:
 
 def caption_runs(table: pd.DataFrame, metric: str, source: str = "generated") -> pd.Series:
     """Return a probability of captions of a source in every run with C_s above 0."""
-    own = table[(table["metric"] == metric) & (table["source"] == source)].dropna(subset=["value"])
-    return spurious(own.groupby(["spurious_probability", "trial"])["value"].mean())
+    values = table[(table["metric"] == metric) & (table["source"] == source)].dropna(
+        subset=["value"]
+    )
+    return spurious(values.groupby(["spurious_probability", "trial"])["value"].mean())

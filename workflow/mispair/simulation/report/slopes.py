@@ -16,7 +16,7 @@ from scipy import stats
 from mispair.report.statistics import Effect, unknown_effect
 
 FEWEST = 3
-"""A slope needs values at so many d: two points lie on a line whatever they are."""
+"""A slope needs values at so many d: two points are always on a line."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,22 @@ def slope(
         None with fewer than `FEWEST` values of d.
     """
     means, variances, freedom, bounds = {}, {}, {}, set()
-    for d, found in sorted(values.items()):
-        own = np.asarray(found, dtype=float)
-        own = own[np.isfinite(own)]
-        if len(own) < 2:
+    for d, replicates in sorted(values.items()):
+        observed = np.asarray(replicates, dtype=float)
+        observed = observed[np.isfinite(observed)]
+        if len(observed) < 2:
             continue
-        mean = float(own.mean())
-        cases = (counted or {}).get(d, math.nan) * len(own)
+        mean = float(observed.mean())
+        cases = (counted or {}).get(d, math.nan) * len(observed)
         if mean > 0:
             means[d] = mean
-            variances[d] = float(own.var(ddof=1)) / (len(own) * mean**2)
+            variances[d] = float(observed.var(ddof=1)) / (len(observed) * mean**2)
         elif math.isfinite(cases):
             means[d], variances[d] = 3 / cases, 0.0
             bounds.add(d)
         else:
             continue
-        freedom[d] = len(own) - 1
+        freedom[d] = len(observed) - 1
     if len(means) < FEWEST:
         return None
     x = np.log(list(means))

@@ -12,7 +12,7 @@ CONDITIONS = {
     "scaling": "Scaling with d",
     "literal": "As written, literally",
 }
-"""Sections that alone print conditions of such a kind; a preset stands in every section."""
+"""Sections that alone print conditions of such a kind; a preset is in every section."""
 
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
@@ -23,13 +23,13 @@ def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     return (CONDITIONS[kind],) if kind in CONDITIONS else STUDY.sections
 
 
-def _figure1(preset: str, words: str) -> Figure:
+def _figure1(preset: str, text: str) -> Figure:
     return Figure(
         f"simulation_figure1_{preset.replace('-', '_')}",
         f"Raw against filtered captions: the four measures, {preset}",
-        f"Settings: {words}. Every run is a faint point; solid line and band are the mean ± 1 "
+        f"Settings: {text}. Every run is a faint point; solid line and band are the mean ± 1 "
         "standard deviation of all runs. Triangles on dashed lines: mean of the best two thirds "
-        "of the runs, chosen anew for each measure and arm, as the published points were. "
+        "of the runs, chosen for each measure and arm, as the published points were. "
         "Diamonds on dotted lines are published: means of the best ten of fifteen runs.",
         "figure 1(a-d)",
         "Figure 1",

@@ -24,8 +24,8 @@ MIXING = {
     "second_alignment": "second |cos|",
     "alpha_share": "energy in the top feature",
     "second_alpha_share": "energy in the second",
-    "residual_share": "energy beside both",
-    "residual_share_pure": "energy beside the top one",
+    "residual_share": "energy outside both",
+    "residual_share_pure": "energy outside the top one",
     "mixed_neurons": "neurons that mix a spurious pair",
     "mixed_pairs_covered": "spurious pairs mixed by some neuron",
 }
@@ -37,36 +37,40 @@ LONG = 12
 def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
     """Return the study's tables; those without a measurement are left out."""
     table = tables.simulation
-    found = [_setting(table), _claims(judged)]
+    candidates = [_setting(table), _claims(judged)]
     for preset in presets(table):
-        own = of_preset(table, preset)
-        found += [
-            _figure1(own, preset),
-            _not_reproduced(own, preset),
-            _softness(own, preset),
-            _definitions(own, preset),
+        of_condition = of_preset(table, preset)
+        candidates += [
+            _figure1(of_condition, preset),
+            _not_reproduced(of_condition, preset),
+            _softness(of_condition, preset),
+            _definitions(of_condition, preset),
         ]
-        found += [_arms(own, preset, confidence), _protocols(own, preset)]
-        found += [_mixing(own, preset), _loss(own, preset)]
-    found += [unstated(tables), switches(tables, confidence), literal(tables)]
-    found += [whole_grid(tables, confidence), *slopes(tables, confidence)]
-    return [table for table in found if table.rows]
+        candidates += [_arms(of_condition, preset, confidence), _protocols(of_condition, preset)]
+        candidates += [_mixing(of_condition, preset), _loss(of_condition, preset)]
+    candidates += [unstated(tables), switches(tables, confidence), literal(tables)]
+    candidates += [whole_grid(tables, confidence), *slopes(tables, confidence)]
+    return [table for table in candidates if table.rows]
 
 
 def _setting(table: pd.DataFrame) -> Table:
     rows = []
     for preset in presets(table):
-        own = of_preset(table, preset)
-        noise = own[own["metric"] == "noise_to_signal"].groupby("tower")["value"].mean()
-        first = own.iloc[0]
+        of_condition = of_preset(table, preset)
+        noise = (
+            of_condition[of_condition["metric"] == "noise_to_signal"]
+            .groupby("tower")["value"]
+            .mean()
+        )
+        first = of_condition.iloc[0]
         rows.append((
             preset, _said(first["misalignment"]), _said(first["encoder"]),
             _said(first["bias_schedule"]), _said(first["definition_main"]),
             f"{first['image_noise_variance']:.3g}".replace("nan", "–"),
             " / ".join(or_dash(float(noise.get(tower, math.nan)), 2) for tower in
                        ("image", "text")),
-            listed(own["spurious_probability"].dropna().tolist()),
-            str(own["trial"].nunique()),
+            listed(of_condition["spurious_probability"].dropna().tolist()),
+            str(of_condition["trial"].nunique()),
         ))  # fmt: skip
     return Table(
         "What was run",
@@ -87,10 +91,10 @@ def _claims(judged: Sequence[Verdict]) -> Table:
         if verdict.preset:
             by_claim.setdefault(verdict.claim.text, {})[verdict.preset] = verdict
     rows = []
-    for text, own in by_claim.items():
+    for text, of_claim in by_claim.items():
         cells = [text]
         for preset in PRESETS:
-            cells.append(_outcome(own[preset]) if preset in own else "not run")
+            cells.append(_outcome(of_claim[preset]) if preset in of_claim else "not run")
         rows.append(tuple(cells))
     return Table(
         "Each claim as written, repaired, and as run",
@@ -113,14 +117,14 @@ def _figure1(table: pd.DataFrame, preset: str) -> Table:
     for metric in style.MEASURES:
         digits = NAMES[metric][2]
         wide = runs(table, metric)
-        for probability, own in wide.groupby("spurious_probability"):
+        for probability, part in wide.groupby("spurious_probability"):
             for arm in PAIR:
-                there = published.figure1_curve(metric, arm).get(probability, math.nan)
+                expected = published.figure1_curve(metric, arm).get(probability, math.nan)
                 rows.append((
                     metric.replace("_", " "), f"{probability:g}", arm,
-                    mean_and_spread(own[arm], digits), or_dash(best(own[arm]), digits),
-                    or_dash(there, digits),
-                    or_dash(own[arm].mean() - there, digits, sign=True),
+                    mean_and_spread(part[arm], digits), or_dash(best(part[arm]), digits),
+                    or_dash(expected, digits),
+                    or_dash(part[arm].mean() - expected, digits, sign=True),
                 ))  # fmt: skip
     return Table(
         f"The four measures of figure 1, {preset}",
@@ -160,8 +164,8 @@ def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
 
 def _softness(table: pd.DataFrame, preset: str) -> Table:
     """Return what the tolerances of figure 1 cannot tell from the published curves."""
-    known = any(point.measured for point in points(table))
-    rows = [(foil.name, f"{foil.passed} of {foil.points}") for foil in foils() if known]
+    is_measured = any(point.measured for point in points(table))
+    rows = [(foil.name, f"{foil.passed} of {foil.points}") for foil in foils() if is_measured]
     return Table(
         f"How soft the tolerances of figure 1 are, {preset}",
         ("each published point replaced by", "still within the tolerance"),
@@ -174,21 +178,21 @@ def _softness(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _definitions(table: pd.DataFrame, preset: str) -> Table:
-    own = table[table["metric"].isin(style.MEASURES) & table["definition"].notna()]
-    own = own[own["trained_on"].isin(PAIR)]
-    names = [name for name in PRESETS if name in set(own["definition"])]
+    defined = table[table["metric"].isin(style.MEASURES) & table["definition"].notna()]
+    defined = defined[defined["trained_on"].isin(PAIR)]
+    names = [name for name in PRESETS if name in set(defined["definition"])]
     if len(names) < 2:
         return Table("", (), ())
     rows = []
     for metric in style.MEASURES:
-        here = own[own["metric"] == metric]
-        for (probability, arm), group in here.groupby(["spurious_probability", "trained_on"]):
+        of_metric = defined[defined["metric"] == metric]
+        for (probability, arm), group in of_metric.groupby(["spurious_probability", "trained_on"]):
             values = [group.loc[group["definition"] == name, "value"] for name in names]
             rows.append((
                 metric.replace("_", " "), f"{probability:g}", str(arm),
                 *(mean_and_spread(each, NAMES[metric][2]) for each in values),
             ))  # fmt: skip
-    main = _said(own["definition_main"].iloc[0])
+    main = _said(defined["definition_main"].iloc[0])
     return Table(
         f"The same runs in both definitions, {preset}",
         ("measure", "C_s", "trained on", *(f"defined {name}" for name in names)),
@@ -206,17 +210,17 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     detailed = detailed.union(wide["purified_features"][extra].dropna(how="all").index)
     rows = []
     for probability in sorted(set(detailed.get_level_values("spurious_probability"))):
-        here = detailed[detailed.get_level_values("spurious_probability") == probability]
-        for arm, words in style.ARM_WORDS.items():
+        index = detailed[detailed.get_level_values("spurious_probability") == probability]
+        for arm, label in style.ARM_WORDS.items():
             columns = list(dict.fromkeys([arm, "raw"]))
-            own = {metric: wide[metric].reindex(here)[columns] for metric in style.MEASURES}
-            if all(values[arm].isna().all() for values in own.values()):
+            measures = {metric: wide[metric].reindex(index)[columns] for metric in style.MEASURES}
+            if all(values[arm].isna().all() for values in measures.values()):
                 continue
             rows.append((
-                f"{probability:g}", words,
+                f"{probability:g}", label,
                 *(_arm_cell(values, arm, NAMES[metric][2], confidence)
-                  for metric, values in own.items()),
-                str(int(max(values[arm].count() for values in own.values()))),
+                  for metric, values in measures.items()),
+                str(int(max(values[arm].count() for values in measures.values()))),
             ))  # fmt: skip
     return Table(
         f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
@@ -229,24 +233,24 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     )
 
 
-def _arm_cell(own: pd.DataFrame, arm: str, digits: int, confidence: float) -> str:
-    text = mean_and_spread(own[arm], digits, counted=False)
+def _arm_cell(measures: pd.DataFrame, arm: str, digits: int, confidence: float) -> str:
+    text = mean_and_spread(measures[arm], digits, counted=False)
     if arm == "raw" or text == MISSING:
         return text
-    values = own.dropna()
+    values = measures.dropna()
     if values.empty:
         return text
-    found = mean_interval((values[arm] - values["raw"]).tolist(), confidence)
-    star = "*" if found.known and (found.low > 0 or found.high < 0) else ""
-    return f"{text} [{number(found.value, digits, sign=True)}{star}]"
+    gain = mean_interval((values[arm] - values["raw"]).tolist(), confidence)
+    star = "*" if gain.known and (gain.low > 0 or gain.high < 0) else ""
+    return f"{text} [{number(gain.value, digits, sign=True)}{star}]"
 
 
 def _protocols(table: pd.DataFrame, preset: str) -> Table:
-    own = table[(table["metric"] == "accuracy_by_protocol") & table["trained_on"].isin(PAIR)]
+    accuracies = table[(table["metric"] == "accuracy_by_protocol") & table["trained_on"].isin(PAIR)]
     counts = {arm: runs(table, "purified_features")[arm] for arm in PAIR}
     keys = ["spurious_probability", "trained_on", "prompts", "margin"]
     rows = []
-    for (probability, arm, prompts, margin), group in own.groupby(keys):
+    for (probability, arm, prompts, margin), group in accuracies.groupby(keys):
         trained, zero = (group.loc[group["bias"] == bias, "value"] for bias in ("trained", "zero"))
         purified = counts[str(arm)]
         purified = purified[purified.index.get_level_values("spurious_probability") == probability]
@@ -268,12 +272,12 @@ def _protocols(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _mixing(table: pd.DataFrame, preset: str) -> Table:
-    own = table[table["metric"].isin(MIXING) & table["value"].notna()]
-    arms = [arm for arm in style.ARMS if arm in set(own["trained_on"])]
+    mixing_rows = table[table["metric"].isin(MIXING) & table["value"].notna()]
+    arms = [arm for arm in style.ARMS if arm in set(mixing_rows["trained_on"])]
     rows = []
-    for probability, here in own.groupby("spurious_probability"):
+    for probability, of_probability in mixing_rows.groupby("spurious_probability"):
         for arm in arms:
-            mine = here[here["trained_on"] == arm]
+            mine = of_probability[of_probability["trained_on"] == arm]
             if mine.empty:
                 continue
             cells = []
@@ -285,7 +289,7 @@ def _mixing(table: pd.DataFrame, preset: str) -> Table:
         f"What a neuron consists of, {preset}",
         ("C_s", "trained on", *MIXING.values(), "trials"),
         tuple(rows),
-        "Theorems 4.2 and 4.4 bound the energy beside a neuron’s features by an order, 1/d, that "
+        "Theorems 4.2 and 4.4 bound the energy outside a neuron’s features by an order, 1/d, that "
         "one d cannot test: see Scaling with d. Means over neuron pairs.",
         folded=True,
         section="What neurons learn",
@@ -293,13 +297,13 @@ def _mixing(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _loss(table: pd.DataFrame, preset: str) -> Table:
-    own = table[table["metric"].isin(["loss_gap", "loss_longer"]) & table["value"].notna()]
+    losses = table[table["metric"].isin(["loss_gap", "loss_longer"]) & table["value"].notna()]
     rows = []
-    for row in records(own[["spurious_probability", "trained_on"]].drop_duplicates()):
-        here = own[(own["spurious_probability"] == row["spurious_probability"])
-                   & (own["trained_on"] == row["trained_on"])]  # fmt: skip
+    for row in records(losses[["spurious_probability", "trained_on"]].drop_duplicates()):
+        of_run = losses[(losses["spurious_probability"] == row["spurious_probability"])
+                   & (losses["trained_on"] == row["trained_on"])]  # fmt: skip
         gap, reference = (
-            here.loc[here["metric"] == name, "value"] for name in ("loss_gap", "loss_longer")
+            of_run.loc[of_run["metric"] == name, "value"] for name in ("loss_gap", "loss_longer")
         )
         limits = mean_interval(gap.tolist())
         rows.append((

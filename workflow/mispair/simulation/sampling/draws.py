@@ -39,7 +39,7 @@ class Draws:
         return upload(torch.randn(*shape, generator=generator), self.device).to(self.dtype)
 
     def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:
-        """Draw numbers from [0, 1), the same ones whatever the precision."""
+        """Draw numbers from [0, 1), the same ones for every precision."""
         return upload(torch.rand(*shape, generator=generator), self.device)
 
     def bernoulli(self, generator: torch.Generator, share: float, *shape: int) -> Tensor:

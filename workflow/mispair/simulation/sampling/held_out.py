@@ -93,16 +93,16 @@ def _class_sums(codes: Tensor, study: Study) -> Tensor:
 def _draw_codes(
     draws: Draws, generator: torch.Generator, study: Study, density: float, margin: int
 ) -> Tensor:
-    found: list[Tensor] = []
+    accepted: list[Tensor] = []
     for _ in range(_MOST_DRAWS):
         codes = draws.bernoulli(generator, density, 4 * study.test_images, study.d)
         best = _class_sums(codes, study).topk(2).values
-        found.append(codes[best[:, 0] >= best[:, 1] + margin])
-        if sum(map(len, found)) >= study.test_images:
-            return torch.cat(found)[: study.test_images]
+        accepted.append(codes[best[:, 0] >= best[:, 1] + margin])
+        if sum(map(len, accepted)) >= study.test_images:
+            return torch.cat(accepted)[: study.test_images]
     raise NoSuchImages(
         f"test_margin: of {_MOST_DRAWS * 4 * study.test_images} test images with density "
-        f"{density:g} only {sum(map(len, found))} lead by {margin} active features, and "
+        f"{density:g} only {sum(map(len, accepted))} lead by {margin} active features, and "
         f"{study.test_images} are wanted; lower the margin or change test_density"
     )
 

@@ -150,14 +150,14 @@ class MixedSource:
         spurious_probability: float,
         spurious: SpuriousSets,
     ) -> None:
-        places = len(fixed) + raw_pairs
-        if not places:
+        rows = len(fixed) + raw_pairs
+        if not rows:
             raise ValueError("there are no pairs to train on")
-        self._size = min(study.batch_size, places)
-        self.steps_per_epoch = places // self._size
+        self._size = min(study.batch_size, rows)
+        self.steps_per_epoch = rows // self._size
         self._fixed = fixed
         self._fresh = FreshSource(draws, name, dictionaries, study, spurious_probability, spurious)
-        self._orders = _Orders(draws, (name, "order"), places)
+        self._orders = _Orders(draws, (name, "order"), rows)
 
     def batch(self, step: int) -> Batch:
         """Gather and draw the batch of a step: fresh pairs, then those of the sample."""

@@ -62,16 +62,16 @@ def run(
         raise UserError(f"--arms: there is no arm {', '.join(unknown)}.")
     device = choose_device(settings.device)
     if device == "cpu":
-        torch.set_num_threads(1)  # sums in one order, whatever the machine
+        torch.set_num_threads(1)  # sums in one order on every machine
     study = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
     for name in ("image_noise", "text_noise"):
         ratio = study.noise_to_signal(name)
         log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
-    about = [study.model_dump_json(), device, *code_version("simulate")]
+    job = [study.model_dump_json(), device, *code_version("simulate")]
     log.info("%s, C_s %s, trials %s on %s", condition, spurious_probabilities, trials, device)
-    with checkpoints(checkpoint, fingerprint(about)) as states:
+    with checkpoints(checkpoint, fingerprint(job)) as states:
         try:
-            found = run_trials(
+            results = run_trials(
                 study, spurious_probabilities, trials, arms, device,
                 lambda which, arm: states.keeper(f"{_name(which)}-{arm}"),
             )  # fmt: skip
@@ -79,10 +79,10 @@ def run(
             raise UserError(f"simulate.{error}.") from error
         keys = {"condition": condition, "seed": settings.seed}
         provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
-        write_metrics(simulation, rows(found, **keys), provenance)
+        write_metrics(simulation, rows(results, **keys), provenance)
 
 
 def _name(which: Sequence[tuple[float, int]]) -> str:
-    """Return a name for trials that are trained side by side, short whatever their number."""
+    """Return a name for trials that are trained side by side, short for any number of trials."""
     names = [f"{probability:g}-{trial}" for probability, trial in which]
     return names[0] if len(names) == 1 else f"{len(names)}-trials-{fingerprint(names)}"

@@ -152,7 +152,7 @@ def fit_decoder(
     decoder : Decoder
         After `study.decoder_steps` steps.
     loss : float
-        L_C = |y - ŷ|² / 2, mean over pairs (Eq. 112); of one-hot pairs with noise drawn anew.
+        L_C = |y - ŷ|² / 2, mean over pairs (Eq. 112); of one-hot pairs with fresh noise.
 
     Raises
     ------

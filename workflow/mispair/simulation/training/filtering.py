@@ -70,20 +70,20 @@ def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: 
     return Sample(sample.image, _compacted(codes, rows, text.noise, kept), sample.pairs)
 
 
-def only(sample: Sample, wanted: Tensor) -> Sample:
-    """Return the pairs of a sample that are `wanted`, a mask (n,)."""
+def only(sample: Sample, chosen: Tensor) -> Sample:
+    """Return the pairs of a sample that are `chosen`, a mask (n,)."""
     pairs = sample.pairs
     return Sample(
-        _only(sample.image, wanted),
-        _only(sample.text, wanted),
-        Pairs(pairs.image[wanted], pairs.text[wanted], pairs.misaligned[wanted]),
+        _only(sample.image, chosen),
+        _only(sample.text, chosen),
+        Pairs(pairs.image[chosen], pairs.text[chosen], pairs.misaligned[chosen]),
     )
 
 
-def _only(inputs: Dense | CodedSample, wanted: Tensor) -> Dense | CodedSample:
+def _only(inputs: Dense | CodedSample, chosen: Tensor) -> Dense | CodedSample:
     if isinstance(inputs, Dense):
-        return Dense(inputs.values[wanted])
-    codes, noise_row = inputs.codes[wanted], inputs.noise_row[wanted.cpu()]
+        return Dense(inputs.values[chosen])
+    codes, noise_row = inputs.codes[chosen], inputs.noise_row[chosen.cpu()]
     return _compacted(codes, inputs.rows, inputs.noise, noise_row)
 
 
@@ -100,5 +100,5 @@ def shares(replaced: Tensor, misaligned: Tensor) -> dict[str, float]:
 def _compacted(codes: Tensor, rows: Tensor, noise: Tensor, noise_row: Tensor) -> CodedSample:
     """Leave out noise that no row has any more."""
     noisy = noise_row >= 0
-    places = torch.where(noisy, noisy.cumsum(dim=0) - 1, -1)
-    return CodedSample(codes, rows, noise[noise_row[noisy]], places)
+    targets = torch.where(noisy, noisy.cumsum(dim=0) - 1, -1)
+    return CodedSample(codes, rows, noise[noise_row[noisy]], targets)

@@ -8,7 +8,7 @@ Neuron i of both encoders has one threshold. With s_i = (|w_i|² + |v_i|²) / 2 
 phase       theory (appendices D to F)            practical
 ==========  ====================================  ==================================================
 I           b = 0 until s_i >= 2 s_i(0), all i    b = 0 until |W|² + |V|² has doubled
-II          Eq. 79 at its start T1, then times    Eq. 79 anew at every step, for a number of steps
+II          Eq. 79 at its start T1, then times    Eq. 79 at every step, for a number of steps
             (1 + η/d) a step (Eq. 80), until
             |w_i|² >= growth d |w_i(T1)|², all i
             (Eq. 81)

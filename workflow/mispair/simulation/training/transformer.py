@@ -258,10 +258,10 @@ class _Training:
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on, and the losses so far."""
         moments = {} if self._adam is None else self._adam.state()
-        found = {name: value.clone() for name, value in (self.encoders.state() | moments).items()}
-        found["losses"] = self.losses.clone()
-        found["step"] = torch.tensor(self.step)
-        return found
+        tensors = {name: value.clone() for name, value in (self.encoders.state() | moments).items()}
+        tensors["losses"] = self.losses.clone()
+        tensors["step"] = torch.tensor(self.step)
+        return tensors
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go back to a state."""

@@ -109,38 +109,38 @@ def _where(runs: pd.DataFrame) -> str:
 
 def _words(names: Iterable[str]) -> str:
     """Return data sets in words, in their order."""
-    return "; ".join(words for name, words in DATA_SETS.items() if name in set(names))
+    return "; ".join(label for name, label in DATA_SETS.items() if name in set(names))
 
 
 def _phases(runs: pd.DataFrame) -> Verdict:
-    own = oscillates(runs)
-    settled = int((own["settled"] == 1).sum())
-    outcome, reason = decide_two_thirds(settled, len(own) - settled, "settle", "do not")
-    diverged = int((own["diverged"] >= 0).sum())
-    late = own[own["settled"] == 1]["transition"]
+    moving = oscillates(runs)
+    settled = int((moving["settled"] == 1).sum())
+    outcome, reason = decide_two_thirds(settled, len(moving) - settled, "settle", "do not")
+    diverged = int((moving["diverged"] >= 0).sum())
+    late = moving[moving["settled"] == 1]["transition"]
     return Verdict(
-        PHASES, outcome, reason, scope=_where(own),
-        measured=f"{settled} of {count(len(own), 'oscillating run')} settle, after "
-        f"{late.median():.0f} steps in the middle" if settled else f"0 of {len(own)} settle",
-        sample=f"{count(len(runs), 'run')}, {len(own)} of which oscillate",
+        PHASES, outcome, reason, scope=_where(moving),
+        measured=f"{settled} of {count(len(moving), 'oscillating run')} settle, after "
+        f"{late.median():.0f} steps in the middle" if settled else f"0 of {len(moving)} settle",
+        sample=f"{count(len(runs), 'run')}, {len(moving)} of which oscillate",
         test="every run that oscillates counts, failures included",
         controls=(Control(
-            "runs that fail", "limits" if settled < len(own) else "does not limit",
-            f"{len(own) - settled - diverged} still oscillate at their last steps, {diverged} "
+            "runs that fail", "limits" if settled < len(moving) else "does not limit",
+            f"{len(moving) - settled - diverged} still oscillate at their last steps, {diverged} "
             "diverged",
         ),),
-        parts=_each(own, own["settled"] == 1),
+        parts=_each(moving, moving["settled"] == 1),
     )  # fmt: skip
 
 
-def _each(own: pd.DataFrame, held: pd.Series) -> tuple[Part, ...]:
+def _each(rows: pd.DataFrame, held: pd.Series) -> tuple[Part, ...]:
     """Return how many runs of each data set do as claimed."""
-    found = []
-    for name, kept in held.groupby(own["data_set"]):
+    parts = []
+    for name, kept in held.groupby(rows["data_set"]):
         yes = int(kept.sum())
         outcome, _ = decide_two_thirds(yes, len(kept) - yes)
-        found.append(Part(DATA_SETS[str(name)], outcome, f"{yes} of {len(kept)}"))
-    return tuple(found)
+        parts.append(Part(DATA_SETS[str(name)], outcome, f"{yes} of {len(kept)}"))
+    return tuple(parts)
 
 
 def _sooner(tables: Tables) -> Verdict:
@@ -169,12 +169,12 @@ def _always(
 ) -> Verdict:  # fmt: skip
     """Judge a claim that every run must keep, by several checks of name, runs and what held."""
     parts, held, failed, of, names = [], 0, 0, 0, set()
-    for name, own, kept in checks:
-        if own.empty:
+    for name, rows, kept in checks:
+        if rows.empty:
             continue
         yes = int(kept.sum())
-        held, failed, of = held + yes, failed + len(kept) - yes, max(of, len(own))
-        names |= set(own["data_set"].astype(str))
+        held, failed, of = held + yes, failed + len(kept) - yes, max(of, len(rows))
+        names |= set(rows["data_set"].astype(str))
         outcome = verdicts.SUPPORTS if yes == len(kept) else verdicts.CONTRADICTS
         parts.append(Part(name, outcome, f"kept in {yes} of {count(len(kept), 'run')}"))
     outcome, reason = decide_always(held, failed)
@@ -185,35 +185,35 @@ def _always(
 
 
 def _stable(runs: pd.DataFrame) -> Verdict:
-    own = runs[runs["stable_step"] >= 0]
-    ratio = own["conservatism"].dropna()
+    calm = runs[runs["stable_step"] >= 0]
+    ratio = calm["conservatism"].dropna()
     return _always(
         STABLE,
-        [("no rise once below the threshold", own, own["transition"] <= own["stable_step"])],
+        [("no rise once below the threshold", calm, calm["transition"] <= calm["stable_step"])],
         f"the lowest rise began {ratio.min():.0f} to {ratio.max():.0f} times above the threshold"
         if len(ratio) else "no risk rose in these runs",
-        f"; {len(runs) - len(own)} more never get there",
+        f"; {len(runs) - len(calm)} more never get there",
     )  # fmt: skip
 
 
 def _margin(runs: pd.DataFrame) -> Verdict:
-    own = runs[runs["norm_falls"].notna()]
-    rated = own.dropna(subset=["rate_lower"])
-    fell = own[own["margin_falls"] > 0]
+    with_norm = runs[runs["norm_falls"].notna()]
+    rated = with_norm.dropna(subset=["rate_lower"])
+    fell = with_norm[with_norm["margin_falls"] > 0]
     text = f"the raw margin, of which nothing is claimed, fell in {count(len(fell), 'run')}"
     if len(fell):
         text += f", by {100 * fell['margin_drawdown'].max():.2g} % at most"
     return _always(
         MARGIN,
         [
-            ("the norm grows", own, own["norm_falls"] == 0),
-            ("the modified margin grows", own, own["modified_falls"] == 0),
-            ("g_c ≤ g_b ≤ g ≤ g_a ≤ g + log(2n)/‖w‖", own, own["order_breaks"] == 0),
+            ("the norm grows", with_norm, with_norm["norm_falls"] == 0),
+            ("the modified margin grows", with_norm, with_norm["modified_falls"] == 0),
+            ("g_c ≤ g_b ≤ g ≤ g_a ≤ g + log(2n)/‖w‖", with_norm, with_norm["order_breaks"] == 0),
             ("lower bound of the rate", rated, rated["rate_lower"] <= 1),
             ("upper bound of the rate", rated, rated["rate_upper_log"] <= 0),
         ],
         text,
-        f"; {len(runs) - len(own)} more never get below the threshold",
+        f"; {len(runs) - len(with_norm)} more never get below the threshold",
     )
 
 
@@ -259,12 +259,12 @@ def _transition(runs: pd.DataFrame) -> Verdict:
 
 
 def _acceleration(tables: Tables) -> Verdict:
-    found = slopes(tables)
-    fixed = found.get("monotone", found.get("one", math.nan))
-    outcome, reason = decide_slopes(found.get("proportional", math.nan), fixed)
+    fitted = slopes(tables)
+    fixed = fitted.get("monotone", fitted.get("one", math.nan))
+    outcome, reason = decide_slopes(fitted.get("proportional", math.nan), fixed)
     return Verdict(
         ACCELERATION, outcome, reason, scope=_words([LOWER_BOUND_SET]),
-        measured="; ".join(f"{SCHEDULES[name]}: {number(s, 2)}" for name, s in found.items()),
+        measured="; ".join(f"{SCHEDULES[name]}: {number(s, 2)}" for name, s in fitted.items()),
         published="slopes of −2 and −1",
         sample=count(tables.stepsize_acceleration["budget"].nunique(), "number") + " of steps T",
         test="slope of log L_T on log T by least squares",
@@ -272,14 +272,14 @@ def _acceleration(tables: Tables) -> Verdict:
 
 
 def _lower_bound(runs: pd.DataFrame) -> Verdict:
-    own = runs[(runs["data_set"] == LOWER_BOUND_SET) & (runs["activation"] == "leaky_softplus")]
-    monotone = own[(own["rises"] == 0) & (own["diverged"] < 0)]
+    bounded = runs[(runs["data_set"] == LOWER_BOUND_SET) & (runs["activation"] == "leaky_softplus")]
+    monotone = bounded[(bounded["rises"] == 0) & (bounded["diverged"] < 0)]
     monotone = monotone.dropna(subset=["least_time_risk_late"])
     kept = monotone["least_time_risk_late"] >= KEPT_UP * monotone["least_time_risk_early"]
-    other = own[own["rises"] > 0]["least_time_risk"]
+    largest = bounded[bounded["rises"] > 0]["least_time_risk"]
     text = f"t·L_t at least {number(monotone['least_time_risk'].min(), 2)} in monotone runs"
-    if len(other):
-        text += f", down to {other.min():.1e} in others"
+    if len(largest):
+        text += f", down to {largest.min():.1e} in others"
     return _always(LOWER_BOUND, [("t·L_t does not go to zero", monotone, kept)], text)
 
 
@@ -288,9 +288,9 @@ SMALLEST_ACCURACY = 0.01
 
 
 def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
-    own = runs[runs["part"].isin(["sweep"])].dropna(subset=["accuracy"])
+    tested = runs[runs["part"].isin(["sweep"])].dropna(subset=["accuracy"])
     gaps = []
-    for _, same in own.groupby(SAME_LIST):
+    for _, same in tested.groupby(SAME_LIST):
         monotone = same[(same["rises"] == 0) & (same["diverged"] < 0)]
         larger = same[same["rises"] > 0]
         if len(monotone) and len(larger):
@@ -303,7 +303,7 @@ def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
         return Verdict(TESTS, outcome, reason)
     deep = runs[(runs["part"] == "multilayer")].dropna(subset=["accuracy"])
     return Verdict(
-        TESTS, outcome, reason, scope=_where(own),
+        TESTS, outcome, reason, scope=_where(tested),
         measured=verdicts.effect_text(effect, confidence),
         sample=f"{effect.replicates}, the mean of all stepsizes that oscillate",
         test="t test of the differences, paired by split",
@@ -328,7 +328,7 @@ def decide_slopes(proportional: float, fixed: float) -> tuple[verdicts.Outcome, 
     if proportional >= fixed:
         return verdicts.CONTRADICTS, "the risk falls no faster where the stepsize grows"
     gaps = [
-        abs(found - claimed) for found, claimed in zip((proportional, fixed), SLOPES, strict=True)
+        abs(slope - claimed) for slope, claimed in zip((proportional, fixed), SLOPES, strict=True)
     ]
     if max(gaps) <= SLOPE_TOLERANCE:
         return verdicts.SUPPORTS, f"both slopes lie within {SLOPE_TOLERANCE} of the claimed ones"

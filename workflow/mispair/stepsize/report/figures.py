@@ -75,8 +75,8 @@ def _log_y(field: str, title: str, form: str = "~g") -> alt.Y:
 
 def _sweep(tables: Tables) -> pd.DataFrame:
     curves = tables.stepsize_curves
-    own = curves[(curves["part"] == "sweep") & (curves["t"] > 0)]
-    return named(first_seed(own))
+    of_sweep = curves[(curves["part"] == "sweep") & (curves["t"] > 0)]
+    return named(first_seed(of_sweep))
 
 
 def _runs(tables: Tables, part: str = "sweep") -> pd.DataFrame:
@@ -159,8 +159,8 @@ def stepsize_rate(tables: Tables) -> Drawing | Hole:
     runs = runs[runs["settled"] == 1]
     last = runs.assign(product=runs["stepsize"] * runs["steps"] * runs["final_risk"])
     spans = [
-        f"{own['product'].min():.3g} to {own['product'].max():.3g} on {panel}"
-        for panel, own in last.groupby("panel", sort=False)
+        f"{of_panel['product'].min():.3g} to {of_panel['product'].max():.3g} on {panel}"
+        for panel, of_panel in last.groupby("panel", sort=False)
     ]
     text = f"At the last step of runs that settle η t L is {listing(spans)}."
     return _drawn(data, _panels(data, draw), text if spans else "No run settles.")
@@ -182,15 +182,15 @@ def stepsize_margin(tables: Tables) -> Drawing | Hole:
         return alt.layer(_level(0), lines)
 
     runs = first_seed(_runs(tables))
-    words = []
-    for panel, own in runs.dropna(subset=["margin_final"]).groupby("panel", sort=False):
-        best = own.sort_values("margin_final").iloc[-1]
-        words.append(f"{number(best['margin_final'], 4)} at η = {best['stepsize']:g} on {panel}")
-    return _drawn(data, _panels(data, draw), f"Largest margin at the end: {listing(words)}.")
+    texts = []
+    for panel, of_panel in runs.dropna(subset=["margin_final"]).groupby("panel", sort=False):
+        best = of_panel.sort_values("margin_final").iloc[-1]
+        texts.append(f"{number(best['margin_final'], 4)} at η = {best['stepsize']:g} on {panel}")
+    return _drawn(data, _panels(data, draw), f"Largest margin at the end: {listing(texts)}.")
 
 
 def stepsize_thresholds(tables: Tables) -> Drawing | Hole:
-    """F5: risks at rises and transitions beside the thresholds."""
+    """F5: risks at rises and transitions next to the thresholds."""
     return _against_stepsize(tables, QUANTITIES, "Risk", _conservatism)
 
 
@@ -208,8 +208,8 @@ def _against_stepsize(
         return _hole(tables, "sweep")
     runs = runs[runs["settled"] == 1]
     parts = [
-        runs.assign(what=words, value=runs[column])[["panel", "stepsize", "seed", "what", "value"]]
-        for column, (words, _) in quantities.items()
+        runs.assign(what=label, value=runs[column])[["panel", "stepsize", "seed", "what", "value"]]
+        for column, (label, _) in quantities.items()
     ]
     data = pd.concat(parts, ignore_index=True)
     data = data[data["value"] > 0]
@@ -253,14 +253,14 @@ def _before(runs: pd.DataFrame) -> str:
 def stepsize_neurons(tables: Tables) -> Drawing | Hole:
     """F11: margins of the network and of its neurons on the five points."""
     curves = tables.stepsize_curves
-    own = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
-    if own.empty:
+    of_neurons = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
+    if of_neurons.empty:
         return _hole(tables, "neurons")
-    words = {"margin": "the network", "neuron_plus": "neuron of a = +1",
+    labels = {"margin": "the network", "neuron_plus": "neuron of a = +1",
              "neuron_minus": "neuron of a = −1"}  # fmt: skip
-    data = own.melt(id_vars=["t", "stepsize"], value_vars=list(words), var_name="what")
-    data["what"] = data["what"].map(words)
-    colours = dict(zip(words.values(), style.CLASSES, strict=False))
+    data = of_neurons.melt(id_vars=["t", "stepsize"], value_vars=list(labels), var_name="what")
+    data["what"] = data["what"].map(labels)
+    colours = dict(zip(labels.values(), style.CLASSES, strict=False))
     lines = alt.Chart().mark_line().encode(
         x=_steps_axis(), y=alt.Y("value:Q", title="Margin"),
         color=charts.colour("what", "", colours, list(colours)),
@@ -275,12 +275,14 @@ def stepsize_neurons(tables: Tables) -> Drawing | Hole:
 def stepsize_speedup(tables: Tables) -> Drawing | Hole:
     """F9: steps of the largest monotone stepsize over each one's."""
     every = tables.stepsize_speedups
-    own = named(first_seed(every[every["part"] == "sweep"]))
-    own = own[own["speedup"].notna() & (own["stepsize"] >= own["monotone_stepsize"])]
-    if own.empty:
+    of_sweep = named(first_seed(every[every["part"] == "sweep"]))
+    of_sweep = of_sweep[
+        of_sweep["speedup"].notna() & (of_sweep["stepsize"] >= of_sweep["monotone_stepsize"])
+    ]
+    if of_sweep.empty:
         return Hole("no stepsize list has a monotone member that gets to a level of risk")
-    data = own[["panel", "stepsize", "level", "steps_to_level", "speedup"]].assign(
-        to="L ≤ " + own["level"].map("{:g}".format)
+    data = of_sweep[["panel", "stepsize", "level", "steps_to_level", "speedup"]].assign(
+        to="L ≤ " + of_sweep["level"].map("{:g}".format)
     )
     names = [f"L ≤ {level:g}" for level in sorted(data["level"].unique(), reverse=True)]
     colours = dict(zip(names, style.CLASSES, strict=False))
@@ -305,10 +307,10 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
 
 def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
     """F8: risk after T steps by schedule of the stepsize."""
-    own = tables.stepsize_acceleration
-    if own.empty:
+    points = tables.stepsize_acceleration
+    if points.empty:
         return _hole(tables, "acceleration")
-    data = first_seed(own).assign(schedule=first_seed(own)["schedule"].map(SCHEDULES))
+    data = first_seed(points).assign(schedule=first_seed(points)["schedule"].map(SCHEDULES))
     data = data[["schedule", "budget", "stepsize", "risk"]].rename(columns={"budget": "t"})
     colours = dict(zip(SCHEDULES.values(), style.CLASSES, strict=False))
     chart = (
@@ -321,8 +323,8 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
         )
         .properties(width=2 * WIDTH, height=280)
     )  # fmt: skip
-    words = [f"{number(slope, 2)} ({SCHEDULES[name]})" for name, slope in slopes(tables).items()]
-    text = f"Slope of log L on log T from T = 1,000: {listing(words)}." if words else (
+    texts = [f"{number(slope, 2)} ({SCHEDULES[name]})" for name, slope in slopes(tables).items()]
+    text = f"Slope of log L on log T from T = 1,000: {listing(texts)}." if texts else (
         "Too few numbers of steps for a slope.")  # fmt: skip
     return _drawn(data, [chart], text, columns=1)
 
@@ -330,10 +332,10 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
 def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
     """F4: sharpness over its critical value, and risk below it."""
     curves = tables.stepsize_curves
-    own = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
-    if own.empty:
+    measured = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
+    if measured.empty:
         return _hole(tables, "sharpness")
-    data = own[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
+    data = measured[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
     panels: list[charts.Panel] = []
     for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
         for panel in data["panel"].unique():
@@ -352,10 +354,10 @@ def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
                 .transform_filter(f"datum.panel == '{panel}'")
                 .properties(width=WIDTH, height=HEIGHT, title=panel)
             )
-    found = onset(tables)
+    onsets = onset(tables)
     text = "No list of stepsizes has both a monotone and an oscillating member."
-    if not found.empty:
-        ratio = found["onset"] / found["critical"]
+    if not onsets.empty:
+        ratio = onsets["onset"] / onsets["critical"]
         text = (
             f"Oscillation begins at {number(ratio.min(), 2)} to {number(ratio.max(), 2)} times the "
             "stepsize 2/(m λ₀) at which the sharpness of the start lets expect it."
@@ -366,17 +368,17 @@ def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
 def stepsize_bounds(tables: Tables) -> Drawing | Hole:
     """F7: averages and their bounds."""
     curves = tables.stepsize_curves
-    own = named(first_seed(curves[(curves["part"] == "bounds") & (curves["t"] > 0)]))
-    words = {
+    measured = named(first_seed(curves[(curves["part"] == "bounds") & (curves["t"] > 0)]))
+    labels = {
         "average_risk": ("average risk", "measured"), "risk_bound": ("average risk", "bound"),
         "average_potential": ("average gradient potential", "measured"),
         "potential_bound": ("average gradient potential", "bound"),
     }  # fmt: skip
-    data = own.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(words), var_name="of")
+    data = measured.melt(id_vars=["panel", "t", "stepsize"], value_vars=list(labels), var_name="of")
     data = data[data["value"] > 0]
     if data.empty:
         return _hole(tables, "bounds", "with separable data and a leaky activation")
-    data["what"], data["layer"] = (data["of"].map(lambda of, k=k: words[of][k]) for k in (0, 1))
+    data["what"], data["layer"] = (data["of"].map(lambda of, k=k: labels[of][k]) for k in (0, 1))
     data = data.drop(columns="of")
     panels = []
     for panel in data["panel"].unique():
@@ -431,12 +433,12 @@ def stepsize_activations(tables: Tables) -> Drawing | Hole:
 def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
     """F10: test accuracy against stepsize."""
     runs = tables.stepsize_runs
-    own = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
-    if own.empty:
+    tested = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
+    if tested.empty:
         return _hole(tables, "sweep", "on digits_parity, which has a test set")
-    data = own.assign(kind=np.where(own["rises"] > 0, "risk oscillated", "risk fell throughout"))[
-        ["panel", "stepsize", "seed", "kind", "accuracy"]
-    ]
+    data = tested.assign(
+        kind=np.where(tested["rises"] > 0, "risk oscillated", "risk fell throughout")
+    )[["panel", "stepsize", "seed", "kind", "accuracy"]]
     colours = {"risk fell throughout": style.CLASSES[0], "risk oscillated": style.CLASSES[1]}
 
     def draw(name: str) -> charts.Panel:
@@ -451,11 +453,11 @@ def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
             )
         )  # fmt: skip
 
-    words = []
+    texts = []
     for panel, part in data.groupby("panel", sort=False):
         means = part.groupby("stepsize")["accuracy"].mean()
-        words.append(f"{number(means.max(), 3)} at {means.idxmax():g} on {panel}")
-    return _drawn(data, _panels(data, draw), f"Best mean accuracy: {listing(words)}.")
+        texts.append(f"{number(means.max(), 3)} at {means.idxmax():g} on {panel}")
+    return _drawn(data, _panels(data, draw), f"Best mean accuracy: {listing(texts)}.")
 
 
 DRAWINGS = by_name(

@@ -21,11 +21,11 @@ TABLES = {
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
     """Return the rows of all parts of the study."""
-    found: Rows = defaultdict(list)
+    by_table: Rows = defaultdict(list)
     for path in results.get("stepsize", []):
         measured, provenance = read_metrics(path)
         condition = "/".join(str(measured[0][key]) for key in ("part", "data_set", "activation"))
-        found["provenance"] += origins("stepsize", provenance, condition)
+        by_table["provenance"] += origins("stepsize", provenance, condition)
         for row in measured:
-            found[TABLES[row["kind"]]].append(row)
-    return found
+            by_table[TABLES[row["kind"]]].append(row)
+    return by_table

@@ -55,11 +55,10 @@ def oscillates(runs: pd.DataFrame) -> pd.DataFrame:
 
 def settled_share(runs: pd.DataFrame) -> str:
     """Say how many of the runs that oscillate settle."""
-    own = oscillates(runs[runs["part"] == "sweep"])
-    settled = int((own["settled"] == 1).sum())
-    return (
-        f"The risk oscillates in {count(len(own), 'run')} of the sweep, and settles in {settled}."
-    )
+    oscillating = oscillates(runs[runs["part"] == "sweep"])
+    settled = int((oscillating["settled"] == 1).sum())
+    runs_text = count(len(oscillating), "run")
+    return f"The risk oscillates in {runs_text} of the sweep, and settles in {settled}."
 
 
 def onset(tables: Tables) -> pd.DataFrame:
@@ -74,21 +73,21 @@ def onset(tables: Tables) -> pd.DataFrame:
     runs = tables.stepsize_runs
     runs = runs[runs["part"].isin(["onset", "acceleration", "sharpness", "sweep"])]
     rows = []
-    for place, own in runs.dropna(subset=["critical_stepsize"]).groupby(SAME_LIST):
-        first = oscillates(own)["stepsize"].min()
-        below = own.loc[own["stepsize"] < first, "stepsize"]
+    for key, group in runs.dropna(subset=["critical_stepsize"]).groupby(SAME_LIST):
+        first = oscillates(group)["stepsize"].min()
+        below = group.loc[group["stepsize"] < first, "stepsize"]
         if below.empty:
             continue
         rows.append({
-            **dict(zip(SAME_LIST, place, strict=True)), "monotone": below.max(), "rising": first,
+            **dict(zip(SAME_LIST, key, strict=True)), "monotone": below.max(), "rising": first,
             "onset": float(np.sqrt(below.max() * first)),
-            "critical": float(own["critical_stepsize"].iloc[0]),
+            "critical": float(group["critical_stepsize"].iloc[0]),
         })  # fmt: skip
-    found = pd.DataFrame(rows, columns=[*SAME_LIST, "monotone", "rising", "onset", "critical"])
+    table = pd.DataFrame(rows, columns=[*SAME_LIST, "monotone", "rising", "onset", "critical"])
     # The finest list of a network and data set says it best.
-    width = found["rising"] / found["monotone"]
+    width = table["rising"] / table["monotone"]
     keys = [name for name in SAME_LIST if name != "part"]
-    return found.assign(_width=width).sort_values("_width", kind="stable").drop_duplicates(
+    return table.assign(_width=width).sort_values("_width", kind="stable").drop_duplicates(
         keys
     ).drop(columns="_width").sort_values(keys, ignore_index=True)  # fmt: skip
 
@@ -97,10 +96,10 @@ def without_monotone(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the lists of stepsizes none of which is monotone, one row each."""
     lists = runs[runs["part"].isin(["sweep", "onset", "acceleration", "multilayer"])]
     rows = []
-    for place, own in lists.groupby(SAME_LIST):
-        if len(oscillates(own)) == len(own):
-            smallest = own["stepsize"].min()
-            rows.append({**dict(zip(SAME_LIST, place, strict=True)), "smallest": smallest})
+    for key, group in lists.groupby(SAME_LIST):
+        if len(oscillates(group)) == len(group):
+            smallest = group["stepsize"].min()
+            rows.append({**dict(zip(SAME_LIST, key, strict=True)), "smallest": smallest})
     return pd.DataFrame(rows, columns=[*SAME_LIST, "smallest"])
 
 
@@ -109,15 +108,15 @@ def slopes(tables: Tables) -> dict[str, float]:
 
     Schedules with fewer than three numbers of steps have none. Seeds are averaged.
     """
-    own = tables.stepsize_acceleration
-    own = own[(own["budget"] >= FIRST_BUDGET) & (own["risk"] > 0)]
-    found = {}
+    points = tables.stepsize_acceleration
+    points = points[(points["budget"] >= FIRST_BUDGET) & (points["risk"] > 0)]
+    fitted = {}
     for name in SCHEDULES:
-        rows = own[own["schedule"] == name].groupby("budget")["risk"].mean()
+        rows = points[points["schedule"] == name].groupby("budget")["risk"].mean()
         if len(rows) >= 3:
             log_t, log_risk = np.log(rows.index.to_numpy()), np.log(rows.to_numpy())
-            found[name] = float(np.polyfit(log_t, log_risk, 1)[0])
-    return found
+            fitted[name] = float(np.polyfit(log_t, log_risk, 1)[0])
+    return fitted
 
 
 def larger_steps(tables: Tables) -> pd.DataFrame:
@@ -128,14 +127,16 @@ def larger_steps(tables: Tables) -> pd.DataFrame:
     """
     every = tables.stepsize_speedups
     every = every[(every["part"] == "sweep") & every["monotone_stepsize"].notna()]
-    found = []
-    for _, own in every.groupby(SAME_LIST):
-        monotone = own[(own["stepsize"] == own["monotone_stepsize"]) & own["speedup"].notna()]
+    results = []
+    for _, group in every.groupby(SAME_LIST):
+        monotone = group[
+            (group["stepsize"] == group["monotone_stepsize"]) & group["speedup"].notna()
+        ]
         if not monotone.empty:
             level = monotone["level"].min()
-            beyond = own["stepsize"] > own["monotone_stepsize"]
-            found.append(own[beyond & (own["level"] == level)])
-    return pd.concat(found, ignore_index=True) if found else every.iloc[:0]
+            beyond = group["stepsize"] > group["monotone_stepsize"]
+            results.append(group[beyond & (group["level"] == level)])
+    return pd.concat(results, ignore_index=True) if results else every.iloc[:0]
 
 
 def speedup_span(tables: Tables) -> str:

@@ -63,15 +63,15 @@ def run(
 
     if not settings.stepsizes:
         raise UserError("train_multilayer.stepsizes: is empty, so there is nothing to train.")
-    torch.set_num_threads(1)  # sums in one order, whatever the machine
+    torch.set_num_threads(1)  # sums in one order on every machine
     data = read_cifar(cifar, settings.seed) if data_set == CIFAR else MADE[data_set](settings.seed)
     job = [settings.model_dump_json(), data_set, stamp(map(str, cifar)),
            *code_version("train_multilayer")]  # fmt: skip
     with checkpoints(checkpoint, fingerprint(job)) as states:
-        with Progress(f"training on {data_set}", settings.steps, "steps") as told:
+        with Progress(f"training on {data_set}", settings.steps, "steps") as progress:
             rows = train(
                 data, settings.width, settings.stepsizes, settings.steps, settings.seed,
-                settings.points, states.array_keeper(data_set), told.reach,
+                settings.points, states.array_keeper(data_set), progress.reach,
             )  # fmt: skip
         rows = [{**row, "data_set": data_set} for row in rows]
         write_metrics(measurements, rows, {"settings": settings.model_dump(mode="json")})

@@ -137,11 +137,11 @@ def run(
         rows = run_plan(plan, make, states.array_keeper)
         runs = [row for row in rows if row["kind"] == "run"]
         for row in runs:
-            place = f"m {row['width']}, η {row['stepsize']:g}, seed {row['seed']}"
+            label = f"m {row['width']}, η {row['stepsize']:g}, seed {row['seed']}"
             if row["diverged"] >= 0:
-                log.warning("%s: diverged at step %d, and was stopped", place, row["diverged"])
+                log.warning("%s: diverged at step %d, and was stopped", label, row["diverged"])
             elif not row["settled"]:
-                log.warning("%s: its risk still rose at step %d", place, row["transition"])
+                log.warning("%s: its risk still rose at step %d", label, row["transition"])
         if all(row["rises"] > 0 or row["diverged"] >= 0 for row in runs):
             log.warning("no stepsize is monotone: speed has nothing to be compared with")
         write_metrics(measurements, rows, {"plan": checked.model_dump(mode="json")})

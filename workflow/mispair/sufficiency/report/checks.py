@@ -62,16 +62,16 @@ def checks(tables: Tables) -> list[Check]:
     ]
 
 
-def _check(number_: int, text: str, found: list[Single], noted: bool) -> Check:
-    if not found:
+def _check(number_: int, text: str, results: list[Single], noted: bool) -> Check:
+    if not results:
         return Check(number_, text, "not measured", "–")
-    failed = [said for passed, said in found if not passed]
+    failed = [sentence for passed, sentence in results if not passed]
     if failed:
         rest = f"; {len(failed) - 3} more" if len(failed) > 3 else ""
-        said = f"{len(failed)} of {len(found)}: {'; '.join(failed[:3])}{rest}"
-        return Check(number_, text, "noted" if noted else "fails", said)
-    ends = [found[0][1], found[-1][1]] if len(found) > 1 else [found[0][1]]
-    return Check(number_, text, "passes", f"{len(found)} of {len(found)}: {' … '.join(ends)}")
+        sentence = f"{len(failed)} of {len(results)}: {'; '.join(failed[:3])}{rest}"
+        return Check(number_, text, "noted" if noted else "fails", sentence)
+    ends = [results[0][1], results[-1][1]] if len(results) > 1 else [results[0][1]]
+    return Check(number_, text, "passes", f"{len(results)} of {len(results)}: {' … '.join(ends)}")
 
 
 def _power(value: float) -> str:
@@ -79,12 +79,14 @@ def _power(value: float) -> str:
 
 
 def _anchors(table: pd.DataFrame) -> Iterator[Single]:
-    own = table[(table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()]
-    theirs = published.sufficiency_risks()
-    for _, row in theirs[theirs["model"] == "bayes"].iterrows():
+    published_tree = table[
+        (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()
+    ]
+    printed = published.sufficiency_risks()
+    for _, row in printed[printed["model"] == "bayes"].iterrows():
         candidates = {"candidates": 4.0} if row["task"] == "clip" else {}
-        found = rows(own, task=row["task"], arm="bayes", metric="risk", **candidates)
-        for value in found.loc[found["flip"] == row["flip"], "value"]:
+        measured = rows(published_tree, task=row["task"], arm="bayes", metric="risk", **candidates)
+        for value in measured.loc[measured["flip"] == row["flip"], "value"]:
             absolute, relative = TOLERANCES[row["task"]]
             near = abs(value - row["risk"]) <= absolute + relative * row["risk"]
             yield (
@@ -94,22 +96,22 @@ def _anchors(table: pd.DataFrame) -> Iterator[Single]:
 
 
 def _enumerated(table: pd.DataFrame) -> Iterator[Single]:
-    found = rows(table, metric="enumeration_error")
-    for task, own in found.groupby("task"):
-        largest = own["value"].max()
+    errors = rows(table, metric="enumeration_error")
+    for task, of_task in errors.groupby("task"):
+        largest = of_task["value"].max()
         yield bool(largest <= EXACT), f"{task}: {_power(largest)}"
 
 
 def _floor(table: pd.DataFrame) -> Iterator[Single]:
     excess = table[(table["metric"] == "difference") & (table["reference"] == "bayes")]
     for _, row in excess.iterrows():
-        said = f"{row['task']} {row['arm']}: {number(row['value'], 4, sign=True)}"
-        yield not row["value"] < -3 * error(row), said
+        sentence = f"{row['task']} {row['arm']}: {number(row['value'], 4, sign=True)}"
+        yield not row["value"] < -3 * error(row), sentence
 
 
 def _matching(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table, MAIN_FLIP)
-    excess = rows(own, task="clip", metric="difference", reference="bayes", candidates=4.0)
+    runs = trained(table, MAIN_FLIP)
+    excess = rows(runs, task="clip", metric="difference", reference="bayes", candidates=4.0)
     for _, run in excess.groupby(RUN):
         by_arm = run.set_index("arm")["value"]
         standard, untrained = by_arm.get("standard"), by_arm.get("untrained")
@@ -123,17 +125,17 @@ def _matching(table: pd.DataFrame) -> Iterator[Single]:
         present = [arm for arm in ENCODERS if arm in by_arm]
         if len(present) > 1:
             values = [float(by_arm[arm]) for arm in present]
-            said = " < ".join(f"{arm} {number(by_arm[arm])}" for arm in present)
-            yield values == sorted(values), said
+            sentence = " < ".join(f"{arm} {number(by_arm[arm])}" for arm in present)
+            yield values == sorted(values), sentence
 
 
 def _divergence(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table)
-    found = own[(own["metric"] == "sufficiency") & (own["part"] == "both")]
-    for (*run, arm), group in found.groupby([*RUN, "arm"]):
+    runs = trained(table)
+    divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
+    for (*run, arm), group in divergences.groupby([*RUN, "arm"]):
         group = group.sort_values("candidates")
         for _, row in group.iterrows():
-            same = own[(own[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
+            same = runs[(runs[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
             gap = rows(
                 same, task="clip", arm=arm, metric="difference", reference="bayes",
                 candidates=row["candidates"],
@@ -151,26 +153,26 @@ def _divergence(table: pd.DataFrame) -> Iterator[Single]:
 
 
 def _classes(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table, MAIN_FLIP)
-    own = own[(own["task"] == "zsc") & own["shifted"].isna() & (own["arm"] == "standard")]
-    gaps = own[(own["metric"] == "difference") & (own["reference"] == "bayes")]
+    runs = trained(table, MAIN_FLIP)
+    runs = runs[(runs["task"] == "zsc") & runs["shifted"].isna() & (runs["arm"] == "standard")]
+    gaps = runs[(runs["metric"] == "difference") & (runs["reference"] == "bayes")]
     for _, run in gaps.groupby(RUN):
         run = run.sort_values("per_class")
         last = run.iloc[-1]
-        said = f"excess {number(last['value'])} at M = {last['per_class']:g}"
-        yield bool(last["value"] < LARGEST_ZERO_SHOT), said
+        sentence = f"excess {number(last['value'])} at M = {last['per_class']:g}"
+        yield bool(last["value"] < LARGEST_ZERO_SHOT), sentence
         falling = run[run["per_class"] >= 5]["value"]
         yield bool(falling.is_monotonic_decreasing), "falls from M = 5 on"
 
 
 def _transfer(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table, MAIN_FLIP)
+    runs = trained(table, MAIN_FLIP)
     for task, limit in HEAD_ERRORS.items():
         for reference in ("unconditional", "untrained", "oracle"):
-            found = rows(
-                own, task=task, arm="frozen", metric="difference", reference=reference
+            differences = rows(
+                runs, task=task, arm="frozen", metric="difference", reference=reference
             )  # fmt: skip
-            for _, row in found.iterrows():
+            for _, row in differences.iterrows():
                 if reference == "oracle":
                     passed = row["value"] <= limit
                 else:
@@ -181,44 +183,48 @@ def _transfer(table: pd.DataFrame) -> Iterator[Single]:
 
 
 def _joint(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table)
+    runs = trained(table)
     for task in HEAD_ERRORS:
-        found = rows(own, task=task, arm="frozen", metric="difference", reference="joint")
-        for _, row in found.iterrows():
-            said = f"{task}: frozen − joint {number(row['value'], 4, sign=True)}"
-            yield bool(row["value"] <= 3 * error(row)), said
+        differences = rows(runs, task=task, arm="frozen", metric="difference", reference="joint")
+        for _, row in differences.iterrows():
+            sentence = f"{task}: frozen − joint {number(row['value'], 4, sign=True)}"
+            yield bool(row["value"] <= 3 * error(row)), sentence
 
 
 def _processed(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table)
-    bounds = own[(own["metric"] == "sufficiency") & (own["part"] == "text_given_image")]
+    runs = trained(table)
+    bounds = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "text_given_image")]
     for (*run, arm), group in bounds.groupby([*RUN, "arm"]):
         bound = group.sort_values("candidates").iloc[-1]
-        same = own[(own[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
+        same = runs[(runs[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
         lost = same[(same["task"] == "zsc") & (same["arm"] == arm) & (same["reference"] == "exact")]
         if len(lost):
             row = lost.sort_values("per_class").iloc[-1]
             spread = 3 * (error(row) + error(bound))
-            said = f"zsc {arm}: {number(row['value'])} ≤ {number(bound['value'])}"
-            yield bool(row["value"] <= bound["value"] + spread), said
+            sentence = f"zsc {arm}: {number(row['value'])} ≤ {number(bound['value'])}"
+            yield bool(row["value"] <= bound["value"] + spread), sentence
         if arm != "standard":
             continue
-        found = rows(same, task="vlm", arm="frozen", metric="difference", reference="oracle")
-        for _, row in found.iterrows():
+        differences = rows(same, task="vlm", arm="frozen", metric="difference", reference="oracle")
+        for _, row in differences.iterrows():
             size = [int(part) for part in row["size"].split("x")]
-            words = size[1] ** size[0] - 1
-            spread = 3 * (words * error(row) + error(bound))
-            said = f"vlm: {number(words * row['value'])} of a text ≤ {number(bound['value'])}"
-            yield bool(words * row["value"] <= bound["value"] + spread), said
+            internal_nodes = size[1] ** size[0] - 1
+            spread = 3 * (internal_nodes * error(row) + error(bound))
+            sentence = (
+                f"vlm: {number(internal_nodes * row['value'])} of a text ≤ {number(bound['value'])}"
+            )
+            yield bool(internal_nodes * row["value"] <= bound["value"] + spread), sentence
 
 
 def _shifted(table: pd.DataFrame) -> Iterator[Single]:
-    own = trained(table)
-    shifted = own[own["shifted"].notna() & (own["reference"] == "bayes")]
+    runs = trained(table)
+    shifted = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
     same = shifted[(shifted["arm"] == "misspecified") & (shifted["test_flip"] == shifted["flip"])]
     for _, row in same.iterrows():
-        said = f"{row['task']}: misspecified − Bayes {number(row['value'], 4, sign=True)} at its p"
-        yield row["value"] == 0, said
+        sentence = (
+            f"{row['task']}: misspecified − Bayes {number(row['value'], 4, sign=True)} at its p"
+        )
+        yield row["value"] == 0, sentence
     ends = shifted[(shifted["shifted"] == "both") & (shifted["arm"] != "misspecified")]
     ends = ends[(ends["task"] == "clip") & (ends["flip"] == MAIN_FLIP)]
     for (*_, arm), group in ends.groupby([*RUN, "arm"]):

@@ -82,15 +82,15 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     table = tables.sufficiency
     if table.empty:
         return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in CLAIMS]
-    own = trained(table, main_flip(table))
+    runs = trained(table, main_flip(table))
     scope = f"p = {main_flip(table):g}, trees {sizes(table)}"
     return [
-        _sufficient(own, scope, confidence),
-        _classes(own, scope, confidence),
-        _prompts(own, scope, 1 - confidence),
-        _transfers(DENOISING, own, "cdm", "the text", scope, confidence),
-        _transfers(NEXT_WORD, own, "vlm", "the image", scope, confidence),
-        _guided(own, scope, confidence),
+        _sufficient(runs, scope, confidence),
+        _classes(runs, scope, confidence),
+        _prompts(runs, scope, 1 - confidence),
+        _transfers(DENOISING, runs, "cdm", "the text", scope, confidence),
+        _transfers(NEXT_WORD, runs, "vlm", "the image", scope, confidence),
+        _guided(runs, scope, confidence),
         _published(table),
     ]
 
@@ -103,25 +103,27 @@ use can gain), or of the published difference between encoders."""
 def _published_risks(task: str) -> dict[str, float]:
     """Return published risks at p = 0.2 by model."""
     table = published.sufficiency_risks()
-    own = table[(table["task"] == task) & (table["flip"] == MAIN_FLIP)]
-    return {str(row["model"]): float(row["risk"]) for _, row in own.iterrows()}
+    risks = table[(table["task"] == task) & (table["flip"] == MAIN_FLIP)]
+    return {str(row["model"]): float(row["risk"]) for _, row in risks.iterrows()}
 
 
-def _by_run(found: pd.DataFrame) -> pd.Series:
-    return found.set_index(RUN)["value"].astype(float)
+def _by_run(measured: pd.DataFrame) -> pd.Series:
+    return measured.set_index(RUN)["value"].astype(float)
 
 
-def _shares(own: pd.DataFrame, top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
+def _shares(runs: pd.DataFrame, top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
     shares = (_by_run(top) / _by_run(bottom)).dropna()
     return shares.rename("value").reset_index()
 
 
-def _sufficient(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
-    found = own[(own["metric"] == "sufficiency") & (own["part"] == "both")]
-    k = found["candidates"].max()
-    found = found[found["candidates"] == k]
-    standard, untrained = (found[found["arm"] == arm] for arm in ("standard", "untrained"))
-    shares = _shares(own, standard, untrained)
+def _sufficient(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
+    divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
+    k = divergences["candidates"].max()
+    divergences = divergences[divergences["candidates"] == k]
+    standard, untrained = (
+        divergences[divergences["arm"] == arm] for arm in ("standard", "untrained")
+    )
+    shares = _shares(runs, standard, untrained)
     if shares.empty:
         return Verdict(SUFFICIENT, verdicts.UNMEASURED, "no encoders were measured")
     share = over_runs(shares, confidence)
@@ -136,14 +138,14 @@ def _sufficient(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         published="no number: only the excess risk at K = 4 is",
         sample=sample(standard),
         test=_interval(share, confidence),
-        controls=(_information(own),),
+        controls=(_information(runs),),
     )
 
 
-def _information(own: pd.DataFrame) -> Control:
+def _information(runs: pd.DataFrame) -> Control:
     name = "Root information of a random encoder"
-    lost = dict(own[own["metric"] == "information_lost"].groupby("arm")["value"].mean())
-    held = float(own[own["metric"] == "information"]["value"].mean())
+    lost = dict(runs[runs["metric"] == "information_lost"].groupby("arm")["value"].mean())
+    held = float(runs[runs["metric"] == "information"]["value"].mean())
     if not {"standard", "untrained"} <= lost.keys():
         return Control(name, "not measured", "The root was not read out of the features.")
     return Control(
@@ -155,14 +157,14 @@ def _information(own: pd.DataFrame) -> Control:
     )
 
 
-def _classes(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
-    gaps = own[(own["task"] == "zsc") & (own["reference"] == "bayes") & own["shifted"].isna()]
+def _classes(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
+    gaps = runs[(runs["task"] == "zsc") & (runs["reference"] == "bayes") & runs["shifted"].isna()]
     m = gaps["per_class"].max()
     gaps = gaps[gaps["per_class"] == m]
     standard, untrained, exact = (
         gaps[gaps["arm"] == arm] for arm in ("standard", "untrained", "exact")
     )
-    shares = _shares(own, standard, untrained)
+    shares = _shares(runs, standard, untrained)
     if shares.empty:
         return Verdict(CLASSES, verdicts.UNMEASURED, "nothing was classified")
     share = over_runs(shares, confidence)
@@ -173,7 +175,7 @@ def _classes(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         f"With the best similarity and the same {m:g} prompts the excess is "
         f"{number(exact['value'].mean())}: so much of it is owed to the prompts.",
     )
-    theirs = _published_risks("zsc")
+    printed = _published_risks("zsc")
     return Verdict(
         CLASSES,
         outcome,
@@ -181,7 +183,7 @@ def _classes(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         scope=f"{scope}, M = {m:g}",
         measured=f"excess {number(standard['value'].mean())}, untrained "
         f"{number(untrained['value'].mean())}: {number(share.value)} of it",
-        published=f"excess {number(theirs['standard'] - theirs['bayes'])} at M = 250 and the "
+        published=f"excess {number(printed['standard'] - printed['bayes'])} at M = 250 and the "
         "published size",
         sample=sample(standard),
         test=_interval(share, confidence),
@@ -189,13 +191,13 @@ def _classes(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
     )
 
 
-def _prompts(own: pd.DataFrame, scope: str, alpha: float) -> Verdict:
-    risks = own[(own["task"] == "zsc") & (own["metric"] == "risk") & own["shifted"].isna()]
+def _prompts(runs: pd.DataFrame, scope: str, alpha: float) -> Verdict:
+    risks = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk") & runs["shifted"].isna()]
     risks = risks[(risks["arm"] == "standard") & (risks["per_class"] >= 5)]
     blocks = [str(tuple(row)) for row in risks[RUN].itertuples(index=False)]
-    found = trend([float(m) for m in risks["per_class"]], list(risks["value"]), blocks)
-    outcome, reason = verdicts.decide_trend(found, -1, alpha)
-    fits = own[(own["task"] == "zsc") & (own["arm"] == "standard")].groupby("metric")["value"]
+    trend_of_risks = trend([float(m) for m in risks["per_class"]], list(risks["value"]), blocks)
+    outcome, reason = verdicts.decide_trend(trend_of_risks, -1, alpha)
+    fits = runs[(runs["task"] == "zsc") & (runs["arm"] == "standard")].groupby("metric")["value"]
     fit = dict(fits.mean())
     law = "no fit"
     if {"slope", "level", "residual"} <= fit.keys():
@@ -206,15 +208,15 @@ def _prompts(own: pd.DataFrame, scope: str, alpha: float) -> Verdict:
     return Verdict(
         PROMPTS, outcome, reason, scope=f"{scope}, M from 5 on", measured=f"fit from M = 10: {law}",
         published="5.70 / M + 1.838 at p = 0.2 and the published size, residual 0.03",
-        sample=sample(risks), test=verdicts.trend_text(found),
+        sample=sample(risks), test=verdicts.trend_text(trend_of_risks),
     )  # fmt: skip
 
 
 def _transfers(
-    claim: Claim, own: pd.DataFrame, task: str, other: str, scope: str, confidence: float
+    claim: Claim, runs: pd.DataFrame, task: str, opposite: str, scope: str, confidence: float
 ) -> Verdict:
     def gap(arm: str, reference: str) -> pd.DataFrame:
-        return rows(own, task=task, arm=arm, metric="difference", reference=reference)
+        return rows(runs, task=task, arm=arm, metric="difference", reference=reference)
 
     digits = 3 if task == "cdm" else 4
     frozen = gap("frozen", "unconditional")
@@ -230,7 +232,7 @@ def _transfers(
         outcome,
         reason,
         scope=scope,
-        measured=f"excess {number(excess, digits)}; {other} is worth {number(worth, digits)}",
+        measured=f"excess {number(excess, digits)}; {opposite} is worth {number(worth, digits)}",
         published="see the published size below",
         sample=sample(frozen),
         test=f"frozen − unconditional {verdicts.effect_text(effect, confidence, digits)}",
@@ -246,7 +248,7 @@ def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Co
     name = "The same with an untrained encoder"
     if gain.empty:
         return Control(name, "not measured", "No head on an untrained feature was trained.")
-    value, own = over_runs(gain, confidence), over_runs(alone, confidence)
+    value, untrained_effect = over_runs(gain, confidence), over_runs(alone, confidence)
     limited = value.known and value.high >= 0
     meaning = ""
     if limited and value.value < 0:
@@ -258,12 +260,12 @@ def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Co
         "limits" if limited else "does not limit",
         f"Trained − untrained {verdicts.interval_text(value, confidence, 4)}{meaning}; the "
         "untrained encoder's head differs from the best predictor by "
-        f"{verdicts.interval_text(own, confidence, 4)}.",
+        f"{verdicts.interval_text(untrained_effect, confidence, 4)}.",
     )
 
 
-def _guided(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
-    excess = own[(own["metric"] == "sufficiency") & (own["part"] == "both")]
+def _guided(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
+    excess = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
     excess = excess[excess["candidates"] == excess["candidates"].min()]
     wide = excess.pivot_table(index=RUN, columns="arm", values="value")
     if not {"standard", "guided", "shallow"} <= set(wide.columns):
@@ -305,9 +307,9 @@ def _guided(own: pd.DataFrame, scope: str, confidence: float) -> Verdict:
 
 
 def _published(table: pd.DataFrame) -> Verdict:
-    found = worths(table, "vlm", published.sufficiency_risks())
-    below = sum(each.below("frozen") for each in found)
-    outcome, reason = decide_worth(below, len(found))
+    worth = worths(table, "vlm", published.sufficiency_risks())
+    below = sum(each.below("frozen") for each in worth)
+    outcome, reason = decide_worth(below, len(worth))
     if outcome == verdicts.UNMEASURED:
         return Verdict(PUBLISHED, outcome, reason)
     digits = 4
@@ -315,31 +317,31 @@ def _published(table: pd.DataFrame) -> Verdict:
         PUBLISHED,
         outcome,
         reason,
-        scope=f"p = {', '.join(f'{each.flip:g}' for each in found)}",
+        scope=f"p = {', '.join(f'{each.flip:g}' for each in worth)}",
         measured="the other modality is worth "
-        + ", ".join(number(each.worth.value, digits) for each in found),
+        + ", ".join(number(each.worth.value, digits) for each in worth),
         published="excess over published Bayes "
-        + ", ".join(number(each.excess["frozen"], digits, sign=True) for each in found),
+        + ", ".join(number(each.excess["frozen"], digits, sign=True) for each in worth),
         sample="one published training for each p; our samples",
         test="published excess against the lower end of the 95 % interval of what it is worth",
-        controls=(_guided_published(found),),
+        controls=(_guided_published(worth),),
     )
 
 
-def _guided_published(found: list[Worth]) -> Control:
-    below = sum(each.below("guided") for each in found)
+def _guided_published(worth: list[Worth]) -> Control:
+    below = sum(each.below("guided") for each in worth)
     return Control(
         "A model that was shown the messages of belief propagation",
         "does not limit",
         f"The published guided model loses less than the other modality is worth at {below} of "
-        f"{len(found)} p: that the rule asks too much is not the reason.",
+        f"{len(worth)} p: that the rule asks too much is not the reason.",
     )
 
 
-def _interval(found: Interval, confidence: float) -> str:
-    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+def _interval(interval: Interval, confidence: float) -> str:
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return "no interval (one run)"
-    return f"{100 * confidence:g} % interval {number(found.low)} to {number(found.high)}"
+    return f"{100 * confidence:g} % interval {number(interval.low)} to {number(interval.high)}"
 
 
 def decide_worth(below: int, measured: int) -> tuple[verdicts.Outcome, str]:
@@ -354,5 +356,5 @@ def decide_worth(below: int, measured: int) -> tuple[verdicts.Outcome, str]:
         return verdicts.SUPPORTS, reason
     return (
         verdicts.UNDECIDED,
-        f"{reason}; a head that underfits loses more whatever its feature holds",
+        f"{reason}; a head that underfits loses more with any feature",
     )

@@ -34,11 +34,11 @@ ERRORS = {
 
 def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
     """Draw the divergence of every variant by K, one panel for each p."""
-    own = trained(tables.sufficiency)
-    found = own[(own["metric"] == "sufficiency") & (own["part"] == "both")]
-    if found.empty:
-        return Hole(NOT_RUN if own.empty else "no encoders were measured")
-    data = found[[*KEPT, "candidates"]].reset_index(drop=True)
+    runs = trained(tables.sufficiency)
+    divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
+    if divergences.empty:
+        return Hole(NOT_RUN if runs.empty else "no encoders were measured")
+    data = divergences[[*KEPT, "candidates"]].reset_index(drop=True)
     data["panel"] = data["flip"].map("p = {:g}".format)
     arms = [arm for arm in (*ENCODERS, "untrained") if arm in set(data["arm"])]
     panels = [
@@ -46,33 +46,35 @@ def sufficiency_divergence(tables: Tables) -> Drawing | Hole:
                 "Divergence (nats, log scale)", log_y=True)
         for panel in sorted(set(data["panel"]))
     ]  # fmt: skip
-    largest = found[found["candidates"] == found["candidates"].max()]
-    means = largest[largest["flip"] == main_flip(own)].groupby("arm")["value"].mean()
-    said = ", ".join(f"{arm} {number(means[arm])}" for arm in arms if arm in means.index)
+    largest = divergences[divergences["candidates"] == divergences["candidates"].max()]
+    means = largest[largest["flip"] == main_flip(runs)].groupby("arm")["value"].mean()
+    text = ", ".join(f"{arm} {number(means[arm])}" for arm in arms if arm in means.index)
     sentence = (
-        f"At p = {main_flip(own):g} and K = {largest['candidates'].iloc[0]:g} the divergence is: "
-        f"{said} nats."
+        f"At p = {main_flip(runs):g} and K = {largest['candidates'].iloc[0]:g} the divergence is: "
+        f"{text} nats."
     )
     chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data.drop(columns="panel"), sentence, "arm")
 
 
 def sufficiency_prompts(tables: Tables) -> Drawing | Hole:
-    """Draw the zero-shot risk against M beside its controls."""
-    own = trained(tables.sufficiency)
-    flip = main_flip(own)
-    own = own[(own["task"] == "zsc") & (own["metric"] == "risk") & own["shifted"].isna()]
-    found = own[own["flip"] == flip]
-    if found.empty:
-        return Hole(NOT_RUN if own.empty else "nothing was classified")
-    data = found[[*KEPT, "per_class"]].reset_index(drop=True)
+    """Draw the zero-shot risk against M next to its controls."""
+    runs = trained(tables.sufficiency)
+    flip = main_flip(runs)
+    runs = runs[(runs["task"] == "zsc") & (runs["metric"] == "risk") & runs["shifted"].isna()]
+    at_flip = runs[runs["flip"] == flip]
+    if at_flip.empty:
+        return Hole(NOT_RUN if runs.empty else "nothing was classified")
+    data = at_flip[[*KEPT, "per_class"]].reset_index(drop=True)
     data["panel"] = panel = f"p = {flip:g}"
     arms = [arm for arm in ("bayes", "exact", *ENCODERS, "untrained") if arm in set(data["arm"])]
     curves = _layers(data, panel, "per_class", "Prompts M for each class (log scale)", arms,
                      "Zero-shot risk (nats)")  # fmt: skip
-    last = found[found["per_class"] == found["per_class"].max()].groupby("arm")["value"].mean()
+    last = (
+        at_flip[at_flip["per_class"] == at_flip["per_class"].max()].groupby("arm")["value"].mean()
+    )
     sentence = (
-        f"With M = {found['per_class'].max():g} the risk is {number(last.get('standard'))}; with "
+        f"With M = {at_flip['per_class'].max():g} the risk is {number(last.get('standard'))}; with "
         f"the best similarity {number(last.get('exact'))}, by Bayes {number(last.get('bayes'))}."
     )
     chart = charts.side_by_side([curves.properties(width=2 * charts.WIDTH)], 1, data)
@@ -113,17 +115,17 @@ def _layers(
 
 
 def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
-    """Draw every head's excess over Bayes beside what the other modality is worth."""
-    own = trained(tables.sufficiency)
-    flip = main_flip(own)
-    here = own[own["flip"] == flip]
+    """Draw every head's excess over Bayes next to what the other modality is worth."""
+    runs = trained(tables.sufficiency)
+    flip = main_flip(runs)
+    at_flip = runs[runs["flip"] == flip]
     parts = [
-        rows(here, task=task, metric="difference", reference="bayes") for task in ("cdm", "vlm")
+        rows(at_flip, task=task, metric="difference", reference="bayes") for task in ("cdm", "vlm")
     ]
-    found = pd.concat(parts)
-    if found.empty:
-        return Hole(NOT_RUN if own.empty else "no heads were trained")
-    data = found[["task", *KEPT]].reset_index(drop=True)
+    measured = pd.concat(parts)
+    if measured.empty:
+        return Hole(NOT_RUN if runs.empty else "no heads were trained")
+    data = measured[["task", *KEPT]].reset_index(drop=True)
     order = [arm for arm in ("unconditional", *HEADS) if arm in set(data["arm"])]
     panels = []
     for task in [task for task in ("cdm", "vlm") if task in set(data["task"])]:
@@ -154,27 +156,27 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
         layered = alt.layer(line, bars, points) if math.isfinite(worth) else alt.layer(bars, points)
         panels.append(layered.properties(width=charts.WIDTH - 30, height=24 * len(order) + 20,
                                          title=TASKS[task]))  # fmt: skip
-    means = found.groupby(["task", "arm"])["value"].mean()
-    said = [
+    means = measured.groupby(["task", "arm"])["value"].mean()
+    sentences = [
         f"{TASKS[task]}: the frozen feature's head loses {number(means[task, 'frozen'])}, the "
         f"other modality is worth {number(means[task, 'unconditional'])}"
         for task in ("cdm", "vlm")
         if (task, "frozen") in means.index
     ]
-    sentence = f"At p = {flip:g}, {'; '.join(said)}." if said else f"At p = {flip:g}."
+    sentence = f"At p = {flip:g}, {'; '.join(sentences)}." if sentences else f"At p = {flip:g}."
     return Drawing(charts.side_by_side(panels, 2, data, gap=70), data, sentence)
 
 
 def sufficiency_shift(tables: Tables) -> Drawing | Hole:
     """Draw the excess over Bayes where the tested p is another than the training's."""
-    own = trained(tables.sufficiency)
-    found = own[own["shifted"].notna() & (own["reference"] == "bayes")]
+    runs = trained(tables.sufficiency)
+    shifts = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
     shown = ("misspecified", *ENCODERS, *HEADS)
-    found = found[found["arm"].isin(shown)]
-    if found.empty:
-        return Hole(NOT_RUN if own.empty else "no test was shifted")
+    shifts = shifts[shifts["arm"].isin(shown)]
+    if shifts.empty:
+        return Hole(NOT_RUN if runs.empty else "no test was shifted")
     keys = ["task", "shifted", "arm", "flip", "test_flip"]
-    data = found.groupby(keys)["value"].mean().reset_index()
+    data = shifts.groupby(keys)["value"].mean().reset_index()
     data["panel"] = data["task"] + " " + data["shifted"]
     arms = [arm for arm in dict.fromkeys(shown) if arm in set(data["arm"])]
     panels = []
@@ -183,7 +185,7 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
             panel = f"{task} {shifted}"
             if panel not in set(data["panel"]):
                 continue
-            words = "both trees" if shifted == "both" else f"the {shifted}'s alone"
+            label = "both trees" if shifted == "both" else f"the {shifted}'s alone"
             panels.append(
                 alt.Chart()
                 .mark_line(point=True)
@@ -198,7 +200,7 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
                 )
                 .transform_filter(f"datum.panel == '{panel}'")
                 .properties(width=charts.WIDTH, height=charts.HEIGHT,
-                            title=f"{TASKS[task]}, {words}",
+                            title=f"{TASKS[task]}, {label}",
                             name=f"{charts.VIEW}shift_{task}_{shifted}")
             )  # fmt: skip
     far = data[(data["task"] == "clip") & (data["arm"] == "standard")].set_index("test_flip")[
@@ -207,7 +209,7 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
     sentence = "Each point is the mean over runs."
     if len(far):
         sentence = (
-            f"Matching, trained at p = {main_flip(own):g}: the excess is {number(far.iloc[0])} at "
+            f"Matching, trained at p = {main_flip(runs):g}: the excess is {number(far.iloc[0])} at "
             f"p = {far.index[0]:g} and {number(far.iloc[-1])} at p = {far.index[-1]:g}."
         )
     chart = charts.side_by_side(panels, 2, data)
@@ -216,19 +218,19 @@ def sufficiency_shift(tables: Tables) -> Drawing | Hole:
 
 def sufficiency_published(tables: Tables) -> Drawing | Hole:
     """Draw what the other modality is worth at the published size, and published excess risks."""
-    theirs = published.sufficiency_risks()
-    found = []
+    printed = published.sufficiency_risks()
+    rows = []
     for task in ("cdm", "vlm"):
-        for each in worths(tables.sufficiency, task, theirs):
-            here = {"task": task, "flip": each.flip}
+        for each in worths(tables.sufficiency, task, printed):
+            keys = {"task": task, "flip": each.flip}
             limits = {"low": each.worth.low, "high": each.worth.high}
-            found.append({**here, "arm": "unconditional", "value": each.worth.value, **limits})
-            found += [
-                {**here, "arm": model, "value": value}
+            rows.append({**keys, "arm": "unconditional", "value": each.worth.value, **limits})
+            rows += [
+                {**keys, "arm": model, "value": value}
                 for model, value in each.excess.items()
                 if model != "shallow" or task == "vlm"
             ]
-    data = pd.DataFrame(found)
+    data = pd.DataFrame(rows)
     if data.empty:
         return Hole(
             NOT_RUN
@@ -262,7 +264,7 @@ def sufficiency_published(tables: Tables) -> Drawing | Hole:
             ).properties(width=charts.WIDTH, height=charts.HEIGHT,
                          title=TASKS[task])
         )  # fmt: skip
-    cdm = worths(tables.sufficiency, "cdm", theirs)
+    cdm = worths(tables.sufficiency, "cdm", printed)
     above = sum(not each.below("frozen") for each in cdm)
     sentence = (
         f"Denoising: the published head on the frozen feature loses more than the text is worth at "

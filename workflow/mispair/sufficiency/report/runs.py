@@ -31,19 +31,19 @@ def rows(table: pd.DataFrame, **where: object) -> pd.DataFrame:
 
     Only `part` may be left open besides, as it belongs to few metrics.
     """
-    own = pd.Series(True, index=table.index)
+    selected = pd.Series(True, index=table.index)
     for column in dict.fromkeys([*where, *MISSING_COLUMNS]):
         if column in where:
-            own &= table[column] == where[column]
+            selected &= table[column] == where[column]
         else:
-            own &= table[column].isna()
-    return table[own]
+            selected &= table[column].isna()
+    return table[selected]
 
 
 def trained(table: pd.DataFrame, flip: float | None = None) -> pd.DataFrame:
     """Return the rows of trainings, of one p if it is given; not those of Bayes' risks alone."""
-    own = table[table["seed"].notna()]
-    return own if flip is None else own[own["flip"] == flip]
+    runs = table[table["seed"].notna()]
+    return runs if flip is None else runs[runs["flip"] == flip]
 
 
 def main_flip(table: pd.DataFrame) -> float:
@@ -52,26 +52,26 @@ def main_flip(table: pd.DataFrame) -> float:
     return float(min(flips, key=lambda p: (abs(p - MAIN_FLIP), p))) if len(flips) else math.nan
 
 
-def over_runs(found: pd.DataFrame, confidence: float) -> Interval:
+def over_runs(measured: pd.DataFrame, confidence: float) -> Interval:
     """Return the mean over runs with the t interval of their spread; of one run no limits.
 
     The rows' own limits are of the samples that one run was measured on, and say nothing of what
     another seed would give.
     """
-    return mean_interval([float(value) for value in found["value"]], confidence)
+    return mean_interval([float(value) for value in measured["value"]], confidence)
 
 
-def effect_over_runs(found: pd.DataFrame, confidence: float) -> Effect:
+def effect_over_runs(measured: pd.DataFrame, confidence: float) -> Effect:
     """Return the mean over runs as an effect; a run is a pair of trees with a seed."""
-    return effect_of_mean([float(value) for value in found["value"]], confidence, "run")
+    return effect_of_mean([float(value) for value in measured["value"]], confidence, "run")
 
 
-def pooled(found: pd.DataFrame, confidence: float) -> Interval:
+def pooled(measured: pd.DataFrame, confidence: float) -> Interval:
     """Return `over_runs`, or for a single run its own interval, which is of evaluation alone."""
-    if len(found) == 1:
-        value, low, high = (float(found[name].iloc[0]) for name in ("value", "low", "high"))
+    if len(measured) == 1:
+        value, low, high = (float(measured[name].iloc[0]) for name in ("value", "low", "high"))
         return Interval(value, low, high, 1)
-    return over_runs(found, confidence)
+    return over_runs(measured, confidence)
 
 
 def error(row: Any) -> float:
@@ -79,16 +79,20 @@ def error(row: Any) -> float:
     return float(row["high"] - row["low"]) / (2 * 1.96)
 
 
-def sample(found: pd.DataFrame) -> str:
+def sample(measured: pd.DataFrame) -> str:
     """Say how many runs there were."""
-    trees, seeds = found["tree"].nunique(), found["seed"].nunique()
+    trees, seeds = measured["tree"].nunique(), measured["seed"].nunique()
     return f"{count(trees, 'pair')} of trees × {count(seeds, 'seed')}"
 
 
 def sizes(table: pd.DataFrame) -> str:
     """Name the sizes of the trees that models were trained on."""
-    found = sorted(trained(table)["size"].dropna().unique())
-    return listing([f"{size} (depth × branching × symbols)" for size in found]) if found else "none"
+    present = sorted(trained(table)["size"].dropna().unique())
+    return (
+        listing([f"{size} (depth × branching × symbols)" for size in present])
+        if present
+        else "none"
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class Worth:
 
 
 def worths(table: pd.DataFrame, task: str, published: pd.DataFrame) -> list[Worth]:
-    """Set published risks beside what the other modality is worth at each p.
+    """Set published risks next to what the other modality is worth at each p.
 
     Parameters
     ----------
@@ -135,20 +139,20 @@ def worths(table: pd.DataFrame, task: str, published: pd.DataFrame) -> list[Wort
         The published risks.
     """
     bayes = table[table["seed"].isna() & (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42)]
-    found = []
+    results = []
     for _, row in rows(
         bayes, task=task, arm="unconditional", metric="difference", reference="bayes"
     ).iterrows():
-        here = bayes[bayes["flip"] == row["flip"]]
+        at_flip = bayes[bayes["flip"] == row["flip"]]
         bayes_risk, without = (
-            float(rows(here, task=task, arm=arm, metric="risk")["value"].iloc[0])
+            float(rows(at_flip, task=task, arm=arm, metric="risk")["value"].iloc[0])
             for arm in ("bayes", "unconditional")
         )
-        theirs = published[(published["task"] == task) & (published["flip"] == row["flip"])]
-        risks = dict(zip(theirs["model"], theirs["risk"].astype(float), strict=True))
+        printed = published[(published["task"] == task) & (published["flip"] == row["flip"])]
+        risks = dict(zip(printed["model"], printed["risk"].astype(float), strict=True))
         if risks:
             least = risks.pop("bayes")
             excess = {model: risk - least for model, risk in risks.items()}
             worth = Interval(float(row["value"]), float(row["low"]), float(row["high"]), 1)
-            found.append(Worth(float(row["flip"]), worth, bayes_risk, without, least, excess))
-    return sorted(found, key=lambda worth: worth.flip)
+            results.append(Worth(float(row["flip"]), worth, bayes_risk, without, least, excess))
+    return sorted(results, key=lambda worth: worth.flip)

@@ -1,4 +1,4 @@
-"""Tables of the sufficiency study: measured beside published numbers, and the ten checks."""
+"""Tables of the sufficiency study: measured next to published numbers, and the ten checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sufficiency(tables: Tables, confidence: float) -> list[Table]:
     table = tables.sufficiency
     if table.empty:
         return []
-    found = [
+    candidates = [
         _encoders(table, confidence),
         _information(table, confidence),
         _classes(table, confidence),
@@ -47,13 +47,13 @@ def sufficiency(tables: Tables, confidence: float) -> list[Table]:
         *(_worths(table, task) for task in ("cdm", "vlm")),
         _checks(tables),
     ]
-    return [each for each in found if each.rows]
+    return [each for each in candidates if each.rows]
 
 
-def _cell(found: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> str:
-    if found.empty:
+def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> str:
+    if measured.empty:
         return "–"
-    return _with_limits(pooled(found, confidence), digits, sign)
+    return _with_limits(pooled(measured, confidence), digits, sign)
 
 
 def _with_limits(value: Interval, digits: int, sign: bool = False) -> str:
@@ -64,34 +64,34 @@ def _with_limits(value: Interval, digits: int, sign: bool = False) -> str:
 
 
 def _encoders(table: pd.DataFrame, confidence: float) -> Table:
-    own = trained(table)
-    own = own[own["shifted"].isna()]
-    counts = sorted(own["candidates"].dropna().unique())
-    found = []
-    for flip in sorted(own["flip"].unique()):
-        here = own[own["flip"] == flip]
+    runs = trained(table)
+    runs = runs[runs["shifted"].isna()]
+    counts = sorted(runs["candidates"].dropna().unique())
+    results = []
+    for flip in sorted(runs["flip"].unique()):
+        at_flip = runs[runs["flip"] == flip]
         for arm in ("bayes", *ENCODERS, "untrained"):
             risk = (
-                rows(here, task="clip", arm=arm, metric="risk", candidates=counts[0])
+                rows(at_flip, task="clip", arm=arm, metric="risk", candidates=counts[0])
                 if counts
-                else here[:0]
+                else at_flip[:0]
             )
             if risk.empty:
                 continue
             cells = [
                 _cell(
-                    rows(here, task="clip", arm=arm, metric="sufficiency", part="both",
+                    rows(at_flip, task="clip", arm=arm, metric="sufficiency", part="both",
                          candidates=k),
                     confidence,
                 )
                 for k in counts
             ]  # fmt: skip
-            found.append((f"{flip:g}", arm, str(len(risk)), _cell(risk, confidence), *cells))
+            results.append((f"{flip:g}", arm, str(len(risk)), _cell(risk, confidence), *cells))
     return Table(
         "Contrastive risk, and divergence from the best similarity",
         ("p", "encoders", "runs", f"risk, K = {counts[0]:g}" if counts else "risk",
          *(f"divergence, K = {k:g}" for k in counts)),
-        tuple(found),
+        tuple(results),
         f"{LIMITS} The divergence at K is the excess risk at K; with growing K it rises to the "
         "lack of sufficiency, which a small K understates.",
         section=SUFFICIENCY,
@@ -99,21 +99,21 @@ def _encoders(table: pd.DataFrame, confidence: float) -> Table:
 
 
 def _information(table: pd.DataFrame, confidence: float) -> Table:
-    own = trained(table)
-    found = []
-    for flip in sorted(own["flip"].unique()):
-        here = own[own["flip"] == flip]
+    runs = trained(table)
+    results = []
+    for flip in sorted(runs["flip"].unique()):
+        at_flip = runs[runs["flip"] == flip]
         for part in ("image", "text"):
-            held = rows(here, task="clip", arm="bayes", metric="information", part=part)
+            held = rows(at_flip, task="clip", arm="bayes", metric="information", part=part)
             for arm in (*ENCODERS, "untrained"):
-                lost = rows(here, task="clip", arm=arm, metric="information_lost", part=part)
+                lost = rows(at_flip, task="clip", arm=arm, metric="information_lost", part=part)
                 if len(lost):
-                    found.append((f"{flip:g}", part, arm, _cell(held, confidence),
+                    results.append((f"{flip:g}", part, arm, _cell(held, confidence),
                                   _cell(lost, confidence)))  # fmt: skip
     return Table(
         "What leaves tell of the root, and how much of it a feature loses (nats)",
         ("p", "of", "encoders", "told by the leaves", "lost in the feature"),
-        tuple(found),
+        tuple(results),
         f"{LIMITS} An upper bound: what a perceptron reads out of the feature. Mind the untrained "
         "row: a random map is nearly one to one, so that a small loss is no sign of training.",
         section=SUFFICIENCY,
@@ -122,23 +122,23 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
 
 
 def _classes(table: pd.DataFrame, confidence: float) -> Table:
-    own = trained(table, main_flip(table))
-    own = own[(own["task"] == "zsc") & own["shifted"].isna()]
+    runs = trained(table, main_flip(table))
+    runs = runs[(runs["task"] == "zsc") & runs["shifted"].isna()]
     table_of_theirs = published.sufficiency_prompts().set_index(["model", "per_class"])["risk"]
-    theirs = dict(table_of_theirs.xs("standard"))
-    arms = [arm for arm in ("exact", *ENCODERS, "untrained") if arm in set(own["arm"])]
-    found = []
-    for m in sorted(own["per_class"].dropna().unique()):
+    printed = dict(table_of_theirs.xs("standard"))
+    arms = [arm for arm in ("exact", *ENCODERS, "untrained") if arm in set(runs["arm"])]
+    results = []
+    for m in sorted(runs["per_class"].dropna().unique()):
         cells = [
-            _cell(rows(own, arm=arm, metric="risk", per_class=m), confidence)
+            _cell(rows(runs, arm=arm, metric="risk", per_class=m), confidence)
             for arm in ("bayes", *arms)
         ]
-        gap = rows(own, arm="standard", metric="difference", reference="exact", per_class=m)
-        found.append((f"{m:g}", *cells, _cell(gap, confidence, sign=True),
-                      or_dash(float(theirs.get(m, float("nan"))), 3)))  # fmt: skip
+        gap = rows(runs, arm="standard", metric="difference", reference="exact", per_class=m)
+        results.append((f"{m:g}", *cells, _cell(gap, confidence, sign=True),
+                      or_dash(float(printed.get(m, float("nan"))), 3)))  # fmt: skip
     fits = []
     for arm in ("exact", *ENCODERS):
-        fit = dict(own[own["arm"] == arm].groupby("metric")["value"].mean())
+        fit = dict(runs[runs["arm"] == arm].groupby("metric")["value"].mean())
         if {"slope", "level", "residual"} <= fit.keys():
             fits.append(
                 f"{arm} {number(fit['slope'], 2)} / M + {number(fit['level'])} (residual "
@@ -148,7 +148,7 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
     return Table(
         f"Zero-shot risk by prompts for each class, p = {main_flip(table):g}",
         ("M", "Bayes", *arms, "standard − exact", "published, standard (4x3x10)"),
-        tuple(found),
+        tuple(results),
         f"{LIMITS} exact is the best similarity with the same prompts: what standard loses more is "
         "the feature's own part. With few prompts exact is worse than a trained model, as its "
         f"likelihoods are peaked.{fit_text}",
@@ -157,21 +157,21 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
 
 
 def _heads(table: pd.DataFrame, confidence: float) -> Table:
-    own = trained(table)
-    found = []
+    runs = trained(table)
+    results = []
     for task in ("cdm", "vlm"):
-        for flip in sorted(own["flip"].unique()):
-            here = own[own["flip"] == flip]
+        for flip in sorted(runs["flip"].unique()):
+            at_flip = runs[runs["flip"] == flip]
             for arm in ("bayes", "unconditional", *HEADS):
-                risk = rows(here, task=task, arm=arm, metric="risk")
+                risk = rows(at_flip, task=task, arm=arm, metric="risk")
                 if risk.empty:
                     continue
                 gaps = (
-                    rows(here, task=task, arm=arm, metric="difference", reference=reference)
+                    rows(at_flip, task=task, arm=arm, metric="difference", reference=reference)
                     for reference in ("bayes", "unconditional", "untrained", "oracle", "joint")
                 )
                 digits = DIGITS[task]
-                found.append((TASKS[task], f"{flip:g}", arm, str(len(risk)),
+                results.append((TASKS[task], f"{flip:g}", arm, str(len(risk)),
                               _cell(risk, confidence, digits),
                               *(_cell(gap, confidence, digits, sign=True)
                                 for gap in gaps)))  # fmt: skip
@@ -179,7 +179,7 @@ def _heads(table: pd.DataFrame, confidence: float) -> Table:
         "Risks of the heads, and differences on the same samples",
         ("task", "p", "arm", "runs", "risk", "− Bayes", "− unconditional", "− untrained",
          "− oracle", "− joint"),
-        tuple(found),
+        tuple(results),
         f"{LIMITS} Denoising: squared errors summed over the image's leaves. Next word: nats a "
         "word. unconditional is Bayes without the other modality: an arm above it shows by its "
         "risk no use of what it is told.",
@@ -188,26 +188,26 @@ def _heads(table: pd.DataFrame, confidence: float) -> Table:
 
 
 def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
-    own = trained(table)
-    own = own[(own["task"] == task) & own["shifted"].notna()]
-    own = own[(own["reference"] == "bayes") | (own["arm"] == "bayes")]
-    theirs = published.sufficiency_shift()
+    runs = trained(table)
+    runs = runs[(runs["task"] == task) & runs["shifted"].notna()]
+    runs = runs[(runs["reference"] == "bayes") | (runs["arm"] == "bayes")]
+    printed = published.sufficiency_shift()
     order = ("misspecified", "exact", "unconditional", "standard", *HEADS[:-1], "untrained")
-    arms = [arm for arm in dict.fromkeys(order) if arm in set(own["arm"])]
-    found = []
+    arms = [arm for arm in dict.fromkeys(order) if arm in set(runs["arm"])]
+    results = []
     for shifted in ("both", "image", "text"):
-        here = own[own["shifted"] == shifted]
-        risks = theirs[(theirs["task"] == task) & (theirs["shifted"] == shifted)]
-        for flip in sorted(here["test_flip"].unique()):
-            at = here[here["test_flip"] == flip]
+        of_tree = runs[runs["shifted"] == shifted]
+        risks = printed[(printed["task"] == task) & (printed["shifted"] == shifted)]
+        for flip in sorted(of_tree["test_flip"].unique()):
+            at = of_tree[of_tree["test_flip"] == flip]
             row = risks[risks["flip"] == flip].set_index("model")["risk"]
             gap = float(row.get("misspecified", float("nan")) - row.get("bayes", float("nan")))
             excess = (at[(at["arm"] == arm) & (at["metric"] == "difference")] for arm in arms)
             bayes = at[(at["arm"] == "bayes") & (at["metric"] == "risk")]
-            found.append((shifted, f"{flip:g}", _cell(bayes, confidence),
+            results.append((shifted, f"{flip:g}", _cell(bayes, confidence),
                           *(_cell(each, confidence, sign=True) for each in excess),
                           or_dash(gap, 3, sign=True)))  # fmt: skip
-    said = (
+    remark = (
         " Misspecified takes both the image's posterior and the first leaf from the trees of the "
         "training; the published one seems to take the leaf's from the tested trees."
         if task == "zsc"
@@ -216,34 +216,36 @@ def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
     return Table(
         f"{TASKS[task]}: excess over Bayes where p shifts",
         ("shifted", "tested p", "Bayes", *arms, "published misspecified − Bayes (4x3x10)"),
-        tuple(found),
+        tuple(results),
         f"{LIMITS} On common samples; the published Bayes and misspecified risks are of other "
-        f"samples each, so that theirs may fall below zero.{said}",
+        f"samples each, so that theirs may fall below zero.{remark}",
         section=SHIFTED,
         folded=task != "clip",
     )
 
 
 def _anchors(table: pd.DataFrame) -> Table:
-    own = table[(table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()]
-    theirs = published.sufficiency_risks()
-    theirs = theirs[theirs["model"] == "bayes"]
-    found = []
-    for flip in sorted(own["flip"].dropna().unique()):
-        here = own[own["flip"] == flip]
+    published_tree = table[
+        (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()
+    ]
+    printed = published.sufficiency_risks()
+    printed = printed[printed["model"] == "bayes"]
+    results = []
+    for flip in sorted(published_tree["flip"].dropna().unique()):
+        at_flip = published_tree[published_tree["flip"] == flip]
         cells = []
         for task in TASKS:
-            risk = here[(here["task"] == task) & (here["arm"] == "bayes") &
-                        (here["metric"] == "risk")]  # fmt: skip
-            there = theirs[(theirs["task"] == task) & (theirs["flip"] == flip)]["risk"]
+            risk = at_flip[(at_flip["task"] == task) & (at_flip["arm"] == "bayes") &
+                        (at_flip["metric"] == "risk")]  # fmt: skip
+            theory = printed[(printed["task"] == task) & (printed["flip"] == flip)]["risk"]
             cells += [_cell(risk, 0.95, DIGITS[task]), or_dash(
-                float(there.iloc[0]) if len(there) else float("nan"), DIGITS[task])]  # fmt: skip
-        found.append((f"{flip:g}", *cells))
+                float(theory.iloc[0]) if len(theory) else float("nan"), DIGITS[task])]  # fmt: skip
+        results.append((f"{flip:g}", *cells))
     heads = [head for name in TASKS.values() for head in (name, "published")]
     return Table(
         "Least risks that there are, at the published size and trees",
         ("p", *heads),
-        tuple(found),
+        tuple(results),
         "By exact belief propagation, without any training; intervals are of our samples, and the "
         "published risks are means over ten thousand others.",
         section=AT_PUBLISHED,
@@ -253,17 +255,17 @@ def _anchors(table: pd.DataFrame) -> Table:
 def _worths(table: pd.DataFrame, task: str) -> Table:
     digits = 3 if task == "cdm" else 4
     models = ("frozen", "joint", "guided", "shallow")
-    found = []
+    results = []
     for each in worths(table, task, published.sufficiency_risks()):
         cells = (
             f"{number(each.excess[model], digits, sign=True)}{'' if each.below(model) else ' !'}"
             for model in models
         )
-        found.append((f"{each.flip:g}", number(each.bayes, digits),
+        results.append((f"{each.flip:g}", number(each.bayes, digits),
                       number(each.unconditional, digits), _with_limits(each.worth, digits),
                       number(each.published, digits), *cells))  # fmt: skip
-    other = "text" if task == "cdm" else "image"
-    said = (
+    source = "text" if task == "cdm" else "image"
+    remark = (
         "The text is worth so little at this size that the risks of most published models do not "
         "show that they use it. This does not speak against the features: a head that underfits "
         "loses as much with a perfect one. The smaller trees above are where the claim can be "
@@ -272,34 +274,34 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
         else "The same for the next word, where the image's worth is well above what models lose."
     )
     return Table(
-        f"{TASKS[task]}: what the {other} is worth, and what published models lose",
+        f"{TASKS[task]}: what the {source} is worth, and what published models lose",
         (
             "p",
             "Bayes",
-            f"Bayes without the {other}",
-            f"the {other} is worth",
+            f"Bayes without the {source}",
+            f"the {source} is worth",
             "published Bayes",
             *(f"{model}, published" for model in models),
         ),
-        tuple(found),
-        f"Worth: Bayes without the {other} minus Bayes with it, on the same samples. Models: "
+        tuple(results),
+        f"Worth: Bayes without the {source} minus Bayes with it, on the same samples. Models: "
         "excess over published Bayes, which is of other samples; an exclamation mark where it is "
-        f"not below the lower end of what the {other} is worth. {said}",
+        f"not below the lower end of what the {source} is worth. {remark}",
         section=AT_PUBLISHED,
     )
 
 
 def _checks(tables: Tables) -> Table:
-    found = checks(tables)
+    results = checks(tables)
     return Table(
         "Ten checks: " + ", ".join(
-            f"{sum(check.result == result for check in found)} {word}"
+            f"{sum(check.result == result for check in results)} {word}"
             for result, word in (("passes", "passed"), ("fails", "failed"), ("noted", "noted"),
                                  ("not measured", "not measured"))
-            if any(check.result == result for check in found)
+            if any(check.result == result for check in results)
         ),
         ("", "check", "result", "of runs and numbers"),
-        tuple((str(each.number), each.text, each.result, each.measured) for each in found),
+        tuple((str(each.number), each.text, each.result, each.measured) for each in results),
         f"A check passes if it does in every run. {LEVELS}",
         section=TEN,
     )  # fmt: skip

@@ -55,10 +55,10 @@ def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
     except ValueError as error:
         raise UserError(f"{error}.") from error
     arrays = draw_skeletons(tree, shape, settings.scale).arrays()
-    about = {
+    metadata = {
         "size": size,
         "tree": str(tree),
         "scale": repr(settings.scale),
         "fingerprint": fingerprint(array.tobytes() for _, array in sorted(arrays.items())),
     }
-    write_tensors(trees, arrays, about)
+    write_tensors(trees, arrays, metadata)

@@ -23,8 +23,8 @@ class Settings(settings.Settings):
     )
     published: bool = settings.sweep(
         True,
-        description="Whether the published size and trees are measured too, whatever the study's "
-        "own are: a check that needs no training.",
+        description="Whether the published size and trees are measured too, for every "
+        "size of the study: a check that needs no training.",
     )
     samples: int = Field(10_000, ge=100, description="Pairs that each risk is a mean over.")
     candidates: int = Field(4, ge=2, description="Candidates K of the contrastive risk.")
@@ -64,21 +64,21 @@ def run(settings: Settings, *, trees: Path, bayes: Path) -> None:
         )
     device = artefacts.prepared(settings.device)
     dtype = artefacts.dtype_of(settings.precision)
-    skeletons, about = artefacts.read_trees(trees)
+    skeletons, metadata = artefacts.read_trees(trees)
     artefacts.refuse_too_many_samples(
         "measure_bayes", skeletons.size, settings.samples, device, dtype
     )
     rows = []
     for flip in settings.flips:
-        setting = Setting(skeletons, flip, int(about["tree"]), device, dtype)
-        found = bayes_risks(setting, settings.samples, settings.candidates, settings.noise)
-        tree = int(about["tree"])
-        rows += [{**artefacts.which(about), "flip": flip, **row} for row in found]
+        setting = Setting(skeletons, flip, int(metadata["tree"]), device, dtype)
+        risks = bayes_risks(setting, settings.samples, settings.candidates, settings.noise)
+        tree = int(metadata["tree"])
+        rows += [{**artefacts.which(metadata), "flip": flip, **row} for row in risks]
         rows += [
             {"size": str(SMALL), "tree": tree, "flip": flip, "task": task, "arm": "bayes",
              "metric": "enumeration_error", "value": value}
             for task, value in errors(flip, tree, settings.noise, dtype).items()
         ]  # fmt: skip
         log.info("p = %g: %s", flip, {f"{row['task']} {row['arm']}": round(row["value"], 4)
-                                      for row in found if row["metric"] == "risk"})  # fmt: skip
-    write_metrics(bayes, rows, {"settings": settings.model_dump(), "trees": about})
+                                      for row in risks if row["metric"] == "risk"})  # fmt: skip
+    write_metrics(bayes, rows, {"settings": settings.model_dump(), "trees": metadata})

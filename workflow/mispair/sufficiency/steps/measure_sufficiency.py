@@ -57,7 +57,7 @@ def run(
     settings: Settings, *, trees: Path, flip: float, seed: int, encoders: list[Path],
     sufficiency: Path,
 ) -> None:  # fmt: skip
-    """Write all measures of every variant on common samples, beside the untrained control.
+    """Write all measures of every variant on common samples, next to the untrained control.
 
     Parameters
     ----------
@@ -80,27 +80,27 @@ def run(
 
     device = artefacts.prepared(settings.device)
     dtype = artefacts.dtype_of(settings.precision)
-    skeletons, about = artefacts.read_trees(trees)
+    skeletons, metadata = artefacts.read_trees(trees)
     number = max(settings.samples, settings.classified)
     artefacts.refuse_too_many_samples("measure_sufficiency", skeletons.size, number, device, dtype)
     towers = {}
     for path in encoders:
-        found, which = artefacts.read_towers(path, device)
-        towers[which["variant"]] = found
+        model, which = artefacts.read_towers(path, device)
+        towers[which["variant"]] = model
     towers[UNTRAINED], _ = artefacts.read_towers(encoders[0], device, trained=False)
     setting = measures.Setting(skeletons, flip, seed, device, dtype)
     rows = measures.contrastive(setting, towers, settings.samples, settings.candidates)
     rows += measures.root_information(setting, towers, settings.samples, settings.information_steps)
     rows += measures.classification(setting, towers, settings.classified, settings.per_class)
     if settings.test_flips and settings.shifted_from in (None, flip):
-        trained = {arm: own for arm, own in towers.items() if arm != UNTRAINED}
+        trained = {arm: tower for arm, tower in towers.items() if arm != UNTRAINED}
         rows += measures.shifted_contrastive(
             setting, trained, settings.samples, min(settings.candidates), settings.test_flips
         )
         rows += measures.shifted_classification(
             setting, trained, settings.classified, max(settings.per_class), settings.test_flips
         )
-    keys = {**artefacts.which(about), "flip": flip, "seed": seed}
-    provenance = {"settings": settings.model_dump(), "trees": about, "device": device}
+    keys = {**artefacts.which(metadata), "flip": flip, "seed": seed}
+    provenance = {"settings": settings.model_dump(), "trees": metadata, "device": device}
     write_metrics(sufficiency, [{**keys, **row} for row in rows], provenance)
     log.info("p = %g, seed %d: %d rows of %s", flip, seed, len(rows), ", ".join(towers))

@@ -1,4 +1,4 @@
-"""Measure all heads of one training on common samples, beside belief propagation."""
+"""Measure all heads of one training on common samples, next to belief propagation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(
 
     device = artefacts.prepared(settings.device)
     dtype = artefacts.dtype_of(settings.precision)
-    skeletons, about = artefacts.read_trees(trees)
+    skeletons, metadata = artefacts.read_trees(trees)
     artefacts.refuse_too_many_samples(
         "measure_transfer", skeletons.size, settings.samples, device, dtype
     )
@@ -76,15 +76,15 @@ def run(
     references = (UNCONDITIONAL, "untrained", "oracle", "joint")
     rows = []
     for task in TASKS:
-        own = {
+        losses = {
             which["arm"]: (head, towers[which["arm"] != "untrained"]
                            if which["arm"] in OF_ENCODERS else None)
             for head, which in read if which["task"] == task
         }  # fmt: skip
-        if own:
+        if losses:
             noise = next(float(which["noise"]) for _, which in read)
-            rows += measured(setting, task, own, settings.samples, noise, flips, references)  # type: ignore[arg-type]
-    keys = {**artefacts.which(about), "flip": flip, "seed": seed}
-    provenance = {"settings": settings.model_dump(), "trees": about, "device": device}
+            rows += measured(setting, task, losses, settings.samples, noise, flips, references)  # type: ignore[arg-type]
+    keys = {**artefacts.which(metadata), "flip": flip, "seed": seed}
+    provenance = {"settings": settings.model_dump(), "trees": metadata, "device": device}
     write_metrics(transfer, [{**keys, **row} for row in rows], provenance)
     log.info("p = %g, seed %d: %d rows of %d heads", flip, seed, len(rows), len(heads))

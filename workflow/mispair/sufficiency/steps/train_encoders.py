@@ -108,7 +108,7 @@ def run(
     if variant not in VARIANTS:
         raise UserError(f"--variant: there is no {variant}; there are {', '.join(VARIANTS)}.")
     device = artefacts.prepared(settings.device)
-    skeletons, about = artefacts.read_trees(trees)
+    skeletons, metadata = artefacts.read_trees(trees)
     size = skeletons.size
     blocks = settings.shallow_blocks if variant == "shallow" else settings.blocks
     artefacts.refuse(
@@ -122,7 +122,14 @@ def run(
     plan = Plan(
         settings.steps, lr, lr * settings.last_lr_share, settings.weight_decay, settings.clip
     )
-    job = [settings.model_dump_json(), about["fingerprint"], repr(flip), variant, str(seed), device]
+    job = [
+        settings.model_dump_json(),
+        metadata["fingerprint"],
+        repr(flip),
+        variant,
+        str(seed),
+        device,
+    ]
     with checkpoints(checkpoint, fingerprint([*job, *code_version("train_encoders")])) as states:
         try:
             towers = made.start_towers(size, settings.width, blocks, seed).to(device)
@@ -132,11 +139,11 @@ def run(
                 batch_size=settings.batch_size, candidates=settings.candidates, seed=seed,
                 guidance_weight=settings.guidance_weight if variant == "guided" else 0.0,
             )  # fmt: skip
-            with Progress(f"{variant}, p = {flip:g}, seed {seed}", plan.steps, "steps") as told:
-                losses = train(towers, loss, plan, states.keeper("training"), told.reach)
+            with Progress(f"{variant}, p = {flip:g}, seed {seed}", plan.steps, "steps") as progress:
+                losses = train(towers, loss, plan, states.keeper("training"), progress.reach)
         except (ValueError, FloatingPointError) as error:
             raise UserError(f"train_encoders ({variant}, p = {flip:g}): {error}.") from error
-        which = {**about, "variant": variant, "flip": repr(flip), "seed": str(seed),
+        which = {**metadata, "variant": variant, "flip": repr(flip), "seed": str(seed),
                  "leaves": str(size.leaves), "symbols": str(size.symbols),
                  "width": str(settings.width), "blocks": str(blocks)}  # fmt: skip
         weights = {**before, **made.weights_of(towers, "trained"), "losses": losses}

@@ -107,7 +107,7 @@ def run(
     if (arm in OF_ENCODERS) != bool(encoders):
         raise UserError(f"--encoders: {arm} takes {'one file' if not encoders else 'none'}.")
     device = artefacts.prepared(settings.device)
-    skeletons, about = artefacts.read_trees(trees)
+    skeletons, metadata = artefacts.read_trees(trees)
     size = skeletons.size
     width = (settings.vlm_width or settings.width) if task == "vlm" else settings.width
     blocks = {
@@ -131,7 +131,7 @@ def run(
     plan = Plan(
         settings.steps, lr, lr * settings.last_lr_share, settings.weight_decay, settings.clip
     )
-    job = [settings.model_dump_json(), about["fingerprint"], repr(flip), task, arm, str(seed)]
+    job = [settings.model_dump_json(), metadata["fingerprint"], repr(flip), task, arm, str(seed)]
     job += [device, *map(file_digest, encoders), *code_version("train_head")]
     with checkpoints(checkpoint, fingerprint(job)) as states:
         towers = None
@@ -144,11 +144,13 @@ def run(
                 batch_size=settings.batch_size, sigma=settings.noise, seed=seed,
                 guidance_weight=getattr(settings, f"{task}_guidance_weight"),
             )  # fmt: skip
-            with Progress(f"{task}, {arm}, p = {flip:g}, seed {seed}", plan.steps, "steps") as told:
-                losses = train(model, loss, plan, states.keeper("training"), told.reach)
+            with Progress(
+                f"{task}, {arm}, p = {flip:g}, seed {seed}", plan.steps, "steps"
+            ) as progress:
+                losses = train(model, loss, plan, states.keeper("training"), progress.reach)
         except (ValueError, FloatingPointError) as error:
             raise UserError(f"train_head ({task}, {arm}, p = {flip:g}): {error}.") from error
-        which = {**about, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed)}
+        which = {**metadata, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed)}
         which |= {"width": str(width), "blocks": str(blocks), "noise": repr(settings.noise)}
         artefacts.write_weights(head, {**weights_of(model, "trained"), "losses": losses}, which)
     last = losses[-100:].mean().item()

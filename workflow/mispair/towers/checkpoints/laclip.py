@@ -1,7 +1,7 @@
 """LaCLIP's public checkpoints (Fan et al. 2023, arXiv 2305.20088): what their files do not say.
 
 Those of CC3M, CC12M and RedCaps come from a trainer of their own: a timm ViT-B/16 in which every
-block normalises queries and keys, beside SLIP's text tower. Those of LAION-400M are open_clip's
+block normalises queries and keys, next to SLIP's text tower. Those of LAION-400M are open_clip's
 models; LaCLIP's code prepares pictures for the first as ImageNet does, for the second as CLIP does.
 """
 

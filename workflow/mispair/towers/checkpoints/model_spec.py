@@ -119,7 +119,9 @@ class ModelSpec(settings.Settings):
     @model_validator(mode="after")
     def _leaves_nothing_to_be_guessed(self) -> ModelSpec:
         form = FORMS[self.kind]
-        decisive = {key for other in FORMS.values() for key in other.needs | other.may_have}
+        decisive = {
+            key for any_form in FORMS.values() for key in any_form.needs | any_form.may_have
+        }
         given = {key for key in decisive if getattr(self, key) is not None}
         if not given:
             ways = "; ".join(f"{way.words} ({_keys(way.needs)})" for way in FORMS.values())
@@ -141,11 +143,11 @@ class ModelSpec(settings.Settings):
             raise ValueError(
                 f"model {self.name}: recipe laclip-cc has one architecture; take out model."
             )
-        known = LAION_MODELS if self.recipe else open_clip_names()
-        if model not in known:
+        names = LAION_MODELS if self.recipe else open_clip_names()
+        if model not in names:
             stem = model.removesuffix("-quickgelu")
-            near = [name for name in known if name.removesuffix("-quickgelu") == stem]
-            near = near or difflib.get_close_matches(model, known, n=3, cutoff=0.3) or list(known)
+            near = [name for name in names if name.removesuffix("-quickgelu") == stem]
+            near = near or difflib.get_close_matches(model, names, n=3, cutoff=0.3) or list(names)
             of = "recipe laclip-laion" if self.recipe else "open_clip"
             raise ValueError(
                 f"model {self.name}: {of} has no model {model!r}. Did you mean {', '.join(near)}?"

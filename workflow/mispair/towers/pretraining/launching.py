@@ -35,9 +35,9 @@ def refuse_too_few_gpus(device: str, processes: int) -> None:
     if device == "cuda":
         import torch
 
-        if (found := torch.cuda.device_count()) < processes:
+        if (gpus := torch.cuda.device_count()) < processes:
             raise files.UserError(
-                f"pretrain_towers.processes: {processes}, but this machine has {found} GPUs for "
+                f"pretrain_towers.processes: {processes}, but this machine has {gpus} GPUs for "
                 "this job. Lower processes, or ask for more GPUs."
             )
 
@@ -50,10 +50,10 @@ def refuse_other_nodes(nodes: int) -> None:
     UserError
         If it is not.
     """
-    if nodes > 1 and (found := _nodes_here()) != nodes:
-        here = f"a SLURM job of {found}" if found else "no SLURM job"
+    if nodes > 1 and (given := _nodes_here()) != nodes:
+        job = f"a SLURM job of {given}" if given else "no SLURM job"
         raise files.UserError(
-            f"pretrain_towers.nodes: {nodes}, but this is {here}. Run it with Snakemake's SLURM "
+            f"pretrain_towers.nodes: {nodes}, but this is {job}. Run it with Snakemake's SLURM "
             "executor, which asks for the nodes, or set nodes to 1."
         )
 
@@ -83,8 +83,8 @@ def train(settings: Settings, arguments: list[str], logs: Path) -> None:
         trainer.train(arguments, logs, seed=settings.seed)
         return
     job = logs / "job.json"
-    about = {"arguments": arguments, "logs": str(logs), "seed": settings.seed}
-    files.write_json(job, {**about, "threads": settings.threads})
+    job_record = {"arguments": arguments, "logs": str(logs), "seed": settings.seed}
+    files.write_json(job, {**job_record, "threads": settings.threads})
     cores = processes * cores_of_a_process(settings.threads, settings.workers)
     if run(command(job, processes=processes, nodes=nodes, cores=cores)):
         finished = trainer.finished_epochs(logs, processes * nodes)
@@ -130,11 +130,11 @@ def _nodes_here() -> int:
     number = os.environ.get("SLURM_JOB_ID")
     if number is None:
         return 0
-    words = ["squeue", "--noheader", "--jobs", number, "--format=%D"]
-    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    command = ["squeue", "--noheader", "--jobs", number, "--format=%D"]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def run(words: Sequence[str]) -> int:
+def run(command: Sequence[str]) -> int:
     """Run a command that `command` gave until it ends; return its exit status.
 
     Asked to end, it hands that on and waits; and the command ends with this process, too.
@@ -143,7 +143,7 @@ def run(words: Sequence[str]) -> int:
     with (
         asked_to_end() as ending,
         subprocess.Popen(
-            words,
+            command,
             env={**os.environ, "PYTHONPATH": path},
             preexec_fn=lambda: trainer.end_with_parent(signal.SIGTERM),
         ) as process,

@@ -50,8 +50,8 @@ def restore(state: State, shuffle: random.Random) -> None:
 
 def _tuples(state: Any) -> Any:
     """Return a state of `random.Random` as it was: torch's loader makes lists of its tuples."""
-    version, words, gauss = state
-    return version, tuple(words), gauss
+    version, numbers, gauss = state
+    return version, tuple(numbers), gauss
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What trained towers were made from, recorded beside them."""
+"""What trained towers were made from, recorded next to them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
     arguments : list of str
         Command line of ``open_clip_train.main``.
     logs : Path
-        The folder given as ``--logs``. Beside open_clip's checkpoint of the last epoch it holds
+        The folder given as ``--logs``. Next to open_clip's checkpoint of the last epoch it holds
         where the random numbers of every process stood.
     seed : int
         Seed of the order of samples.
@@ -190,7 +190,7 @@ def _untouched_logging() -> Iterator[None]:
 def end_with_parent(number: int = signal.SIGKILL) -> None:
     """Let Linux end this process when its parent is gone, be it by ``kill -9``.
 
-    Otherwise the processes of a training would go on without it, beside those of the next try.
+    Otherwise the processes of a training would go on without it, next to those of the next try.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(END_WITH_PARENT, number)

@@ -102,7 +102,7 @@ def origin(definition: str, start: Sequence[Path]) -> Origin:
     folder = start[0].parent
     identity = load_towers(folder).fingerprint
     with safe_open(folder / WEIGHTS_NAME, framework="pt") as opened:
-        found = [opened.get_tensor(name).dtype for name in opened.keys()]  # noqa: SIM118
+        dtypes = [opened.get_tensor(name).dtype for name in opened.keys()]  # noqa: SIM118
     # The widest: training with a rate of 0 gives the weights back, whatever they were.
-    dtype = reduce(torch.promote_types, [one for one in found if one.is_floating_point])
+    dtype = reduce(torch.promote_types, [one for one in dtypes if one.is_floating_point])
     return Origin(files.read_json(folder / CONFIG_NAME), identity, dtype, folder)

@@ -51,7 +51,7 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
         In either case.
     """
     if size.train_num_samples is None:
-        # Shards are dealt anew in each epoch; this is what the unluckiest reader gets.
+        # Shards are dealt again in each epoch; this is what the unluckiest reader gets.
         least = sum(sorted(pairs)[: len(pairs) // _readers(size)])
         if least < size.batch_size:
             raise UserError(

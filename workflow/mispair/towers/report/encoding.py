@@ -19,13 +19,13 @@ def encoding(tables: Tables) -> Table | None:
         return None
     rows = [
         (
-            str(device), str(precision), f"{own['group'].nunique():,}",
-            _sum(own, "images"), _sum(own, "captions"), _spread(own, "images_per_s"),
-            _spread(own, "captions_per_s"), _spread(own, "waiting_share", 100, " %"),
-            _largest(own, "memory_bytes"), _range(own, "batch_size"), _range(own, "workers"),
-            duration(_of(own, "seconds").sum()),
+            str(device), str(precision), f"{jobs['group'].nunique():,}",
+            _sum(jobs, "images"), _sum(jobs, "captions"), _spread(jobs, "images_per_s"),
+            _spread(jobs, "captions_per_s"), _spread(jobs, "waiting_share", 100, " %"),
+            _largest(jobs, "memory_bytes"), _range(jobs, "batch_size"), _range(jobs, "workers"),
+            duration(_of(jobs, "seconds").sum()),
         )
-        for (device, precision), own in table.fillna({"device": "–", "precision": "–"}).groupby(
+        for (device, precision), jobs in table.fillna({"device": "–", "precision": "–"}).groupby(
             ["device", "precision"]
         )
     ]  # fmt: skip
@@ -49,37 +49,37 @@ def warnings(tables: Tables) -> list[str]:
     waiting = waiting[~waiting["device"].fillna("cpu").str.startswith("cpu")]
     return [
         f"Encoding on {device} waited for data for more than {100 * WAITING:g} % of the time in "
-        f"{count(len(own), 'job')} (at most {100 * own['value'].max():.0f} %): give "
+        f"{count(len(shares), 'job')} (at most {100 * shares['value'].max():.0f} %): give "
         "encode_features more workers, or shards that lie on a faster disk."
-        for device, own in waiting.groupby("device")
+        for device, shares in waiting.groupby("device")
     ]
 
 
 def _of(table: pd.DataFrame, metric: str) -> pd.Series:
-    own = table.loc[table["metric"] == metric, "value"].dropna()
+    values = table.loc[table["metric"] == metric, "value"].dropna()
     # A job that found everything encoded when it resumed has no speed.
-    return own[own > 0] if metric.endswith("_per_s") else own
+    return values[values > 0] if metric.endswith("_per_s") else values
 
 
 def _sum(table: pd.DataFrame, metric: str) -> str:
-    own = _of(table, metric)
-    return f"{own.sum():,.0f}" if len(own) else "–"
+    values = _of(table, metric)
+    return f"{values.sum():,.0f}" if len(values) else "–"
 
 
 def _spread(table: pd.DataFrame, metric: str, factor: float = 1, unit: str = "") -> str:
-    own = factor * _of(table, metric)
-    if own.empty:
+    values = factor * _of(table, metric)
+    if values.empty:
         return "–"
-    digits = 0 if own.median() >= 10 else 1
-    texts = [f"{value:,.{digits}f}" for value in (own.min(), own.median(), own.max())]
+    digits = 0 if values.median() >= 10 else 1
+    texts = [f"{value:,.{digits}f}" for value in (values.min(), values.median(), values.max())]
     return (texts[0] if len(set(texts)) == 1 else " / ".join(texts)) + unit
 
 
 def _largest(table: pd.DataFrame, metric: str) -> str:
-    own = _of(table, metric)
-    return f"{own.max() / 2**30:.2f} GiB" if len(own) else "–"
+    values = _of(table, metric)
+    return f"{values.max() / 2**30:.2f} GiB" if len(values) else "–"
 
 
 def _range(table: pd.DataFrame, metric: str) -> str:
-    own = sorted(set(_of(table, metric)))
-    return " to ".join(f"{value:g}" for value in dict.fromkeys(own[:1] + own[-1:])) or "–"
+    values = sorted(set(_of(table, metric)))
+    return " to ".join(f"{value:g}" for value in dict.fromkeys(values[:1] + values[-1:])) or "–"

@@ -88,7 +88,7 @@ def run(
     ):
         keeper = states.array_keeper("nearest")
 
-        def said(share: float) -> None:
+        def report_share(share: float) -> None:
             progress.reach(round(share * pairs))
 
         if settings.measure == "tfidf":
@@ -97,11 +97,11 @@ def run(
 
             texts = read_texts(index, captions)
             vectors = tfidf([texts.pop(number) for number in captions.tolist()])
-            portions = nearest_texts(vectors, *bound, said, keeper)
+            portions = nearest_texts(vectors, *bound, report_share, keeper)
         else:
             from mispair.pairs.neighbours.similarity import nearest_rows
             from mispair.towers.caption_vectors import gather_vectors, parts_by_group
 
             rows = gather_vectors(parts_by_group(features, feature_rows), captions, scratch)
-            portions = nearest_rows(rows, *bound, device, said, keeper)
+            portions = nearest_rows(rows, *bound, device, report_share, keeper)
         write_similar(temporary, captions, portions, {"measure": settings.measure})

@@ -36,7 +36,7 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
     from mispair.core import files
     from mispair.towers.activation_overlap import Covariance
 
-    found: dict[str, Covariance] = {}
+    covariances: dict[str, Covariance] = {}
     towers: dict[str, Path] = {}
     for path in sorted(features, key=lambda path: path.name):
         _, metadata = files.read_tensors(path, only=())
@@ -49,7 +49,7 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
                     rows, width = stored.get_shape()
                     for start in range(0, rows, BLOCK):
                         block = np.asarray(stored[start : min(start + BLOCK, rows)])
-                        found.setdefault(kind, Covariance(width)).add(block)
+                        covariances.setdefault(kind, Covariance(width)).add(block)
         except (OSError, safetensors.SafetensorError) as error:
             raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
     if len(towers) > 1:
@@ -58,9 +58,9 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
             "Delete the one that is out of date, and run again."
         )
     try:
-        arrays = {f"{kind}_covariance": sample.matrix() for kind, sample in found.items()}
+        arrays = {f"{kind}_covariance": sample.matrix() for kind, sample in covariances.items()}
     except ValueError as error:
         raise files.UserError(f"measure_covariance: {error}.") from error
-    counts = {f"{kind}_rows": str(sample.size) for kind, sample in found.items()}
+    counts = {f"{kind}_rows": str(sample.size) for kind, sample in covariances.items()}
     files.write_tensors(covariance, arrays, {"towers": next(iter(towers), ""), **counts})
     log.info("%s", ", ".join(f"{name} {number}" for name, number in counts.items()))

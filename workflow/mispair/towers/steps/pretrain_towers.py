@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Path) -> None:
     """Train, and write a folder that open_clip loads as ``local-dir:``.
 
-    A training that is killed goes on from its last finished epoch, of which the state lies in the
-    folder beside the result, called as the result with ``.parts``; it is removed at the end.
+    A training that is killed goes on from its last finished epoch, whose state is in the
+    folder ``RESULT.parts``; it is removed at the end.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     parts = towers.with_name(f"{towers.name}.parts")
     with only_copy(parts):
         logs = parts / fingerprint(job)
-        for other in parts.glob("*"):
-            if other.is_dir() and other != logs:
-                log.warning("%s is of other settings, code or shards; it is removed.", other)
-                shutil.rmtree(other)
+        for leftover in parts.glob("*"):
+            if leftover.is_dir() and leftover != logs:
+                log.warning("%s is of other settings, code or shards; it is removed.", leftover)
+                shutil.rmtree(leftover)
         model = logs / "model"
         origin.write(model)
         finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
@@ -83,6 +83,6 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
             pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
-            about = recipe.recipe(settings, device, origin, shards, samples, losses)
-            files.write_json(folder / "training.json", about)
+            record = recipe.recipe(settings, device, origin, shards, samples, losses)
+            files.write_json(folder / "training.json", record)
         Checkpoints(parts, "").remove()
