@@ -18,7 +18,7 @@ venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
 # The programs of a .venv hold its path: after the checkout was moved or copied it is built again.
 MOVED := $(shell grep -sLF '$(realpath .venv)/bin/' $(BIN)/pip)
 
-# A .venv that works is kept, also where PYTHON is another one; one that is broken is made anew.
+# A .venv that works is kept, also where PYTHON is another one; one that is broken is made new.
 $(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r envs/requirements.lock
@@ -66,7 +66,7 @@ bench: venv ## Measure run times, and print them as a table
 scale: venv ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
 	$(BIN)/python tests/bench/scale.py
 
-rates: venv ## Measure what `mispair plan` reckons with: on an idle machine (25 minutes)
+rates: venv ## Measure the rates that `mispair plan` uses: on an idle machine (35 minutes)
 	$(BIN)/python tests/bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models

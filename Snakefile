@@ -16,12 +16,8 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/shards.smk"
-include: "workflow/rules/captions.smk"
-include: "workflow/rules/checkpoints.smk"
-include: "workflow/rules/features.smk"
-include: "workflow/rules/projection.smk"
-include: "workflow/rules/purity.smk"
+include: "workflow/rules/pairs.smk"
+include: "workflow/rules/towers.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/report.smk"
 

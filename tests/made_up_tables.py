@@ -42,6 +42,9 @@ PLACES = {
     "simulation": "results/simulation/condition/cs/{number}.json",
     "sufficiency": "results/sufficiency/size/tree/{number}.json",
     "stepsize": "results/stepsize/part/data/{number}.json",
+    "audit": "results/audit/made-up/towers/audit.json",
+    "selection": "results/audit/made-up/towers/selection.json",
+    "calibration": "results/audit/made-up/towers/calibration.json",
     "pretraining": "results/pretraining/made-up/scheme/draw/{number}.json",
     "checkpoint_zeroshot": "results/arms/checkpoints/{towers}/untouched/zeroshot.json",
     "checkpoint_purity": "results/arms/checkpoints/{towers}/untouched/purity.json",
@@ -291,6 +294,6 @@ def write_site(
         write_report.Settings(**settings), tables=paths,
         figures=drawn, pieces=written,
         benchmarks=folder / "benchmarks", record=[], page=folder / "index.html",
-        pages=folder / "pages",
+        pages=folder / "pages", latex=folder / "latex", claims=folder / "tables/claims.csv",
     )  # fmt: skip
     return [folder / "index.html", *sorted((folder / "pages").rglob("*.*"))]

@@ -99,7 +99,7 @@ def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
 
     from mispair.pairs.index.index import index_shard
     from mispair.pairs.index.policy import Policy
-    from mispair.pairs.index.reading import places, read_encoded, read_images
+    from mispair.pairs.index.reading import locations, read_encoded, read_images
     from mispair.towers.loading import load_towers
     from mispair.towers.preparation import preparation
 
@@ -111,7 +111,7 @@ def reading(towers: Path, shards: Path) -> Iterator[tuple[str, str, str, str]]:
         started = time.process_time()
         kept = index_shard(path, Policy()).kept
         seconds["index"] += time.process_time() - started
-        wanted = places(pd.DataFrame(kept))
+        wanted = locations(pd.DataFrame(kept))
         pictures += len(wanted)
         started = time.process_time()
         for encoded in read_encoded(path, wanted):
@@ -171,7 +171,7 @@ def compare(
     images = ShardImages(named, index, preparation(encoder.towers), encoder.form)
     first = images[images.rows_of_shards()[paths[0].name][:batch_size]]
     assert isinstance(first, torch.Tensor)
-    expected = encoder.image(first, ["warm-up"])
+    expected = encoder.image(first).cpu()
     on_device = first.to(device)
     batches = -(-len(index) // len(first))
     result = Comparison()

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
 from tests.bench import (  # noqa: E402
+    audit,
     dag,
     demo,
     encoding,
@@ -33,6 +34,7 @@ from tests.bench import (  # noqa: E402
 )
 
 BENCHES = {
+    "audit": audit.measure,
     "finetuning": finetuning.measure,
     "simulation": simulation.measure,
     "sufficiency": sufficiency.measure,

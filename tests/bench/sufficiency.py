@@ -348,7 +348,7 @@ def _training(device: str) -> Iterator[Row]:
 
 def _operations(s: Any, leaves: int, kind: str, task: str = "") -> float:
     """Return the operations of a step, as the plan reckons them."""
-    from mispair.planning.work import transformer_operations
+    from mispair.sufficiency.work import transformer_operations
 
     width = (s.vlm_width or s.width) if task == "vlm" else s.width
     blocks = s.shallow_blocks if kind == "shallow" else s.blocks

@@ -65,7 +65,7 @@ def test_every_step_reads_its_own_flags_back(name: str) -> None:
     parser = step_parser(name)
     words = shlex.split(command_line(module.Settings()))
     for parameter, kind in job_parameters(module.run).items():
-        numeric = kind in (int, float, list[int], list[float])
+        numeric = kind in (int, float, int | None, list[int], list[float])
         words += [settings.option(parameter), "1" if numeric else "x"]
     values = vars(parser.parse_args(words))
     for parameter in job_parameters(module.run):

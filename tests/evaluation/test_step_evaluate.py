@@ -215,8 +215,8 @@ def test_one_image_a_class_and_a_class_without_image_are_said(tmp_path, caplog):
         ("class", "class 3 has no prompt", "prompts"),
         ("width", "features of width 19 do not fit a projection from 20", "images"),
         ("towers", "comes from other towers than the projection", "prompts"),
-        ("elsewhere", "has no prompts beside it", "images"),
-        ("no images", "has no images beside it", "prompts"),
+        ("elsewhere", "has no prompts next to it", "images"),
+        ("no images", "has no images next to it", "prompts"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file(one_set, capsys, fault, words, named):
@@ -326,6 +326,21 @@ def test_arms_are_compared_with_the_untouched_one_and_with_their_own_at_rate_0(a
     step("compare-arms", zeroshot_answers=[arms[2], arms[1], arms[0]], comparison=fewer)
     again = [row for row in metrics.read_metrics(fewer)[0] if row not in mean]
     assert sorted(map(str, again)) == sorted(map(str, rows[:3]))
+
+
+def test_weighted_arms_are_compared_with_the_same_captions_without_weights(arms):
+    better = np.ones((3, 400), bool)
+    weighted = _write_answers(
+        arms[0].with_name("w"), better, 0.3, "audit-weighted", scheme="similar"
+    )
+    comparison = arms[0].with_name("comparison.json")
+    assert step("compare-arms", zeroshot_answers=[*arms, weighted], comparison=comparison) == 0
+    rows = [row for row in metrics.read_metrics(comparison)[0] if row["start"] == "audit-weighted"]
+    by_reference = {row["reference"]: row["value"] for row in rows}
+    tensors, _ = files.read_tensors(arms[2])
+    right = [tensors[f"toys|laclip|{seed}"] == tensors["toys|labels"] for seed in range(3)]
+    assert by_reference.keys() == {"untouched", "not weighted"}  # it has no arm at rate 0 here
+    assert by_reference["not weighted"] == pytest.approx(1 - np.mean(right))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from snakemake.iocontainers import Wildcards
 
+from mispair.audit.dag import weighing
 from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE
 from mispair.dag import Dag
@@ -26,21 +27,20 @@ def test_arms_of_the_embedded_configuration() -> None:
     # Controls of training are run on the first scheme only.
     assert "without-decay_random~0.8" in arms
     assert "reinitialised_similar~0.8" not in arms
-    # The control that solves for the scale is run at every rate, the seven others at three.
-    assert len(arms) == 1 + 9 + 5 + 7 * 3
-    every = Dag({"finetune_projection": {"control_rates": None}}, "config.yaml").arms
-    assert len(every) == 1 + 9 + 8 * 5
-    tuning = {"control_rates": 2}
-    chosen = [*map(str, Dag({"finetune_projection": tuning}, "config.yaml").arms)]
-    assert len(chosen) == 1 + 9 + 5 + 7 * 2
+    # The control that solves for the scale is run at every rate, the five others at three.
+    assert len(arms) == 1 + 9 + 5 + 5 * 3
+    chosen = [*map(str, Dag({"finetune_projection": {"control_rates": 2}}, "config.yaml").arms)]
+    assert len(chosen) == 1 + 9 + 5 + 5 * 2
     assert {"scale-converged_random~0.3", "scale-10_random~0.8"} <= set(chosen)
     assert "scale-10_random~0.3" not in chosen
+    every = Dag({"finetune_projection": {"control_rates": None}}, "config.yaml").arms
+    assert len(every) == 1 + 9 + 6 * 5
     three = Dag({"finetune_projection": {"control_rates": 3}}, "config.yaml").arms
     assert [str(arm) for arm in three if arm.start == "scale-10"] == [
         "scale-10_random~0", "scale-10_random~0.3", "scale-10_random~0.8",
     ]  # fmt: skip
     fewer = {"corrupt_captions": {"rates": [0.0, 0.5]}, "finetune_projection": {"control_rates": 3}}
-    assert len(Dag(fewer, "config.yaml").arms) == 1 + 3 + 8 * 2
+    assert len(Dag(fewer, "config.yaml").arms) == 1 + 3 + 6 * 2
 
 
 def test_files_of_the_simulation() -> None:
@@ -234,3 +234,42 @@ def test_large_jobs_take_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--device auto" in dag.condition_flags(jobs[0])
     monkeypatch.setattr("mispair.dag.has_gpu", lambda: False)
     assert dag.gpus("simulate", jobs[0]) == 0
+
+
+def test_weights_add_an_arm_at_every_rate_of_every_scheme() -> None:
+    changes = {
+        "corrupt_captions": {"schemes": ["random", "similar"], "rates": [0.0, 0.8]},
+        "finetune_projection": {"starts": ["pretrained"], "weights": "audit", "seeds": 2},
+    }
+    built = Dag(changes, "config")
+    arms = [str(arm) for arm in built.arms]
+    of = "audit-weighted"
+    assert [arm for arm in arms if arm.startswith(of)] == [
+        f"{of}_random~0", f"{of}_random~0.8", f"{of}_similar~0.8"
+    ]  # fmt: skip
+    assert "--seeds 2 --seed 0" in weighing(built)
+    with pytest.raises(UserError, match="looks clean to a model that was trained on it"):
+        Dag({**changes, "towers": "train"}, "config")
+
+
+def test_an_audit_refuses_towers_that_learn_from_the_pairs_it_judges() -> None:
+    with pytest.raises(UserError, match="looks clean to a model that was trained on it"):
+        Dag({"studies": ["audit"], "towers": "train"}, "config.yaml")
+
+
+def test_an_audit_alone_encodes_the_corpus_and_trains_no_arm() -> None:
+    dag = Dag({"studies": ["audit"]}, "config.yaml")
+    assert dag.features("safetensors")
+    assert dag.results() == dag.results("audit") == [
+        f"results/audit/scenes/scenes-small/{name}.json"
+        for name in ("audit", "calibration", "selection")
+    ]  # fmt: skip
+    assert not dag.measured("purity")
+    assert "suspects" in "".join(dag.pieces())
+
+
+def test_an_audit_needs_a_study_that_encodes_the_corpus() -> None:
+    from mispair.audit.dag import files
+
+    with pytest.raises(UserError, match="Add audit to `studies`"):
+        files(Dag({"studies": ["simulation"]}, "config.yaml"))

@@ -125,10 +125,11 @@ def test_the_width_of_a_model_is_known_before_it_is_there(
     if isinstance(towers, dict):
         towers = {"name": "mine", **towers}
         towers |= {} if "pretrained" in towers else {"checkpoint": checkpoint}
-    dag = Dag({"towers": towers}, "x")
+    content = {"studies": ["image_text"], "towers": towers}
+    dag = Dag(content, "x")
     assert [path.rpartition("~")[2] for path in dag.pruned()] == [str(neurons // 2)]
     with pytest.raises(UserError, match=f"more than the {neurons} neurons"):
-        Dag({"towers": towers, "prune_neurons": {"ks": [neurons + 1]}}, "x")
+        Dag({**content, "prune_neurons": {"ks": [neurons + 1]}}, "x")
 
 
 def test_a_model_whose_width_only_its_file_decides(checkpoint: str) -> None:
@@ -139,5 +140,9 @@ def test_a_model_whose_width_only_its_file_decides(checkpoint: str) -> None:
 
 
 def test_towers_trained_by_a_definition_of_open_clip_have_its_width() -> None:
-    config = {"towers": "train", "pretrain_towers": {"definition": "ViT-B-32"}}
+    config = {
+        "studies": ["image_text"],
+        "towers": "train",
+        "pretrain_towers": {"definition": "ViT-B-32"},
+    }
     assert Dag(config, "x").pruned()[0].endswith("~256")

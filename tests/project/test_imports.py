@@ -45,6 +45,7 @@ BELOW = {
     "towers": {"core", "report", "pairs"},
     "evaluation": {"core", "report", "pairs", "towers"},
     "image_text": {"core", "report", "pairs", "towers", "evaluation"},
+    "audit": {"core", "report", "pairs", "towers"},
     "laclip": {"core", "report", "pairs", "towers", "evaluation", "image_text"},
     "simulation": {"core", "report"},
     "sufficiency": {"core", "report"},
@@ -54,7 +55,7 @@ BELOW = {
 }
 """What each package may import. Planning, and modules in no package, may import everything."""
 
-FOR_PEOPLE = {"draw_contact_sheet", "draw_neurons", "laclip"}
+FOR_PEOPLE = {"draw_contact_sheet", "draw_neurons", "draw_suspects", "laclip"}
 """Steps of studies that compute nothing: they draw or print."""
 
 

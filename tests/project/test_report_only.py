@@ -8,8 +8,8 @@ from mispair.core.provenance import code_version
 from mispair.core.registry import step_names
 
 REPORT = {
-    "draw_contact_sheet", "draw_figures", "draw_neurons", "export_metrics", "gather_metrics",
-    "laclip", "record_run", "write_report",
+    "draw_contact_sheet", "draw_figures", "draw_neurons", "draw_suspects", "export_metrics",
+    "gather_metrics", "laclip", "record_run", "write_report",
 }  # fmt: skip
 """Steps that compute nothing new: `laclip` prints a table."""
 

@@ -112,7 +112,7 @@ def test_a_section_that_is_misspelt_raises() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(studies, "studies", lambda: [places])
         with pytest.raises(ValueError, match="The modles"):
-            missing.places("laclip", {})
+            missing.sections_of("laclip", {})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_section_that_is_misspelt_raises() -> None:
 def test_a_hole_stands_in_its_own_study(
     rule: str, wildcards: dict[str, str], expected: set[str]
 ) -> None:
-    assert {study for study, _ in missing.places(rule, wildcards)} == expected
+    assert {study for study, _ in missing.sections_of(rule, wildcards)} == expected
 
 
 def site(failed: dict[str, Any] | None = None) -> dict[str, str]:
@@ -182,7 +182,10 @@ def test_the_step_takes_the_record_or_leaves_it(tmp_path: Path) -> None:
     arguments = ["write-report", "--tables", "--figures", "--pieces",
                  "--record", "--benchmarks", str(tmp_path / "none")]  # fmt: skip
     fronts = [tmp_path / "a.html", tmp_path / "b.html"]
-    folder = ["--pages", str(tmp_path / "pages")]
+    outputs = {"pages": "pages", "latex": "latex", "claims": "claims.csv"}
+    folder = [
+        word for name, file in outputs.items() for word in (f"--{name}", str(tmp_path / file))
+    ]
     assert cli.main([*arguments, *folder, "--page", str(fronts[0])]) == 0
     assert cli.main([*arguments, *folder, "--page", str(fronts[1]), "--failures", str(record)]) == 0
     incomplete = ['id="incomplete"' in front.read_text() for front in fronts]

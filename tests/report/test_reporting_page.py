@@ -206,7 +206,36 @@ def make_run(folder: Path) -> dict[str, list[Path]]:
     metrics.write_metrics(path, pretraining_run.rows(), {"trained": {"scheme": EVIL, "rate": "0.4",
                                                                  "draw": "0"}})  # fmt: skip
     made["pretraining"] = [path]
+    made |= make_audit(folder)
     return made | make_pairs(folder) | make_corpus(folder) | make_stepsizes(folder)
+
+
+def make_audit(folder: Path) -> dict[str, list[Path]]:
+    """Write a tiny run of the audit."""
+    rates = [
+        {"metric": name, "value": value, "low": value - 0.02, "high": value + 0.02, "n": 1000}
+        for name, value in (("wrong_captions", 0.13), ("mixture", 0.13), ("storey", 0.14),
+                            ("wins_against_random", 0.9))
+    ]  # fmt: skip
+    rates += [{"metric": "p_value_density", "at": at, "value": 0.2 / at} for at in (0.25, 0.75)]
+    selection = [{"metric": "pairs_kept", "value": 870, "n": 1000}]
+    trials = [
+        {"scheme": scheme, "injected": rate, "true": rate, "scorer": scorer, "method": method,
+         "metric": "rate", "value": rate, "low": rate - 0.01, "high": rate + 0.01, "n": 1000}
+        for scheme in ("random", "similar") for rate in (0.1, 0.3)
+        for scorer, method in (("untouched", "mixture"), ("untouched", "similar"),
+                               ("memorised", "mixture"), ("cross-fitted", "mixture"))
+    ]  # fmt: skip
+    told = {"scheme": "random", "injected": 0.3, "scorer": "untouched", "n": 1000, "true": 0.3}
+    trials += [
+        {**told, "metric": metric, "method": method, "value": 0.9}
+        for metric in ("auroc", "auprc") for method in ("probability", "cosine", EVIL)
+    ]  # fmt: skip
+    trials += [{**told, "metric": "reliability", "at": at, "value": at} for at in (0.1, 0.9)]
+    made = {"audit": rates, "selection": selection, "calibration": trials}
+    for name, rows in made.items():
+        metrics.write_metrics(folder / f"{name}.json", rows, {"refused": "", "note": EVIL})
+    return {name: [folder / f"{name}.json"] for name in made}
 
 
 def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
@@ -400,6 +429,9 @@ NOTHING: dict[str, list[Path]] = {
         "checkpoint_origins",
         "stepsize",
         "pretraining",
+        "audit",
+        "selection",
+        "calibration",
         "shards",
     ]
 }
@@ -438,6 +470,8 @@ def report(run: dict[str, list[Path]], folder: Path, draw: bool = True, **settin
         record=[folder / "run.json"],
         page=folder / "index.html",
         pages=folder / "pages",
+        latex=folder / "latex",
+        claims=folder / "claims.csv",
     )
     return "".join(pages(folder).values())
 
@@ -542,6 +576,8 @@ def test_tables_are_tidy_and_read_back_as_they_were(whole):
             "stepsize_speedups",
             "stepsize_acceleration",
             "pretraining",
+            "audit",
+            "audit_calibration",
         )
     )
 
@@ -714,7 +750,7 @@ def test_a_run_of_nothing_is_a_page_of_marked_holes(empty):
 def test_one_study_alone_is_reported(study, tmp_path):
     run = make_run(tmp_path)
     own = {"simulation": {"simulation"}, "stepsize": {"stepsize"}, "sufficiency": {"sufficiency"},
-           "pretraining": {"pretraining"},
+           "pretraining": {"pretraining"}, "audit": {"audit", "selection", "calibration"},
            "laclip": set(_checkpoints(tmp_path / "names"))}  # fmt: skip
     kept = own.get(study) or set(run) - set.union(*own.values())
     html = report({**NOTHING, **{name: run[name] for name in kept}}, tmp_path, draw=False)

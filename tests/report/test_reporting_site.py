@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
+import pandas as pd
 import pytest
 
 from mispair.core import files
 from mispair.pairs.report.contact_sheet import LARGEST_SHEET
 from mispair.report import studies, verdicts
 from mispair.report.pages import landing, picture
+from mispair.report.pages.claims_table import COLUMNS
 from mispair.report.pages.content import judge
 from mispair.report.pages.page_names import file_names
 from mispair.report.tables import Tables
@@ -71,6 +73,17 @@ def test_the_site_of_fifty_arms_on_twelve_sets_is_small(large: tuple[Path, list[
     assert max(pages.values()) <= 2_000_000, pages
     # Landing page (twice), 3 studies, 12 sets, 1 + 4 models, methods and run.
     assert len(pages) == 2 + 3 + 12 + 5 + 2
+
+
+def test_the_site_has_its_tables_for_latex_and_all_verdicts(large: tuple[Path, list[Path]]) -> None:
+    folder, _ = large
+    names = {path.stem for path in (folder / "latex").glob("*.tex")}
+    assert {name.partition("-")[0] for name in names} >= {"index", "simulation", "image_text"}
+    assert "index-claims-of-the-paper-and-what-was-measured" in names
+    claims = pd.read_csv(folder / "tables/claims.csv")
+    assert [*claims.columns] == [*COLUMNS]
+    assert not claims.duplicated(["claim", "preset"]).any()
+    assert {"overlap-rises", "accuracy-falls"} <= set(claims["claim"])
 
 
 def _tables(node: Any) -> list[list[Any]]:

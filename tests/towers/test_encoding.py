@@ -19,7 +19,7 @@ from mispair.core.devices import Precision, is_out_of_memory
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints
 from mispair.towers import encoding
-from mispair.towers.encoding import Encoder, Picture, Tower, encode_images, encode_texts
+from mispair.towers.encoding import Encoder, Growing, Picture, Tower, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.loading import Towers, load_towers
 from mispair.towers.precision import autocast
@@ -46,6 +46,12 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def tower(forward, *, batch_size: int = 16, precision: Precision = "fp32", whole: bool = False):
     return Tower("image", forward, 2, batch_size, precision, "cpu", whole)
+
+
+def features_of(run: Tower, inputs: torch.Tensor, names: str) -> torch.Tensor:
+    part = Growing(run, names, len(inputs), None)
+    part.add(run(inputs))
+    return part.on_host()
 
 
 # Against the models themselves ----------------------------------------------------------------
@@ -181,7 +187,7 @@ def test_compiled_towers_give_the_same_features(native: Towers, compiled: list[d
     sizes = []
     native.image_tower.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
     pixels = encoder.form([native.preprocess(image)[None] for image in pictures(5)])
-    found = encoder.image(pixels, list("abcde"))
+    found = encoder.image(pixels)
     assert np.allclose(found, images, atol=1e-5)
     assert sizes == [2, 2, 2]
     assert np.allclose(encoder.encode_texts(TEXTS, TEXTS, EncodingRecord("cpu")), texts, atol=1e-5)
@@ -224,14 +230,14 @@ def test_out_of_memory_halves_the_batch_and_goes_on(error: Exception, caplog) ->
     inputs = torch.arange(40.0).reshape(20, 2)
     run = tower(limited(5, sizes, error))
     with caplog.at_level(logging.WARNING):
-        assert torch.equal(run(inputs, [str(n) for n in range(20)]), inputs * 2)
+        assert torch.equal(run(inputs), inputs * 2)
     assert sizes == [16, 8, 4, 4, 4, 4, 4]
     assert run.smallest == 4
     assert "out of memory with a batch of 8: going on with 4" in caplog.text
-    run(inputs[:6], list("abcdef"))
+    run(inputs[:6])
     assert sizes[7:] == [4, 2]  # it has learnt ...
     run.restart()
-    run(inputs[:6], list("abcdef"))
+    run(inputs[:6])
     assert sizes[9:] == [6, 3, 3]  # ... and a new shard does not depend on what that was
 
 
@@ -239,7 +245,7 @@ def test_a_batch_that_is_filled_up_is_halved_as_a_whole() -> None:
     sizes: list[int] = []
     run = tower(limited(4, sizes, OUT_OF_MEMORY[0]), whole=True)
     inputs = torch.arange(6.0).reshape(3, 2)
-    assert torch.equal(run(inputs, list("abc")), inputs * 2)
+    assert torch.equal(run(inputs), inputs * 2)
     assert sizes == [16, 8, 4]
 
 
@@ -247,7 +253,7 @@ def test_no_memory_for_a_single_image_is_the_end() -> None:
     sizes: list[int] = []
     run = tower(limited(0, sizes, OUT_OF_MEMORY[0]))
     with pytest.raises(UserError, match=r"batch_size: .* a single image .*2\.00 GiB"):
-        run(torch.zeros(7, 2), list("abcdefg"))
+        run(torch.zeros(7, 2))
     assert sizes == [7, 3, 1]
 
 
@@ -260,9 +266,7 @@ def test_the_machines_own_words_are_known() -> None:
 def test_other_errors_are_not_taken_for_it() -> None:
     sizes: list[int] = []
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        tower(limited(0, sizes, RuntimeError("shapes cannot be multiplied")))(
-            torch.zeros(4, 2), list("abcd")
-        )
+        tower(limited(0, sizes, RuntimeError("shapes cannot be multiplied")))(torch.zeros(4, 2))
     assert sizes == [4]
 
 
@@ -274,14 +278,14 @@ def test_a_feature_that_is_no_number_names_its_image(value: float) -> None:
     inputs = torch.zeros(12, 2)
     inputs[7, 1] = value  # the second view of the fourth of six images
     with pytest.raises(UserError, match="features of image 'd' are not finite in fp32"):
-        tower(lambda x: x, batch_size=5)(inputs, list("abcdef"))
+        features_of(tower(lambda x: x, batch_size=5), inputs, "abcdef")
 
 
 def test_an_overflow_of_half_precision_has_its_remedy() -> None:
     inputs = torch.full((2, 2), 1e5)
-    assert tower(lambda x: x)(inputs, list("ab")).isfinite().all()
+    assert features_of(tower(lambda x: x), inputs, "ab").isfinite().all()
     with pytest.raises(UserError, match="image 'a' are not finite in fp16.*bf16 or fp32"):
-        tower(lambda x: x, precision="fp16")(inputs, list("ab"))
+        features_of(tower(lambda x: x, precision="fp16"), inputs, "ab")
 
 
 def test_a_text_is_named(native: Towers) -> None:
@@ -350,7 +354,7 @@ def test_a_batch_that_is_filled_up_keeps_the_order_of_memory(number: int) -> Non
 
     whole = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
     run = Tower("image", forward, 1, 4, "fp32", "cpu", whole_batches=True)
-    run(torch.cat([whole, whole[:number]]), [*"abcdefgh"[: 4 + number]])
+    run(torch.cat([whole, whole[:number]]))
     assert [one.stride() for one in seen] == [whole.stride()] * 2
     assert torch.equal(seen[1], whole[[*range(number), *[number - 1] * (4 - number)]])
 

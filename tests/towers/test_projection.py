@@ -1,5 +1,7 @@
 """Stacked fine-tuning by hand-written gradients against plain autograd, one seed at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -58,14 +60,21 @@ def _twin(features, model, training, seed, crops=None):
                 group["lr"] = _learning_rate(training, step, steps) * peak / training.lr
             x = torch.tensor(crops[epoch % len(crops)][chosen])
             y = torch.tensor(features.text_features[features.text_rows[0, chosen]])
+            shares = torch.ones(batch, dtype=torch.double)
+            if features.weights is not None:
+                shares = torch.tensor(features.weights[0, chosen], dtype=torch.double)
+            shares = shares / shares.sum()
             f = torch.nn.functional.normalize(image(x), dim=-1)
             h = torch.nn.functional.normalize(text(y), dim=-1)
             if training.loss == "infonce":
                 logits, target = scale.exp() * f @ h.T, torch.arange(batch)
-                entropy = torch.nn.functional.cross_entropy
-                loss = (entropy(logits, target) + entropy(logits.T, target)) / 2
+                each = [
+                    torch.nn.functional.cross_entropy(side, target, reduction="none")
+                    for side in (logits, logits.T)
+                ]
+                loss = shares @ (each[0] + each[1]) / 2
             else:
-                loss = _spectral_of_equation_1(f, h, training.spectral_temperature) / batch
+                loss = _spectral_of_equation_1(f, h, training.spectral_temperature, shares)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -76,13 +85,14 @@ def _twin(features, model, training, seed, crops=None):
     return image.weight.detach().numpy().T, text.weight.detach().numpy().T, scale.item(), losses
 
 
-def _spectral_of_equation_1(f, h, tau):
+def _spectral_of_equation_1(f, h, tau, shares):
     total = 0
     for p in range(len(f)):
-        total = total - f[p] @ h[p]
+        of_pair = -f[p] @ h[p]
         for n in range(len(f)):
             if n != p:
-                total = total + (f[n] @ h[p]) ** 2 / (2 * tau) + (f[p] @ h[n]) ** 2 / (2 * tau)
+                of_pair = of_pair + ((f[n] @ h[p]) ** 2 + (f[p] @ h[n]) ** 2) / (2 * tau)
+        total = total + shares[p] * of_pair
     return total
 
 
@@ -124,6 +134,26 @@ def test_every_seed_of_a_stack_equals_the_plain_twin(options):
         np.testing.assert_array_equal(tuned.logit_scale, model.logit_scale[0])
     else:
         assert (np.abs(tuned.logit_scale - model.logit_scale) > 1e-3).all()
+
+
+@pytest.mark.parametrize("loss", ["infonce", "spectral"])
+def test_weighted_pairs_train_as_the_plain_twin_weighs_them(loss):
+    features, model = _features(120), _model()
+    draw = np.random.default_rng(4)
+    weights = np.where(draw.random((1, 120)) < 0.3, 0, draw.random((1, 120))).astype(np.float32)
+    weighted = replace(features, weights=weights)
+    training = towers.Training(**{**QUICK, "batch_size": 8, "epochs": 2}, loss=loss)
+    initial = towers.starting_point(model, [11])
+    tuned, losses, *_ = towers.finetune(weighted, initial, training, [11])
+    image, text, _, expected = _twin(weighted, model, training, 11)
+    np.testing.assert_allclose(tuned.image[0], image, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(tuned.text[0], text, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(losses[0], expected, rtol=1e-6)
+    equal = replace(features, weights=np.full((1, 120), 0.5, np.float32))
+    same = towers.finetune(equal, initial, training, [11]).projections.image
+    plain = towers.finetune(features, initial, training, [11]).projections.image
+    np.testing.assert_allclose(same, plain, rtol=1e-6)
+    assert np.abs(tuned.image - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize("loss", ["infonce", "spectral"])

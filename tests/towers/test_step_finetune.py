@@ -15,7 +15,7 @@ from mispair.core import files
 from mispair.core.provenance import PACKAGE
 from mispair.towers.arms import FIXED_SCALES, STARTS
 from mispair.towers.finetuning import projection as towers
-from mispair.towers.steps.finetune_projection import Settings, _subset
+from mispair.towers.finetuning.batches import subset
 from tests.towers.test_projection import _features, _model
 
 KINDS = ("features", "parquet")
@@ -61,11 +61,12 @@ def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
     files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
 
 
-def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2)):
+def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2), weights=None):
     arguments = ["finetune-projection", "--start", start, "--rate", "0.0", "--pairing"]
     arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
     arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
     arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
+    arguments += ["--weights"] if weights is None else ["--weights", weights]
     arguments += ["--seeds", 3, "--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
     return [str(argument) for argument in arguments]
 
@@ -216,11 +217,32 @@ def test_each_seed_has_its_own_draw_of_swaps_and_its_own_pairs(tmp_path):
     ]
     assert same == [True, False, True]
     # The subsets of pairs differ: of three with half the pairs each, no two are the same.
-    settings = Settings(pairs=60, batch_size=16)
-    subsets = [_subset(settings, 120, draw) for draw in range(3)]
-    assert [len(np.unique(subset)) for subset in subsets] == [60, 60, 60]
-    assert len({tuple(subset) for subset in subsets}) == 3
+    subsets = [subset(120, 60, 0, draw) for draw in range(3)]
+    assert [len(np.unique(one)) for one in subsets] == [60, 60, 60]
+    assert len({tuple(one) for one in subsets}) == 3
     assert 10 < len(np.intersect1d(subsets[0], subsets[1])) < 50
+
+
+def test_weights_are_those_of_the_pairs_that_are_trained_on(tmp_path, capsys):
+    _write(tmp_path)
+    rows = np.stack([subset(120, 60, 0, draw) for draw in range(3)])
+    equal = {"rows": rows, "weights": np.full((3, 60), 0.5, np.float32)}
+    files.write_tensors(tmp_path / "equal", equal)
+    unequal = equal | {"weights": np.tile(np.linspace(0, 1, 60, dtype=np.float32), (3, 1))}
+    files.write_tensors(tmp_path / "unequal", unequal)
+    files.write_tensors(tmp_path / "others", equal | {"rows": np.roll(rows, 1, axis=0)})
+    losses = []
+    for weights in (None, "equal", "unequal"):
+        path = None if weights is None else tmp_path / weights
+        start = "pretrained" if weights is None else "audit-weighted"
+        out = tmp_path / f"out-{weights}"
+        assert _run(tmp_path, out, "--pairs", 60, start=start, weights=path) == 0
+        losses.append(files.read_tensors(out)[0]["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert np.abs(losses[2] - losses[0]).max() > 0.01
+    job = {"start": "audit-weighted", "weights": tmp_path / "others"}
+    assert _run(tmp_path, tmp_path / "out", "--pairs", 60, **job) == 2
+    assert "has the weights of other pairs" in capsys.readouterr().err
 
 
 def test_a_pairing_with_fewer_draws_than_seeds_is_refused(tmp_path, capsys):

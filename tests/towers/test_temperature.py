@@ -1,5 +1,7 @@
 """The logit scale: slopes against autograd, convergence both ways, the cosine gap by a loop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -100,6 +102,32 @@ def test_the_gap_is_that_of_pairs_that_keep_their_caption():
     )  # fmt: skip
     none = measure(sources, weights, torch.tensor(model.logit_scale), nothing, 32, [5])
     assert np.isnan(none.gap.item())
+
+
+def test_slopes_are_those_of_the_weighted_loss():
+    features, model = _noisy(), _model()
+    weights = np.random.default_rng(3).random((1, 300)).astype(np.float32)
+    sources = [torch.tensor(features.image_features), torch.tensor(features.text_features)]
+    matrices = [torch.tensor(model.image), torch.tensor(model.text)]
+    log = torch.tensor(model.logit_scale)
+    found = measure(sources, matrices, log, replace(features, weights=weights), 32, [5])
+
+    def loss(at):
+        total = 0.0
+        for chosen in batch_order(300, 9, 32, [5], 0):
+            x = torch.tensor(features.image_features[chosen] @ model.image[0])
+            y = torch.tensor(features.text_features[features.text_rows[0, chosen]] @ model.text[0])
+            normalize = torch.nn.functional.normalize
+            logits = at.exp() * normalize(x, dim=1) @ normalize(y, dim=1).T
+            each = -(logits.log_softmax(0) + logits.log_softmax(1)).diagonal() / 2
+            shares = torch.tensor(weights[0, chosen])
+            total = total + (each * shares).sum() / shares.sum() / 9
+        return total
+
+    first = torch.autograd.functional.jacobian(loss, log[0])
+    second = torch.autograd.functional.hessian(loss, log[0])
+    assert found.first.item() == pytest.approx(first.item(), rel=1e-5)
+    assert found.second.item() == pytest.approx(second.item(), rel=1e-5)
 
 
 def test_a_seed_is_trained_on_its_own_draw_of_pairs_and_captions():

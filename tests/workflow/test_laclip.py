@@ -78,7 +78,7 @@ def test_files_of_the_public_layout_stand_beside_the_published_numbers(compared:
     assert set(own["method"]) == {"LaCLIP"}
     assert set(own["pretraining"]) == {"CC12M"}
     assert (own["n"] == 20).all()
-    table = printed.split("Accuracy beside tables 2 and 3")[1].splitlines()
+    table = printed.split("Accuracy next to tables 2 and 3")[1].splitlines()
     line = next(line for line in table if "cc12m-laclip" in line and " laclip #" in line)
     value = own.loc[own["protocol"] == "laclip", "value"].item()
     assert f"{100 * value:.1f}" in line

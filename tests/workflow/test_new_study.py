@@ -115,7 +115,7 @@ def test_a_study_is_a_folder_a_file_of_rules_and_a_name(tmp_path: Path) -> None:
         (package / "toy" / folder / "__init__.py").touch()
     (run.folder / "workflow/rules/toy.smk").write_text(RULES)
     names = package / "report/studies.py"
-    names.write_text(names.read_text().replace('"pretraining"]', '"pretraining", "toy"]'))
+    names.write_text(names.read_text().replace('"pretraining"', '"pretraining", "toy"', 1))
     config = run.folder / "toy.yaml"
     config.write_text("studies: [toy]\nmeasure_toy:\n  height: 3\n")
     given = ("--configfile", "toy.yaml")

@@ -50,7 +50,7 @@ class _General(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     studies: list[StudyName] = Field(
-        ["simulation", "image_text"],
+        ["simulation", "image_text", "audit"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )
@@ -77,6 +77,19 @@ class _General(BaseModel):
         description="The keys of captions in a text file, one a line: without them a caption "
         "cannot be told from its neighbour's, so such a file is refused.",
     )
+    trusted: Annotated[str | None, Located()] = Field(
+        None,
+        description="Pairs whose captions are known to be right, a random part of all right ones, "
+        "for the study audit: a text file with a key a line, or CSV or Parquet with a column key. "
+        "With them the model that judges may be weak, and captions swapped for similar ones are "
+        "counted.",
+    )
+    words: Annotated[str | None, Located()] = Field(
+        None,
+        description="Features that captions may name, for the study audit: a text file with one "
+        "feature a line, all words for it separated by commas. With `trusted`, the audit estimates "
+        "how often each is named but not in the picture. Generated scenes have their own.",
+    )
     towers: Annotated[
         Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")],
         Discriminator(_form),
@@ -84,7 +97,7 @@ class _General(BaseModel):
     ] = Field(
         "shipped",
         description="The frozen towers of the image-text study: `shipped` (small, pre-trained on "
-        "scenes), `train` (made anew by pretrain_towers), the folder of a local open_clip model, "
+        "scenes), `train` (trained by pretrain_towers), the folder of a local open_clip model, "
         "or a model as under `models`.",
     )
     models: list[ModelSpec] = Field(
@@ -92,7 +105,7 @@ class _General(BaseModel):
         description="Models that the study laclip compares as they are, each a name with one of: "
         "`folder` (a local open_clip folder); `recipe` and `checkpoint`; `model` and `pretrained` "
         "(a tag of open_clip's); `model`, `checkpoint`, `quick_gelu` and `preprocess`. "
-        "`pretraining` and `method` say beside which published figures it stands.",
+        "`pretraining` and `method` say with which published figures it is compared.",
     )
     evaluation_sets: Annotated[list[str], Located("|".join(EVALUATION_SETS))] = Field(
         [
@@ -109,7 +122,7 @@ class _General(BaseModel):
         "generated sets, or folders in CLIP_benchmark's webdataset layout.",
     )
     protocols: Annotated[list[str], Located("|".join(BUILT_IN))] = Field(
-        ["clip_benchmark", "single-prompt"],
+        ["clip_benchmark"],
         min_length=1,
         description="How images are classified zero-shot: `clip_benchmark` (templates and class "
         "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for sets "

@@ -35,6 +35,7 @@ from mispair.towers.arms import (
     CONVERGED,
     PRETRAINED,
     UNTOUCHED,
+    WEIGHTED,
     Arm,
     corruption,
 )
@@ -55,7 +56,7 @@ SHOWN_GROUPS = 4
 GROUPS_PER_PART = 8
 """Groups of shards whose captions together make a part, roughly: texts are quicker than images."""
 WRITING_SCHEMES = ("spurious", "missing", "drop")
-"""Schemes of corrupt_captions that write captions anew."""
+"""Schemes of corrupt_captions that write new captions."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
 
 
@@ -111,16 +112,16 @@ class Dag:
             )
         self._sources: dict[str, str] = {}
         # A study that is not run needs none of its files; one that is fails before any job.
-        wanted, compared = self.runs("image_text"), self.runs("laclip")
-        self.groups = self._groups() if wanted or self.runs("pretraining") else {}
+        of_image_text, compared = self.runs("image_text"), self.runs("laclip")
+        self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
         self.models = Models(
-            self.config.towers if wanted else None,
+            self.config.towers if self.encodes else None,
             self.config.models if compared else [],
-            self._start() if wanted and self._trains_towers else None,
+            self._start() if self.encodes and self._trains_towers else None,
         )
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
-        self.evaluation = Evaluation(*(asked if wanted or compared else ([], [])))
+        self.evaluation = Evaluation(*(asked if of_image_text or compared else ([], [])))
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
         self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
         for study in ("sufficiency", "stepsize"):
@@ -129,15 +130,31 @@ class Dag:
         simulated = self.runs("simulation")
         self.conditions = conditions(self.config.simulate) if simulated else {}
         self._simulations = self._jobs_of_the_simulation() if simulated else {}
-        if wanted:
+        if of_image_text:
             self._neurons = self.models.neurons(*self._definition_file)
             self._refuse_more_neurons_than_there_are()
-            if self._trains_towers:
-                self._refuse_to_train_on_too_little()
+        if self.encodes and self._trains_towers:
+            self._refuse_to_train_on_too_little()
+        weighs = of_image_text and self.config.finetune_projection.weights == "audit"
+        judges = self.runs("audit") or weighs
+        if judges and self._trains_towers:
+            raise UserError(
+                "towers: `train` learns from the pairs that the audit judges, and a corpus "
+                "looks clean to a model that was trained on it. Take audit out of `studies` and "
+                "leave `finetune_projection.weights` at none; or train on one half of the shards "
+                "first, then audit the other half with `towers: results/towers/trained`."
+            )
+        if self.encodes:
+            self.trusted, self.words  # noqa: B018 (a missing file is told before any job)
 
     def runs(self, study: str) -> bool:
         """Tell whether a study is among those that the configuration names."""
         return study in self.config.studies
+
+    @property
+    def encodes(self) -> bool:
+        """Whether images and captions of the corpus are encoded."""
+        return self.runs("image_text") or self.runs("audit")
 
     def refuse_unlisted(self, study: str) -> list[str]:
         """Return no files, as an input of a target that needs its study in the configuration.
@@ -215,8 +232,8 @@ class Dag:
         """Say which shards were matched, if they are the user's own."""
         if self._is_generated or not self.groups:
             return ""
-        found = Counter(self._sources.values()).items()
-        counts = "".join(f"; {name}: {number:,}" for name, number in found)
+        repeated = Counter(self._sources.values()).items()
+        counts = "".join(f"; {name}: {number:,}" for name, number in repeated)
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
 
     def compare_with_record(self) -> str:
@@ -245,7 +262,7 @@ class Dag:
         except (OSError, ValueError):
             return ""
         content = self.config.model_dump(mode="json")
-        keys = ("corpus", "shards", "captions", "towers", "models")
+        keys = ("corpus", "shards", "captions", "towers", "trusted", "words", "models")
         changed = [key for key in keys if former.get(key, content[key]) != content[key]]
         if not set(former.get("studies", [])) <= set(self.config.studies):
             changed.append("studies")
@@ -272,13 +289,13 @@ class Dag:
         return [self._sources[path] for path in shards if path in self._sources]
 
     def downloads_of(self, wildcards: Any) -> list[str]:
-        """Return what img2dataset says of its downloads, beside the shards of a group."""
+        """Return what img2dataset says of its downloads, next to the shards of a group."""
         return self._beside(self.shards_of(wildcards), "_stats.json")
 
     def _beside(self, shards: list[str], ending: str) -> list[str]:
         """Return the files named after shards: of the user's own, those that there are."""
-        found = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
-        return found if self._is_generated else [path for path in found if Path(path).is_file()]
+        names = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
+        return names if self._is_generated else [path for path in names if Path(path).is_file()]
 
     @property
     def _shards(self) -> list[str]:
@@ -298,6 +315,16 @@ class Dag:
         """The keys of a list of captions without keys of its own."""
         return self._named_file("caption_keys")
 
+    @property
+    def trusted(self) -> list[str]:
+        """The keys of pairs that are known to be right, if there are any."""
+        return self._named_file("trusted")
+
+    @property
+    def words(self) -> list[str]:
+        """The user's list of features that captions may name, if there is one."""
+        return self._named_file("words")
+
     def _named_file(self, key: str) -> list[str]:
         path = getattr(self.config, key)
         if path is None:
@@ -311,9 +338,9 @@ class Dag:
         """Return what says for a job whether the user's files among its inputs are the same."""
 
         def stamps(wildcards: Any) -> str:
-            found = [given(wildcards) if callable(given) else given for given in inputs]
+            files = [given(wildcards) if callable(given) else given for given in inputs]
             return stamp(
-                path for paths in found for path in ([paths] if isinstance(paths, str) else paths)
+                path for paths in files for path in ([paths] if isinstance(paths, str) else paths)
             )
 
         return stamps
@@ -409,19 +436,25 @@ class Dag:
         rates = sorted(self.config.corrupt_captions.rates)
         number = min(tuning.control_rates or len(rates), len(rates))
         step = (len(rates) - 1) / max(number - 1, 1)
-        spread = [rates[round(place * step)] for place in range(number)]
+        spread = [rates[round(position * step)] for position in range(number)]
 
         def trains(arm: Arm) -> bool:
             if arm.start not in CONTROLS_OF_TRAINING:
                 return True
             return arm.scheme == first and arm.rate in (rates if arm.start == CONVERGED else spread)
 
+        starts = [*tuning.starts, *([WEIGHTED] if tuning.weights == "audit" else [])]
         every = (
-            Arm(start, scheme, rate)
-            for start in tuning.starts
-            for scheme, rate in self._schemes_and_rates
+            Arm(start, scheme, rate) for start in starts for scheme, rate in self._schemes_and_rates
         )
         return [Arm(UNTOUCHED), *filter(trains, every)]
+
+    def weights(self, wildcards: Any) -> list[str]:
+        """Return the weights of the pairs that an arm is trained on, if it has any."""
+        if wildcards.start != WEIGHTED:
+            return []
+        pattern = "results/audit/{corpus}/{towers}/weights/{scheme}~{rate}.safetensors"
+        return [pattern.format(**dict(wildcards.items()))]
 
     @property
     def draws(self) -> int:
@@ -470,7 +503,7 @@ class Dag:
 
     def features(self, kind: str) -> list[str]:
         """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
-        groups = self.groups if self.runs("image_text") else ()
+        groups = self.groups if self.encodes else ()
         return [f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in groups]
 
     def captions(self) -> list[str]:
@@ -487,7 +520,7 @@ class Dag:
         return [f"captions-{part}" for part in range(-(-len(self.groups) // GROUPS_PER_PART))]
 
     def texts(self, wildcards: Any) -> str:
-        """Return the captions of a part of the corpus, or those that a scheme wrote anew."""
+        """Return the captions of a part of the corpus, or those that a scheme wrote."""
         folder, texts = f"results/pairs/{wildcards.corpus}", wildcards.texts
         if texts.startswith("captions-"):
             return f"{folder}/{texts}.parquet"
@@ -496,7 +529,7 @@ class Dag:
     def caption_features(self, kind: str) -> list[str]:
         """Return the features of the captions of the corpus, or their rows."""
         folder = f"results/features/{self.corpus}/{self.towers}"
-        parts = self.caption_parts if self.runs("image_text") else []
+        parts = self.caption_parts if self.encodes else []
         return [f"{folder}/{part}.{kind}" for part in parts]
 
     def records(self) -> list[str]:
@@ -517,7 +550,7 @@ class Dag:
         return [f"results/pairs/{self.corpus}/pairing/{name}.{kind}" for name in self.corruptions]
 
     def written_captions(self) -> list[str]:
-        """Return the captions that schemes wrote anew."""
+        """Return the captions that schemes wrote."""
         return self.pairings("captions.parquet")
 
     def compared_features(self, kind: str) -> list[str]:
@@ -537,7 +570,7 @@ class Dag:
         return self._beside(self._shards, ".parquet") if named else []
 
     def written(self, kind: str) -> Callable[[Any], list[str]]:
-        """Return what names the features of the captions that a scheme wrote anew."""
+        """Return what names the features of the captions that a scheme wrote."""
 
         def files(wildcards: Any) -> list[str]:
             if not _corrupts(wildcards, *WRITING_SCHEMES):
@@ -626,8 +659,8 @@ class Dag:
 
     def untouched_projection(self) -> list[str]:
         """Return the projections that the gallery shows, when its study runs."""
-        wanted = self.runs("image_text")
-        return [self._of_arm(Arm(UNTOUCHED), "projection.safetensors")] if wanted else []
+        is_needed = self.runs("image_text")
+        return [self._of_arm(Arm(UNTOUCHED), "projection.safetensors")] if is_needed else []
 
     def all_features(self, kind: str) -> list[str]:
         """Return the features of all images and captions of the corpus, or their rows."""
@@ -675,8 +708,8 @@ class Dag:
     @staticmethod
     def probabilities_of(wildcards: Any) -> list[str]:
         """Return every C_s of a job."""
-        found: list[str] = wildcards.probabilities.split("+")
-        return found
+        probabilities: list[str] = wildcards.probabilities.split("+")
+        return probabilities
 
     @staticmethod
     def trials_of(wildcards: Any) -> list[int]:
@@ -732,8 +765,8 @@ class Dag:
     def report_files(*patterns: str) -> list[str]:
         """Return data files of the report's package: code versions see Python modules only."""
         folder = PACKAGE / "report"
-        found = sorted(path for pattern in patterns for path in folder.glob(pattern))
-        return [os.path.relpath(path) for path in found]
+        files = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        return [os.path.relpath(path) for path in files]
 
     def trained(self) -> list[str]:
         """Return the fine-tuned projections, and how the towers were trained if this run did."""
@@ -741,17 +774,18 @@ class Dag:
             return []
         arms = [arm for arm in self.arms if arm.start != UNTOUCHED]
         tuned = [self._of_arm(arm, "projection.safetensors") for arm in arms]
-        made = TRAINED_TOWERS if self._trains_towers else []
-        return [*tuned, *(path for path in made if path.endswith("training.json"))]
+        towers = TRAINED_TOWERS if self._trains_towers else []
+        return [*tuned, *(path for path in towers if path.endswith("training.json"))]
 
     def exports(self) -> list[str]:
         """Return the folders for other tools."""
-        names = ["latex", "clip_benchmark", *self.config.export_metrics.trackers]
+        names = ["clip_benchmark", *self.config.export_metrics.trackers]
         return [f"reports/{name}" for name in names]
 
     def pieces(self) -> list[str]:
-        """Return the contact sheet and the gallery of neurons, if their study runs."""
+        """Return the contact sheet and the galleries, if their studies run."""
         names = ["contact_sheet", "neurons"] if self.runs("image_text") else []
+        names += ["suspects"] if self.runs("audit") else []
         return [f"reports/figures/{name}.html" for name in names]
 
     @staticmethod

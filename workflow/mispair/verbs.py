@@ -1,4 +1,4 @@
-"""What ``mispair`` does beside the steps of the workflow: one function for each verb."""
+"""What ``mispair`` does besides the steps of the workflow: one function for each verb."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def plan(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
     parser.add_argument("--rates", type=Path, default=RATES, help="a file of rates of your own")
-    own, of_snakemake = parser.parse_known_args(arguments)
-    found = planned(of_snakemake, own.rates)
-    print(json.dumps(found.as_json(), indent=1) if own.json else text_of(found))
+    options, of_snakemake = parser.parse_known_args(arguments)
+    result = planned(of_snakemake, options.rates)
+    print(json.dumps(result.as_json(), indent=1) if options.json else text_of(result))
     return 0
 
 
@@ -112,23 +112,23 @@ def compare(arguments: Sequence[str]) -> int:
         "compare",
         "Say what changed from run A to run B: data, configuration, code, versions, verdicts, and "
         "the numbers, with their difference and whether it is beyond the intervals. Each is the "
-        "folder of a run, that of its report, or the run.json in there, with the tables beside it. "
+        "folder of a run, that of its report, or the run.json in there, with its tables. "
         "Exit code 1: a number differs beyond the intervals, or is of one run alone.",
     )
     parser.add_argument("a", type=Path, metavar="A")
     parser.add_argument("b", type=Path, metavar="B")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write all that as a page, too")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write every number, too")
-    own = parser.parse_args(arguments)
-    a, b = read(own.a), read(own.b)
-    changed, found = [*changes(a, b), verdicts(a, b)], differences(a.tables, b.tables)
-    if own.html:
-        page = html_of([*changed, *printed(found, 2000)], f"{a.name} and {b.name}")
-        files.write_text(own.html, page)
-    if own.csv:
-        files.write_csv(own.csv, found)
-    print(text_of([*changed, *printed(found, 30)]))
-    return int(found["finding"].isin([BEYOND, ONLY_A, ONLY_B]).any())
+    options = parser.parse_args(arguments)
+    a, b = read(options.a), read(options.b)
+    changed, numbers = [*changes(a, b), verdicts(a, b)], differences(a.tables, b.tables)
+    if options.html:
+        page = html_of([*changed, *printed(numbers, 2000)], f"{a.name} and {b.name}")
+        files.write_text(options.html, page)
+    if options.csv:
+        files.write_csv(options.csv, numbers)
+    print(text_of([*changed, *printed(numbers, 30)]))
+    return int(numbers["finding"].isin([BEYOND, ONLY_A, ONLY_B]).any())
 
 
 def schema(arguments: Sequence[str]) -> int:

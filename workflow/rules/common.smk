@@ -8,7 +8,7 @@ from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.towers.arms import STARTS
+from mispair.towers.arms import STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
 from mispair.core.dag_paths import benchmarks_of_report, folder_of_output
@@ -88,7 +88,7 @@ wildcard_constraints:
     scheme="[a-z-]+",
     protocol="[A-Za-z0-9._-]+",
     split="test|train",
-    start="|".join(STARTS),
+    start="|".join([*STARTS, WEIGHTED]),
     strategy="[a-z-]+",
     texts="captions-[0-9]+|[a-z-]+~[0-9.e-]+",
     towers="[^/]+",

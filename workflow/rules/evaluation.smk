@@ -1,41 +1,139 @@
-# Zero-shot evaluation: sets are encoded once, every arm after that is a matrix product.
+# What arms are measured by. Evaluation sets are encoded once; every arm after that is a matrix
+# product. Neurons: how much they overlap, what they stand for, and what is left without some.
 
 
-rule make_evaluation_set:
+rule measure_purity:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        covariance=dag.covariance,
     output:
-        generated_files("scenes-shape"),
+        purity="results/arms/{corpus}/{towers}/{arm}/purity.json",
     log:
-        "logs/make_evaluation_set/{evaluation_set}.log",
+        "logs/measure_purity/{corpus}/{towers}/{arm}.log",
     benchmark:
-        "benchmarks/make_evaluation_set/{evaluation_set}.tsv"
-    wildcard_constraints:
-        evaluation_set="scenes-shape|scenes-digit",
+        "benchmarks/measure_purity/{corpus}/{towers}/{arm}.tsv"
     conda:
         "../../envs/environment.yaml"
     params:
-        *code_version("make_evaluation_set"),
-        folder=folder_of_output,
-        flags=dag.flags("make_evaluation_set"),
+        *code_version("measure_purity"),
+        flags=dag.flags("measure_purity"),
+        covariance=lambda wildcards, input: "".join(
+            f" --covariance {path}" for path in input.covariance
+        ),
     message:
-        "Write the evaluation set {wildcards.evaluation_set}"
+        "Measure the purity of the neurons of {wildcards.arm}"
     shell:
-        "python -m mispair make-evaluation-set --name {wildcards.evaluation_set}"
-        " --evaluation-set {params.folder:q} {params.flags} > {log} 2>&1"
+        "python -m mispair measure-purity --projection {input.projection}"
+        "{params.covariance} --purity {output.purity} {params.flags} > {log} 2>&1"
 
 
-# The same step for sets that consist of other files: no pictures for training, or no classes.
-use rule make_evaluation_set as make_test_set with:
+rule measure_semantics:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        index=dag.index(),
+        features=dag.all_features("safetensors"),
+        rows=dag.all_features("parquet"),
+        truth=steady(dag.truth_of_all()),
     output:
-        generated_files("handwritten-digits"),
-    wildcard_constraints:
-        evaluation_set="scenes-.*-heldout|scenes-colour|handwritten-digits",
+        semantics="results/arms/{corpus}/{towers}/{arm}/semantics.json",
+    log:
+        "logs/measure_semantics/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/measure_semantics/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_semantics"),
+        flags=dag.flags("measure_semantics"),
+    message:
+        "Measure which true features the neurons of {wildcards.arm} stand for"
+    shell:
+        "python -m mispair measure-semantics --projection {input.projection}"
+        " --index {input.index:q} --features {input.features:q} --feature-rows {input.rows:q}"
+        " --truth {input.truth:q} --semantics {output.semantics} {params.flags} > {log} 2>&1"
 
 
-use rule make_evaluation_set as make_retrieval_set with:
+rule prune_neurons:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        images=dag.test_images,
+        prompts=dag.prompts,
     output:
-        generated_files("scenes-retrieval"),
-    wildcard_constraints:
-        evaluation_set="scenes-retrieval",
+        pruning="results/arms/{corpus}/{towers}/{arm}/pruning.json",
+    log:
+        "logs/prune_neurons/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/prune_neurons/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("prune_neurons"),
+        flags=dag.flags("prune_neurons"),
+    message:
+        "Prune the neurons of {wildcards.arm} by purity and by chance"
+    shell:
+        "python -m mispair prune-neurons --projection {input.projection}"
+        " --images {input.images:q} --prompts {input.prompts:q} --pruning {output.pruning}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule export_pruned:
+    input:
+        towers=steady(dag.tower_files),
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        images=dag.test_images,
+        prompts=dag.prompts,
+    output:
+        pruned=directory("results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"),
+        # Sizes, scores and times: what differs from run to run is no result.
+        record="logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json",
+    log:
+        "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.log",
+    benchmark:
+        "benchmarks/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("export_pruned"),
+        stamps=dag.stamps(dag.tower_files),
+        flags=dag.flags("export_pruned"),
+    message:
+        "Write {wildcards.towers} with {wildcards.k} neurons of {wildcards.strategy}"
+    shell:
+        "python -m mispair export-pruned --towers {input.towers:q} --projection {input.projection}"
+        " --images {input.images:q} --prompts {input.prompts:q} --strategy {wildcards.strategy}"
+        " --ranked-by {wildcards.ranking} --k {wildcards.k} --pruned {output.pruned}"
+        " --record {output.record} {params.flags} > {log} 2>&1"
+
+
+rule identify_basis:
+    input:
+        projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
+        index=dag.index()[:SHOWN_GROUPS],
+        features=dag.features("safetensors")[:SHOWN_GROUPS],
+        rows=dag.features("parquet")[:SHOWN_GROUPS],
+        caption_features=dag.caption_features("safetensors"),
+        caption_rows=dag.caption_features("parquet"),
+        corpus=dag.gathered("corpus.parquet"),
+        truth=steady(dag.truth_of_all()),
+    output:
+        basis="results/arms/{corpus}/{towers}/{arm}/basis.json",
+    log:
+        "logs/identify_basis/{corpus}/{towers}/{arm}.log",
+    benchmark:
+        "benchmarks/identify_basis/{corpus}/{towers}/{arm}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("identify_basis"),
+        flags=dag.flags("identify_basis"),
+    message:
+        "Search for a basis that the embeddings of {wildcards.arm} identify"
+    shell:
+        "python -m mispair identify-basis --projection {input.projection}"
+        " --index {input.index:q} --features {input.features:q} {input.caption_features:q}"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus}"
+        " --truth {input.truth:q} --basis {output.basis} {params.flags} > {log} 2>&1"
 
 
 rule encode_evaluation:
@@ -159,3 +257,34 @@ rule compare_arms:
     shell:
         "python -m mispair compare-arms --zeroshot-answers {input.answers:q}"
         " --comparison {output.comparison} {params.flags} > {log} 2>&1"
+
+
+rule draw_neurons:
+    input:
+        projection=dag.untouched_projection(),
+        index=dag.index()[:SHOWN_GROUPS],
+        shards=steady(dag.shards_of_first(SHOWN_GROUPS)),
+        features=dag.features("safetensors")[:SHOWN_GROUPS],
+        rows=dag.features("parquet")[:SHOWN_GROUPS],
+        caption_features=dag.caption_features("safetensors"),
+        caption_rows=dag.caption_features("parquet"),
+        corpus=dag.gathered("corpus.parquet"),
+        template=dag.report_files("templates/neurons.html.j2"),
+    output:
+        gallery="reports/figures/neurons.html",
+    log:
+        "logs/draw_neurons.log",
+    benchmark:
+        "benchmarks/draw_neurons.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_neurons"),
+        sources=dag.sources_of_first(SHOWN_GROUPS),
+        flags=dag.flags("draw_neurons"),
+    message:
+        "Lay out what activates the most and the least pure neurons most"
+    shell:
+        "python -m mispair draw-neurons --projection {input.projection} --index {input.index:q}"
+        " --shards {input.shards:q} --sources {params.sources} --features {input.features:q} {input.caption_features:q}"
+        " --feature-rows {input.rows:q} {input.caption_rows:q} --corpus {input.corpus} --gallery {output.gallery} {params.flags} > {log} 2>&1"

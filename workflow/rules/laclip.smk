@@ -1,4 +1,4 @@
-# CLIP against LaCLIP: the models of `models` measured, and printed beside what was published.
+# CLIP against LaCLIP: the models of `models` measured, and printed next to what was published.
 
 
 rule laclip:
@@ -16,7 +16,7 @@ rule laclip:
     params:
         *dag.report_code("laclip"),
     message:
-        "Print what was measured beside what was published"
+        "Print what was measured next to what was published"
     shell:
         "python -m mispair laclip --tables {input.tables:q} --text {output.text} 2> {log}"
 

@@ -31,10 +31,8 @@ rule export_metrics:
     input:
         tables=dag.tables(),
         trained=dag.trained(),
-        published=dag.report_files("published/*.csv"),
     output:
         folders=[directory(folder) for folder in dag.exports()],
-        claims="reports/tables/claims.csv",
     log:
         "logs/export_metrics.log",
     benchmark:
@@ -44,15 +42,12 @@ rule export_metrics:
     params:
         *dag.report_code("export_metrics", "pages"),
         folder=folder_of_output,
-        confidence=dag.config.write_report.confidence,
         flags=dag.flags("export_metrics"),
     message:
         "Export what was measured for other tools"
     shell:
         "python -m mispair export-metrics --tables {input.tables:q}"
-        " --trained {input.trained:q}"
-        " --confidence {params.confidence} --claims {output.claims} --folder {params.folder:q}"
-        " {params.flags} > {log} 2>&1"
+        " --trained {input.trained:q} --folder {params.folder:q} {params.flags} > {log} 2>&1"
 
 
 rule record_run:
@@ -118,8 +113,8 @@ rule write_report:
         templates=dag.report_files("templates/*"),
     output:
         page="reports/index.html",
-        # Patterns keep the pages and what they share beside each other in Snakemake's report, in
-        # which a file alone would lie in a folder of its own, away from what it links.
+        # Patterns keep the pages and what they share side by side in Snakemake's report, in
+        # which a file alone would be in a folder of its own, away from what it links.
         pages=report(
             directory("reports/pages"),
             patterns=["{page}.html", "assets/{script}.js"],
@@ -127,6 +122,8 @@ rule write_report:
             labels=lambda wildcards: dag.labels(wildcards),
             caption="../report/page.rst",
         ),
+        latex=directory("reports/latex"),
+        claims="reports/tables/claims.csv",
     log:
         "logs/write_report.log",
     benchmark:
@@ -143,4 +140,4 @@ rule write_report:
         "python -m mispair write-report --tables {input.tables:q} --figures {input.figures:q}"
         " --pieces {input.pieces:q} --benchmarks {params.benchmarks:q}"
         " --record {input.record} --page {output.page} --pages {output.pages}"
-        " {params.flags} > {log} 2>&1"
+        " --latex {output.latex} --claims {output.claims} {params.flags} > {log} 2>&1"

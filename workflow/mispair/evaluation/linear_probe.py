@@ -117,11 +117,11 @@ def best_c(
     complaints: dict[str, None] = {}
     for C in hits:
         for fit, held_out in splitter.split(embeddings, labels):
-            answers, said = _answers(
+            answers, message = _answers(
                 embeddings[fit], labels[fit], embeddings[held_out], C, max_iter
             )
             hits[C] += int((answers == labels[held_out]).sum())
-            complaints |= dict.fromkeys(f"with C = {C:g}: {one}" for one in said)
+            complaints |= dict.fromkeys(f"with C = {C:g}: {one}" for one in message)
     return max(hits, key=hits.__getitem__), list(complaints)
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from mispair.core import failures
 from mispair.core.files import UserError
+from mispair.core.sizes import Sizes
 from mispair.planning.benchmarks import Benchmark
 from mispair.planning.jobs import Job, command_words
 from mispair.planning.plan import FAR, HERE, NONE, Estimate, Estimator, recorded_benchmark
 from mispair.planning.rates import read_rates
-from mispair.planning.sizes import Sizes
 from mispair.planning.work import work_of
 
 ROOM = {"mem_mb": 2, "runtime": 4}
@@ -185,10 +185,10 @@ def gpu_models(generic_resources: str) -> set[str]:
     return set(re.findall(r"\bgpu:([A-Za-z_][\w.-]*)", generic_resources))
 
 
-def _refuse_models(wanted: set[str], known: set[str], where: str) -> None:
-    if missing := sorted(wanted - known):
-        there = f"has {', '.join(sorted(known))}" if known else "names no kind of GPU"
+def _refuse_models(requested: set[str], available: set[str], where: str) -> None:
+    if missing := sorted(requested - available):
+        offer = f"has {', '.join(sorted(available))}" if available else "names no kind of GPU"
         raise UserError(
-            f"gpu_model: {', '.join(missing)} is asked for, and {where} {there}. Change gpu_model "
-            "in your profile (default-resources), or take the line out if any GPU will do."
+            f"gpu_model: {', '.join(missing)} is asked for, and {where} {offer}. Change "
+            "gpu_model in your profile (default-resources), or remove it if any GPU will do."
         )

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mispair.core.sizes import Sizes
+from mispair.core.work import Work
 from mispair.planning.benchmarks import Benchmark, read_benchmark
 from mispair.planning.jobs import Job, Machine, planned_jobs
 from mispair.planning.rates import (
@@ -28,8 +30,7 @@ from mispair.planning.rates import (
     read_rates,
 )
 from mispair.planning.schedule import Task, levels, noticed, schedule
-from mispair.planning.sizes import Sizes
-from mispair.planning.work import Work, work_of
+from mispair.planning.work import work_of
 
 HERE, LIKE_HERE, REFERENCE, NONE = "this job", "its rule here", "reference", "no record"
 """Where an estimate comes from: from this job when it ran, from its rule, from mispair's rates."""
@@ -137,22 +138,22 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
     sizes, notes = Sizes(machine.folder), list[str]()
     measured = read_rates(rates)
     works = [work_of(job.command, sizes) if job.command else Work() for job in jobs]
-    own = [
+    benchmarks = [
         None if job.is_other_work else recorded_benchmark(job, machine.folder, notes)
         for job in jobs
     ]
     lacking = {
         job.step
-        for job, benchmark in zip(jobs, own, strict=True)
+        for job, benchmark in zip(jobs, benchmarks, strict=True)
         if job.command and benchmark is None and has_benchmarks(job.step, machine.folder)
     }
     # Snakemake names only jobs that would run; jobs of these steps that have run are others.
     changed = {job.benchmark for job in jobs if job.is_other_work}
-    known = records_of(arguments, lacking, changed) if lacking else []
-    estimator = Estimator(measured, known)
+    records = records_of(arguments, lacking, changed) if lacking else []
+    estimator = Estimator(measured, records)
     estimates = [
         estimator.estimate(job, work, benchmark)
-        for job, work, benchmark in zip(jobs, works, own, strict=True)
+        for job, work, benchmark in zip(jobs, works, benchmarks, strict=True)
     ]
     return Plan(
         rules=rule_totals(jobs, estimates),
@@ -166,11 +167,11 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
 def recorded_benchmark(job: Job, folder: Path, notes: list[str]) -> Benchmark | None:
     """Return what a job took when it ran here; a file that cannot be read is noted."""
     log = folder / job.log if job.log else None
-    found = read_benchmark(folder / job.benchmark, log) if job.benchmark else None
-    if isinstance(found, str):
-        notes.append(found)
+    benchmark = read_benchmark(folder / job.benchmark, log) if job.benchmark else None
+    if isinstance(benchmark, str):
+        notes.append(benchmark)
         return None
-    return found
+    return benchmark
 
 
 def has_benchmarks(step: str, folder: Path) -> bool:
@@ -199,7 +200,7 @@ def records_of(
         Whether processor time stands for wall time: on a machine that was busy with other things.
     """
     jobs, machine = planned_jobs([*arguments, "--forceall"])
-    sizes, found = Sizes(machine.folder, is_finished=True), []
+    sizes, records = Sizes(machine.folder, is_finished=True), []
     for job in jobs:
         if not job.command:
             continue
@@ -211,8 +212,8 @@ def records_of(
         if by_processor and benchmark.processor_seconds is not None:
             seconds = min(seconds, benchmark.processor_seconds / job.threads)
         written = sizes.bytes(job.outputs) / 1e6
-        found.append(Record(job.step, work, seconds, benchmark.megabytes, written))
-    return found
+        records.append(Record(job.step, work, seconds, benchmark.megabytes, written))
+    return records
 
 
 class Estimator:
@@ -226,12 +227,12 @@ class Estimator:
         Jobs that have run here.
     """
 
-    def __init__(self, measured: Sequence[Measured], known: Sequence[Record] = ()) -> None:
+    def __init__(self, measured: Sequence[Measured], records: Sequence[Record] = ()) -> None:
         self.cpu = next((one for one in measured if one.machine["device"] == "cpu"), None)
         self.gpu = next((one for one in measured if one.machine["device"] != "cpu"), None)
-        self.own_rates = fit(known) if known else {}
+        self.own_rates = fit(records) if records else {}
         self.known: dict[str, list[Record]] = defaultdict(list)
-        for record in known:
+        for record in records:
             self.known[name_of(record.step, record.work)].append(record)
         self.slowness = 1.0
         if self.cpu is not None:
@@ -256,10 +257,11 @@ class Estimator:
             return Estimate(
                 HERE, benchmark.seconds, memory, disk.cost("disk_megabytes", work) if disk else 0.0
             )
-        if known := self.known.get(name):
+        if records := self.known.get(name):
             # Jobs here ran on what they will run on: a GPU is no CPU's upper bound any more.
             ratios = {
-                aspect: ratio_to(rate or self.own_rates[name], known, aspect) for aspect in ASPECTS
+                aspect: ratio_to(rate or self.own_rates[name], records, aspect)
+                for aspect in ASPECTS
             }
             return self._from(rate or self.own_rates[name], work, LIKE_HERE, ratios)
         if rate is None:
@@ -277,11 +279,11 @@ class Estimator:
         return Estimate(source, seconds, megabytes, disk, is_bound and beyond <= FAR, beyond)
 
 
-def ratio_to(rate: Rate, known: Sequence[Record], aspect: str) -> float:
+def ratio_to(rate: Rate, records: Sequence[Record], aspect: str) -> float:
     """Return how many times what a rate says recorded jobs have taken, as a median."""
     ratios = [
         value / expected
-        for record in known
+        for record in records
         if (value := getattr(record, aspect)) is not None
         and (expected := rate.cost(aspect, record.work)) > 0
     ]
@@ -294,7 +296,7 @@ def rule_totals(jobs: Sequence[Job], estimates: Sequence[Estimate]) -> list[Rule
     for job, estimate in zip(jobs, estimates, strict=True):
         if job.command:
             by_rule[job.rule].append((job, estimate))
-    found = [
+    rows = [
         RuleTotals(
             rule=rule,
             jobs=len(both),
@@ -310,13 +312,13 @@ def rule_totals(jobs: Sequence[Job], estimates: Sequence[Estimate]) -> list[Rule
         )
         for rule, both in by_rule.items()
     ]
-    return sorted(found, key=lambda one: (-one.core_hours, one.rule))
+    return sorted(rows, key=lambda one: (-one.core_hours, one.rule))
 
 
 def totals(jobs: Sequence[Job], estimates: Sequence[Estimate], machine: Machine) -> Totals:
     """Add up all jobs, and run them on paper."""
     tasks = tasks_of(jobs, estimates, machine)
-    found = schedule(tasks, machine.cores, machine.gpus, machine.jobs)
+    scheduled = schedule(tasks, machine.cores, machine.gpus, machine.jobs)
     real = [(job, one) for job, one in zip(jobs, estimates, strict=True) if job.command]
     return Totals(
         jobs=len(real),
@@ -324,9 +326,9 @@ def totals(jobs: Sequence[Job], estimates: Sequence[Estimate], machine: Machine)
         levels=levels(tasks),
         core_hours=sum(one.seconds * job.threads for job, one in real) / 3600,
         gpu_hours=sum(one.seconds * job.gpus for job, one in real) / 3600,
-        wall_hours=found.wall / 3600,
+        wall_hours=scheduled.wall / 3600,
         largest_job_megabytes=max((one.megabytes for _, one in real), default=0.0),
-        side_by_side_megabytes=found.peak_megabytes,
+        side_by_side_megabytes=scheduled.peak_megabytes,
         disk_megabytes=sum(one.disk_megabytes for _, one in real),
         jobs_without_record=sum(one.source == NONE for _, one in real),
     )
@@ -338,17 +340,19 @@ def tasks_of(jobs: Sequence[Job], estimates: Sequence[Estimate], machine: Machin
     The jobs of a group run one after another.
     """
     is_cluster = machine.jobs is not None
-    places: dict[str, int] = {}
+    number_of_group: dict[str, int] = {}
     members: list[list[int]] = []
     for number, job in enumerate(jobs):
-        place = places.setdefault(job.group or f"job {number}", len(members))
-        if place == len(members):
+        group_number = number_of_group.setdefault(job.group or f"job {number}", len(members))
+        if group_number == len(members):
             members.append([])
-        members[place].append(number)
-    place_of = {number: place for place, group in enumerate(members) for number in group}
+        members[group_number].append(number)
+    place_of = {
+        number: group_number for group_number, group in enumerate(members) for number in group
+    }
     writer = {file: number for number, job in enumerate(jobs) for file in job.outputs}
-    found = []
-    for place, group in enumerate(members):
+    tasks = []
+    for group_number, group in enumerate(members):
         needs = {
             place_of[writer[file]]
             for number in group
@@ -359,14 +363,14 @@ def tasks_of(jobs: Sequence[Job], estimates: Sequence[Estimate], machine: Machin
         seconds = sum(estimates[number].seconds for number in group)
         if is_remote and machine.executor == "slurm":
             seconds = noticed(seconds, machine.first_check)
-        found.append(
+        tasks.append(
             Task(
                 seconds=seconds,
                 megabytes=max(estimates[number].megabytes for number in group),
                 threads=max(jobs[number].threads for number in group),
                 gpus=max(jobs[number].gpus for number in group),
-                needs=frozenset(needs - {place}),
+                needs=frozenset(needs - {group_number}),
                 is_remote=is_remote,
             )
         )
-    return found
+    return tasks

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mispair.planning.work import Quantities, Work
+from mispair.core.work import Quantities, Work
 
 RATES = Path(__file__).with_name("rates.json")
 START = "start"
@@ -117,7 +117,7 @@ def fit(records: Sequence[Record]) -> dict[str, Rate]:
     by_name: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_name[name_of(record.step, record.work)].append(record)
-    found = {}
+    rates = {}
     for name, same in sorted(by_name.items()):
         lines = {}
         for aspect in ASPECTS:
@@ -131,8 +131,8 @@ def fit(records: Sequence[Record]) -> dict[str, Rate]:
         for record in same:
             for unit, amount in record.work.seconds.items():
                 largest[unit] = max(amount, largest.get(unit, 0.0))
-        found[name] = Rate(**lines, jobs=len(same), largest=largest)
-    return found
+        rates[name] = Rate(**lines, jobs=len(same), largest=largest)
+    return rates
 
 
 def line_through(measured: Sequence[tuple[Quantities, float]]) -> Quantities:
@@ -177,16 +177,16 @@ def calibrate(repetitions: int = 30) -> float:
     least = float("inf")
     for _ in range(repetitions):
         started = time.thread_time()
-        words = [str(number * number % 7919) for number in range(50_000)]
+        texts = [str(number * number % 7919) for number in range(50_000)]
         counts: dict[str, int] = {}
-        for word in sorted(words):
+        for word in sorted(texts):
             counts[word] = counts.get(word, 0) + 1
         least = min(least, time.thread_time() - started)
     return least
 
 
 def this_machine(device: str) -> dict[str, Any]:
-    """Return what is to be known of this machine beside its rates."""
+    """Return the description of this machine."""
     return {
         "device": device,
         "processor": _processor(),

@@ -191,13 +191,13 @@ def features_of_texts(towers: SmallTowers, bags: np.ndarray) -> np.ndarray:
 
 def read_towers(path: Path) -> tuple[SmallTowers, np.ndarray, dict[str, str]]:
     """Read towers that `train_small_towers` wrote: the towers, held-out rows and metadata."""
-    arrays, about = read_tensors(path)
+    arrays, metadata = read_tensors(path)
     crop, channels, width, embedding = (
-        int(about[name]) for name in ("crop", "channels", "width", "embedding")
+        int(metadata[name]) for name in ("crop", "channels", "width", "embedding")
     )
-    sizes = Sizes(crop, channels, width, embedding, words=len(json.loads(about["words"])))
+    sizes = Sizes(crop, channels, width, embedding, words=len(json.loads(metadata["words"])))
     towers = SmallTowers(sizes, 0)
     with torch.no_grad():
         for name, values in towers.named_parameters():
             values.copy_(torch.from_numpy(arrays[name]))
-    return towers.requires_grad_(False), arrays["held_out"], about
+    return towers.requires_grad_(False), arrays["held_out"], metadata

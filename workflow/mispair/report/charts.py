@@ -75,8 +75,8 @@ def limited(data: pd.DataFrame, **where: str) -> bool:
     """
     if "low" not in data:
         return False
-    own = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
-    return bool(own["low"].notna().any())
+    rows = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
+    return bool(rows["low"].notna().any())
 
 
 def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataFrame:
@@ -105,17 +105,17 @@ def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, 
     if len(data) > most and "layer" in data and (data["layer"] == "run").any():
         data = data[data["layer"] != "run"]
         remark = " Single runs are too many to be drawn."
-    places = data[x].dropna().unique()
-    shown = len(places)
+    values = data[x].dropna().unique()
+    shown = len(values)
     while len(data) > most and shown > 2:
         shown = max(2, min(shown - 1, shown * most // len(data)))
-        data = data[data[x].isna() | data[x].isin(evenly(places, shown))]
-    if shown < len(places):
-        remark += f" Of {len(places)} values of {x} {shown} are drawn."
+        data = data[data[x].isna() | data[x].isin(evenly(values, shown))]
+    if shown < len(values):
+        remark += f" Of {len(values)} values of {x} {shown} are drawn."
     return data.reset_index(drop=True), remark
 
 
-def evenly(places: Any, most: int) -> list[Any]:
+def evenly(values: Any, most: int) -> list[Any]:
     """Return at most `most` of some values in order, evenly spread, the first and last of them.
 
     Examples
@@ -123,18 +123,18 @@ def evenly(places: Any, most: int) -> list[Any]:
     >>> evenly([0.5, 0.1, 0.2, 0.4, 0.3], 3)
     [0.1, 0.3, 0.5]
     """
-    found = sorted(places)
-    if len(found) <= most:
-        return found
-    last = len(found) - 1
-    return [found[round(number * last / (most - 1))] for number in range(most)]
+    ordered = sorted(values)
+    if len(ordered) <= most:
+        return ordered
+    last = len(ordered) - 1
+    return [ordered[round(number * last / (most - 1))] for number in range(most)]
 
 
 def first_on_top(data: pd.DataFrame, field: str, names: Mapping[str, str]) -> pd.DataFrame:
     """Sort rows so that what a palette names first is drawn last, over all others."""
-    place = {name: -number for number, name in enumerate(names)}
+    position = {name: -number for number, name in enumerate(names)}
     return data.sort_values(
-        field, key=lambda column: column.map(place).fillna(1), kind="stable", ignore_index=True
+        field, key=lambda column: column.map(position).fillna(1), kind="stable", ignore_index=True
     )
 
 
@@ -166,12 +166,12 @@ def colour(
     title: str,
     colours: Mapping[str, str],
     present: list[str],
-    words: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> alt.Color:
-    """Return a colour channel with a legend, whose labels are `words` of the values."""
+    """Return a colour channel with a legend, whose labels are `labels` of the values."""
     legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
-    if words is not None:
-        legend.labelExpr = f"{json.dumps(dict(words))}[datum.label] || datum.label"
+    if labels is not None:
+        legend.labelExpr = f"{json.dumps(dict(labels))}[datum.label] || datum.label"
         legend.labelLimit = 260
     return alt.Color(f"{field}:N", title=title, scale=palette(colours, present), legend=legend)
 
@@ -200,12 +200,12 @@ def add_toggle(spec: dict[str, Any], field: str) -> None:
 
 def _names(node: Any) -> set[str]:
     if isinstance(node, dict):
-        own = (
+        names = (
             {node["name"]}
             if "mark" in node and str(node.get("name", "")).startswith(VIEW)
             else set()
         )
-        return own.union(*(_names(child) for key, child in node.items() if key != "params"))
+        return names.union(*(_names(child) for key, child in node.items() if key != "params"))
     if isinstance(node, list):
         return set().union(*(_names(child) for child in node))
     return set()
@@ -241,12 +241,12 @@ def y_axis(title: str | None, **scale: Any) -> alt.Y:
 
 def tips(*fields: str) -> list[alt.Tooltip]:
     """Return hover values: ``name:type:title``."""
-    found = []
+    tooltips = []
     for field in fields:
         name, kind, title = field.split(":", 2)
         tip = alt.Tooltip(f"{name}:{kind}", title=title)
-        found.append(tip.format(".4~g") if kind == "Q" else tip)
-    return found
+        tooltips.append(tip.format(".4~g") if kind == "Q" else tip)
+    return tooltips
 
 
 def config(font_size: int) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def config(font_size: int) -> dict[str, Any]:
 def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
     """Return a finished chart as it is printed, to be read at the width of a column.
 
-    Larger letters stand on narrower panels, at most two beside each other.
+    Larger letters stand on narrower panels, at most two side by side.
     """
     printed = _narrowed(spec)
     printed["config"] = {**config(font_size), "aria": False}
@@ -310,6 +310,6 @@ def _narrowed(node: Any) -> Any:
 
 
 PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
-"""Of a printed figure: the share of its panels' width, and panels and names beside each other."""
+"""Of a printed figure: the share of its panels' width, and panels and names side by side."""
 SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
 """The size of letters for which panels are spaced, and what each pixel more adds to the gaps."""

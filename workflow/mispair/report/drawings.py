@@ -21,6 +21,8 @@ def by_name(*functions: Draw) -> dict[str, Draw]:
 def draw_of(figure: str) -> Draw:
     """Return what draws a figure: the function of its name in its study's ``DRAWINGS``."""
     every = studies.studies()
-    (name,) = (own.key for own in every if figure in {each.name for each in own.figures})
-    found: Draw = import_module(studies.module_name(name, "figures")).DRAWINGS[figure]
-    return found
+    (name,) = (
+        declared.key for declared in every if figure in {each.name for each in declared.figures}
+    )
+    draw: Draw = import_module(studies.module_name(name, "figures")).DRAWINGS[figure]
+    return draw

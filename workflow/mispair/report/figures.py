@@ -138,8 +138,8 @@ _COORDINATES = re.compile(r' (?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*
 _LONG = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 
 
-def _round(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _round(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _hole(reason: str) -> alt.Chart:

@@ -30,12 +30,16 @@ def gap_of_change(measured: pd.Series, published: pd.Series, digits: int = 3) ->
     measured, published : Series
         Values by the swept probability, sorted.
     """
-    common = [place for place in measured.dropna().index if place in published.dropna().index]
+    common = [rate for rate in measured.dropna().index if rate in published.dropna().index]
     if len(common) < 2:
         return ""
     first, last = common[0], common[-1]
-    here, there = (float(values[last] - values[first]) for values in (measured, published))
-    return gap(here, there, f"in the change from {first:g} to {last:g}", digits)
+    measured_change, published_change = (
+        float(values[last] - values[first]) for values in (measured, published)
+    )
+    return gap(
+        measured_change, published_change, f"in the change from {first:g} to {last:g}", digits
+    )
 
 
 def gap_of_mean(measured: pd.Series, published: pd.Series, of: str, digits: int = 3) -> str:

@@ -29,24 +29,24 @@ def adjusted(verdicts: Sequence[Verdict], alpha: float) -> list[Verdict]:
     """Return the verdicts with corrected p values, and without those that do not withstand them."""
     results = list(verdicts)
     for primary, correct, name in ((True, holm, "Holm"), (False, benjamini_hochberg, "FDR")):
-        places = [
-            place
-            for place, verdict in enumerate(verdicts)
+        positions = [
+            position
+            for position, verdict in enumerate(verdicts)
             if verdict.claim.primary == primary
             and verdict.effect is not None
             and math.isfinite(verdict.effect.p)
         ]
-        corrected = correct([_p(verdicts[place]) for place in places])
+        corrected = correct([_p(verdicts[position]) for position in positions])
         kind = "primary test" if primary else "other test"
-        for place, p in zip(places, corrected, strict=True):
-            verdict = replace(verdicts[place], adjusted_p=p)
+        for position, p in zip(positions, corrected, strict=True):
+            verdict = replace(verdicts[position], adjusted_p=p)
             if p > alpha and verdict.outcome in (SUPPORTS, CONTRADICTS):
                 reason = (
-                    f"{verdict.reason}; corrected for {count(len(places), kind)} ({name}) "
+                    f"{verdict.reason}; corrected for {count(len(positions), kind)} ({name}) "
                     f"{p_value(p)}"
                 )
                 verdict = replace(verdict, outcome=UNDECIDED, reason=reason)
-            results[place] = verdict
+            results[position] = verdict
     return results
 
 

@@ -1,4 +1,4 @@
-"""The published numbers that stand beside measured ones."""
+"""Published numbers, to compare with measured ones."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ Rows = defaultdict[str, list[Row]]
 
 def of_metrics(table: str, paths: Iterable[Path]) -> Rows:
     """Return the rows of metrics files as those of one table, and their provenance."""
-    found: Rows = defaultdict(list)
+    by_table: Rows = defaultdict(list)
     for path in paths:
         rows, provenance = read_metrics(path)
-        found["provenance"] += origins(table, provenance)
-        found[table] += rows
-    return found
+        by_table["provenance"] += origins(table, provenance)
+        by_table[table] += rows
+    return by_table
 
 
 def arm(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def origins(
 
     Lists of classes and templates are left out: their fingerprints stand for them.
     """
-    about = {"artefact": artefact, "condition": condition, **arm(provenance)}
-    return [{**about, "key": key, "text": text} for key, text in _flat(provenance)]
+    measured = {"artefact": artefact, "condition": condition, **arm(provenance)}
+    return [{**measured, "key": key, "text": text} for key, text in _flat(provenance)]
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -196,10 +196,10 @@ def contrasts(series: pd.DataFrame, confidence: float, unit: str = "seed") -> di
     wide = series.dropna(subset=["rate", "value"]).pivot_table(
         index="seed", columns="rate", values="value"
     )
-    lowest, *others = wide.columns if len(wide.columns) else (math.nan,)
+    lowest, *higher = wide.columns if len(wide.columns) else (math.nan,)
     return {
         float(rate): effect_of_mean((wide[rate] - wide[lowest]).tolist(), confidence, unit)
-        for rate in others
+        for rate in higher
     }
 
 
@@ -245,14 +245,14 @@ def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95)
     """
     kept = np.asarray(counts, dtype=float)
     kept = kept[np.isfinite(kept)]
-    found = mean_interval(kept.tolist(), confidence)
-    if not found.known and found.n < LEAST_COUNTS:
-        return found
+    interval = mean_interval(kept.tolist(), confidence)
+    if not interval.known and interval.n < LEAST_COUNTS:
+        return interval
     quantile = float(stats.norm.ppf((1 + confidence) / 2))
     low, high = (of * float(limit) for limit in wilson(kept.sum(), of * len(kept), quantile))
-    if found.known:
-        low, high = max(0.0, min(low, found.low)), min(of, max(high, found.high))
-    return Interval(found.value, low, high, found.n)
+    if interval.known:
+        low, high = max(0.0, min(low, interval.low)), min(of, max(high, interval.high))
+    return Interval(interval.value, low, high, interval.n)
 
 
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -294,9 +294,9 @@ def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | Non
     """
     names = [0] * len(x) if blocks is None else blocks
     grouped: dict[object, list[tuple[float, float]]] = {}
-    for name, here, value in zip(names, x, y, strict=True):
-        if math.isfinite(value) and math.isfinite(here):
-            grouped.setdefault(name, []).append((float(here), float(value)))
+    for name, x_value, value in zip(names, x, y, strict=True):
+        if math.isfinite(value) and math.isfinite(x_value):
+            grouped.setdefault(name, []).append((float(x_value), float(value)))
     pairs = []
     for name in sorted(grouped, key=str):
         points = np.array(grouped[name])
@@ -308,10 +308,10 @@ def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | Non
     number = math.prod(math.factorial(len(a)) for a, _ in pairs)
     exact = number <= PERMUTATIONS
     null = np.fromiter(_exact(pairs) if exact else _random(pairs), dtype=float)
-    own = 0 if exact else 1  # the observed order is one of all orders
-    rising = int((null >= observed - 1e-9).sum()) + own
-    falling = int((null <= observed + 1e-9).sum()) + own
-    total = len(null) + own
+    itself = 0 if exact else 1  # the observed order is one of all orders
+    rising = int((null >= observed - 1e-9).sum()) + itself
+    falling = int((null <= observed + 1e-9).sum()) + itself
+    total = len(null) + itself
     return Trend(
         observed, rising / total, falling / total, sum(len(a) for a, _ in pairs), len(pairs)
     )

@@ -12,7 +12,9 @@ from typing import Literal, get_args
 from mispair.core.files import UserError
 from mispair.report.study import Columns, Figure, Study, columns
 
-Name = Literal["image_text", "simulation", "laclip", "sufficiency", "stepsize", "pretraining"]
+Name = Literal[
+    "image_text", "audit", "simulation", "laclip", "sufficiency", "stepsize", "pretraining"
+]
 """Packages of the studies, in the order of their pages."""
 
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -56,8 +58,8 @@ def figures(name: str | None = None) -> list[Figure]:
 @cache
 def tables() -> dict[str, Columns]:
     """Return the columns of all tidy tables by name."""
-    own = {name: table for declared in studies() for name, table in declared.tables.items()}
-    return {**own, "provenance": PROVENANCE}
+    of_studies = {name: table for declared in studies() for name, table in declared.tables.items()}
+    return {**of_studies, "provenance": PROVENANCE}
 
 
 @cache
@@ -99,8 +101,8 @@ def is_measurement(path: str) -> bool:
 
 def by_study(paths: Iterable[Path]) -> dict[str, dict[str, list[Path]]]:
     """Return files of results by the name of their study and their kind."""
-    found: dict[str, dict[str, list[Path]]] = {name: {} for name in NAMES}
+    paths_of: dict[str, dict[str, list[Path]]] = {name: {} for name in NAMES}
     for path in paths:
         declared, kind = of_result(path.as_posix())
-        found[declared.key].setdefault(kind, []).append(path)
-    return found
+        paths_of[declared.key].setdefault(kind, []).append(path)
+    return paths_of

@@ -25,5 +25,5 @@ def every_pages() -> list[Pages]:
 
 def pages(name: str) -> Pages:
     """Return the claims and printed tables of a study, and its sentences for other pages."""
-    found: Pages = _module(name, "pages").PAGES
-    return found
+    declared: Pages = _module(name, "pages").PAGES
+    return declared

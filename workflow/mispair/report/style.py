@@ -59,7 +59,7 @@ EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}
 FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
 """Features as a neuron sees them: its own, those spuriously correlated with it, and others."""
 ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
-"""Features of a caption beside those of its image."""
+"""Features of a caption next to those of its image."""
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
 """Trained on raw captions and on rewritten ones."""
 TOWERS = {"text": GREEN, "image": VIOLET}
@@ -91,6 +91,7 @@ FINE_TUNED = {
     "reinitialised": AMBER,
     "reinitialised-small": VIOLET,
     "without-decay": GREEN,
+    "audit-weighted": SKY,
 }
 """Arms of the fine-tuning that figures show: what the paper does first, then its controls."""
 SCALES = {
@@ -121,6 +122,7 @@ START_WORDS = {
     "reinitialised": "random start, norm × 1",
     "reinitialised-small": "random start, norm × 0.1",
     "without-decay": "without weight decay",
+    "audit-weighted": "pairs weighted by the audit",
     "untouched": "untouched model",
 }
 START_LABELS = {
@@ -134,6 +136,7 @@ START_LABELS = {
     "reinitialised": "random × 1",
     "reinitialised-small": "random × 0.1",
     "without-decay": "without decay",
+    "audit-weighted": "weighted by audit",
     "untouched": "untouched",
 }
 """Labels of the arms in legends, which make figures wider."""

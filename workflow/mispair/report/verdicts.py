@@ -73,7 +73,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Control:
-    """A measurement beside a claim that may limit what the claim means."""
+    """A measurement next to a claim that may limit what the claim means."""
 
     name: str
     finding: Limit
@@ -233,34 +233,34 @@ def _without_interval(effect: Effect) -> tuple[Outcome, str] | None:
     return UNDECIDED, f"{effect.replicates} with equal values show no spread"
 
 
-def decide_trend(found: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
+def decide_trend(measured: Trend, sign: int, alpha: float) -> tuple[Outcome, str]:
     """Judge a claimed trend; `sign` is +1 for a claimed rise and −1 for a fall."""
-    if not math.isfinite(found.rho):
+    if not math.isfinite(measured.rho):
         return UNMEASURED, "fewer than three probabilities were measured"
-    if found.blocks < LEAST_RUNS:
+    if measured.blocks < LEAST_RUNS:
         return UNDECIDED, "one seed or trial alone decides nothing"
-    rises, falls = 2 * found.p_rise <= alpha, 2 * found.p_fall <= alpha
+    rises, falls = 2 * measured.p_rise <= alpha, 2 * measured.p_fall <= alpha
     agree, oppose = (rises, falls) if sign > 0 else (falls, rises)
-    words = ("rises", "falls") if sign > 0 else ("falls", "rises")
+    directions = ("rises", "falls") if sign > 0 else ("falls", "rises")
     if agree:
-        return SUPPORTS, f"it {words[0]}, as claimed"
+        return SUPPORTS, f"it {directions[0]}, as claimed"
     if oppose:
-        return CONTRADICTS, f"it {words[1]}, where the paper claims that it {words[0]}"
+        return CONTRADICTS, f"it {directions[1]}, where the paper claims that it {directions[0]}"
     return UNDECIDED, "neither a rise nor a fall stands out from chance"
 
 
-def decide_difference(found: Interval, sign: int = 1) -> tuple[Outcome, str]:
+def decide_difference(measured: Interval, sign: int = 1) -> tuple[Outcome, str]:
     """Judge a claimed sign of a difference by its interval."""
-    if not math.isfinite(found.value):
+    if not math.isfinite(measured.value):
         return UNMEASURED, "no pair of raw and filtered runs was measured"
-    if not found.known:
-        return UNDECIDED, _without_spread(found.n)
-    low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
+    if not measured.known:
+        return UNDECIDED, _without_spread(measured.n)
+    low, high = (measured.low, measured.high) if sign > 0 else (-measured.high, -measured.low)
     if low > 0:
         return SUPPORTS, "the whole interval lies on the claimed side of zero"
     if high < 0:
         return CONTRADICTS, "the whole interval lies on the other side of zero"
-    return UNDECIDED, f"the interval of {found.n} runs holds zero"
+    return UNDECIDED, f"the interval of {measured.n} runs holds zero"
 
 
 def _without_spread(replicates: int) -> str:
@@ -270,19 +270,19 @@ def _without_spread(replicates: int) -> str:
     return f"{count(replicates, 'run')} with equal values show no spread"
 
 
-def decide_level(found: Interval, level: float, sign: int = 1) -> tuple[Outcome, str]:
+def decide_level(measured: Interval, level: float, sign: int = 1) -> tuple[Outcome, str]:
     """Judge whether a mean reaches a claimed level; with `sign` −1, whether it keeps below."""
-    if not math.isfinite(found.value):
+    if not math.isfinite(measured.value):
         return UNMEASURED, "no run was measured there"
-    if not found.known:
-        return UNDECIDED, _without_spread(found.n)
+    if not measured.known:
+        return UNDECIDED, _without_spread(measured.n)
     text = f"{level:.3g}"
-    low, high = (found.low, found.high) if sign > 0 else (-found.high, -found.low)
+    low, high = (measured.low, measured.high) if sign > 0 else (-measured.high, -measured.low)
     if low >= sign * level:
         return SUPPORTS, f"the whole interval {'reaches' if sign > 0 else 'keeps below'} {text}"
     if high < sign * level:
         return CONTRADICTS, f"the whole interval lies {'below' if sign > 0 else 'above'} {text}"
-    return UNDECIDED, f"the interval of {found.n} runs holds {text}"
+    return UNDECIDED, f"the interval of {measured.n} runs holds {text}"
 
 
 def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tuple[Outcome, str]:
@@ -320,34 +320,34 @@ def decide_two_thirds(
     return (CONTRADICTS if 3 * no >= 2 * total else UNDECIDED), reason
 
 
-def trend_text(found: Trend) -> str:
+def trend_text(measured: Trend) -> str:
     """Print a trend's statistic with its two-sided p value."""
-    if not math.isfinite(found.rho):
+    if not math.isfinite(measured.rho):
         return "no test"
-    return f"Spearman ρ = {number(found.rho, 2)}, {p_value(found.p)} (permutation, two-sided)"
+    return f"Spearman ρ = {number(measured.rho, 2)}, {p_value(measured.p)} (permutation, two-sided)"
 
 
-def trend_words(found: Trend, alpha: float) -> str:
+def trend_words(measured: Trend, alpha: float) -> str:
     """Say in words whether a value rises or falls, with the statistic behind it."""
-    if not math.isfinite(found.rho):
+    if not math.isfinite(measured.rho):
         return "no test: fewer than three probabilities"
-    if 2 * found.p_rise <= alpha:
+    if 2 * measured.p_rise <= alpha:
         word = "rises"
-    elif 2 * found.p_fall <= alpha:
+    elif 2 * measured.p_fall <= alpha:
         word = "falls"
     else:
         word = "no trend stands out from chance"
-    if found.blocks < LEAST_RUNS:
+    if measured.blocks < LEAST_RUNS:
         word += " (one seed alone)"
-    return f"{word}: {trend_text(found)}"
+    return f"{word}: {trend_text(measured)}"
 
 
-def interval_text(found: Interval, confidence: float, digits: int = 3) -> str:
+def interval_text(measured: Interval, confidence: float, digits: int = 3) -> str:
     """Print a difference with its interval."""
-    if not found.known:
-        return f"{number(found.value, digits, sign=True)}, no interval (one run)"
-    limits = interval(found.low, found.high, digits, sign=True)
-    return f"{number(found.value, digits, sign=True)} ({100 * confidence:g} % interval {limits})"
+    if not measured.known:
+        return f"{number(measured.value, digits, sign=True)}, no interval (one run)"
+    limits = interval(measured.low, measured.high, digits, sign=True)
+    return f"{number(measured.value, digits, sign=True)} ({100 * confidence:g} % interval {limits})"
 
 
 def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:

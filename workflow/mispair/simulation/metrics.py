@@ -173,9 +173,9 @@ def cosine_silhouette(features: Tensor, labels: Tensor) -> float:
     members = torch.nn.functional.one_hot(index).double()
     # Mean distances follow from the classes' sums of unit vectors, without an n x n matrix.
     to_class = sizes - unit @ (members.T @ unit).T
-    own = to_class.gather(1, index[:, None])[:, 0] - (1 - unit.square().sum(dim=1))
+    cohesion = to_class.gather(1, index[:, None])[:, 0] - (1 - unit.square().sum(dim=1))
     alone = sizes[index] == 1
-    a = own / (sizes[index] - 1).clamp(min=1)
+    a = cohesion / (sizes[index] - 1).clamp(min=1)
     b = (to_class / sizes).masked_fill(members.bool(), float("inf")).amin(dim=1)
     scores = (b - a) / torch.maximum(a, b)
     return float(torch.where(alone, 0.0, scores).nan_to_num(0.0).mean())

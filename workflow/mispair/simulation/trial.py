@@ -1,7 +1,7 @@
 """What the arms of one trial share: its data, its stages S1 to S4, and what is measured on them.
 
 All arms of a trial share dictionaries, pairs, their order and the test sets. S1 starts from the
-same weights whatever it is trained on, and so does S4.
+same weights for any training data, and so does S4.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ class Trial:
         return FixedSource(self.draws, name, samples, self.study)
 
     def _mixed(self, fixed: Sample, name: str, with_raw: bool) -> MixedSource:
-        places = self.study.steps_per_epoch * self.study.batch_size
-        raw = max(0, places - len(fixed)) if with_raw else 0
+        capacity = self.study.steps_per_epoch * self.study.batch_size
+        raw = max(0, capacity - len(fixed)) if with_raw else 0
         return MixedSource(
             self.draws, fixed, raw, name, self.dictionaries, self.study,
             self.spurious_probability, self.spurious,
@@ -241,17 +241,17 @@ class Trial:
         decoder = start_decoder(self.draws, one_layer, study, trained.phases)
         decoder, loss = fit_decoder(self.draws, decoder, dictionaries, self.high_quality, study)
         sample = self.low_quality
-        found = compare(encoders, decoder, sample, study.filter_factor)
+        compared = compare(encoders, decoder, sample, study.filter_factor)
         values = {
             "decoder_from_encoders": float(one_layer is not None),
             "decoder_loss": loss,
-            **shares(found.replaced, sample.pairs.misaligned),
+            **shares(compared.replaced, sample.pairs.misaligned),
         }
         rows: list[Row] = [{"metric": key, "value": value} for key, value in values.items()]
         codes = sample.pairs
-        captions = decoder.captions(found.hidden)
+        captions = decoder.captions(compared.hidden)
         generated = decode(captions, dictionaries.text)
-        filtered = torch.where(found.replaced[:, None], generated, codes.text)
+        filtered = torch.where(compared.replaced[:, None], generated, codes.text)
         # A decoder whose captions are short keeps features that a threshold of 1/2 does not see.
         length = scale(captions, dictionaries.text, codes.image)
         rows.append({"metric": "caption_scale", "value": length})
@@ -260,7 +260,7 @@ class Trial:
             sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
         if name == "filtered" and self.draws.trial == 0:
             shown = {"raw": codes.text, "filtered": filtered}
-            rows += sample_captions(codes.image, shown, found.replaced)
+            rows += sample_captions(codes.image, shown, compared.replaced)
         for source, texts in sources.items():
             statistics = caption_statistics(codes.image, texts, self.spurious.correlated)
             rows += [
@@ -268,7 +268,7 @@ class Trial:
                 for key, value in statistics.items()
                 if not math.isnan(value)
             ]
-        return Captions(found.hidden, decoder, found.replaced, enough, rows)
+        return Captions(compared.hidden, decoder, compared.replaced, enough, rows)
 
     def _purified_enough(self, encoders: AnyEncoders) -> bool:
         study = self.study

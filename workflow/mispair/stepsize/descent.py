@@ -145,10 +145,10 @@ def descend(
         while at < len(look_at) and look_at[at] < t:
             at += 1
         if look is not None and at < len(look_at) and look_at[at] == t:
-            found = look(weights)
-            if state["looked"].shape[2] != found.shape[1]:
-                state["looked"] = np.full((len(look_at), *found.shape), np.nan)
-            state["looked"][at] = np.where(state["diverged"][:, None] < 0, found, np.nan)
+            measured = look(weights)
+            if state["looked"].shape[2] != measured.shape[1]:
+                state["looked"] = np.full((len(look_at), *measured.shape), np.nan)
+            state["looked"][at] = np.where(state["diverged"][:, None] < 0, measured, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
             for block in blocks:
                 _step(stack, networks, state, block, t, t < steps)
@@ -205,8 +205,8 @@ def _step(
 def accuracy(stack: Stack, weights: Array) -> Array:
     """Return the share (R,) of test points whose label the networks (R, m, d) give."""
     networks = Networks(stack.data.test_points, stack.activation, stack.width)
-    found = [
+    shares = [
         ((networks.forward(weights[r : r + 1])[0] > 0) == (stack.data.test_labels > 0)).mean()
         for r in range(len(weights))
     ]
-    return np.array(found)
+    return np.array(shares)

@@ -28,7 +28,7 @@ class Part(settings.Settings):
 
     part: PartName = Field(
         description="What the runs are for: sweep (phases, margins, speed), sharpness (measured on "
-        "the way), onset (of oscillation, on a fine ladder), activations, widths, bounds (beside "
+        "the way), onset (of oscillation, on a fine ladder), activations, widths, bounds (next to "
         "the theory's), acceleration (T budgets), neurons (margins of each)."
     )
     data_set: DataSetName = Field(description="What is learned; cifar2 needs cifar_dir.")
@@ -77,11 +77,11 @@ class Part(settings.Settings):
         if self.per_octave is None:
             return sorted(self.stepsizes)
         first, last = self.stepsizes
-        found, k = [], 0
+        stepsizes, k = [], 0
         while (value := first * 2 ** (k / self.per_octave)) <= last * (1 + 1e-12):
-            found.append(value)
+            stepsizes.append(value)
             k += 1
-        return found
+        return stepsizes
 
 
 def refuse_repeated(parts: Iterable[Part]) -> None:
@@ -95,7 +95,7 @@ def refuse_repeated(parts: Iterable[Part]) -> None:
     seen = set()
     for part in parts:
         for activation in part.activations:
-            place = (part.part, part.data_set, activation)
-            if place in seen:
-                raise ValueError(f"the part {', '.join(place)} is listed twice: join the two")
-            seen.add(place)
+            key = (part.part, part.data_set, activation)
+            if key in seen:
+                raise ValueError(f"the part {', '.join(key)} is listed twice: join the two")
+            seen.add(key)

@@ -127,23 +127,23 @@ def _rows(
 ) -> list[Row]:  # fmt: skip
     rows: list[Row] = []
     for r, stepsize in enumerate(stepsizes):
-        about = {
+        keys = {
             "part": "multilayer", "activation": "gelu", "width": width, "seed": seed,
             "stepsize": stepsize,
         }  # fmt: skip
-        found = phases(state["risk"][:, r])
+        phase = phases(state["risk"][:, r])
         rows.append({
-            "kind": "run", **about, "step_on_weights": stepsize, "steps": len(state["risk"]) - 1,
-            "rises": found.rises, "transition": found.transition,
-            "settled": int(found.settled), "diverged": int(state["diverged"][r]),
-            "peak": found.peak, "lowest_rise": found.lowest_rise,
+            "kind": "run", **keys, "step_on_weights": stepsize, "steps": len(state["risk"]) - 1,
+            "rises": phase.rises, "transition": phase.transition,
+            "settled": int(phase.settled), "diverged": int(state["diverged"][r]),
+            "peak": phase.peak, "lowest_rise": phase.lowest_rise,
             "final_risk": float(state["risk"][-1, r]),
             "margin_final": float(state["margin"][-1, r]),
-            "margin_transition": float(state["margin"][found.transition, r]),
+            "margin_transition": float(state["margin"][phase.transition, r]),
             "accuracy": float(state["accuracy"][-1, r]),
         })  # fmt: skip
         rows += [
-            {"kind": "curve", **about, "t": int(t), "risk": float(state["risk"][t, r]),
+            {"kind": "curve", **keys, "t": int(t), "risk": float(state["risk"][t, r]),
              "margin": float(state["margin"][t, r]), "norm": float(state["norm"][t, r]),
              "accuracy": float(state["accuracy"][k, r])}
             for k, t in enumerate(kept)

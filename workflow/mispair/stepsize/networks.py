@@ -60,8 +60,8 @@ class Networks:
         runs = len(weights)
         if runs not in self._passes:
             self._passes[runs] = _SoftplusPass(self.points, self.activation, self.signs, runs)
-        own = self._passes[runs]
-        return own.outputs(weights), own.pull
+        passes = self._passes[runs]
+        return passes.outputs(weights), passes.pull
 
     def _plain(self, weights: Array) -> tuple[Array, Pull]:
         inner = self.inner(weights)
@@ -110,8 +110,8 @@ class _SoftplusPass:
         np.abs(self.half, out=self.half)
         bent = self.signs @ self.half + logs + self.signs.sum() * np.log(2)
         straight = (self.signs @ weights) @ self.half_points * 2
-        found: Array = (self.linear * straight + self.softplus * bent) / width
-        return found
+        values: Array = (self.linear * straight + self.softplus * bent) / width
+        return values
 
     def pull(self, coefficients: Array) -> Array:
         runs, width = self.tanh.shape[:2]

@@ -41,19 +41,19 @@ class Hessian:
         """Return H v, of vectors and results of m·d numbers."""
         along = vector.reshape(self.shape) @ self.points.T
         share = self.outer * (self.slopes * along).sum(axis=0)
-        found: Array = (self.slopes * share + self.bends * along) @ self.points
-        return found.ravel()
+        product: Array = (self.slopes * share + self.bends * along) @ self.points
+        return product.ravel()
 
     def dense(self) -> Array:
         """Return H as a matrix."""
         width, dimensions = self.shape
         rows = (self.slopes[:, None, :] * self.points.T).reshape(width * dimensions, -1)
-        found: Array = (rows * self.outer) @ rows.T
+        hessian: Array = (rows * self.outer) @ rows.T
         blocks = np.einsum("ji,ik,il->jkl", self.bends, self.points, self.points)
         for j in range(width):
-            own = slice(j * dimensions, (j + 1) * dimensions)
-            found[own, own] += blocks[j]
-        return found
+            block = slice(j * dimensions, (j + 1) * dimensions)
+            hessian[block, block] += blocks[j]
+        return hessian
 
 
 def top_eigenvalue(data: DataSet, activation: Activation, weights: Array) -> float:
@@ -64,13 +64,13 @@ def top_eigenvalue(data: DataSet, activation: Activation, weights: Array) -> flo
         return float(np.linalg.eigvalsh(hessian.dense())[-1])
     operator = LinearOperator((size, size), matvec=hessian.times, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(size)  # fixed: the same bytes each time
-    found = eigsh(operator, k=1, which="LA", v0=start, tol=TOLERANCE, return_eigenvectors=False)
-    return float(found[0])
+    values = eigsh(operator, k=1, which="LA", v0=start, tol=TOLERANCE, return_eigenvectors=False)
+    return float(values[0])
 
 
 def sharpness(data: DataSet, activation: Activation, weights: Array) -> Array:
     """Return the largest eigenvalue (R,) at each of the weights (R, m, d); NaN if not finite."""
     return np.array([
-        top_eigenvalue(data, activation, own) if np.isfinite(own).all() else np.nan
-        for own in weights
+        top_eigenvalue(data, activation, weight) if np.isfinite(weight).all() else np.nan
+        for weight in weights
     ])  # fmt: skip

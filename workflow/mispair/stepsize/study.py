@@ -84,8 +84,8 @@ def run_plan(
         kept = keeper and keeper(name)
         with Progress(
             f"{plan.part}, {plan.data_set}, width {stack.width}", plan.steps, "steps"
-        ) as told:
-            curves = descend(stack, plan.steps, look, look_at, kept, told.reach)
+        ) as progress:
+            curves = descend(stack, plan.steps, look, look_at, kept, progress.reach)
         rows += measured(plan, stack, seeds, curves, look_at)
     return rows
 
@@ -135,8 +135,8 @@ def neuron_margins(stack: Stack, weights: Array) -> Array:
     """Return min_i y_i a_j φ(<w_j, x_i>) / ‖w_j‖ of each neuron, shape (R, m)."""
     inner = weights @ stack.data.points.T
     signed = output_signs(stack.width)[:, None] * stack.data.labels
-    found: Array = (signed * stack.activation.value(inner)).min(axis=2)
-    return found / np.linalg.norm(weights, axis=2)
+    margins: Array = (signed * stack.activation.value(inner)).min(axis=2)
+    return margins / np.linalg.norm(weights, axis=2)
 
 
 def measured(
@@ -159,22 +159,22 @@ def measured(
             stack, r, curves, margin, float(first[r]),
             float(right[r]),
         )  # fmt: skip
-        about = {
+        keys = {
             "part": plan.part, "data_set": plan.data_set, "activation": plan.activation,
             "width": stack.width, "stepsize": float(stack.stepsizes[r]), "seed": seed,
         }  # fmt: skip
-        runs.append((run, about))
-        rows.append({"kind": "run", **about, **run_row(run)})
+        runs.append((run, keys))
+        rows.append({"kind": "run", **keys, **run_row(run)})
         if seed == plan.seeds[0] and plan.part not in ("onset", "acceleration"):
             looked = curves.looked[:, r] if len(look_at) > 1 else None
             steps = look_at if looked is not None else kept_steps(plan.steps, plan.points)
             rows += [
-                {"kind": "curve", **about, **row}
+                {"kind": "curve", **keys, **row}
                 for row in curve_rows(run, np.array(steps), looked, plan.part)
             ]
     for seed in dict.fromkeys(seeds):
-        own = [(run, about) for run, about in runs if about["seed"] == seed]
-        rows += [{"kind": "speedup", **row} for row in speedups(own, plan.risk_levels)]
+        of_seed = [(run, keys) for run, keys in runs if keys["seed"] == seed]
+        rows += [{"kind": "speedup", **row} for row in speedups(of_seed, plan.risk_levels)]
         if plan.part == "acceleration":
-            rows += [{"kind": "acceleration", **row} for row in acceleration(own, plan.budgets)]
+            rows += [{"kind": "acceleration", **row} for row in acceleration(of_seed, plan.budgets)]
     return rows

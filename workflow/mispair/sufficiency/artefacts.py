@@ -21,7 +21,7 @@ Precision = Literal["float32", "float64"]
 
 
 def prepared(device: str) -> str:
-    """Return the device to compute on; on a CPU sums are in one order, whatever the machine."""
+    """Return the device to compute on; on a CPU sums are in one order on every machine."""
     chosen = choose_device(device)
     if chosen == "cpu":
         torch.set_num_threads(1)
@@ -30,8 +30,8 @@ def prepared(device: str) -> str:
 
 def dtype_of(precision: Precision) -> torch.dtype:
     """Return a number format by its name."""
-    found: torch.dtype = getattr(torch, precision)
-    return found
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
 
 
 def refuse(needed: int, device: str, what: str, remedy: str) -> None:
@@ -68,35 +68,35 @@ def refuse_too_many_samples(
 
 def read_trees(path: Path) -> tuple[Skeletons, dict[str, str]]:
     """Read what draw_trees wrote: the trees, and which they are."""
-    arrays, about = read_tensors(path)
-    return Skeletons.of_arrays(arrays), about
+    arrays, metadata = read_tensors(path)
+    return Skeletons.of_arrays(arrays), metadata
 
 
-def which(about: dict[str, str]) -> dict[str, Any]:
+def which(metadata: dict[str, str]) -> dict[str, Any]:
     """Return the columns that name trees, from what their file says."""
-    return {"size": about["size"], "tree": int(about["tree"])}
+    return {"size": metadata["size"], "tree": int(metadata["tree"])}
 
 
-def write_weights(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
+def write_weights(path: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write weights with what they are."""
-    write_tensors(path, {name: value.cpu().numpy() for name, value in weights.items()}, about)
+    write_tensors(path, {name: value.cpu().numpy() for name, value in weights.items()}, metadata)
 
 
 def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, dict[str, str]]:
     """Read encoders as they were trained, or as they were before, for evaluation alone."""
-    arrays, about = read_tensors(path)
-    sizes = (int(about[name]) for name in ("leaves", "symbols", "width", "blocks"))
+    arrays, metadata = read_tensors(path)
+    sizes = (int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks"))
     towers = Towers(*sizes)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     load_weights(towers, tensors, "trained" if trained else UNTRAINED)
-    return towers.to(device).requires_grad_(False), about
+    return towers.to(device).requires_grad_(False), metadata
 
 
 def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, dict[str, str]]:
     """Read a trained head, for evaluation alone."""
-    arrays, about = read_tensors(path)
-    task: Task = "cdm" if about["task"] == "cdm" else "vlm"
-    arm: Arm = about["arm"]  # type: ignore[assignment]
-    head = start_head(task, arm, skeletons.size, int(about["width"]), int(about["blocks"]), 0)
+    arrays, metadata = read_tensors(path)
+    task: Task = "cdm" if metadata["task"] == "cdm" else "vlm"
+    arm: Arm = metadata["arm"]  # type: ignore[assignment]
+    head = start_head(task, arm, skeletons.size, int(metadata["width"]), int(metadata["blocks"]), 0)
     load_weights(head, {name: torch.from_numpy(array) for name, array in arrays.items()}, "trained")
-    return head.to(device).requires_grad_(False), about
+    return head.to(device).requires_grad_(False), metadata

@@ -54,15 +54,15 @@ def loss_of_step(
         draw = seeds.torch_generator(seed, "train-encoders", step)
         pairs = draw_pairs(trees, batch_size, draw)
         image, text = towers.image.states(pairs.image), towers.text.states(pairs.text)
-        found = contrastive_loss(
+        value = contrastive_loss(
             towers.image.read(image[-1]), towers.text.read(text[-1]), candidates
         )
         if guidance_weight:
-            found = found + guidance_weight * (
+            value = value + guidance_weight * (
                 penalty(image, for_encoder(trees.image, pairs.image))
                 + penalty(text, for_encoder(trees.text, pairs.text))
             )
-        return found
+        return value
 
     return loss
 
@@ -97,7 +97,7 @@ def weights_of(module: nn.Module, name: str) -> dict[str, Tensor]:
 def load_weights(module: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
     """Give a module the weights that `weights_of` returned."""
     start = f"{name}."
-    own = {
+    by_name = {
         key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)
     }
-    module.load_state_dict(own)
+    module.load_state_dict(by_name)

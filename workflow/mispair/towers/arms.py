@@ -10,12 +10,14 @@ Start = Literal[
 ]  # fmt: skip
 """Starts of a fine-tuning: from the model's projections, and controls that change one thing."""
 
-AnyStart = Literal["untouched", Start]
-"""The model's own projections, or a start of a fine-tuning."""
+AnyStart = Literal["untouched", "audit-weighted", Start]
+"""The model's own projections, or any fine-tuning."""
 
 UNTOUCHED = "untouched"
 STARTS: tuple[Start, ...] = get_args(Start)
 PRETRAINED: Start = "pretrained"
+WEIGHTED = "audit-weighted"
+"""As the pretrained start, but pairs weigh as much as their captions are likely right."""
 CONVERGED: Start = "scale-converged"
 """The control that trains the logit scale to its optimum."""
 FIXED_SCALES: dict[str, float] = {

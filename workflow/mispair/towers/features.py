@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,8 @@ class PairedFeatures:
         Number of the image of each pair; None where pair i has image i in every draw.
     keeps_caption : (draws, n) bool array, optional
         Whether the pair has its image's own text; None where every pair has.
+    weights : (draws, n) float32 array, optional
+        Weight of each pair in a loss, not negative; None where all weigh the same.
     """
 
     image_features: np.ndarray
@@ -76,6 +79,7 @@ class PairedFeatures:
     crops: int = 1
     image_rows: np.ndarray | None = None
     keeps_caption: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @property
     def pairs(self) -> int:
@@ -91,6 +95,7 @@ class PairedFeatures:
             text_rows=self.text_rows[some],
             image_rows=None if self.image_rows is None else self.image_rows[some],
             keeps_caption=None if self.keeps_caption is None else self.keeps_caption[some],
+            weights=None if self.weights is None else self.weights[some],
         )
 
 
@@ -102,6 +107,41 @@ def read_part(features: Path, rows: Path) -> Part:
         tensors.get(f"{kind}_features", np.empty((0, 0), np.float32)) for kind in ("image", "text")
     )
     return Part(features.name, table, images, texts, metadata)
+
+
+def parts_of_towers(
+    features: Sequence[Path], rows: Sequence[Path], towers: str | None
+) -> dict[str, Callable[[], Part]]:
+    """Return for `gather` what loads each part, which must be of the same towers.
+
+    Parameters
+    ----------
+    features, rows : sequence of Path
+        Files of features, and the tables of their rows, which go by the same names.
+    towers : str
+        Fingerprint of the towers.
+
+    Raises
+    ------
+    ValueError
+        If a file has no table or a table no file; from a loader, if it is of other towers.
+    """
+    tables = {path.stem: path for path in rows}
+    if unpaired := tables.keys() ^ {path.stem for path in features}:
+        raise ValueError(
+            "features and their tables of rows go by the same names, but "
+            f"{sorted(unpaired)} is given as one of them only"
+        )
+
+    def load(path: Path) -> Part:
+        part = read_part(path, tables[path.stem])
+        if part.metadata.get("towers") != towers:
+            raise ValueError(
+                f"{path} comes from other towers than the projections; delete it and run again"
+            )
+        return part
+
+    return {path.stem: partial(load, path) for path in features}
 
 
 def gather(
@@ -161,7 +201,7 @@ class _Collector:
         self.rows = pairing["row"].to_numpy()
         codes, groups = pd.factorize(pairing["group"])
         by_group = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-        self.places = dict(zip(groups, by_group, strict=True))
+        self.rows_of_group = dict(zip(groups, by_group, strict=True))
         self.captions = captions
         self.found_image = np.zeros(len(self.keys), dtype=bool)
         self.found_text = np.zeros(len(captions), dtype=bool)
@@ -178,8 +218,8 @@ class _Collector:
                 self._refuse_what_differs(f"precision of {kind}", precision, part.name)
         if len(part.image_features):
             self._refuse_what_differs("crops", str(part.crops), part.name)
-        if group in self.places:
-            self._take_images(self.places[group], part)
+        if group in self.rows_of_group:
+            self._take_images(self.rows_of_group[group], part)
         self._take_texts(part)
 
     def _refuse_what_differs(self, fact: str, value: str, name: str) -> None:
@@ -190,7 +230,7 @@ class _Collector:
                 "run are made with one setting. Delete the file that is out of date, and run again"
             )
 
-    def _take_images(self, places: np.ndarray, part: Part) -> None:
+    def _take_images(self, rows_of_pairs: np.ndarray, part: Part) -> None:
         table = part.rows[part.rows["kind"] == "image"].sort_values("row")
         first_rows = np.arange(len(table)) * part.crops
         if not np.array_equal(table["row"], first_rows) or (
@@ -200,24 +240,30 @@ class _Collector:
                 f"{part.name} has {len(part.image_features)} rows of images, where its table lists "
                 f"{len(table)} images of {part.crops} crops"
             )
-        rows, keys = self.rows[places], self.keys[places].to_numpy()
+        rows, keys = self.rows[rows_of_pairs], self.keys[rows_of_pairs].to_numpy()
         held = table["id"].to_numpy()
         inside = (rows >= 0) & (rows < len(held))
         agree = inside.copy()
         agree[inside] = held[rows[inside]] == keys[inside]
         if not agree.all():
             wrong = int(np.argmin(agree))
-            found = repr(held[rows[wrong]]) if inside[wrong] else "no image"
+            held_name = repr(held[rows[wrong]]) if inside[wrong] else "no image"
             raise ValueError(
                 f"{part.name} and the pairing are out of step: the pairing has image "
-                f"{keys[wrong]!r} in row {rows[wrong]}, where the features have {found}. "
+                f"{keys[wrong]!r} in row {rows[wrong]}, where the features have {held_name}. "
                 "Run encode_features and corrupt_captions again"
             )
         source = part.image_features.reshape(len(held), part.crops, -1)
         if not self.found_image.any():
             self.image = np.empty((len(self.keys), *source.shape[1:]), source.dtype)
-        _copy(source, rows, self.image, places, lambda row: f"image {held[row]!r} in {part.name}")
-        self.found_image[places] = True
+        _copy(
+            source,
+            rows,
+            self.image,
+            rows_of_pairs,
+            lambda row: f"image {held[row]!r} in {part.name}",
+        )
+        self.found_image[rows_of_pairs] = True
 
     def _take_texts(self, part: Part) -> None:
         table = part.rows[part.rows["kind"] == "text"]
@@ -225,32 +271,32 @@ class _Collector:
             raise ValueError(
                 f"{part.name} has {len(part.text_features)} texts, its table {len(table)}"
             )
-        places = self.captions.get_indexer(pd.Index(table["id"]))
-        new = places >= 0
-        new[new] = ~self.found_text[places[new]]
+        positions = self.captions.get_indexer(pd.Index(table["id"]))
+        new = positions >= 0
+        new[new] = ~self.found_text[positions[new]]
         if not self.found_text.any():
             shape = (len(self.captions), part.text_features.shape[1])
             self.text = np.empty(shape, part.text_features.dtype)
-        rows, places = table["row"].to_numpy()[new], places[new]
+        rows, positions = table["row"].to_numpy()[new], positions[new]
         _copy(
             part.text_features,
             rows,
             self.text,
-            places,
+            positions,
             lambda row: f"text {table.loc[table['row'] == row, 'id'].iloc[0]!r} in {part.name}",
         )
-        self.found_text[places] = True
+        self.found_text[positions] = True
 
     def finished(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Return the features of images and texts, all of which must be there, and the crops."""
-        for kind, names, found in (
+        for kind, names, is_filled in (
             ("image", self.keys, self.found_image),
             ("text", self.captions, self.found_text),
         ):
-            if not found.all():
+            if not is_filled.all():
                 raise ValueError(
-                    f"the features hold no {kind} {names[~found][0]!r}"
-                    f" ({int((~found).sum())} of {len(found)} are missing)"
+                    f"the features hold no {kind} {names[~is_filled][0]!r}"
+                    f" ({int((~is_filled).sum())} of {len(is_filled)} are missing)"
                 )
         images, crops, width = self.image.shape
         return self.image.reshape(images * crops, width), self.text, crops
@@ -260,7 +306,7 @@ def _copy(
     source: np.ndarray,
     rows: np.ndarray,
     target: np.ndarray,
-    places: np.ndarray,
+    targets: np.ndarray,
     name: Callable[[int], str],
 ) -> None:
     """Copy rows of one array into places of another, and refuse what is not finite."""
@@ -270,7 +316,7 @@ def _copy(
         finite = _finite(block).reshape(len(block), -1).all(axis=1)
         if not finite.all():
             raise ValueError(f"the feature of {name(chosen[np.argmin(finite)])} is not finite")
-        target[places[start : start + BLOCK]] = block
+        target[targets[start : start + BLOCK]] = block
 
 
 def _finite(array: np.ndarray) -> np.ndarray:

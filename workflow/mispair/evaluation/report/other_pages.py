@@ -42,7 +42,7 @@ def _set(content: Content, scores: list[Score], name: str, file: str) -> Page:
     tables = set_tables.of_set(content.tables, scores, name)
     parts = {
         "tables": tables,
-        "figures": content.places(OF_SET),
+        "figures": content.figure_links(OF_SET),
         "on_this_set": [
             (verdict, part)
             for verdict in content.judged
@@ -62,7 +62,7 @@ def _model(content: Content, scores: list[Score], name: str, file: str, *, is_ma
     gallery = content.pieces.get("neurons")
     parts = {
         "tables": tables,
-        "figures": content.places(figures),
+        "figures": content.figure_links(figures),
         "is_main": is_main,
         "neurons": Markup(gallery) if is_main and gallery else None,
     }

@@ -1,4 +1,7 @@
-"""Compare every arm with the untouched projections and with fine-tuning at rate 0, in pairs."""
+"""Compare every arm with the untouched projections and with fine-tuning at rate 0, in pairs.
+
+Arms of weighted pairs are compared with the same fine-tuning without weights, too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mispair.core import settings
+from mispair.towers.arms import PRETRAINED, WEIGHTED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,16 +59,19 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
         )
     # At rate 0 all schemes are the same, so there is one such arm of each start.
     controls = {arm.start: arm for arm in arms if arm.rate == 0}
+    pretrained = {(arm.scheme, arm.rate): arm for arm in arms if arm.start == PRETRAINED}
     rows: list[metrics.Row] = []
     progress = Progress("comparing", len(arms), "arms")
     progress.reach(0)
     for arm in arms:
         references = {"untouched": untouched[0], "rate 0": controls.get(arm.start)}
+        if arm.start == WEIGHTED:
+            references["not weighted"] = pretrained.get((arm.scheme, arm.rate))
         for name, reference in references.items():
             if reference is None or reference is arm or arm is untouched[0]:
                 continue
-            about = {"start": arm.start, "scheme": arm.scheme, "rate": arm.rate}
-            rows += [{**about, "reference": name, **row} for row in _rows(arm, reference)]
+            keys = {"start": arm.start, "scheme": arm.scheme, "rate": arm.rate}
+            rows += [{**keys, "reference": name, **row} for row in _rows(arm, reference)]
         progress.advance()
     progress.close()
     log.info("%d arms, %d differences", len(arms), len(rows))
@@ -78,33 +85,33 @@ def _rows(arm: Arm, reference: Arm) -> list[dict[str, Any]]:
 
     pairs = {key: _paired(correct, reference.correct[key]) for key, correct in arm.correct.items()}
     rows: list[dict[str, Any]] = []
-    for (of_set, protocol), (one, other) in pairs.items():
-        about = {"evaluation_set": of_set, "protocol": protocol, "metric": OF_ONE_SET}
-        rows.append({**about, **vars(difference([one], [other]))})
+    for (of_set, protocol), (one, second) in pairs.items():
+        keys = {"evaluation_set": of_set, "protocol": protocol, "metric": OF_ONE_SET}
+        rows.append({**keys, **vars(difference([one], [second]))})
     for protocol in dict.fromkeys(protocol for _, protocol in pairs):
         sets = [pair for (_, of_set), pair in pairs.items() if of_set == protocol]
-        mean = difference([one for one, _ in sets], [other for _, other in sets])
+        mean = difference([one for one, _ in sets], [second for _, second in sets])
         rows.append({"protocol": protocol, "metric": OF_ALL_SETS, **vars(mean)})
     return rows
 
 
 def _paired(
-    one: dict[str, np.ndarray], other: dict[str, np.ndarray]
+    one: dict[str, np.ndarray], reference: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the answers of the seeds that both have; a single one is compared with all."""
     import numpy as np
 
-    if len(other) == 1:
-        return np.stack([*one.values()]), np.stack([*other.values()])
-    common = [seed for seed in one if seed in other]
-    return np.stack([one[seed] for seed in common]), np.stack([other[seed] for seed in common])
+    if len(reference) == 1:
+        return np.stack([*one.values()]), np.stack([*reference.values()])
+    common = [seed for seed in one if seed in reference]
+    return np.stack([one[seed] for seed in common]), np.stack([reference[seed] for seed in common])
 
 
 def _read(path: Path) -> Arm:
     from mispair.core.files import read_tensors
 
-    tensors, about = read_tensors(path)
-    origin = json.loads(about["projection"])
+    tensors, metadata = read_tensors(path)
+    origin = json.loads(metadata["projection"])
     correct: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, answers in tensors.items():
         if not key.endswith("|labels"):
@@ -117,19 +124,19 @@ def _read(path: Path) -> Arm:
         start=origin.get("start"),
         scheme=origin.get("scheme"),
         rate=None if rate is None else float(rate),
-        fingerprints=json.loads(about["sets"]) | json.loads(about["protocols"]),
+        fingerprints=json.loads(metadata["sets"]) | json.loads(metadata["protocols"]),
         correct=correct,
     )
 
 
-def _refuse_other_questions(one: Arm, other: Arm) -> None:
+def _refuse_other_questions(one: Arm, reference: Arm) -> None:
     from mispair.core.files import UserError
 
-    ours, theirs = one.fingerprints, other.fingerprints
-    differing = [key for key in ours | theirs if ours.get(key) != theirs.get(key)]
+    ours, base = one.fingerprints, reference.fingerprints
+    differing = [key for key in ours | base if ours.get(key) != base.get(key)]
     if differing:
         raise UserError(
-            f"compare_arms: {one.path} and {other.path} do not answer for the same images and "
+            f"compare_arms: {one.path} and {reference.path} do not answer for the same images and "
             f"prompts ({', '.join(differing)}), so they cannot be compared in pairs. Evaluate "
             "both arms again."
         )

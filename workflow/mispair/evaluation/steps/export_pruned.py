@@ -55,7 +55,7 @@ def run(
     pruned: Path,
     record: Path,
 ) -> None:
-    """Write the folder, and a record of what it costs and scores beside the whole model.
+    """Write the folder, and a record of what it costs and scores next to the whole model.
 
     A ranking by variance takes the mean over the evaluation sets, so that a model keeps the same
     neurons for all. Accuracies are those of the projections that were read from the new folder.
@@ -86,8 +86,8 @@ def run(
     if strategy == "random":
         order = seeds.generator(settings.seed, "prune-neurons", "original", 0).permutation(neurons)
     elif strategy not in RANKED or ranked_by not in TOWERS:
-        known = f"{', '.join(RANKED)} by {', '.join(TOWERS)}; or random"
-        raise files.UserError(f"export_pruned: no {strategy} by {ranked_by}; there are {known}.")
+        choices = f"{', '.join(RANKED)} by {', '.join(TOWERS)}; or random"
+        raise files.UserError(f"export_pruned: no {strategy} by {ranked_by}; there are {choices}.")
     elif not sets:
         raise files.UserError("export_pruned: evaluation_sets: has no set with classes. Add one.")
     else:
@@ -103,19 +103,19 @@ def run(
     frozen = load_towers(source)
     if frozen.fingerprint != origin.get("towers"):
         raise files.UserError(f"{projection}: comes from other towers than {source}.")
-    found = {"reference_": [*sizes(source, frozen), *scores(sets, image, text)]}
+    scores_by_prefix = {"reference_": [*sizes(source, frozen), *scores(sets, image, text)]}
     scale = float(tensors["logit_scale"][0])
     replace_projections(frozen.model, image[:, kept], text[:, kept], scale)
-    about = {"strategy": strategy, "ranked_by": ranked_by, "k": k}
+    keys = {"strategy": strategy, "ranked_by": ranked_by, "k": k}
     with replacing_folder(pruned) as folder:
         new = write_pruned(folder, source, frozen.model, pruned)
         of_sets = scores(sets, new.image_projection.numpy(), new.text_projection.numpy())
-        found[""] = [*sizes(folder, new), *of_sets]
-        note = {**about, "neurons": kept.tolist(), "towers": frozen.fingerprint}
+        scores_by_prefix[""] = [*sizes(folder, new), *of_sets]
+        note = {**keys, "neurons": kept.tolist(), "towers": frozen.fingerprint}
         files.write_json(folder / "pruned.json", {**note, "projection": origin})
     rows = [
-        {**about, "metric": prefix + row.pop("metric"), **row}
-        for prefix, measured in found.items()
+        {**keys, "metric": prefix + row.pop("metric"), **row}
+        for prefix, measured in scores_by_prefix.items()
         for row in measured
     ]
     for row in rows:

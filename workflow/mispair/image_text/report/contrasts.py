@@ -19,6 +19,9 @@ OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
 AT_RATE_0 = "rate 0"
 """The reference that is the same start, fine-tuned on unshuffled captions."""
 
+SAME_CAPTIONS = "not weighted"
+"""The reference of weighted pairs: the pretrained start, fine-tuned on the same captions."""
+
 
 def accuracy_contrasts(
     tables: Tables,
@@ -40,7 +43,7 @@ def accuracy_contrasts(
     evaluation_set : str, optional
         One set; by default the unweighted mean over all sets of the protocol.
     reference : str
-        ``rate 0``, or ``untouched``.
+        ``rate 0``, ``untouched`` or ``not weighted``.
 
     Returns
     -------
@@ -49,13 +52,13 @@ def accuracy_contrasts(
         see `mispair.evaluation.paired_differences`.
     """
     table = of_protocol(tables.comparisons)
-    own = table[(table["start"] == start) & (table["reference"] == reference)]
+    rows = table[(table["start"] == start) & (table["reference"] == reference)]
     if evaluation_set is None:
-        own = own[own["metric"] == OF_ALL_SETS]
+        rows = rows[rows["metric"] == OF_ALL_SETS]
     else:
-        own = own[(own["metric"] == OF_ONE_SET) & (own["evaluation_set"] == evaluation_set)]
-    own = own.dropna(subset=["rate"]).sort_values("rate")
-    return {float(row["rate"]): _effect(row, confidence) for _, row in own.iterrows()}
+        rows = rows[(rows["metric"] == OF_ONE_SET) & (rows["evaluation_set"] == evaluation_set)]
+    rows = rows.dropna(subset=["rate"]).sort_values("rate")
+    return {float(row["rate"]): _effect(row, confidence) for _, row in rows.iterrows()}
 
 
 def _effect(row: pd.Series, confidence: float) -> Effect:

@@ -64,23 +64,23 @@ def cosine_histogram(tables: Tables) -> Drawing | Hole:
 
 def _histograms(tables: Tables) -> pd.DataFrame:
     table = tables.purity
-    own = (table["metric"] == "cosine_histogram") & (table["start"] == "pretrained")
-    return table[own & table["value"].notna() & table["rate"].notna()]
+    selected = (table["metric"] == "cosine_histogram") & (table["start"] == "pretrained")
+    return table[selected & table["value"].notna() & table["rate"].notna()]
 
 
 def _histogram_sentence(rows: pd.DataFrame) -> str:
     data = mean_by(rows, ["tower", "rate", "cosine"])
-    words = []
-    for tower, own in data.groupby("tower", sort=False):
-        spread = own.groupby("rate").apply(
+    texts = []
+    for tower, of_tower in data.groupby("tower", sort=False):
+        spread = of_tower.groupby("rate").apply(
             lambda rows: (
                 (rows["value"] * rows["cosine"] ** 2).sum() / rows["value"].sum()
             ) ** 0.5
         )  # fmt: skip
-        words.append(f"{tower} {number(spread.iloc[0])} → {number(spread.iloc[-1])}")
+        texts.append(f"{tower} {number(spread.iloc[0])} → {number(spread.iloc[-1])}")
     rates = sorted(data["rate"].unique())
     return (
-        f"Root mean square of the cosines from C_m {rates[0]:g} to {rates[-1]:g}: {listing(words)}."
+        f"Root mean square of the cosines from C_m {rates[0]:g} to {rates[-1]:g}: {listing(texts)}."
     )
 
 
@@ -142,12 +142,12 @@ def _step(
 
 
 def _ladder_sentence(means: pd.DataFrame, towers: list[str], left_out: int) -> str:
-    words = []
+    texts = []
     for tower in towers:
-        own = means[means["tower"] == tower].sort_values("rate")["value"]
-        if len(own) > 1:
-            words.append(f"{tower} {number(own.iloc[0])} → {number(own.iloc[-1])}")
-    sentence = "Mean |cos| from the upper to the lowest step: " + listing(words) if words else (
+        of_tower = means[means["tower"] == tower].sort_values("rate")["value"]
+        if len(of_tower) > 1:
+            texts.append(f"{tower} {number(of_tower.iloc[0])} → {number(of_tower.iloc[-1])}")
+    sentence = "Mean |cos| from the upper to the lowest step: " + listing(texts) if texts else (
         "One C_m was measured"
     )  # fmt: skip
     return sentence + (f"; {left_out} values of C_m in between are not drawn." if left_out else ".")
@@ -157,23 +157,23 @@ def overlap_map(tables: Tables) -> Drawing | Hole:
     """Mean |cos| between groups of neurons: untouched, and at the lowest and highest C_m."""
     table = tables.purity_map[tables.purity_map["value"].notna()]
     tuned = table.loc[table["start"] == "pretrained", "rate"].dropna()
-    wanted = {"untouched": table["start"] == "untouched"}
+    arms_of = {"untouched": table["start"] == "untouched"}
     for rate in dict.fromkeys([tuned.min(), tuned.max()] if len(tuned) else []):
-        wanted[f"C_m = {rate:g}"] = (table["start"] == "pretrained") & (table["rate"] == rate)
-    parts = [table[which].assign(arm=name) for name, which in wanted.items() if which.any()]
+        arms_of[f"C_m = {rate:g}"] = (table["start"] == "pretrained") & (table["rate"] == rate)
+    parts = [table[which].assign(arm=name) for name, which in arms_of.items() if which.any()]
     if not parts:
         return Hole(
             NOT_RUN if tables.purity.empty else "no map was made; `measure_purity: {map_bins: 40}` "
             "makes those of the untouched projections and of both ends of C_m"
         )  # fmt: skip
-    found = pd.concat(parts, ignore_index=True)
-    found = found[
-        found["seed"].fillna(0) == found.groupby("arm")["seed"].transform("min").fillna(0)
+    cells = pd.concat(parts, ignore_index=True)
+    cells = cells[
+        cells["seed"].fillna(0) == cells.groupby("arm")["seed"].transform("min").fillna(0)
     ]
     columns = ["arm", "tower", "row", "column", "value", "n"]
-    below = found[found["row"] < found["column"]]
+    below = cells[cells["row"] < cells["column"]]
     below = below.rename(columns={"row": "column", "column": "row"})
-    data = pd.concat([found, below], ignore_index=True)[columns]
+    data = pd.concat([cells, below], ignore_index=True)[columns]
     data = data.sort_values(columns[:-2], ignore_index=True)
     arms = [part["arm"].iloc[0] for part in parts]
     towers = [tower for tower in TOWERS if tower in set(data["tower"])]
@@ -191,8 +191,8 @@ def overlap_map(tables: Tables) -> Drawing | Hole:
 def _compact(data: pd.DataFrame) -> alt.InlineData:
     """Return the cells of a map row by row: a third of the bytes of a row for each cell."""
     rows: list[dict[str, Any]] = []
-    for (arm, tower, row), own in data.groupby(["arm", "tower", "row"], sort=False):
-        cells = records(own)
+    for (arm, tower, row), group in data.groupby(["arm", "tower", "row"], sort=False):
+        cells = records(group)
         rows.append({
             "arm": arm, "tower": tower, "row": row,
             "column": [int(cell["column"]) for cell in cells],
@@ -209,7 +209,7 @@ def _map(arm: str, tower: str, data: pd.DataFrame, first: bool, last: bool) -> c
         "value:Q", title="Mean |cos|", legend=alt.Legend(gradientLength=220, format="~g"),
         scale=alt.Scale(scheme="viridis", domain=[0, top], nice=False),
     )  # fmt: skip
-    own = data[(data["arm"] == arm) & (data["tower"] == tower)]
+    cells = data[(data["arm"] == arm) & (data["tower"] == tower)]
     chart = (
         alt.Chart()
         .transform_filter(f"datum.arm == '{arm}' && datum.tower == '{tower}'")
@@ -222,7 +222,7 @@ def _map(arm: str, tower: str, data: pd.DataFrame, first: bool, last: bool) -> c
             tooltip=charts.tips("row:Q:group", "column:Q:with group", "value:Q:mean |cos|"),
         )
     )
-    mean = (own["value"] * own["n"]).sum() / own["n"].sum() if len(own) else float("nan")
+    mean = (cells["value"] * cells["n"]).sum() / cells["n"].sum() if len(cells) else float("nan")
     title = alt.TitleParams(
         text=f"{tower.capitalize()}, {arm}", subtitle=f"mean {number(mean, 4)}; {groups} groups",
         subtitleColor=style.QUIET,
@@ -233,19 +233,23 @@ def _map(arm: str, tower: str, data: pd.DataFrame, first: bool, last: bool) -> c
 
 
 def _map_sentence(data: pd.DataFrame, arms: list[str], towers: list[str]) -> str:
-    words = []
+    sentences = []
     for tower in towers:
         of_tower = data[data["tower"] == tower]
         parts = []
         for arm in arms:
-            own = of_tower[of_tower["arm"] == arm]
-            high = own[(own["row"] == own["row"].max()) & (own["column"] == own["column"].max())]
-            low = own[(own["row"] == own["row"].min()) & (own["column"] == own["column"].min())]
+            part = of_tower[of_tower["arm"] == arm]
+            high = part[
+                (part["row"] == part["row"].max()) & (part["column"] == part["column"].max())
+            ]
+            low = part[
+                (part["row"] == part["row"].min()) & (part["column"] == part["column"].min())
+            ]
             if len(high) and len(low):
                 purest, least = float(low["value"].iloc[0]), float(high["value"].iloc[0])
                 parts.append(f"{number(purest)} and {number(least)} ({arm})")
         if parts:
-            words.append(f"{tower} {', '.join(parts)}")
-    if not words:
+            sentences.append(f"{tower} {', '.join(parts)}")
+    if not sentences:
         return "Groups are single neurons."
-    return f"Mean |cos| within the purest and within the least pure group: {'; '.join(words)}."
+    return f"Mean |cos| within the purest and within the least pure group: {'; '.join(sentences)}."

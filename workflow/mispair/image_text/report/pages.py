@@ -22,6 +22,7 @@ from mispair.image_text.report import (
     claims_mediation,
     claims_schemes,
     claims_shuffling,
+    claims_weights,
     comparison,
     comparison_shuffling,
     controls,
@@ -69,6 +70,10 @@ RULES = {
     "within C_m; the slope times the rise of overlap in the main arm at the largest C_m is the "
     "loss that goes with overlap. One number for each seed, by the rule of effects, claimed below "
     "zero; the smallest effect of interest is a third of the loss. Cannot tell without a loss.",
+    "weights": "Accuracy of the pretrained start with weighted − without weighted pairs on the "
+    "same captions, random, at the largest C_m, by the rule of effects; the smallest effect of "
+    "interest is a third of what these captions cost the pretrained start, against C_m 0. Cannot "
+    "tell where they cost nothing.",
     "alike": "Accuracy under similar − under random captions at the same |cos|, which is "
     "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
     "tests place all differences within the smallest effect of interest, a third of the published "
@@ -106,12 +111,12 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
 def _pieces(content: Content) -> dict[str, Piece]:
     sheet = content.pieces.get("contact_sheet")
     why = "it could not be made from what there is" if content.failed else "it was not drawn"
-    found = {
+    pieces = {
         SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(f"No contact sheet: {why}."),
     }
     if not content.tables.purity.empty:
-        found[tables_semantics.SECTION] = Piece(DEFINITION)
-    return found
+        pieces[tables_semantics.SECTION] = Piece(DEFINITION)
+    return pieces
 
 
 PAGES = Pages(
@@ -121,6 +126,7 @@ PAGES = Pages(
         testable_pruning.judge,
         claims_schemes.judge,
         claims_mediation.judge,
+        claims_weights.judge,
         reanalysis.judge,
     ),
     questions=(
@@ -138,6 +144,7 @@ PAGES = Pages(
                 "silhouette-falls",
             ),
         ),
+        Question("What does it buy back to weigh pairs?", ("weights-help",)),
         Question(
             "Do purer neurons classify better?",
             (

@@ -16,17 +16,17 @@ MOST_CAPTIONS = 200_000
 
 
 def tfidf_similarities(
-    own: Sequence[str], given: Sequence[str], corpus: Sequence[str]
+    original: Sequence[str], given: Sequence[str], corpus: Sequence[str]
 ) -> np.ndarray:
     """Return the cosine similarity of each text to its partner.
 
     Words are scikit-learn's: two or more letters or digits, lower case, English stop words left
-    out. A word weighs its count times ``ln((1 + c) / (1 + f)) + 1`` when it stands in f of the c
+    out. A word weighs its count times ``ln((1 + c) / (1 + f)) + 1`` when it is in f of the c
     captions of the corpus; words that none of them has count as well.
 
     Parameters
     ----------
-    own, given : sequence of str
+    original, given : sequence of str
         Texts of n pairs before and after.
     corpus : sequence of str
         Distinct captions in which document frequencies are counted.
@@ -39,16 +39,16 @@ def tfidf_similarities(
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
     from sklearn.preprocessing import normalize
 
-    if not own:
+    if not original:
         return np.zeros(0)
     counter = CountVectorizer(stop_words="english", dtype=np.float64)
     try:
-        counts = counter.fit_transform([*corpus, *own, *given])
+        counts = counter.fit_transform([*corpus, *original, *given])
     except ValueError:  # not a single word in any text
-        return np.zeros(len(own))
+        return np.zeros(len(original))
     weights = TfidfTransformer(norm=None).fit(counts[: len(corpus)])
     vectors = normalize(weights.transform(counts[len(corpus) :]))
-    left, right = vectors[: len(own)], vectors[len(own) :]
+    left, right = vectors[: len(original)], vectors[len(original) :]
     return np.clip(np.asarray(left.multiply(right).sum(axis=1)).ravel(), 0.0, 1.0)
 
 

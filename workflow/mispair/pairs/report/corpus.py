@@ -32,8 +32,8 @@ IMAGES = {
 
 def corpus(tables: Tables) -> list[Table]:
     """Return the tables of the two sections; those of which nothing is known are left out."""
-    found = (books(tables), downloads(tables), captions(tables), images(tables))
-    return [table for table in found if table is not None]
+    candidates = (books(tables), downloads(tables), captions(tables), images(tables))
+    return [table for table in candidates if table is not None]
 
 
 def books(tables: Tables) -> Table | None:
@@ -45,11 +45,11 @@ def books(tables: Tables) -> Table | None:
     read = totals.get("read", 0)
     rows = [(name, f"{value:,.0f}", _percent(value, read)) for name, value in totals.items()]
     for kind in ("rejected", "excluded"):
-        own = table[table["metric"] == f"{kind}_reason"]
-        own = own.sort_values(["value", "reason"], ascending=[False, True], kind="stable")
+        reasons = table[table["metric"] == f"{kind}_reason"]
+        reasons = reasons.sort_values(["value", "reason"], ascending=[False, True], kind="stable")
         rows += [
             (f"{kind}: {row['reason']}", f"{row['value']:,.0f}", _percent(row["value"], read))
-            for row in rows_of(own)
+            for row in rows_of(reasons)
         ]
     return Table(
         "What became of the samples", ("samples", "number", "share of those read"), tuple(rows),
@@ -59,26 +59,26 @@ def books(tables: Tables) -> Table | None:
 
 def warnings(tables: Tables) -> list[str]:
     """Return what is wrong with the books: counts that do not add up, or that differ."""
-    counted, said = _totals(tables.pairs), _totals(tables.corpus)
-    found = []
-    totals = said or counted
+    counted, recorded = _totals(tables.pairs), _totals(tables.corpus)
+    messages = []
+    totals = recorded or counted
     if totals and not _balanced(totals):
-        found.append(
+        messages.append(
             "The counts of samples do not add up: read differs from kept, rejected and excluded "
             "together."
         )
-    if said and counted and any(said.get(name) != counted[name] for name in counted):
-        found.append(
+    if recorded and counted and any(recorded.get(name) != counted[name] for name in counted):
+        messages.append(
             "The statistics of the corpus and the tables of its samples count differently: one of "
             "them is old. Run again."
         )
     missing, written = _values(tables).get("written_missing", (0, 0))
     if missing:
-        found.append(
+        messages.append(
             f"{missing:,.0f} of {written:,.0f} samples that img2dataset wrote are not in the "
             "shards. The logs of index_shards name these."
         )
-    return found
+    return messages
 
 
 def captions(tables: Tables) -> Table | None:
@@ -96,9 +96,9 @@ def captions(tables: Tables) -> Table | None:
             of = "captions" if metric == "captions_distinct" else "pairs"
             rows.append((label, f"{value:,.0f}", f"{n:,.0f} {of}"))
     for unit in ("words", "characters"):
-        found = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
-        if found:
-            rows.append((f"{unit}: mean, median, 95 % have at most, most", *found))
+        spread = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
+        if spread:
+            rows.append((f"{unit}: mean, median, 95 % have at most, most", *spread))
     if not rows:
         return None
     return Table("Captions", ("captions", "share or number", "of"), tuple(rows), section=CONTENT)
@@ -113,9 +113,9 @@ def images(tables: Tables) -> Table | None:
         ("image_height", "height (pixels)", 0),
         ("image_aspect_ratio", "width ÷ height", 2),
     ):
-        found = _spread(values, metric, SIZES, digits)
-        if found:
-            rows.append((f"{label}: least, 5 % have at most, median, 95 %, most", *found))
+        spread = _spread(values, metric, SIZES, digits)
+        if spread:
+            rows.append((f"{label}: least, 5 % have at most, median, 95 %, most", *spread))
     if not rows:
         return None
     return Table("Images", ("images", "share or size", "of"), tuple(rows), section=CONTENT)
@@ -123,23 +123,23 @@ def images(tables: Tables) -> Table | None:
 
 def downloads(tables: Tables) -> Table | None:
     """Return how downloads ended, the commonest status first, if the shards tell."""
-    own = tables.corpus[tables.corpus["metric"] == "downloads"]
-    own = own.sort_values(["value", "status"], ascending=[False, True], kind="stable")
+    statuses = tables.corpus[tables.corpus["metric"] == "downloads"]
+    statuses = statuses.sort_values(["value", "status"], ascending=[False, True], kind="stable")
     rows = [
         (str(row["status"]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
-        for row in rows_of(own)
+        for row in rows_of(statuses)
     ]
     if not rows:
         return None
     return Table(
-        "How downloads ended, as the files beside the shards tell",
+        "How downloads ended, as the files next to the shards tell",
         ("status", "attempts", "share"), tuple(rows), section=COUNTS,
     )  # fmt: skip
 
 
 def _totals(table: pd.DataFrame) -> dict[str, float]:
-    own = table[table["metric"].isin(TOTALS)].set_index("metric")["value"]
-    return {name: float(own[name]) for name in TOTALS if name in own.index}
+    counts = table[table["metric"].isin(TOTALS)].set_index("metric")["value"]
+    return {name: float(counts[name]) for name in TOTALS if name in counts.index}
 
 
 def _balanced(totals: dict[str, float]) -> bool:
@@ -157,8 +157,8 @@ def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
             for name in ("quarantined_share", "damaged_shard_share")
         )
         yield f"Rejected or excluded: {share}; shards that were not read to their end: {damaged}."
-    own = tables.provenance[tables.provenance["artefact"] == "corpus"]
-    origin = dict(zip(own["key"], own["text"], strict=True))
+    entries = tables.provenance[tables.provenance["artefact"] == "corpus"]
+    origin = dict(zip(entries["key"], entries["text"], strict=True))
     policies = {
         key.removeprefix("policies."): text
         for key, text in origin.items()
@@ -167,8 +167,8 @@ def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
     if limit := policies.pop("max_quarantined_share", None):
         yield f"The run would have stopped above {100 * float(limit):g} % of either."
     if policies:
-        words = ", ".join(f"{name} {text}" for name, text in policies.items())
-        yield f"Policies on the whole corpus: {words}."
+        settings = ", ".join(f"{name} {text}" for name, text in policies.items())
+        yield f"Policies on the whole corpus: {settings}."
     if "pairs_fingerprint" in origin:
         yield f"Fingerprint of the kept pairs: {origin['pairs_fingerprint']}."
 
@@ -194,19 +194,19 @@ def _share(values: Values, metric: str, label: str) -> list[tuple[str, str, str]
 def _spread(
     values: Values, metric: str, names: Iterable[str], digits: int
 ) -> tuple[str, str] | None:
-    found = [f"{metric}_{name}" for name in names]
-    if not values.keys() >= set(found):
+    metrics = [f"{metric}_{name}" for name in names]
+    if not values.keys() >= set(metrics):
         return None
-    numbers = [values[name][0] for name in found]
+    numbers = [values[name][0] for name in metrics]
     texts = [
         number(x, digits) if digits > 1 or not x.is_integer() else f"{x:,.0f}" for x in numbers
     ]
-    return " / ".join(texts), f"{values[found[0]][1]:,.0f} pairs"
+    return " / ".join(texts), f"{values[metrics[0]][1]:,.0f} pairs"
 
 
 def _encoded(tables: Tables, metric: str) -> float:
-    own = tables.encoding.loc[tables.encoding["metric"] == metric, "value"].dropna()
-    return float(own.sum()) if len(own) else math.nan
+    measured = tables.encoding.loc[tables.encoding["metric"] == metric, "value"].dropna()
+    return float(measured.sum()) if len(measured) else math.nan
 
 
 def _percent(part: float, whole: float) -> str:

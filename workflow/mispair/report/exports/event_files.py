@@ -36,10 +36,10 @@ def event_file(steps: Iterable[tuple[int, Iterable[tuple[str, float]]]]) -> byte
     """
     events = [_double(1, 0.0) + _bytes(3, VERSION)]
     for step, values in steps:
-        about = _double(1, float(step)) + _number(2, step)
+        message = _double(1, float(step)) + _number(2, step)
         for tag, value in values:
             scalar = _bytes(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)
-            events.append(about + _bytes(5, _bytes(1, scalar)))
+            events.append(message + _bytes(5, _bytes(1, scalar)))
     return b"".join(map(_record, events))
 
 
@@ -69,8 +69,8 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    content = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        content.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*content, value])

@@ -42,7 +42,7 @@ def make_pictures(figures: Path, pictures: Path) -> list[str]:
     """
     drawn_files = {path.name: path for path in sorted(figures.glob("*/*.*"))}
     if not any(f"{figure}.png" in drawn_files for figure in PICTURES.values()):
-        raise files.UserError(f"{figures}: no figures lie there. Run `make demo` first.")
+        raise files.UserError(f"{figures}: there are no figures. Run `make demo` first.")
     missing = []
     for name, figure in PICTURES.items():
         source, chart = (drawn_files.get(f"{figure}.{form}") for form in ("png", "vl.json"))

@@ -49,22 +49,22 @@ def escape(text: str) -> str:
     50 \% of $C_m$ $\to$ \textbackslash{}input\{x\}
     """
     parts, end = [], 0
-    for found in _NAMES.finditer(text):
-        parts += [_escaped(text[end : found.start()]), NAMES[found[0]]]
-        end = found.end()
+    for match in _NAMES.finditer(text):
+        parts += [_escaped(text[end : match.start()]), NAMES[match[0]]]
+        end = match.end()
     return "".join([*parts, _escaped(text[end:])])
 
 
 def _escaped(text: str) -> str:
-    found = []
+    parts = []
     for before, letter in zip(" " + text, text, strict=False):
         if letter == before == "-":
-            found.append("{}-")  # two hyphens would become a dash
+            parts.append("{}-")  # two hyphens would become a dash
         elif unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            found.append(" ")
+            parts.append(" ")
         else:
-            found.append(SYMBOLS.get(letter, letter))
-    return "".join(found)
+            parts.append(SYMBOLS.get(letter, letter))
+    return "".join(parts)
 
 
 def tabular(table: Table, name: str) -> str:
@@ -112,16 +112,16 @@ def documents(tables: Mapping[str, Iterable[Table]]) -> dict[str, str]:
     A name is that of the group of the table and the first words of its caption, so that it stays
     the same from run to run; a second table of a name gets a number.
     """
-    found: dict[str, str] = {}
-    for group, own in tables.items():
-        for table in own:
+    texts: dict[str, str] = {}
+    for group, of_group in tables.items():
+        for table in of_group:
             name = first = f"{group}-{_slug(table.caption)}"
             number = 1
-            while name in found:
+            while name in texts:
                 number += 1
                 name = f"{first}-{number}"
-            found[name] = tabular(table, name)
-    return found
+            texts[name] = tabular(table, name)
+    return texts
 
 
 def _slug(caption: str) -> str:
@@ -133,9 +133,9 @@ def _slug(caption: str) -> str:
     ('accuracy-on-every-set', 'table')
     """
     plain = unicodedata.normalize("NFKD", re.split(r": |\(|\. ", caption)[0])
-    words = re.findall(r"[a-z0-9]+", plain.encode("ascii", "ignore").decode().lower())
+    parts = re.findall(r"[a-z0-9]+", plain.encode("ascii", "ignore").decode().lower())
     name = ""
-    for word in words:
+    for word in parts:
         if len(name) + len(word) >= LONGEST_NAME:
             break
         name = f"{name}-{word}" if name else word

@@ -39,15 +39,15 @@ def in_order(pdf: bytes) -> bytes:
         number = waiting.pop()
         if number not in order:
             order[number] = len(order) + 1
-            waiting += [int(found) for found in reversed(_REFERENCE.findall(heads[number]))]
+            waiting += [int(reference) for reference in reversed(_REFERENCE.findall(heads[number]))]
     written = pdf[: pdf.index(b"\n", pdf.index(b"\n") + 1) + 1]
-    places = []
+    offsets = []
     for number, new in order.items():
-        places.append(len(written))
-        head = _REFERENCE.sub(lambda found: b"%d 0 R" % order[int(found[1])], heads[number])
+        offsets.append(len(written))
+        head = _REFERENCE.sub(lambda reference: b"%d 0 R" % order[int(reference[1])], heads[number])
         body = head + objects[number][len(heads[number]) :]
         written += b"%d 0 obj\n" % new + body + _END
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     return written + (
         b"xref\n0 %d\n0000000000 65535 f \n" % (len(order) + 1) + table
         + b"trailer\n<<\n  /Size %d\n  /Root 1 0 R\n>>\n" % (len(order) + 1)
@@ -57,9 +57,9 @@ def in_order(pdf: bytes) -> bytes:
 
 def _objects(pdf: bytes) -> dict[int, tuple[bytes, bytes]]:
     """Return the head and the stream (empty if there is none) of every object by its number."""
-    found = {}
-    place = 0
-    while start := _OBJECT.search(pdf, place):
+    objects = {}
+    position = 0
+    while start := _OBJECT.search(pdf, position):
         end = pdf.index(_END, start.end())
         stream = pdf.find(b"\nstream\n", start.end(), end)
         if stream >= 0:
@@ -67,10 +67,10 @@ def _objects(pdf: bytes) -> dict[int, tuple[bytes, bytes]]:
             (length,) = _LENGTH.findall(pdf[start.end() : stream])
             end = pdf.index(_END, stream + len(b"\nstream\n") + int(length))
         cut = end if stream < 0 else stream
-        found[int(start[1])] = pdf[start.end() : cut], pdf[cut:end]
-        place = end + len(_END)
-    return found
+        objects[int(start[1])] = pdf[start.end() : cut], pdf[cut:end]
+        position = end + len(_END)
+    return objects
 
 
-def _sorted(found: re.Match[bytes]) -> bytes:
-    return found[1] + b"".join(sorted(found[2].splitlines(keepends=True)))
+def _sorted(objects: re.Match[bytes]) -> bytes:
+    return objects[1] + b"".join(sorted(objects[2].splitlines(keepends=True)))

@@ -7,7 +7,6 @@ from pathlib import PurePath
 from mispair.report.pages import claims_table, records
 from mispair.report.pages.content import Content
 from mispair.report.study_modules import every_pages
-from mispair.report.study_modules import pages as pages_of
 from mispair.report.table import Table
 
 
@@ -16,13 +15,10 @@ def printed(content: Content) -> dict[str, list[Table]]:
 
     Those of the run itself (times, versions) are not among them: ``run.json`` has them.
     """
-    tables, confidence = content.tables, content.confidence
-    found = {
-        study.key: pages_of(study.key).tables(tables, content.judged, confidence)
-        for study in content.studies
+    settings = [table for pages in every_pages() for table in pages.settings(content.tables)]
+    return {
+        **content.tables_of_studies,
+        **{PurePath(page.file).stem: [*page.printed] for page in content.others},
+        "index": claims_table.claims(content.judged),
+        "run": [*filter(None, [records.fingerprints(content.tables)]), *settings],
     }
-    found |= {PurePath(page.file).stem: [*page.printed] for page in content.others}
-    found["index"] = claims_table.claims(content.judged)
-    settings = [table for pages in every_pages() for table in pages.settings(tables)]
-    found["run"] = [*filter(None, [records.fingerprints(tables)]), *settings]
-    return found

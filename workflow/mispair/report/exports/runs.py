@@ -53,10 +53,10 @@ def in_order(curves: Mapping[str, Mapping[int, float]]) -> Iterable[Curve]:
 
 def tag_of(parts: Iterable[Any]) -> str:
     """Join what is there of the parts of a name, in letters that every tracker takes."""
-    words = (
+    names = (
         f"{part:g}" if isinstance(part, float) else str(part) for part in parts if not pd.isna(part)
     )
-    return "/".join(re.sub(r"[^\w. -]", "_", word.replace("@", "_at_")) for word in words)
+    return "/".join(re.sub(r"[^\w. -]", "_", word.replace("@", "_at_")) for word in names)
 
 
 def file_name(text: str) -> str:

@@ -87,10 +87,12 @@ def mlflow(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:
                 "server, is not set. Set it, or set online to false."
             )
     client = module.MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(PROJECT)
+    experiment = client.get_experiment_by_name(PROJECT)
     # What a run keeps is looked for where the folder will be, not where it is made.
-    place = None if online else (home.resolve() / "artifacts").as_uri()
-    number = found.experiment_id if found else client.create_experiment(PROJECT, place)
+    artifacts = None if online else (home.resolve() / "artifacts").as_uri()
+    number = (
+        experiment.experiment_id if experiment else client.create_experiment(PROJECT, artifacts)
+    )
     for run in runs:
         opened = client.create_run(number, start_time=0, run_name=run.name).info.run_id
         params = [module.entities.Param(key, str(value)) for key, value in run.about.items()]

@@ -27,7 +27,7 @@ class Row:
 
     @property
     def is_split(self) -> bool:
-        """Whether verdicts on presets stand side by side."""
+        """Whether verdicts on presets are side by side."""
         return bool(self.verdicts[0].preset)
 
     def of(self, preset: str) -> Verdict | None:
@@ -53,15 +53,15 @@ def rows(judged: Sequence[Verdict]) -> list[Row]:
         by_claim.setdefault(verdict.claim.key, []).append(verdict)
     return [
         Row(
-            own[0].claim,
-            tuple(own),
+            of_claim[0].claim,
+            tuple(of_claim),
             tuple(
                 name
-                for name in studies.study(own[0].claim.study).presets
-                if name not in {v.preset for v in own}
+                for name in studies.study(of_claim[0].claim.study).presets
+                if name not in {v.preset for v in of_claim}
             )
-            if own[0].preset
+            if of_claim[0].preset
             else (),
         )
-        for own in by_claim.values()
+        for of_claim in by_claim.values()
     ]

@@ -13,6 +13,7 @@ from mispair.report.pages import missing
 from mispair.report.pages.picture import Picture
 from mispair.report.pages.study_pages import Page
 from mispair.report.study import Figure, Study
+from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
 
@@ -88,6 +89,26 @@ class Content:
         ]
 
     @functools.cached_property
+    def tables_of_studies(self) -> dict[str, list[Table]]:
+        """The tables on the page of each study, by its key.
+
+        Raises
+        ------
+        ValueError
+            If a table belongs to a section that the page does not have.
+        """
+        printed = {
+            study.key: study_modules.pages(study.key).tables(
+                self.tables, self.judged, self.confidence
+            )
+            for study in self.studies
+        }
+        for study in self.studies:
+            for table in printed[study.key]:
+                study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
+        return printed
+
+    @functools.cached_property
     def others(self) -> list[Page]:
         """Pages of studies besides those of their own."""
         return [page for pages in study_modules.every_pages() for page in pages.others(self)]
@@ -96,20 +117,20 @@ class Content:
         """Return a figure with its drawn forms, if it has any."""
         return self.pictures.get(figure.name, Picture(figure, None, None))
 
-    def place(self, figure: str) -> str:
+    def anchor(self, figure: str) -> str:
         """Return where a figure stands, or is said to be missing; empty if no page has it."""
         for study in self.studies:
-            if figure in {own.name for own in study.figures}:
+            if figure in {declared.name for declared in study.figures}:
                 return f"{study_file(study.key)}#figure-{figure}"
         return ""
 
-    def places(self, names: Iterable[str]) -> list[tuple[str, str]]:
+    def figure_links(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return title and place of those figures that a page has."""
         named = {figure.name: figure for figure in studies.figures()}
         return [
-            (named[name].title, self.place(name))
+            (named[name].title, self.anchor(name))
             for name in names
-            if self.place(name) and not self.picture(named[name]).hole
+            if self.anchor(name) and not self.picture(named[name]).hole
         ]
 
 

@@ -51,7 +51,7 @@ def questions() -> list[verdicts.Question]:
 
 
 def limits(content: Content) -> list[str]:
-    """Return what this run cannot tell, whatever its numbers are."""
+    """Return what this run cannot tell for any numbers."""
     return from_all(content, lambda pages: pages.limits)
 
 

@@ -49,19 +49,19 @@ def viewer() -> str:
 @functools.cache
 def environment() -> jinja2.Environment:
     """Return what renders the templates: everything is escaped that is not said to be HTML."""
-    found = jinja2.Environment(
+    created = jinja2.Environment(
         loader=jinja2.PackageLoader("mispair.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.filters["symbols"] = symbols
-    found.filters["number"] = significant
-    found.filters["to_size"] = to_size
-    found.filters["p_value"] = p_value
-    found.globals["count"] = count
-    return found
+    created.filters["symbols"] = symbols
+    created.filters["number"] = significant
+    created.filters["to_size"] = to_size
+    created.filters["p_value"] = p_value
+    created.globals["count"] = count
+    return created
 
 
 def source(name: str) -> str:

@@ -21,29 +21,29 @@ class Hole:
 
 def holes(record: Record) -> dict[tuple[str, str], list[Hole]]:
     """Return the results that a run did not make, by study and section of the page."""
-    found: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
+    by_section: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
     failed = record["failed"]
     for job in [*failed, *record["not_run"]]:
         hole = Hole(named(job), f"failed: {why(job)}" if "lines" in job else _not_run(job, failed))
-        for place in places(job["rule"], job["wildcards"]):
-            found[place].append(hole)
-    return dict(found)
+        for section in sections_of(job["rule"], job["wildcards"]):
+            by_section[section].append(hole)
+    return dict(by_section)
 
 
-def places(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the studies and sections in which the numbers of a job stand.
 
     Examples
     --------
-    >>> places("simulate", {"condition": "grid~0.02~independent~zero"})
+    >>> sections_of("simulate", {"condition": "grid~0.02~independent~zero"})
     [('simulation', 'Sensitivity')]
     """
-    found = []
+    sections = []
     for study in studies.studies():
         for section in study.sections_of(rule, wildcards):
             study.refuse_unknown_section(section, f"the rule {rule}")
-            found.append((study.key, section))
-    return found
+            sections.append((study.key, section))
+    return sections
 
 
 def _not_run(job: Mapping[str, Any], failed: Sequence[Failure]) -> str:

@@ -23,10 +23,10 @@ def file_names(kind: str, names: Iterable[str]) -> dict[str, str]:
     given = list(dict.fromkeys(names))
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:LONGEST] for name in given}
     taken = [slug.lower() for slug in plain.values()]
-    found = {}
+    names_of_files = {}
     for name, slug in plain.items():
         if slug != name or taken.count(slug.lower()) > 1:
             digest = hashlib.sha256(name.encode()).hexdigest()[:8]
             slug = f"{slug}-{digest}" if slug else digest
-        found[name] = f"{kind}-{slug}.html"
-    return found
+        names_of_files[name] = f"{kind}-{slug}.html"
+    return names_of_files

@@ -82,12 +82,15 @@ def _packed_table(value: Any) -> Any:
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
-    return {"rows": len(rows), "columns": {name: _column(own) for name, own in columns.items()}}
+    return {
+        "rows": len(rows),
+        "columns": {name: _column(values) for name, values in columns.items()},
+    }
 
 
 def _column(values: list[Any]) -> Any:
     if not all(value is None or isinstance(value, str) for value in values):
         return values
     distinct = list(dict.fromkeys(values))
-    place = {value: number for number, value in enumerate(distinct)}
-    return {"of": distinct, "at": [place[value] for value in values]}
+    position = {value: number for number, value in enumerate(distinct)}
+    return {"of": distinct, "at": [position[value] for value in values]}

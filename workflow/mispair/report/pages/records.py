@@ -85,8 +85,8 @@ def origin(record: Mapping[str, Any]) -> Table:
 
     def all_of(key: str) -> str:
         """Name everything that the steps list under a key."""
-        found = {str(value) for step in steps for value in step[key] if value is not None}
-        return ", ".join(sorted(found)) or "none"
+        values = {str(value) for step in steps for value in step[key] if value is not None}
+        return ", ".join(sorted(values)) or "none"
 
     state = "with changes" if git.get("difference") else "as committed"
     rows = (
@@ -119,10 +119,12 @@ def fingerprints(tables: Tables) -> Table | None:
     table = tables.provenance
     table = table[table["text"].fillna("") != ""]
     last = table["key"].str.rsplit(".", n=1).str[-1]
-    own = table[last.str.contains("fingerprint") | last.isin(["towers", "model_fingerprint"])]
-    if own.empty:
+    of_fingerprints = table[
+        last.str.contains("fingerprint") | last.isin(["towers", "model_fingerprint"])
+    ]
+    if of_fingerprints.empty:
         return None
-    named = own.assign(what=own["key"].str.removeprefix("projection."))
+    named = of_fingerprints.assign(what=of_fingerprints["key"].str.removeprefix("projection."))
     rows = [
         (str(what), str(text), ", ".join(sorted(group["artefact"].dropna().unique())))
         for (what, text), group in named.groupby(["what", "text"])

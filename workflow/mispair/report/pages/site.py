@@ -49,24 +49,24 @@ def build(content: Content, folder: str = "pages") -> Site:
         _run(content),
     ]
     return Site(
-        front=_html(content, pages, pages[0], here=f"{folder}/", beside=""),
+        front=_html(content, pages, pages[0], here=f"{folder}/", root=""),
         files={
-            **{page.file: _html(content, pages, page, here="", beside="../") for page in pages},
+            **{page.file: _html(content, pages, page, here="", root="../") for page in pages},
             "assets/vega.js": markup.viewer(),
             "assets/page.js": markup.source("page.js"),
         },
     )
 
 
-def _html(content: Content, pages: list[Page], page: Page, *, here: str, beside: str) -> str:
+def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: str) -> str:
     """Return a page as HTML.
 
     Parameters
     ----------
     here : str
         Where the pages are, from this one.
-    beside : str
-        Where figures and tables are.
+    root : str
+        Path from this page to the folder of figures and tables.
     """
 
     def link(target: str) -> str:
@@ -83,8 +83,8 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, beside:
         pages=pages,
         link=link,
         here=here,
-        beside=beside,
-        place=content.place,
+        root=root,
+        place=content.anchor,
         forms=FORMS,
         alpha=f"{1 - content.confidence:g}",
         confidence=f"{100 * content.confidence:g}",

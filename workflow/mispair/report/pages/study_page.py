@@ -18,13 +18,14 @@ PICTURES = 250_000
 def parts(content: Content, study: Study) -> dict[str, Any]:
     """Return what the template of the page is given."""
     drawn = [content.picture(figure) for figure in study.figures]
-    own = [verdict for verdict in content.judged if verdict.claim.study == study.key]
+    verdicts = [verdict for verdict in content.judged if verdict.claim.study == study.key]
     return {
         "study": study,
         "measured": content.tables.study(study.key),
         "sections": _sections(content, study, drawn),
         "holes": [picture for picture in drawn if picture.hole],
-        "claims": claim_rows.rows(own),
+        "answer": study_modules.pages(study.key).answer(content.tables),
+        "claims": claim_rows.rows(verdicts),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
     }
 
@@ -35,22 +36,19 @@ def _with_picture(drawn: list[Picture]) -> set[str]:
     The smallest first, as far as there is room; the others are drawn by the script alone.
     """
     room = PICTURES
-    found = set()
+    shown = set()
     for picture in sorted(drawn, key=lambda picture: len(picture.static)):
         room -= len(picture.static)
         if picture.static and room >= 0:
-            found.add(picture.figure.name)
-    return found
+            shown.add(picture.figure.name)
+    return shown
 
 
 def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict[str, Any]]:
     """Put all where it belongs; sections without anything, and without a hole, are left out."""
-    pages = study_modules.pages(study.key)
-    printed = pages.tables(content.tables, content.judged, content.confidence)
-    for table in printed:
-        study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
-    pieces = pages.pieces(content)
-    found = [
+    printed = content.tables_of_studies[study.key]
+    pieces = study_modules.pages(study.key).pieces(content)
+    sections = [
         {
             "title": title,
             "piece": pieces.get(title, Piece()),
@@ -62,6 +60,6 @@ def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict
     ]
     return [
         section
-        for section in found
+        for section in sections
         if section["pictures"] or section["tables"] or section["lost"] or section["title"] in pieces
     ]

@@ -62,6 +62,10 @@ def _none(*_: Any) -> list[Any]:
     return []
 
 
+def _silent(*_: Any) -> str:
+    return ""
+
+
 def _nothing(*_: Any) -> dict[str, Any]:
     return {}
 
@@ -76,6 +80,8 @@ class Pages:
         What judges its claims.
     questions : tuple of Question
         Questions that its claims answer. Those of several studies with one text are one question.
+    answer : callable
+        The sentence that its page begins with; "" is none.
     tables : callable
         The tables of its page, each in a section of the page.
     rules : mapping of str to str
@@ -103,6 +109,7 @@ class Pages:
     judges: tuple[Judge, ...]
     questions: tuple[Question, ...]
     tables: Printed
+    answer: Callable[[Tables], str] = _silent
     rules: Mapping[str, str] = field(default_factory=dict)
     definitions: Mapping[str, str] = field(default_factory=dict)
     summary: Sentences = _none

@@ -48,5 +48,5 @@ def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) ->
         files.write_csv(figures / f"{figure.name}.csv", drawn.csv)
         spec = json.dumps(drawn.spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
         files.write_text(figures / f"{figure.name}.vl.json", spec + "\n")
-        about = drawn.spec["usermeta"]["mispair"]
-        log.info("%s: %s", figure.name, about.get("sentence") or f"hole: {about['hole']}")
+        metadata = drawn.spec["usermeta"]["mispair"]
+        log.info("%s: %s", figure.name, metadata.get("sentence") or f"hole: {metadata['hole']}")

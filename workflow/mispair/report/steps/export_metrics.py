@@ -1,4 +1,4 @@
-"""Export what was measured for other tools: LaTeX, CLIP_benchmark, and trackers of experiments."""
+"""Export what was measured for other tools: CLIP_benchmark, and trackers of experiments."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Settings(settings.Settings):
     trackers: list[Tracker] = Field(
         ["tensorboard"],
         description="Trackers that get the losses of trainings and the scores of arms, each in a "
-        "folder of its name in reports: tensorboard (event files); wandb and mlflow, which are to "
-        "be installed beside mispair.",
+        "folder of its name in reports: tensorboard (event files); wandb and mlflow, which "
+        "must be installed separately.",
     )
     online: bool = Field(
         False,
         description="Let wandb send to its server, and mlflow to that of MLFLOW_TRACKING_URI, each "
-        "time anew. Otherwise both write files here and use no network.",
+        "time. Otherwise both write files here and use no network.",
     )
     points: int = Field(
         1000,
@@ -39,11 +39,9 @@ def run(
     *,
     tables: list[Path],
     trained: list[Path],
-    confidence: float,
-    claims: Path,
     folder: Path,
 ) -> None:
-    """Write the claims as a table, ``latex/``, ``clip_benchmark/`` and a folder for each tracker.
+    """Write ``clip_benchmark/`` and a folder for each tracker.
 
     Parameters
     ----------
@@ -54,29 +52,15 @@ def run(
     trained : list of Path
         What trainings of this run left: projections with the loss of every step, and the
         ``training.json`` of towers.
-    confidence : float
-        Of the intervals and tests in the report's tables.
-    claims : Path
-        Table of all verdicts (`mispair.report.pages.claims_table.COLUMNS`).
     folder : Path
         That of the report.
     """
-    from mispair.core import files
     from mispair.core.folders import replacing_folder
     from mispair.report import studies, study_modules
-    from mispair.report.exports import latex
-    from mispair.report.exports.printed import printed
     from mispair.report.exports.trackers import WRITERS
-    from mispair.report.pages.claims_table import frame
-    from mispair.report.pages.content import Content
     from mispair.report.tables import read
 
     measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    content = Content(measured, {}, {}, {}, None, title="", confidence=confidence)
-    files.write_csv(claims, frame(content.judged))
-    with replacing_folder(folder / "latex", durable=False) as written:
-        for name, text in latex.documents(printed(content)).items():
-            (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
         for pages in study_modules.every_pages():
             for name, result in pages.results(measured).items():

@@ -41,8 +41,8 @@ def run(settings: Settings, *, results: list[Path], models: str, tables: Path) -
     of_study, compared = studies.by_study(results), json.loads(models)
     rows: defaultdict[str, list[Row]] = defaultdict(list)
     for name in studies.NAMES:
-        found = study_modules.rows(name).rows(of_study[name], compared)
-        for table, more in found.items():
+        by_table = study_modules.rows(name).rows(of_study[name], compared)
+        for table, more in by_table.items():
             rows[table] += more
     frames = {name: tidy(name, rows[name]) for name in studies.tables()}
     frames["provenance"] = frames["provenance"].drop_duplicates(ignore_index=True)

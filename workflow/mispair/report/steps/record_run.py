@@ -47,15 +47,15 @@ def run(
     from mispair.report.pages.records import fingerprints
     from mispair.report.tables import Tables
 
-    found = origins.ancestry(results, Path("results"))
-    known = {output for one in found for output in one["outputs"]}
-    without = [path for path in origins.files_in(results) if origins.portable(path) not in known]
+    records = origins.ancestry(results, Path("results"))
+    outputs = {output for one in records for output in one["outputs"]}
+    without = [path for path in origins.files_in(results) if origins.portable(path) not in outputs]
     times = {
         path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(benchmarks.rglob("*.tsv"))
     }
-    about = run_record.describe(found, origins.Digests().of(without), times)
+    description = run_record.describe(records, origins.Digests().of(without), times)
     table = fingerprints(Tables({"provenance": pd.read_csv(provenance)}))
-    about["fingerprints"] = [] if table is None else [list(row[:2]) for row in table.rows]
-    files.write_json(record, {**json.loads(config), run_record.RECORD: about})
-    log.info("%s: %d results of %d jobs", record, len(about["results"]), len(found))
+    description["fingerprints"] = [] if table is None else [list(row[:2]) for row in table.rows]
+    files.write_json(record, {**json.loads(config), run_record.RECORD: description})
+    log.info("%s: %d results of %d jobs", record, len(description["results"]), len(records))

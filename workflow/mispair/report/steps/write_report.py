@@ -1,4 +1,4 @@
-"""Write the report: a small site that works offline."""
+"""Write the report: a small site that works offline, its tables for LaTeX, and all verdicts."""
 
 from __future__ import annotations
 
@@ -31,17 +31,25 @@ def run(
     record: list[Path],
     page: Path,
     pages: Path,
+    latex: Path,
+    claims: Path,
     failures: Path | None = None,
 ) -> None:
     """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
 
     `pieces` are pieces of HTML with pictures, known by the names of their files; `record` has at
-    most one file. `page` is the landing page, beside the folder of all `pages`; other files in
+    most one file. `page` is the landing page, next to the folder of all `pages`; other files in
     that are of an earlier report, and are removed.
+    `latex` is a folder with a file for each table of the site, and `claims` a table of all verdicts
+    (`mispair.report.pages.claims_table.COLUMNS`).
     `failures` makes the report one of an incomplete run: it names them.
     """
     from mispair.core import files
+    from mispair.core.folders import replacing_folder
     from mispair.report import studies
+    from mispair.report.exports.latex import documents
+    from mispair.report.exports.printed import printed
+    from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
     from mispair.report.pages.picture import Picture
     from mispair.report.pages.site import build
@@ -71,6 +79,10 @@ def run(
             path.unlink()
     for name, text in site.files.items():
         files.write_text(pages / name, text)
+    with replacing_folder(latex, durable=False) as written:
+        for name, text in documents(printed(content)).items():
+            (written / f"{name}.tex").write_text(text, encoding="utf-8", newline="\n")
+    files.write_csv(claims, frame(content.judged))
     files.write_text(page, site.front)
     size = sum(len(text.encode()) for text in [site.front, *site.files.values()])
     log.info(

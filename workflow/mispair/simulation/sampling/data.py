@@ -89,8 +89,8 @@ def draw_pairs(
     if study.misalignment == "caption":
         codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
         redrawn = draws.bernoulli(generator, spurious_probability, n)
-        image, other = _with_signs(draws, generator, codes, study)
-        return Pairs(image, torch.where(redrawn[:, None], other, image), redrawn)
+        image, second = _with_signs(draws, generator, codes, study)
+        return Pairs(image, torch.where(redrawn[:, None], second, image), redrawn)
     image = _draw_codes(draws, generator, n, study)
     uniform = draws.uniform(generator, 2, n, study.d)
     text = misalign(image, uniform, spurious, spurious_probability, study)
@@ -146,10 +146,10 @@ class CodedSample:
 
     def product(self, weights: Tensor) -> Tensor:
         """Return X Wᵀ."""
-        found = self.codes @ (self.rows @ weights.T)
+        result = self.codes @ (self.rows @ weights.T)
         noisy = self.noise_row >= 0
-        found[noisy] += (self.noise @ weights.T)[self.noise_row[noisy]]
-        return found
+        result[noisy] += (self.noise @ weights.T)[self.noise_row[noisy]]
+        return result
 
     def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
         """Add Gᵀ X to `out`."""
@@ -159,10 +159,10 @@ class CodedSample:
 
     def dense(self) -> Tensor:
         """Return X."""
-        found = self.codes.new_zeros(len(self.codes), self.rows.shape[1])
+        result = self.codes.new_zeros(len(self.codes), self.rows.shape[1])
         noisy = self.noise_row >= 0
-        found[noisy] = self.noise[self.noise_row[noisy]]
-        return found.addmm_(self.codes, self.rows)
+        result[noisy] = self.noise[self.noise_row[noisy]]
+        return result.addmm_(self.codes, self.rows)
 
 
 @dataclass(frozen=True)

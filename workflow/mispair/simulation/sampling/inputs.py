@@ -137,14 +137,14 @@ class Coded:
 
     def product(self, weights: Tensor) -> Tensor:
         """Return X Wᵀ."""
-        found = times(self.codes, times(self.rows, weights.T))
+        result = times(self.codes, times(self.rows, weights.T))
         count = 0
         if self.fresh is not None:
             count = len(self.fresh.seen)
-            found[:count].add_(self.fresh.product(weights))
+            result[:count].add_(self.fresh.product(weights))
         if self.stored is not None:
-            found[count : count + len(self.stored)].add_(times(self.stored, weights.T))
-        return found
+            result[count : count + len(self.stored)].add_(times(self.stored, weights.T))
+        return result
 
     def accumulate(self, gradient: Tensor, weights: Tensor, out: Tensor) -> None:
         """Add Gᵀ X to `out`."""
@@ -164,11 +164,11 @@ class Coded:
 
     def without_fresh(self) -> Tensor:
         """Return X less its fresh noise."""
-        found = self.codes @ self.rows
+        result = self.codes @ self.rows
         if self.stored is not None:
             count = 0 if self.fresh is None else len(self.fresh.seen)
-            found[count : count + len(self.stored)].add_(self.stored)
-        return found
+            result[count : count + len(self.stored)].add_(self.stored)
+        return result
 
 
 @dataclass(frozen=True)

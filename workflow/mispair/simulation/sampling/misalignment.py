@@ -1,4 +1,4 @@
-r"""How captions of S_w go wrong: which feature stands in for which, and what that does on average.
+r"""How captions of S_w go wrong: which feature replaces which, and what that does on average.
 
 Given that feature j of an image goes wrong in its caption, it becomes another feature j' with
 probability P[j, j']. Five models differ in P and in the events (assumption 3.3, appendix B.2):
@@ -28,7 +28,7 @@ from mispair.simulation.study import Study
 
 @dataclass(frozen=True)
 class SpuriousSets:
-    """Which features stand in for which.
+    """Which features replace which.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class SpuriousSets:
         """Turn uniform numbers (n, d) into the features (n, d) that a wrong one becomes."""
         cumulative = self.partners.double().cumsum(dim=1)
         cumulative = cumulative / cumulative[:, -1:]
-        wanted = uniform.T.double().contiguous()
-        return torch.searchsorted(cumulative, wanted, right=True).T
+        quantiles = uniform.T.double().contiguous()
+        return torch.searchsorted(cumulative, quantiles, right=True).T
 
 
 def draw_spurious_sets(draws: Draws, study: Study) -> SpuriousSets:
@@ -60,11 +60,11 @@ def draw_spurious_sets(draws: Draws, study: Study) -> SpuriousSets:
     if study.misalignment == "random-sets":
         scores = torch.rand(d, d, generator=generator)
         scores.fill_diagonal_(-1.0)
-        others = scores.topk(size - 1, dim=1).indices
+        partners = scores.topk(size - 1, dim=1).indices
         weights = torch.empty(d, size - 1, dtype=torch.float64)
         weights.exponential_(generator=generator)  # normalised, these are Dirichlet(1)
         chances = torch.zeros(d, d, dtype=torch.float64)
-        chances.scatter_(1, others, weights)
+        chances.scatter_(1, partners, weights)
     else:
         size = {"groups": size, "caption": d}.get(study.misalignment, 2)
         order = torch.randperm(d, generator=generator)
@@ -144,8 +144,8 @@ def cross_moment(study: Study, spurious_probability: float, spurious: SpuriousSe
     signed = study.latent_values == "signed"
     if study.misalignment == "caption":
         by_chance = 0.0 if signed else p**2
-        found = (1 - wrong) * (p - by_chance) * identity + by_chance
-        return found.to(spurious.partners.dtype)
+        moment = (1 - wrong) * (p - by_chance) * identity + by_chance
+        return moment.to(spurious.partners.dtype)
     empty = 1 - p * (1 - wrong)
     arrives = p * wrong * chances
     if signed:
@@ -155,15 +155,15 @@ def cross_moment(study: Study, spurious_probability: float, spurious: SpuriousSe
         steps = 2 * len(chances) + 2
         angle = torch.arange(steps, device=chances.device).double() * (2 * torch.pi / steps)
         cosine = angle.cos()[:, None, None]
-        others = _product_of_others(1 - arrives + arrives * cosine)
-        counts = (others * (1 + cosine)).mean(dim=0)
-        found = p * (1 - wrong) * identity + p * wrong * chances * empty * counts
+        from_others = _product_of_others(1 - arrives + arrives * cosine)
+        counts = (from_others * (1 + cosine)).mean(dim=0)
+        moment = p * (1 - wrong) * identity + p * wrong * chances * empty * counts
     else:
         nothing = _product_of_others(1 - arrives)
-        found = p * (1 - empty * (1 - wrong * chances) * nothing)
-        own = p * (1 - wrong * nothing.diagonal())
-        found = found.diagonal_scatter(own)
-    return found.to(spurious.partners.dtype)
+        moment = p * (1 - empty * (1 - wrong * chances) * nothing)
+        from_itself = p * (1 - wrong * nothing.diagonal())
+        moment = moment.diagonal_scatter(from_itself)
+    return moment.to(spurious.partners.dtype)
 
 
 def _product_of_others(factors: Tensor) -> Tensor:

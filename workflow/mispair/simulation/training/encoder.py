@@ -128,13 +128,13 @@ class Encoders:
 
     def features(self, tower: int, inputs: Inputs) -> Tensor:
         """Encode images (tower 0) or captions (tower 1) in any form, as (n, m) or (runs, n, m)."""
-        found = inputs.product(self.weights[tower])
+        outputs = inputs.product(self.weights[tower])
         if self.kind == "linear":
-            return found
+            return outputs
         bias = self.biases[tower].unsqueeze(-2)
         if self.kind == "relu":
-            return found.add_(bias).relu_()
-        return found.sub_(found.clamp(-bias, bias))  # what is left beyond the thresholds
+            return outputs.add_(bias).relu_()
+        return outputs.sub_(outputs.clamp(-bias, bias))  # what is left beyond the thresholds
 
     def image_features(self, images: Tensor) -> Tensor:
         """Encode images (n, d1) as f(x), (n, m)."""

@@ -16,7 +16,7 @@ where the kernels K = X Xᵀ, Y Yᵀ (n, n) and the products with W₀, V₀ are
 products of n × n by n × m in place of five of n × d1 by d1 × m, the same but for rounding, and no
 basis has to be found. Where V alone is trained no kernel is needed at all.
 
-It holds for plain gradient descent, whatever the number of steps and the starting weights. It does
+It holds for plain gradient descent, for any number of steps and any starting weights. It does
 not hold for Adam, which rescales each coordinate by itself and so leaves the span.
 """
 

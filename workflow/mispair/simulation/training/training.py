@@ -223,8 +223,10 @@ def train_side_by_side(
     training = _Training(side_by_side(starts), plan)
 
     def watch(step: int, encoders: Encoders) -> None:
-        for run, own in enumerate(watches):
-            own(step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run]))
+        for run, watched in enumerate(watches):
+            watched(
+                step, Encoders(encoders.kind, encoders.weights[:, run], encoders.biases[:, run])
+            )
 
     def batch(step: int) -> Batch:
         return stacked([source.batch(step) for source in sources])
@@ -292,19 +294,19 @@ class _Training:
         losses = self.losses.view(plan.steps, -1).T.cpu().numpy()
         silent = self.silent.view(plan.steps, -1).T.cpu().numpy()
         sound = self.sound.view(-1).tolist()
-        found: list[Outcome] = []
+        results: list[Outcome] = []
         for run, phases in enumerate(self.schedule.phases(encoders)):
             failures = np.flatnonzero(~np.isfinite(losses[run]) | silent[run])
             if len(failures):
                 step = int(failures[0])
-                found.append(Silenced(step) if np.isfinite(losses[run, step]) else Diverged(step))
+                results.append(Silenced(step) if np.isfinite(losses[run, step]) else Diverged(step))
             elif not sound[run]:
-                found.append(Diverged(plan.steps))
+                results.append(Diverged(plan.steps))
             else:
                 one = Encoders(encoders.kind, weights[:, run].clone(), biases[:, run].clone())
                 shape = (plan.epochs, plan.steps_per_epoch)
-                found.append(Trained(one, losses[run].reshape(shape).copy(), phases))
-        return found
+                results.append(Trained(one, losses[run].reshape(shape).copy(), phases))
+        return results
 
     def _advance(self, batch: Batch, watch: Watch | None) -> None:
         encoders, plan, step = self.encoders, self.plan, self.step
@@ -325,8 +327,8 @@ class _Training:
         if sound is not None:
             value = value.where(sound, torch.nan)
         self.losses[step] = value
-        for found, gradient in zip(features, gradients, strict=True):
-            active = found != 0  # where both kinds of ReLU have the slope 1, else 0
+        for output, gradient in zip(features, gradients, strict=True):
+            active = output != 0  # where both kinds of ReLU have the slope 1, else 0
             self.silent[step] |= ~active.any(dim=-1).any(dim=-1)
             if encoders.kind != "linear":
                 gradient.mul_(active)

@@ -58,12 +58,12 @@ def stepsize(tables: Tables) -> list[Table]:
     """Return all tables of the study; without empty ones."""
     if not tables.study("stepsize"):
         return []
-    found = [
+    candidates = [
         _runs(tables), _margins(tables), _slopes(tables), _onsets(tables), _bounds(tables),
         _shapes(tables), _failures(tables), _lists(tables), _separable(tables),
         *_written(),
     ]  # fmt: skip
-    return [table for table in found if table.rows]
+    return [table for table in candidates if table.rows]
 
 
 def _mid(values: pd.Series, digits: int = 0) -> str:
@@ -83,23 +83,23 @@ def _small(value: float) -> str:
 
 def _sweep(tables: Tables) -> list[tuple[str, float, pd.DataFrame]]:
     runs = tables.stepsize_runs
-    own = named(runs[runs["part"].isin(["sweep", "multilayer"])])
+    of_sweep = named(runs[runs["part"].isin(["sweep", "multilayer"])])
     return [
         (str(panel), float(str(eta)), group)
-        for (panel, eta), group in own.groupby(["panel", "stepsize"], sort=False)
+        for (panel, eta), group in of_sweep.groupby(["panel", "stepsize"], sort=False)
     ]
 
 
 def _runs(tables: Tables) -> Table:
     rows = []
-    for panel, eta, own in _sweep(tables):
-        settled = own[own["settled"] == 1]
-        lost = len(own) - len(settled)
+    for panel, eta, group in _sweep(tables):
+        settled = group[group["settled"] == 1]
+        lost = len(group) - len(settled)
         rows.append((
-            panel, f"{eta:g}", f"{own['step_on_weights'].iloc[0]:g}", str(len(own)),
-            _mid(settled["transition"]), _mid(own["rises"]), _mid(own["peak"], 2),
+            panel, f"{eta:g}", f"{group['step_on_weights'].iloc[0]:g}", str(len(group)),
+            _mid(settled["transition"]), _mid(group["rises"]), _mid(group["peak"], 2),
             _mid(settled["stable_step"].where(settled["stable_step"] >= 0)),
-            _small(own["final_risk"].median()), str(lost) if lost else "–",
+            _small(group["final_risk"].median()), str(lost) if lost else "–",
         ))  # fmt: skip
     return Table(
         "Every stepsize of the sweep: middle run, and range over seeds",
@@ -114,12 +114,12 @@ def _runs(tables: Tables) -> Table:
 
 def _margins(tables: Tables) -> Table:
     rows = []
-    for panel, eta, own in _sweep(tables):
-        if (own["part"] == "multilayer").all():
+    for panel, eta, group in _sweep(tables):
+        if (group["part"] == "multilayer").all():
             continue
         rows.append((
-            panel, f"{eta:g}", _mid(own["margin_transition"], 4), _mid(own["margin_stable"], 4),
-            _mid(own["margin_final"], 4), _mid(own["log_modified_final"], 1),
+            panel, f"{eta:g}", _mid(group["margin_transition"], 4), _mid(group["margin_stable"], 4),
+            _mid(group["margin_final"], 4), _mid(group["log_modified_final"], 1),
         ))  # fmt: skip
     return Table(
         "Normalised margin when the oscillation is over, below the threshold, and at the end",
@@ -133,15 +133,15 @@ def _margins(tables: Tables) -> Table:
 
 
 def _slopes(tables: Tables) -> Table:
-    own = tables.stepsize_acceleration
-    found = slopes(tables)
-    budgets = sorted(own["budget"].unique())
+    points = tables.stepsize_acceleration
+    fitted = slopes(tables)
+    budgets = sorted(points["budget"].unique())
     rows = []
-    for name, words in SCHEDULES.items():
-        mine = own[own["schedule"] == name].groupby("budget")["risk"].mean()
+    for name, label in SCHEDULES.items():
+        mine = points[points["schedule"] == name].groupby("budget")["risk"].mean()
         if len(mine):
-            rows.append((words, *(_small(mine.get(t, math.nan)) for t in budgets),
-                         or_dash(found.get(name, math.nan), 2)))  # fmt: skip
+            rows.append((label, *(_small(mine.get(t, math.nan)) for t in budgets),
+                         or_dash(fitted.get(name, math.nan), 2)))  # fmt: skip
     return Table(
         "Risk after T steps on the two points",
         ("stepsize", *(f"T = {t:,.0f}" for t in budgets), "slope"), tuple(rows),
@@ -172,9 +172,9 @@ def _onsets(tables: Tables) -> Table:
 
 def _bounds(tables: Tables) -> Table:
     runs = tables.stepsize_runs
-    own = named(runs[(runs["bounded"] == 1) & runs["part"].isin(["bounds", "sweep"])])
+    bounded = named(runs[(runs["bounded"] == 1) & runs["part"].isin(["bounds", "sweep"])])
     rows = []
-    for (panel, eta), group in own.groupby(["panel", "stepsize"], sort=False):
+    for (panel, eta), group in bounded.groupby(["panel", "stepsize"], sort=False):
         row = group.iloc[0]
         step = row["settled_step"]
         rows.append((
@@ -196,14 +196,14 @@ def _bounds(tables: Tables) -> Table:
 
 def _shapes(tables: Tables) -> Table:
     runs = tables.stepsize_runs
-    own = runs[runs["part"].isin(["activations", "widths"])].sort_values(
+    shaped = runs[runs["part"].isin(["activations", "widths"])].sort_values(
         ["part", "activation", "width", "stepsize"]
     )
     rows = [
         (row["activation"].replace("_", " "), f"{row['width']:g}", f"{row['stepsize']:g}",
          f"{row['transition']:.0f}" if row["settled"] == 1 else "never", _small(row["final_risk"]),
          number(math.sqrt(row["width"]) * row["margin_final"], 3))
-        for row in own.to_dict("records")
+        for row in shaped.to_dict("records")
     ]  # fmt: skip
     return Table(
         "XOR’s four corners by activation and width",
@@ -216,9 +216,9 @@ def _shapes(tables: Tables) -> Table:
 
 
 def _failures(tables: Tables) -> Table:
-    own = named(oscillates(tables.stepsize_runs))
+    oscillating = named(oscillates(tables.stepsize_runs))
     rows = []
-    for row in own[own["settled"] != 1].to_dict("records"):
+    for row in oscillating[oscillating["settled"] != 1].to_dict("records"):
         if row["diverged"] >= 0:
             what = f"diverged and was stopped at step {row['diverged']:.0f}"
         else:
@@ -264,11 +264,11 @@ def _separable(tables: Tables) -> Table:
     runs = tables.stepsize_runs
     runs = runs[runs["part"] != "multilayer"]
     rows = []
-    for (data_set, activation), own in runs.groupby(["data_set", "activation"]):
-        if (own["bounded"] == 1).all():
+    for (data_set, activation), group in runs.groupby(["data_set", "activation"]):
+        if (group["bounded"] == 1).all():
             continue
         why = []
-        if own["separation"].isna().any():
+        if group["separation"].isna().any():
             why.append(
                 "the points are too many to look for a plane that separates them"
                 if data_set == CIFAR
@@ -278,9 +278,9 @@ def _separable(tables: Tables) -> Table:
             why.append("the slope of the activation has no positive lower bound")
         if not why:
             why.append("points have norms above 1")
-        wanted = "yes" if (own["part"] == "bounds").any() else "–"
+        required = "yes" if (group["part"] == "bounds").any() else "–"
         rows.append((DATA_SETS.get(str(data_set), str(data_set)),
-                     str(activation).replace("_", " "), "; ".join(why), wanted))  # fmt: skip
+                     str(activation).replace("_", " "), "; ".join(why), required))  # fmt: skip
     return Table(
         "Where theorems 3.2 and 4.1 have nothing to say",
         ("data", "activation", "why", "in the part `bounds`"), tuple(rows),

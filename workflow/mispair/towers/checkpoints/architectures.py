@@ -1,4 +1,4 @@
-"""An architecture: all that decides a model's numbers beside its weights, and if weights fit it."""
+"""An architecture: what decides a model's numbers besides its weights, and if weights fit."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ class Misfit:
 
     def __str__(self) -> str:
         parts = [
-            f"{words} {len(found)}: {', '.join(found[:5])}{', ...' if len(found) > 5 else ''}."
-            for words, found in (
+            f"{label} {len(value)}: {', '.join(value[:5])}{', ...' if len(value) > 5 else ''}."
+            for label, value in (
                 ("Missing", self.missing),
                 ("Unexpected", self.unexpected),
                 ("Of another shape", self.shapes),
             )
-            if found
+            if value
         ]
         return " ".join(parts)
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What decides a model's numbers beside its weights.
+    """What decides a model's numbers besides its weights.
 
     Attributes
     ----------
@@ -118,22 +118,22 @@ class Architecture:
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every weight, by its name in the file."""
-        found = {}
+        shape_of = {}
         for name, value in self.skeleton.state_dict().items():
             source, shape = self.name_in_file(name), tuple(value.shape)
-            found[source] = shape[::-1] if source in self.transposed else shape
-        return found
+            shape_of[source] = shape[::-1] if source in self.transposed else shape
+        return shape_of
 
-    def misfit(self, found: Mapping[str, tuple[int, ...]]) -> Misfit:
+    def misfit(self, weights: Mapping[str, tuple[int, ...]]) -> Misfit:
         """Compare with the shapes of weights in a file."""
         expected = self.shapes
         return Misfit(
-            missing=sorted(expected.keys() - found.keys()),
-            unexpected=sorted(found.keys() - expected.keys()),
+            missing=sorted(expected.keys() - weights.keys()),
+            unexpected=sorted(weights.keys() - expected.keys()),
             shapes=[
-                f"{name} {found[name]} instead of {expected[name]}"
-                for name in sorted(found.keys() & expected.keys())
-                if found[name] != expected[name]
+                f"{name} {weights[name]} instead of {expected[name]}"
+                for name in sorted(weights.keys() & expected.keys())
+                if weights[name] != expected[name]
             ],
         )
 

@@ -50,14 +50,14 @@ def candidates(spec: ModelSpec) -> list[Architecture]:
     return list(_by_open_clip(spec.model, config, preprocess, source))
 
 
-def choose(spec: ModelSpec, found: Shapes, path: Path) -> Architecture:
+def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
     """Return the architecture that weights fit, exactly.
 
     Parameters
     ----------
     spec : ModelSpec
         What the file is said to be.
-    found : mapping
+    weights : mapping
         Shapes of its weights.
     path : Path
         The file, for the message.
@@ -68,11 +68,11 @@ def choose(spec: ModelSpec, found: Shapes, path: Path) -> Architecture:
         If they do not fit: with the nearest recipe or architecture, and the first keys that are
         missing and that are too many.
     """
-    asked = sorted(candidates(spec), key=lambda one: one.misfit(found).size)
-    misfit = asked[0].misfit(found)
+    asked = sorted(candidates(spec), key=lambda one: one.misfit(weights).size)
+    misfit = asked[0].misfit(weights)
     if not misfit.size:
         return asked[0]
-    raise UserError(f"{path}: does not fit {asked[0].name}. {misfit} {_nearest(found, asked[0])}")
+    raise UserError(f"{path}: does not fit {asked[0].name}. {misfit} {_nearest(weights, asked[0])}")
 
 
 def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
@@ -86,9 +86,9 @@ def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
     import open_clip
 
     assert spec.model is not None and spec.pretrained is not None  # noqa: PT018
-    found: dict[str, Any] = open_clip.get_pretrained_cfg(spec.model, spec.pretrained)
-    if found:
-        return found
+    settings: dict[str, Any] = open_clip.get_pretrained_cfg(spec.model, spec.pretrained)
+    if settings:
+        return settings
     if open_clip.get_pretrained_cfg(_twin(spec.model), spec.pretrained):
         hint = f"{_twin(spec.model)} has it."
     else:
@@ -148,9 +148,9 @@ def _by_open_clip(
 ) -> Iterator[Architecture]:
     """Yield an architecture of open_clip; with each of the two namings of its weights."""
     name = f"open_clip's {model}{source}"
-    own = Architecture(name, config, preprocess)
-    take_apart(own.skeleton)
-    yield own
+    named = Architecture(name, config, preprocess)
+    take_apart(named.skeleton)
+    yield named
     if config.get("custom_text"):
         yield Architecture(name, config, preprocess, name_in_file=name_before_custom_text)
 
@@ -183,34 +183,34 @@ def _refuse_another_activation(
     )
 
 
-def _nearest(found: Shapes, asked: Architecture) -> str:
+def _nearest(weights: Shapes, asked: Architecture) -> str:
     """Say which recipes or architectures weights fit best."""
-    if any(name.startswith("text_model.") for name in found):
+    if any(name.startswith("text_model.") for name in weights):
         return (
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
             "same weights."
         )
-    known = [laclip.cc(qk_norm=False)]
-    known += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
-    sizes = {one.name: one.misfit(found).size for one in known}
+    candidates = [laclip.cc(qk_norm=False)]
+    candidates += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
+    sizes = {one.name: one.misfit(weights).size for one in candidates}
     if min(sizes.values()):  # the search through open_clip's takes a second
-        sizes |= {one.name: one.misfit(found).size for one in _plausible(found)}
+        sizes |= {one.name: one.misfit(weights).size for one in _plausible(weights)}
     least = min(sizes.values())
-    if least >= asked.misfit(found).size:
+    if least >= asked.misfit(weights).size:
         return "No recipe and no model of open_clip is nearer, as far as shapes tell."
     names = " or ".join([name for name, size in sizes.items() if size == least][:4])
     how = "which the file fits" if not least else f"{least} names or shapes apart"
     return f"The nearest is {names}, {how}."
 
 
-def _plausible(found: Shapes) -> Iterator[Architecture]:
+def _plausible(weights: Shapes) -> Iterator[Architecture]:
     """Yield open_clip's architectures of the widths that are seen in a file."""
     import open_clip
 
-    tokens = found.get("token_embedding.weight") or found.get("text.token_embedding.weight")
-    ends = found.get("text_projection") or found.get("text.text_projection")
-    patches = found.get("visual.conv1.weight")
-    by_timm = any(name.startswith("visual.trunk.") for name in found)
+    tokens = weights.get("token_embedding.weight") or weights.get("text.token_embedding.weight")
+    ends = weights.get("text_projection") or weights.get("text.text_projection")
+    patches = weights.get("visual.conv1.weight")
+    by_timm = any(name.startswith("visual.trunk.") for name in weights)
     if not (tokens and ends and (patches or by_timm)):
         return
     for model in open_clip.list_models():

@@ -1,7 +1,7 @@
 """One reader of all files that hold a model's weights, none of whose code ever runs.
 
 A PyTorch file is a pickle, and a pickle is a program. It is read with ``weights_only=True``, which
-knows tensors and plain containers, and with what LaCLIP's trainer saves beside the weights.
+knows tensors and plain containers, and with what LaCLIP's trainer saves with the weights.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PREFIXES = ("module.", "_orig_mod.", "model.")
 """What DistributedDataParallel, torch.compile and wrapping trainers put before every name."""
 
 SIZES = {"input_resolution", "context_length", "vocab_size"}
-"""What OpenAI's files hold beside weights: sizes of the model, which the architecture has too."""
+"""What OpenAI's files hold besides weights: sizes of the model, which the architecture has too."""
 
 
 class Inert:
-    """Stands in for what lies beside the weights: numpy's numbers, which are not looked at."""
+    """Replaces what is stored with the weights: numpy's numbers, which are not looked at."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -47,7 +47,7 @@ HARMLESS: list[Any] = [
     (Inert, "numpy.dtype"),
     (Inert, "numpy.dtypes.Float64DType"),
 ]
-"""What a file may ask for beside tensors and plain containers."""
+"""What a file may ask for besides tensors and plain containers."""
 
 TORCHSCRIPT_REMEDY = (
     "For weights that open_clip has, give `model` and the tag as `pretrained`. Otherwise, where "
@@ -142,11 +142,11 @@ def _read_pickle(path: Path) -> Any:
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"GLOBAL (\S+)", str(error))
-        if wanted is None:
+        match = re.search(r"GLOBAL (\S+)", str(error))
+        if match is None:
             raise UserError(f"{path}: is cut short or damaged. Fetch it again.") from error
         raise UserError(
-            f"{path}: wants to run {wanted[1]}, which is no part of weights; it was not run. The "
+            f"{path}: wants to run {match[1]}, which is no part of weights; it was not run. The "
             "file may be hostile or damaged. Do not load it with weights_only=False: get the "
             "weights as safetensors, or have who made the file save model.state_dict() alone."
         ) from error

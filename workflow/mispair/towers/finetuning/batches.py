@@ -11,6 +11,29 @@ from torch import Tensor
 from mispair.core import seeds as named_seeds
 from mispair.towers.features import PairedFeatures
 
+SMALLEST_WEIGHT = 1e-6
+"""Lower clamp of the sum of weights of a batch."""
+
+
+def subset(pairs: int, size: int | None, seed: int, draw: int) -> np.ndarray:
+    """Return the positions of the pairs that a run is trained on, ascending.
+
+    Parameters
+    ----------
+    pairs : int
+        Pairs of the pairing.
+    size : int or None
+        Pairs to train on; None takes all.
+    seed : int
+        Of finetune_projection.
+    draw : int
+        Number of the run.
+    """
+    if size is None or size >= pairs:
+        return np.arange(pairs)
+    generator = named_seeds.generator(seed, "finetune-projection", "pairs", draw)
+    return np.sort(generator.permutation(pairs)[:size])
+
 
 def batch_order(
     pairs: int, steps: int, batch_size: int, seeds: Sequence[int], epoch: int
@@ -47,9 +70,9 @@ class PairRows:
             raise ValueError(f"{len(features.text_rows)} draws of pairs do not fit {stack} seeds")
         self.crops, self.stack = features.crops, stack
         self.text = torch.as_tensor(features.text_rows, device=device)
-        self.image, self.keeps = (
-            None if rows is None else torch.as_tensor(rows, device=device)
-            for rows in (features.image_rows, features.keeps_caption)
+        self.image, self.keeps, self.weights = (
+            None if values is None else torch.as_tensor(values, device=device)
+            for values in (features.image_rows, features.keeps_caption, features.weights)
         )
 
     def of_batch(self, pairs: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
@@ -65,6 +88,16 @@ class PairRows:
         if self.keeps is None:
             return torch.ones_like(pairs, dtype=torch.bool)
         return self._take(self.keeps, pairs)
+
+    def shares(self, pairs: Tensor) -> Tensor | None:
+        """Return what share of their batch's loss numbered pairs have, (s, b); None if all equal.
+
+        Pairs of a batch in which all weigh nothing have no share.
+        """
+        if self.weights is None:
+            return None
+        weights = self._take(self.weights, pairs).view(self.stack, -1)
+        return weights / weights.sum(dim=1, keepdim=True).clamp_min(SMALLEST_WEIGHT)
 
     def _take(self, rows: Tensor, pairs: Tensor) -> Tensor:
         if len(rows) == 1:

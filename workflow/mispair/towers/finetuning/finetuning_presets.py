@@ -2,7 +2,7 @@
 
 ``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on the
 trainer of LaCLIP). ``as-written`` is what the paper says, section 5.2 and appendix A.2, and that is
-little: `STATED` sets the two beside each other. Where the text is silent, ``as-written`` takes the
+little: `STATED` sets the two side by side. Where the text is silent, ``as-written`` takes the
 value of ``as-run``.
 
 The authors' trainer takes 256 pairs in each process and gathers the embeddings of all, and their
@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS
+from mispair.towers.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS, WEIGHTED
 
 Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
@@ -216,7 +216,7 @@ def arm(start: str, training: Training) -> TrainedArm:
     Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` and
     ``reinitialised-small`` start from random projections; ``scale-converged`` solves for the logit
     scale; ``scale-5`` to ``scale-70`` freeze it at that value; ``without-decay`` has no weight
-    decay.
+    decay. ``audit-weighted`` differs by the weights of its pairs, which are data.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def arm(start: str, training: Training) -> TrainedArm:
     about_scale = start == CONVERGED or start in FIXED_SCALES
     if training.loss == "spectral" and about_scale:
         raise ValueError(f"start {start!r} sets the logit scale, which the spectral loss has not")
-    if start == PRETRAINED:
+    if start in (PRETRAINED, WEIGHTED):
         return TrainedArm(training)
     if start == CONVERGED:
         return TrainedArm(replace(training, logit_scale="solved"))
@@ -264,5 +264,5 @@ def refuse(training: Training, pairs: int | None) -> None:
         f"warmup_lr: {training.warmup_lr:g} is above {last}": training.warmup_lr > training.lr,
         f"final_lr: {training.final_lr:g} is above {last}": training.final_lr > training.lr,
     }
-    if found := [fault for fault, holds in faults.items() if holds]:
-        raise ValueError("; ".join(found))
+    if reasons := [fault for fault, holds in faults.items() if holds]:
+        raise ValueError("; ".join(reasons))

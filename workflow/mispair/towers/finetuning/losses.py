@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def infonce(cosines: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+def infonce(cosines: Tensor, scale: Tensor, shares: Tensor | None = None) -> tuple[Tensor, ...]:
     """Return the symmetric InfoNCE loss and its gradients.
 
     The mean of the cross-entropies of images over texts and of texts over images, with logits
@@ -18,6 +18,9 @@ def infonce(cosines: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
         Inner products of the embeddings of image i and text j. Overwritten.
     scale : (s, 1, 1) tensor
         Factor on the cosines (not its log).
+    shares : (s, b) tensor, optional
+        Share of each pair in the loss; None takes 1/b. A pair with none still is what the others
+        are told from.
 
     Returns
     -------
@@ -34,15 +37,24 @@ def infonce(cosines: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
     # log sum exp = largest logit - log of the largest probability: no second exponential, and
     # none that can underflow, as the probability of the pair itself would.
     entropies = logits.amax(2) - by_image.amax(2).log_() + logits.amax(1) - by_text.amax(1).log_()
-    loss = entropies.mean(1).mul_(0.5) - logits.diagonal(dim1=1, dim2=2).mean(1)
-    gradient = by_image.add_(by_text)
-    gradient.diagonal(dim1=1, dim2=2).sub_(2)
-    gradient.mul_(1 / (2 * batch))
+    pairs = logits.diagonal(dim1=1, dim2=2)
+    if shares is None:
+        loss = entropies.mean(1).mul_(0.5) - pairs.mean(1)
+        gradient = by_image.add_(by_text)
+        gradient.diagonal(dim1=1, dim2=2).sub_(2)
+        gradient.mul_(1 / (2 * batch))
+    else:
+        loss = ((entropies.mul_(0.5) - pairs) * shares).sum(1)
+        gradient = by_image.mul_(shares[:, :, None]).addcmul_(by_text, shares[:, None, :])
+        gradient.diagonal(dim1=1, dim2=2).sub_(shares, alpha=2)
+        gradient.mul_(0.5)
     scale_gradient = torch.mul(gradient, logits, out=by_text).sum((1, 2))
     return loss, gradient.mul_(scale), scale_gradient
 
 
-def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
+def spectral(
+    cosines: Tensor, temperature: float, shares: Tensor | None = None
+) -> tuple[Tensor, ...]:
     r"""Return the spectral contrastive loss, divided by the batch size, and its gradients.
 
     .. math::
@@ -59,6 +71,8 @@ def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
         Inner products of the embeddings of image i and text j. Overwritten.
     temperature : float
         The temperature tau > 0.
+    shares : (s, b) tensor, optional
+        Share of each pair p in the sum; None takes 1/b.
 
     Returns
     -------
@@ -71,6 +85,15 @@ def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
     """
     batch = cosines.shape[1]
     diagonal = cosines.diagonal(dim1=1, dim2=2)
+    if shares is not None:
+        attraction = (diagonal * shares).sum(1)
+        diagonal.zero_()
+        # Of image i and text j: half of what pair i and half of what pair j weigh.
+        both = (shares[:, :, None] + shares[:, None, :]) / (2 * temperature)
+        gradient = both.mul_(cosines)
+        repulsion = (gradient * cosines).sum((1, 2))
+        gradient.mul_(2).diagonal(dim1=1, dim2=2).sub_(shares)
+        return repulsion - attraction, gradient, torch.zeros_like(attraction)
     attraction = diagonal.sum(1)
     diagonal.zero_()
     # Each ordered couple occurs twice in the double sum: once as (n, p), once as (p, n).
@@ -80,7 +103,9 @@ def spectral(cosines: Tensor, temperature: float) -> tuple[Tensor, ...]:
     return (repulsion - attraction) / batch, gradient, torch.zeros_like(attraction)
 
 
-def scale_slopes(cosines: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
+def scale_slopes(
+    cosines: Tensor, log_scale: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     r"""Return the first and second derivative of the symmetric InfoNCE loss by the log scale.
 
     With logits :math:`s c_{ij}` and the softmax :math:`p` over a row, a row contributes
@@ -92,12 +117,16 @@ def scale_slopes(cosines: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
         Of image i and caption j; pairs on the diagonal.
     log_scale : (s,) tensor
         Log of the factor on the cosines.
+    shares : (s, b) tensor, optional
+        Share of each pair in the loss; None takes 1/b.
 
     Returns
     -------
     first, second : (s,) tensors
         Means over rows and columns.
     """
+    if shares is None:
+        shares = torch.full_like(cosines[:, 0], 1 / cosines.shape[1])
     scale = log_scale.exp()[:, None]
     pairs = cosines.diagonal(dim1=1, dim2=2)
     first = second = torch.zeros_like(log_scale)
@@ -106,6 +135,6 @@ def scale_slopes(cosines: Tensor, log_scale: Tensor) -> tuple[Tensor, Tensor]:
         mean = (share * cosines).sum(side)
         variance = share.mul_(cosines.square()).sum(side) - mean.square()
         slope = scale * (mean - pairs)
-        first = first + slope.mean(1) / 2
-        second = second + (slope + scale.square() * variance).mean(1) / 2
+        first = first + (slope * shares).sum(1) / 2
+        second = second + ((slope + scale.square() * variance) * shares).sum(1) / 2
     return first, second

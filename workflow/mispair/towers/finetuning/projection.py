@@ -234,7 +234,8 @@ def finetune(
                 run.set_scale(slopes().newton_step)
         order = batch_order(features.pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
         for batch in torch.as_tensor(order, device=source):
-            run.step(*rows.of_batch(batch, epoch), float(rates[run.taken]))
+            lr = float(rates[run.taken])
+            run.step(*rows.of_batch(batch, epoch), lr, rows.shares(batch))
             progress(run.taken)
             if keeper is not None and keeper.due():
                 run.refuse_what_is_not_finite()
@@ -301,13 +302,16 @@ def finetune_in_portions(
         )
 
     steps = training.epochs * (features.pairs // training.batch_size)
-    found = [*in_portions(range(len(seeds)), size, "seeds", run)]
-    projections = [tuned.projections.tensors() for tuned in found]
+    portions = [*in_portions(range(len(seeds)), size, "seeds", run)]
+    projections = [tuned.projections.tensors() for tuned in portions]
     return Tuned(
         Projections.from_tensors(
             {name: np.concatenate([one[name] for one in projections]) for name in projections[0]}
         ),
-        *(np.concatenate(values) for values in zip(*(tuned[1:] for tuned in found), strict=True)),
+        *(
+            np.concatenate(values)
+            for values in zip(*(tuned[1:] for tuned in portions), strict=True)
+        ),
     )
 
 
@@ -333,7 +337,8 @@ def fingerprint(
 ) -> str:
     """Return 16 hexadecimal digits that change with anything that a training depends on."""
     arrays = [features.image_features, features.text_features, features.text_rows]
-    arrays += [] if features.image_rows is None else [features.image_rows]
+    optional = features.image_rows, features.weights
+    arrays += [array for array in optional if array is not None]
     arrays += [initial.image, initial.text, initial.logit_scale]
     parts = [str(training), str(list(seeds)), str(features.crops)]
     for array in arrays:
@@ -377,16 +382,24 @@ class _Run:
         self.taken = self.checked = 0
 
     @torch.no_grad()
-    def step(self, images: Tensor, captions: Tensor, lr: float) -> None:
-        """Do one step on rows ``(s * b,)`` of images and captions; note the loss and scale."""
+    def step(
+        self, images: Tensor, captions: Tensor, lr: float, shares: Tensor | None = None
+    ) -> None:
+        """Do one step on rows ``(s * b,)`` of images and captions; note the loss and scale.
+
+        `shares` are those of the pairs in the loss, (s, b), None if they are equal.
+        """
         x, u, u_norm = self._embed(0, self.images, images, self.image_weight)
         y, v, v_norm = self._embed(1, self.texts, captions, self.text_weight)
         cosines = _product(u, v.transpose(1, 2))
+        if shares is not None:
+            shares = upload(shares, cosines.device).to(cosines.dtype)
         if self.training.loss == "spectral":
-            loss, gradient, scale_gradient = spectral(cosines, self.training.spectral_temperature)
+            temperature = self.training.spectral_temperature
+            loss, gradient, scale_gradient = spectral(cosines, temperature, shares)
         else:
             scale = self.log_scale.exp()[:, None, None]
-            loss, gradient, scale_gradient = infonce(cosines, scale)
+            loss, gradient, scale_gradient = infonce(cosines, scale, shares)
         image_gradient = _before_normalising(_product(gradient, v), u, u_norm)
         text_gradient = _before_normalising(_product(gradient.transpose(1, 2), u), v, v_norm)
         gradients = (
@@ -469,7 +482,7 @@ class _Run:
 def _products(left: Tensor, right: Tensor) -> Sequence[Tensor]:
     """Return the products of two stacks of matrices, seed by seed."""
     if left.device.type == "cpu":  # the faster library for a CPU takes no stacks
-        return [times(one, other) for one, other in zip(left, right, strict=True)]
+        return [times(one, second) for one, second in zip(left, right, strict=True)]
     return torch.bmm(left, right).unbind()
 
 

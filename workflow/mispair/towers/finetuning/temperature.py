@@ -80,18 +80,23 @@ def measure(
     rows = PairRows(features, len(seeds), sources[0].device)
     first, second, gap, kept = torch.zeros(4, len(seeds), dtype=torch.float64, device=device)
     for pairs in torch.as_tensor(order, device=sources[0].device):
+        shares = rows.shares(pairs)
         keeps = upload(rows.keep_captions(pairs), device).view(len(seeds), batch_size)
         units = []
-        for source, places, weight in zip(sources, rows.of_batch(pairs, 0), weights, strict=True):
-            inputs = upload(source[places], device).view(len(seeds), batch_size, -1)
+        for source, rows_of_source, weight in zip(
+            sources, rows.of_batch(pairs, 0), weights, strict=True
+        ):
+            inputs = upload(source[rows_of_source], device).view(len(seeds), batch_size, -1)
             units.append(torch.nn.functional.normalize(inputs.to(weight.dtype) @ weight, dim=2))
         for one in range(len(seeds)):  # the cosines of a large batch fill a GPU
             cosines = units[0][one] @ units[1][one].T
             pair = cosines.diagonal()
-            others = (cosines.sum(1) - pair) / (batch_size - 1)
-            gap[one] += ((pair - others) * keeps[one]).sum()
+            mean_negative = (cosines.sum(1) - pair) / (batch_size - 1)
+            gap[one] += ((pair - mean_negative) * keeps[one]).sum()
             kept[one] += keeps[one].sum()
-            slopes = scale_slopes(cosines[None], log_scale[one : one + 1])
+            some = slice(one, one + 1)
+            of_one = None if shares is None else upload(shares[some], device)
+            slopes = scale_slopes(cosines[None], log_scale[some], of_one)
             first[one] += slopes[0][0].double() / steps
             second[one] += slopes[1][0].double() / steps
     return Slopes(first, second, gap / kept)

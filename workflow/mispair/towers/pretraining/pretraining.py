@@ -53,10 +53,10 @@ def read_definition(name: str) -> dict[str, Any]:
         return content
     path = Path(name) if name.endswith(".json") else DEFINITIONS / f"{name}.json"
     if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in DEFINITIONS.glob("*.json")))
+        names = ", ".join(sorted(file.stem for file in DEFINITIONS.glob("*.json")))
         raise files.UserError(
             f"definition: no {name!r}. Give a path to a .json, an architecture of open_clip such "
-            f"as ViT-B-32, or one of {known}."
+            f"as ViT-B-32, or one of {names}."
         )
     definition = files.read_json(path)
     if not isinstance(definition, dict) or not {"model_cfg", "preprocess_cfg"} <= definition.keys():
@@ -131,7 +131,7 @@ def write_definition(folder: Path, definition: dict[str, Any]) -> None:
 
 
 def corpus_fingerprint(shards: Sequence[Path]) -> str:
-    """Return a SHA-256 over the names and the contents of the shards, whatever their order."""
+    """Return a SHA-256 over the names and the contents of the shards, in any order."""
     lines = []
     for shard in shards:
         with shard.open("rb") as opened:
@@ -144,8 +144,8 @@ def shard_stamps(shards: Sequence[Path]) -> list[str]:
 
     Its contents are not read: of a corpus for many nodes that would take longer than an epoch.
     """
-    found = ((shard.name, shard.stat()) for shard in shards)
-    return [f"{name} {about.st_size} {about.st_mtime_ns}" for name, about in found]
+    statuses = ((shard.name, shard.stat()) for shard in shards)
+    return [f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in statuses]
 
 
 def count_pairs(shards: Sequence[Path]) -> list[int]:
@@ -197,8 +197,8 @@ def trainer_arguments(
 
 def read_losses(log: str) -> list[dict[str, float]]:
     """Return the last running mean of the loss of each epoch in a log of open_clip's trainer."""
-    found = re.findall(r"Train Epoch: (\d+) .*? Loss: [\d.]+ \(([\d.]+)\)", log)
-    return [{"epoch": int(e) + 1, "loss": float(loss)} for e, loss in dict(found).items()]
+    epochs = re.findall(r"Train Epoch: (\d+) .*? Loss: [\d.]+ \(([\d.]+)\)", log)
+    return [{"epoch": int(e) + 1, "loss": float(loss)} for e, loss in dict(epochs).items()]
 
 
 def trained_weights(checkpoint: Path) -> dict[str, Any]:
@@ -211,9 +211,9 @@ def trained_weights(checkpoint: Path) -> dict[str, Any]:
     """
     import torch
 
-    found = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
     # Of several processes, each holds its replica below a name of its own.
-    weights = {name.removeprefix("module."): value for name, value in found.items()}
+    weights = {name.removeprefix("module."): value for name, value in state.items()}
     broken = [name for name, value in weights.items() if not value.isfinite().all()]
     if broken:
         raise files.UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,16 +15,17 @@ from mispair.towers.arms import STARTS, Start
 from mispair.towers.finetuning.finetuning_presets import FineTuning, arm, refuse, resolve
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
 
-    from mispair.towers.features import Part
+    import numpy as np
 
 log = logging.getLogger(__name__)
 
 
 class Settings(FineTuning):
     starts: list[Start] = settings.sweep(
-        [start for start in STARTS if start != "scale-35"],  # the shipped towers have 35.5
+        # The shipped towers have a scale of 35.5; 10 and 70 are far enough from it on both sides.
+        [start for start in STARTS if start not in ("scale-5", "scale-20", "scale-35")],
         min_length=1,
         description="Arms, each at every rate: pretrained starts from the model's projections; the "
         "controls differ from it in one thing: scale-converged sets the logit scale to its "
@@ -37,6 +38,12 @@ class Settings(FineTuning):
         description="Number of rates at which controls other than scale-converged are trained: the "
         "lowest, the largest and others evenly between them; null takes all.",
     )  # fmt: skip
+    weights: Literal["none", "audit"] = settings.sweep(
+        "none",
+        description="audit adds the arm audit-weighted: as pretrained, but the loss of each pair "
+        "is weighted by the probability that its caption is right, which the untouched model says "
+        "of the pairs that are trained on (weigh_pairs).",
+    )
     seeds: int = Field(
         5, ge=1,
         description="Independent runs: each has its own draw of swaps, its own subset of pairs and "
@@ -65,6 +72,7 @@ def run(
     features: list[Path],
     feature_rows: list[Path],
     untouched: Path,
+    weights: list[Path],
     projection: Path,
 ) -> None:
     """Write the fine-tuned projections of one arm, with the loss of every step.
@@ -74,8 +82,6 @@ def run(
     state in the folder next to the result, named as the result with ``.parts``; that folder is
     removed at the end.
     """
-    from functools import partial
-
     import numpy as np
 
     from mispair.core import files, provenance, seeds
@@ -83,8 +89,9 @@ def run(
     from mispair.core.progress import Progress
     from mispair.core.resume import checkpoints
     from mispair.pairs.corruption.swap_draws import column
-    from mispair.towers.features import gather, read_part
+    from mispair.towers.features import gather, parts_of_towers
     from mispair.towers.finetuning import projection as towers
+    from mispair.towers.finetuning.batches import subset
     from mispair.towers.logit_scale import converged
 
     table, origin = files.read_parquet(pairing)
@@ -97,25 +104,15 @@ def run(
             f"finetune_projection ({described}): {pairing} has fewer draws of swaps than "
             f"{len(names)} seeds need. Delete it and run again."
         )
-    chosen = [_subset(settings, len(table), name) for name in names]
-    tables = {path.stem: path for path in feature_rows}
-    if unpaired := tables.keys() ^ {path.stem for path in features}:
-        raise files.UserError(
-            f"finetune_projection: features and their tables of rows go by the same names, but "
-            f"{sorted(unpaired)} is given as one of them only."
-        )
-
-    def load(path: Path) -> Part:
-        part = read_part(path, tables[path.stem])
-        if part.metadata.get("towers") != model.get("towers"):
-            raise ValueError(f"{path} comes from other towers than {untouched}")
-        return part
-
+    chosen = [subset(len(table), settings.pairs, settings.seed, name) for name in names]
     try:
         trained = arm(start, resolve(settings))
         training = trained.training
         refuse(training, len(chosen[0]))
-        data = gather({path.stem: partial(load, path) for path in features}, table, chosen)
+        parts_by_name = parts_of_towers(features, feature_rows, model.get("towers"))
+        data = gather(parts_by_name, table, chosen)
+        if weights:
+            data = replace(data, weights=_weights(weights[0], chosen))
         stack = towers.Projections.from_tensors(tensors)
         initial = towers.starting_point(stack, streams, trained.random_norm, trained.fixed_scale)
         device = choose_device(settings.device)
@@ -167,13 +164,19 @@ def run(
     )  # fmt: skip
 
 
-def _subset(settings: Settings, pairs: int, draw: int) -> np.ndarray:
-    """Return the positions of the pairs that a seed is trained on, ascending."""
+def _weights(path: Path, chosen: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the weights (s, n) of the pairs of each seed.
+
+    Raises
+    ------
+    ValueError
+        If they are those of other pairs.
+    """
     import numpy as np
 
-    from mispair.core import seeds
+    from mispair.core import files
 
-    if settings.pairs is None or settings.pairs >= pairs:
-        return np.arange(pairs)
-    generator = seeds.generator(settings.seed, "finetune-projection", "pairs", draw)
-    return np.sort(generator.permutation(pairs)[: settings.pairs])
+    tensors, _ = files.read_tensors(path)
+    if not np.array_equal(tensors["rows"], np.stack(chosen)):
+        raise ValueError(f"{path} has the weights of other pairs; delete it and run again")
+    return tensors["weights"]

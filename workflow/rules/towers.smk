@@ -1,4 +1,55 @@
-# The frozen towers: trained if asked for, then run once over everything.
+# Towers: fetched, trained or shipped, frozen, run once over all images and captions; and the
+# fine-tuning of both projections on these features, all seeds of an arm in one job.
+
+
+rule find_similar_captions:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        index=dag.index(),
+        features=dag.compared_features("safetensors"),
+        rows=dag.compared_features("parquet"),
+    output:
+        similar="results/pairs/{corpus}/similar.parquet",
+    log:
+        "logs/find_similar_captions/{corpus}.log",
+    benchmark:
+        "benchmarks/find_similar_captions/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("find_similar_captions"),
+    params:
+        *code_version("find_similar_captions"),
+        flags=dag.flags("find_similar_captions"),
+    message:
+        "Find the captions of {wildcards.corpus} that are most similar to each"
+    shell:
+        "python -m mispair find-similar-captions --corpus {input.corpus} --index {input.index:q}"
+        " --features {input.features:q} --feature-rows {input.rows:q} --similar {output.similar}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule convert_checkpoint:
+    input:
+        checkpoint=steady(dag.models.checkpoint),
+    output:
+        CONVERTED_TOWERS,
+    log:
+        "logs/convert_checkpoint/{model}.log",
+    benchmark:
+        "benchmarks/convert_checkpoint/{model}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("convert_checkpoint"),
+        stamps=dag.stamps(dag.models.checkpoint),
+        spec=lambda wildcards: dag.models.spec(wildcards),
+        folder=folder_of_output,
+    message:
+        "Convert the checkpoint {wildcards.model} into an open_clip folder"
+    shell:
+        "python -m mispair convert-checkpoint --spec {params.spec} --checkpoint {input.checkpoint:q}"
+        " --towers {params.folder:q} > {log} 2>&1"
 
 
 rule pretrain_towers:
@@ -123,3 +174,56 @@ rule extract_projection:
     shell:
         "python -m mispair extract-projection --towers {input.towers:q}"
         " --projection {output.projection} > {log} 2>&1"
+
+
+rule finetune_projection:
+    input:
+        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        written_features=dag.written("safetensors"),
+        written_rows=dag.written("parquet"),
+        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        weights=dag.weights,
+    output:
+        projection="results/arms/{corpus}/{towers}/{start}_{scheme}~{rate}/projection.safetensors",
+    log:
+        "logs/finetune_projection/{corpus}/{towers}/{start}_{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/finetune_projection/{corpus}/{towers}/{start}_{scheme}~{rate}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("finetune_projection"),
+    params:
+        *code_version("finetune_projection"),
+        flags=dag.flags("finetune_projection"),
+    message:
+        "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
+    shell:
+        "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
+        " --pairing {input.pairing} --features @{input.features:q} {input.written_features:q}"
+        " --feature-rows @{input.rows:q} {input.written_rows:q}"
+        " --untouched {input.untouched} --weights {input.weights:q}"
+        " --projection {output.projection}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule measure_covariance:
+    input:
+        features=dag.all_features("safetensors"),
+    output:
+        covariance="results/features/{corpus}/{towers}/covariance/features.safetensors",
+    log:
+        "logs/measure_covariance/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/measure_covariance/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("measure_covariance"),
+    message:
+        "Measure how the features of {wildcards.corpus} vary"
+    shell:
+        "python -m mispair measure-covariance --features {input.features:q}"
+        " --covariance {output.covariance} > {log} 2>&1"

@@ -7,7 +7,6 @@ jobs before have said it.
 from __future__ import annotations
 
 import json
-import struct
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -92,11 +91,11 @@ class Sizes:
 
     def bytes(self, paths: Iterable[Path | str]) -> int:
         """Return the bytes of files and folders, of those that there are."""
-        found = 0
+        total = 0
         for path in map(self.folder.__truediv__, map(str, paths)):
             inside = path.rglob("*") if path.is_dir() else [path]
-            found += sum(one.stat().st_size for one in inside if one.is_file())
-        return found
+            total += sum(one.stat().st_size for one in inside if one.is_file())
+        return total
 
     def towers(self, files: list[Path]) -> Towers:
         """Return the size of a model from its configuration (the first file) and its weights."""
@@ -158,11 +157,11 @@ class Sizes:
         return self._per_byte[shard.parent]
 
     def _measure(self, config: Path, weights: Path) -> Towers:
-        known = json.loads(config.read_text()) if config.is_file() else {}
-        if not known:
+        settings = json.loads(config.read_text()) if config.is_file() else {}
+        if not settings:
             self.notes.add(f"{config.parent.name}: not there yet, taken for a ViT-B/32")
-            known = {"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}}}
-        model = known.get("model_cfg", {})
+            settings = {"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}}}
+        model = settings.get("model_cfg", {})
         vision, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
         shapes = _shapes(weights)
         neurons = int(model.get("embed_dim", 512))
@@ -203,12 +202,10 @@ def _gflop(tokens: int, layers: int, width: int) -> float:
 
 def _shapes(path: Path) -> dict[str, list[int]]:
     """Return the shapes in a safetensors file from its header; nothing of a file without one."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        with path.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            if length > path.stat().st_size:
-                return {}
-            header: dict[str, Any] = json.loads(opened.read(length))
-    except (OSError, struct.error, ValueError):
+        with safe_open(path, "np") as opened:
+            return {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
         return {}
-    return {name: about["shape"] for name, about in header.items() if name != "__metadata__"}

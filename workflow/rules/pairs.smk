@@ -1,4 +1,5 @@
-# Image-text pairs: the generated corpus, and the index of any corpus.
+# Image-text pairs: generated or indexed; which caption goes with which image is a table by key,
+# never a rewritten shard.
 
 
 rule make_scenes:
@@ -127,3 +128,96 @@ rule gather_index:
         "python -m mispair gather-index --index @{input.index:q} --rejected @{input.rejected:q}"
         " --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
         " --statistics {output.statistics} {params.flags} > {log} 2>&1"
+
+
+rule corrupt_captions:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        index="results/pairs/{corpus}/index/parquet.sha256",
+        similar=dag.similar_captions,
+        truth=steady(dag.truth),
+    output:
+        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        captions="results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
+    log:
+        "logs/corrupt_captions/{corpus}/{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/corrupt_captions/{corpus}/{scheme}~{rate}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("corrupt_captions"),
+        stamps=dag.stamps(dag.truth),
+        flags=dag.flags("corrupt_captions"),
+        draws=dag.draws,
+    message:
+        "Corrupt captions of {wildcards.corpus}: {wildcards.scheme}, rate {wildcards.rate}"
+    shell:
+        "python -m mispair corrupt-captions --scheme {wildcards.scheme} --rate {wildcards.rate}"
+        " --draws {params.draws} --corpus {input.corpus} --index @{input.index:q}"
+        " --similar {input.similar:q} --truth {input.truth:q} --pairing {output.pairing} --captions {output.captions}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule make_evaluation_set:
+    output:
+        generated_files("scenes-shape"),
+    log:
+        "logs/make_evaluation_set/{evaluation_set}.log",
+    benchmark:
+        "benchmarks/make_evaluation_set/{evaluation_set}.tsv"
+    wildcard_constraints:
+        evaluation_set="scenes-shape|scenes-digit",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("make_evaluation_set"),
+        folder=folder_of_output,
+        flags=dag.flags("make_evaluation_set"),
+    message:
+        "Write the evaluation set {wildcards.evaluation_set}"
+    shell:
+        "python -m mispair make-evaluation-set --name {wildcards.evaluation_set}"
+        " --evaluation-set {params.folder:q} {params.flags} > {log} 2>&1"
+
+
+# The same step for sets that consist of other files: no pictures for training, or no classes.
+use rule make_evaluation_set as make_test_set with:
+    output:
+        generated_files("handwritten-digits"),
+    wildcard_constraints:
+        evaluation_set="scenes-.*-heldout|scenes-colour|handwritten-digits",
+
+
+use rule make_evaluation_set as make_retrieval_set with:
+    output:
+        generated_files("scenes-retrieval"),
+    wildcard_constraints:
+        evaluation_set="scenes-retrieval",
+
+
+rule draw_contact_sheet:
+    input:
+        shards=steady(dag.shards_of_first(1)),
+        index=dag.index(),
+        pairing=dag.pairings(),
+        captions=dag.written_captions(),
+        template=dag.report_files("templates/contact_sheet.html.j2"),
+    output:
+        contact_sheet="reports/figures/contact_sheet.html",
+    log:
+        "logs/draw_contact_sheet.log",
+    benchmark:
+        "benchmarks/draw_contact_sheet.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_contact_sheet"),
+        sources=dag.sources_of_first(1),
+        flags=dag.flags("draw_contact_sheet"),
+    message:
+        "Lay out sample pairs before and after shuffling"
+    shell:
+        "python -m mispair draw-contact-sheet --shards {input.shards:q} --sources {params.sources}"
+        " --index {input.index:q} --pairing {input.pairing:q} --captions {input.captions:q} --contact-sheet {output.contact_sheet}"
+        " {params.flags} > {log} 2>&1"

@@ -1,0 +1,118 @@
+"""Embeddings and files of a corpus whose wrong captions are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mispair.core import files
+from mispair.pairs.index.corpus import CORPUS
+from mispair.pairs.index.index import caption_id
+
+
+def embeddings(n: int, seed: int = 0, noise: float = 1.0, e: int = 32) -> tuple[np.ndarray, ...]:
+    """Return embeddings of pictures and of their own captions: less alike with more noise."""
+    generator = np.random.default_rng(seed)
+    images = generator.standard_normal((n, e))
+    texts = images + noise * generator.standard_normal((n, e))
+    images, texts = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (images, texts))
+    return images.astype(np.float32), texts.astype(np.float32)
+
+
+def swapped(n: int, rate: float, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return whose caption each pair has, a share being rolled among themselves, and which."""
+    generator = np.random.default_rng(seed)
+    chosen = generator.permutation(n)[: round(rate * n)]
+    source = np.arange(n)
+    source[chosen] = np.roll(chosen, 1)
+    return source, source != np.arange(n)
+
+
+class Files:
+    """Files that the steps of the audit read, of n pairs in two groups."""
+
+    def __init__(self, folder: Path, images: np.ndarray, texts: np.ndarray) -> None:
+        self.folder, n = folder, len(images)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.keys = [f"key{number:05d}" for number in range(n)]
+        self.captions = [f"caption number {number}" for number in range(n)]
+        self.images, self.texts, self.n = images, texts, n
+        self.second: tuple[list[str], np.ndarray] = [], texts[:0]
+        """Second captions, one for each picture, and their embeddings."""
+        self.crops = 1
+
+    def write(self, **metadata: str) -> None:
+        """Write all files as they are now."""
+        ids = [caption_id(text) for text in self.captions]
+        group = np.arange(self.n) % 2
+        columns = [
+            pa.array(self.keys), pa.array([str(number) for number in group]),
+            pa.array((np.arange(self.n) // 2).astype(np.int32)), pa.array(ids),
+            pa.array([[] for _ in ids] if not self.second[0] else
+                     [[caption_id(text)] for text in self.second[0]], pa.list_(pa.string())),
+        ]  # fmt: skip
+        pq.write_table(pa.table(columns, schema=CORPUS), self.folder / "corpus.parquet")
+        captions = [*self.captions, *self.second[0]]
+        texts = pd.DataFrame(
+            {"caption_id": [caption_id(text) for text in captions], "caption": captions}
+        )
+        distinct = texts.drop_duplicates("caption_id")
+        files.write_parquet(self.folder / "texts.parquet", distinct)
+        about = {"towers": "T", "precision": "fp32", **metadata}
+        for part in (0, 1):
+            rows = np.flatnonzero(group == part)
+            table = pd.DataFrame(
+                {"kind": "image", "id": [self.keys[row] for row in rows],
+                 "row": np.arange(len(rows)) * self.crops}
+            )  # fmt: skip
+            files.write_parquet(self.folder / f"rows/{part}.parquet", table)
+            held = {"image_features": np.repeat(self.images[rows], self.crops, axis=0)}
+            files.write_tensors(
+                self.folder / f"features/{part}.safetensors", held,
+                {**about, "crops": str(self.crops)},
+            )  # fmt: skip
+        table = pd.DataFrame(
+            {"kind": "text", "id": distinct["caption_id"], "row": np.arange(len(distinct))}
+        )
+        files.write_parquet(self.folder / "rows/captions-0.parquet", table)
+        vectors = np.concatenate([self.texts, self.second[1]])
+        held = {"text_features": vectors[distinct.index.to_numpy()]}
+        files.write_tensors(self.folder / "features/captions-0.safetensors", held, about)
+        e = self.images.shape[1]
+        projections = {
+            "image_projection": np.eye(e, dtype=np.float32)[None],
+            "text_projection": np.eye(e, dtype=np.float32)[None],
+            "logit_scale": np.array([np.log(20.0)], np.float32),
+        }
+        files.write_tensors(self.folder / "projection.safetensors", projections, {"towers": "T"})
+
+    def write_similar(self, k: int = 5) -> Path:
+        """Write the captions nearest to each by their embeddings."""
+        scores = self.texts @ self.texts.T
+        np.fill_diagonal(scores, -np.inf)
+        best = np.argsort(-scores, axis=1)[:, :k]
+        ids = np.array([caption_id(text) for text in self.captions])
+        table = pd.DataFrame(
+            {"caption_id": ids, "neighbour_ids": [list(ids[row]) for row in best],
+             "similarities": [[1.0] * k for _ in best]}
+        )  # fmt: skip
+        files.write_parquet(self.folder / "similar.parquet", table)
+        return self.folder / "similar.parquet"
+
+    def command(self, step: str, **more: str) -> list[str]:
+        """Return a command of a step."""
+        names = ("0", "1", "captions-0")
+        arguments = [
+            step, "--corpus", self.folder / "corpus.parquet", "--captions",
+            self.folder / "texts.parquet", "--features",
+            *(self.folder / f"features/{name}.safetensors" for name in names), "--feature-rows",
+            *(self.folder / f"rows/{name}.parquet" for name in names), "--projection",
+            self.folder / "projection.safetensors", "--device", "cpu",
+        ]  # fmt: skip
+        for key, value in more.items():
+            arguments += [f"--{key.replace('_', '-')}", *([value] if value else [])]
+        return [str(argument) for argument in arguments]

@@ -1,0 +1,12 @@
+"""The bench of the audit measures what it says, at sizes that take a moment."""
+
+from tests.bench import audit
+
+
+def test_the_large_corpus_is_audited_through_the_command():
+    what, measured, least, _ = audit.speed(4000, 64, 2)
+    assert "4,000 pairs x 64" in what
+    assert "(true 0.300)" in measured
+    share = float(measured.split("share ")[1].split()[0])
+    assert abs(share - 0.3) < 0.1
+    assert "s for the products" in least

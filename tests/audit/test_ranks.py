@@ -1,0 +1,88 @@
+"""Ranks among random captions: against a plain loop, and uniform under the null."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from mispair.audit.ranks import BINS, deal, rank
+from tests.audit.made_up import embeddings, swapped
+
+
+def ranked(images, texts, same=None, seed=0, size=2048, replicates=20):
+    n = len(images)
+    own = same or (np.arange(n), np.arange(n))
+    blocks = ((block, images[block], texts[block]) for block in deal(n, seed, size))
+    return rank(blocks, own, seed, replicates=replicates)
+
+
+def test_blocks_hold_every_pair_once_and_are_drawn_by_the_seed():
+    blocks = deal(5000, 3)
+    assert sorted(np.concatenate(blocks)) == list(range(5000))
+    assert {len(block) for block in blocks} <= {2500}
+    assert not np.array_equal(np.concatenate(blocks), np.concatenate(deal(5000, 4)))
+    assert len(deal(100, 0)) == 1
+
+
+def test_ranks_are_those_of_a_plain_loop():
+    images, texts = embeddings(60, noise=3)
+    groups = np.arange(60) // 2, np.arange(60) % 50
+    found = ranked(images, texts, groups, size=30)
+    for block in deal(60, 0, 30):
+        for i in block:
+            rivals = [j for j in block if groups[0][i] != groups[0][j] != -1
+                      and groups[1][i] != groups[1][j]]  # fmt: skip
+            own = images[i] @ texts[i]
+            for vector, others, p in (
+                (images[i], texts, found.p_value), (texts[i], images, found.picture_p_value),
+            ):  # fmt: skip
+                better = sum(others[j] @ vector > own for j in rivals)
+                assert better / (len(rivals) + 1) <= p[i] <= (better + 1) / (len(rivals) + 1)
+            assert found.similarity[i] == pytest.approx(own, abs=1e-6)
+    pairs = sum(
+        groups[0][i] == groups[0][j] or groups[1][i] == groups[1][j]
+        for block in deal(60, 0, 30) for i in block for j in block if i != j
+    )  # fmt: skip
+    assert found.excluded == pairs
+
+
+def test_random_captions_have_uniform_ranks_whatever_the_model():
+    images, texts = embeddings(4000)
+    texts = texts + 0.5 * texts[0]  # a model that likes one direction in all captions
+    source, _ = swapped(4000, 1.0)
+    found = ranked(images, texts[source], (np.arange(4000), source))
+    assert kstest(found.p_value, "uniform").pvalue > 0.01
+    assert kstest(found.picture_p_value, "uniform").pvalue > 0.01
+    same = np.zeros((4000, 32), np.float32) + images[:1]
+    assert kstest(ranked(same, same).p_value, "uniform").pvalue > 0.01  # nothing but ties
+
+
+def test_histograms_count_every_pair_in_both_halves():
+    images, texts = embeddings(3000)
+    found = ranked(images, texts)
+    assert found.histograms.shape == (2, 21, BINS)
+    measured = found.histograms[:, 0].sum(axis=0)
+    expected = np.bincount(np.minimum((found.p_value * BINS).astype(int), BINS - 1), minlength=BINS)
+    np.testing.assert_allclose(measured, expected, atol=2)  # p-values are rounded in between
+    assert measured.sum() == 3000
+    # Bootstrap weights are Poisson(1): replicates differ, and have n pairs on average.
+    totals = found.histograms.sum(axis=(0, 2))[1:]
+    assert totals.mean() == pytest.approx(3000, rel=0.02)
+    assert totals.std() > 10
+
+
+def test_references_are_captions_of_other_pairs():
+    images, texts = embeddings(500)
+    found = ranked(images, texts)
+    scores = images @ texts.T
+    np.fill_diagonal(scores, 9)
+    for row in (0, 17, 499):
+        for value in found.reference_similarity[row]:
+            assert np.abs(scores[row] - value).min() < 1e-5
+    assert np.isfinite(found.reference_similarity).all()
+
+
+def test_the_same_numbers_each_time():
+    images, texts = embeddings(3000)
+    one, other = ranked(images, texts), ranked(images, texts)
+    assert np.array_equal(one.p_value, other.p_value)
+    assert np.array_equal(one.histograms, other.histograms)

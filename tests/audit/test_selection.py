@@ -1,0 +1,55 @@
+"""Which pairs are kept, and lists that other tools read."""
+
+import numpy as np
+
+from mispair.audit.report.gallery import Suspect, fragment
+from mispair.audit.selection import borderline, kept_pairs, most_likely, uid_array
+
+
+def test_a_cut_leaves_out_what_is_as_likely():
+    probability = np.array([0.1, 0.5, 0.9, np.nan])
+    assert kept_pairs(probability, 0.5, None).tolist() == [True, False, False, True]
+
+
+def test_a_false_discovery_rate_bounds_the_right_pairs_left_out():
+    generator = np.random.default_rng(0)
+    probability = generator.random(5000)
+    wrong = generator.random(5000) < probability
+    kept = kept_pairs(probability, 0.5, 0.2)
+    removed = ~kept
+    assert (1 - probability[removed]).mean() <= 0.2
+    assert abs((~wrong[removed]).mean() - 0.2) < 0.03
+    assert probability[removed].min() > probability[kept].max()
+    more = kept_pairs(probability, 0.5, 0.4)
+    assert (~more).sum() > removed.sum()
+
+
+def test_without_probabilities_all_are_kept():
+    assert kept_pairs(np.full(3, np.nan), 0.5, 0.1).all()
+    assert kept_pairs(np.full(3, np.nan), 0.5, None).all()
+
+
+def test_uids_of_datacomp_are_two_numbers_each():
+    uids = ["ffffffffffffffff0000000000000001", "00000000000000000000000000000002"]
+    found = uid_array(uids)
+    assert found.tolist() == [(0, 2), (2**64 - 1, 1)]
+    assert uid_array([*uids, "000012345"]) is None
+    assert uid_array([]) is None
+
+
+def test_the_most_likely_come_first_and_those_that_could_be_either_are_near_a_half():
+    probability = np.array([0.2, 0.95, np.nan, 0.55, 0.99, 0.05])
+    assert most_likely(probability, 2).tolist() == [4, 1]
+    assert most_likely(probability, 9).tolist() == [4, 1, 3, 0, 5]
+    assert borderline(probability, 9).tolist() == [3, 0]
+
+
+def test_a_gallery_escapes_captions_and_says_what_is_missing():
+    evil = "<script>alert(1)</script>"
+    html = fragment({"wrong": [Suspect(evil, None, evil, 0.5)], "either": []}, 32)
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "image not available" in html
+    assert "No pair is of this kind" in html
+    assert "0.50" in html
+    assert "probability" not in fragment({"wrong": [Suspect("k", None, "c", float("nan"))]}, 32)

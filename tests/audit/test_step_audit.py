@@ -1,0 +1,284 @@
+"""The steps of the audit: files in, files out, and one message for each fault."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mispair import cli
+from mispair.core import files
+from tests.audit.made_up import Files, embeddings, swapped
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Write a corpus of 1,200 pairs with three in ten captions wrong."""
+    images, texts = embeddings(1200, noise=0.6)
+    source, wrong = swapped(1200, 0.3)
+    corpus = Files(tmp_path / "corpus", images, texts[source])
+    corpus.write()
+    corpus.wrong = wrong
+    return corpus
+
+
+def audit(made, tmp_path, **more):
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    return cli.main(made.command("audit-pairs", similar="", trusted="", **outputs) + [
+        word for key, value in more.items() for word in (f"--{key}", str(value))
+    ])  # fmt: skip
+
+
+def rates(tmp_path):
+    content = json.loads((tmp_path / "audit.json").read_text())
+    rows = {row["metric"]: row for row in content["rows"] if row["metric"] != "p_value_density"}
+    return rows, content["provenance"]
+
+
+def test_the_share_and_the_wrong_pairs_are_found(made, tmp_path):
+    assert audit(made, tmp_path) == 0
+    found, origin = rates(tmp_path)
+    assert found["wrong_captions"]["low"] <= 0.3 <= found["wrong_captions"]["high"]
+    assert found["wrong_captions"]["value"] == pytest.approx(0.3, abs=0.03)
+    assert found["pairs"]["value"] == 1200
+    assert origin["refused"] == ""
+    table = pd.read_parquet(tmp_path / "audit.parquet")
+    assert table["key"].tolist() == made.keys
+    assert table.loc[made.wrong, "probability"].mean() > 0.9
+    assert table.loc[~made.wrong, "probability"].mean() < 0.1
+    assert table["neighbour_p_value"].isna().all()
+    assert not table["trusted"].any()
+
+
+def test_the_same_bytes_each_time_and_in_any_order_of_parts(made, tmp_path):
+    assert audit(made, tmp_path) == 0
+    first = (tmp_path / "audit.parquet").read_bytes()
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    command = made.command("audit-pairs", similar="", trusted="", **outputs)
+    start = command.index("--features") + 1
+    command[start : start + 3] = command[start : start + 3][::-1]
+    assert cli.main(command) == 0
+    assert (tmp_path / "audit.parquet").read_bytes() == first
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "parquet"])
+def test_trusted_pairs_count_captions_of_similar_pictures(tmp_path, form):
+    generator = np.random.default_rng(2)
+    centres, _ = embeddings(250, seed=5)
+    images = centres.repeat(8, axis=0) + 0.08 * generator.standard_normal((2000, 32))
+    images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(np.float32)
+    made = Files(tmp_path / "corpus", images, images.copy())
+    similar = made.write_similar()
+    nearest = np.argsort(-(images @ images.T) + 2 * np.eye(2000), axis=1)[:, :5]
+    chosen = generator.permutation(2000)[:600]
+    source = np.arange(2000)
+    source[chosen] = nearest[chosen, generator.integers(0, 5, 600)]
+    made.captions = [made.captions[i] for i in source]
+    made.texts = images[source]
+    made.write()
+    right = np.setdiff1d(np.arange(2000), chosen)
+    keys = [made.keys[i] for i in generator.permutation(right)[:400]]
+    path = tmp_path / f"trusted.{form}"
+    match form:
+        case "txt":
+            path.write_text("\n".join(keys) + "\n\n")
+        case "csv":
+            pd.DataFrame({"note": "x", "key": keys}).to_csv(path, index=False)
+        case "parquet":
+            pd.DataFrame({"key": keys}).to_parquet(path)
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    assert cli.main(made.command("audit-pairs", similar=similar, trusted=path, **outputs)) == 0
+    found, _ = rates(tmp_path)
+    # Among random captions hardly any of these is seen.
+    assert found["mixture"]["value"] < 0.02
+    assert found["similar_captions"]["value"] == pytest.approx(0.3, abs=0.08)
+    table = pd.read_parquet(tmp_path / "audit.parquet")
+    assert table["trusted"].sum() == 400
+
+
+def test_the_model_that_cannot_tell_is_told_and_nothing_is_removed(tmp_path, capsys):
+    images, _ = embeddings(800, seed=1)
+    texts, _ = embeddings(800, seed=2)
+    made = Files(tmp_path / "corpus", images, texts)
+    made.write()
+    assert audit(made, tmp_path) == 0
+    found, origin = rates(tmp_path)
+    assert "no more than chance" in origin["refused"]
+    assert "wrong_captions" not in found
+    assert pd.read_parquet(tmp_path / "audit.parquet")["probability"].isna().all()
+    assert select(made, tmp_path) == 0
+    assert len((tmp_path / "lists/kept.txt").read_text().split()) == 800
+
+
+def test_every_caption_of_a_picture_is_a_pair_of_its_own(made, tmp_path):
+    """The second captions are all right, and those of one picture are not compared."""
+    second = embeddings(1200, noise=0.6)[0]
+    near = second + 0.1 * np.random.default_rng(3).standard_normal(second.shape)
+    near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
+    made.second = [f"another caption {number}" for number in range(1200)], near
+    made.write()
+    assert audit(made, tmp_path) == 0
+    found, _ = rates(tmp_path)
+    assert (found["pairs"]["value"], found["pictures"]["value"]) == (2400, 1200)
+    assert found["excluded_comparisons"]["value"] > 0
+    assert found["wrong_captions"]["value"] == pytest.approx(0.15, abs=0.02)
+    table = pd.read_parquet(tmp_path / "audit.parquet")
+    assert table["key"].value_counts().unique().tolist() == [2]
+    assert table.groupby("key", sort=True)["caption_id"].nunique().eq(2).all()
+    # The first caption of a picture is named before its second one.
+    first, others = table.iloc[::2], table.iloc[1::2]
+    assert first["probability"].to_numpy()[made.wrong].mean() > 0.85
+    assert others["probability"].mean() < 0.05
+
+
+def _few(made):
+    made.images, made.texts, made.n = made.images[:50], made.texts[:50], 50
+    made.keys, made.captions = made.keys[:50], made.captions[:50]
+
+
+def _one_caption(made):
+    made.captions = ["A Photo!", "a photo"] * (made.n // 2)
+
+
+def _not_finite(made):
+    made.texts[3] = np.nan
+
+
+def _zero(made):
+    made.images[3] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_few, ["holds 50 pairs", "at least 200"]),
+        (_one_caption, ["all captions", "the same words"]),
+        (_not_finite, ["captions-0.safetensors", "zero or not finite", "Encode it again"]),
+        (_zero, ["1.safetensors", "'key00003'", "zero or not finite"]),
+    ],
+)
+def test_bad_corpora_are_one_message(made, tmp_path, capsys, change, words):
+    change(made)
+    made.write()
+    assert audit(made, tmp_path) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in words), message
+    assert not (tmp_path / "audit.parquet").exists()
+
+
+def test_other_towers_are_refused(made, tmp_path, capsys):
+    made.write(towers="others")
+    assert audit(made, tmp_path) == 2
+    assert "other towers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("key00001\nnobody\nno one\n", ["2 keys of 3", "'nobody'"]),
+        ("", ["names no key"]),
+        ("\xff\xfe", ["cannot be read"]),
+    ],
+)
+def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, content, words):
+    path = tmp_path / "trusted.txt"
+    path.write_bytes(content.encode("latin-1"))
+    outputs = {"audit": tmp_path / "audit.parquet", "rates": tmp_path / "audit.json"}
+    assert cli.main(made.command("audit-pairs", similar="", trusted=path, **outputs)) == 2
+    message = capsys.readouterr().err
+    assert all(word in message for word in ["trusted", *words]), message
+
+
+def select(made, tmp_path, *options):
+    return cli.main([
+        "select-pairs", "--audit", str(tmp_path / "audit.parquet"), "--captions",
+        str(made.folder / "texts.parquet"), "--lists", str(tmp_path / "lists"), "--selection",
+        str(tmp_path / "selection.json"), *options,
+    ])  # fmt: skip
+
+
+def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
+    assert audit(made, tmp_path) == 0
+    assert select(made, tmp_path) == 0
+    lists = tmp_path / "lists"
+    kept, removed = ((lists / f"{name}.txt").read_text().split() for name in ("kept", "removed"))
+    assert sorted([*kept, *removed]) == made.keys
+    wrong = {key for key, of in zip(made.keys, made.wrong, strict=True) if of}
+    assert len(wrong ^ set(removed)) < 40
+    cleaned = pd.read_parquet(lists / "captions.parquet")
+    assert cleaned["key"].tolist() == kept
+    assert cleaned["caption"].tolist() == [made.captions[made.keys.index(key)] for key in kept]
+    pairs = pd.read_csv(lists / "pairs.csv")
+    np.testing.assert_allclose(pairs["weight"], 1 - pairs["probability"])
+    assert pairs["kept"].sum() == len(kept)
+    assert not (lists / "kept.npy").exists()
+    rows = {row["metric"]: row["value"] for row in
+            json.loads((tmp_path / "selection.json").read_text())["rows"]}  # fmt: skip
+    assert rows["pairs_kept"] + rows["pairs_removed"] == 1200
+    assert select(made, tmp_path, "--false-discovery-rate", "0.01") == 0
+    fewer = (lists / "removed.txt").read_text().split()
+    assert 0 < len(fewer) <= len(removed) + 20
+
+
+def test_lists_for_datacomp_are_its_uids(made, tmp_path):
+    made.keys = [f"{number:032x}" for number in range(made.n)]
+    made.write()
+    assert audit(made, tmp_path) == 0
+    assert select(made, tmp_path) == 0
+    uids = np.load(tmp_path / "lists/kept.npy")
+    kept = (tmp_path / "lists/kept.txt").read_text().split()
+    assert [f"{high:016x}{low:016x}" for high, low in uids.tolist()] == sorted(kept)
+
+
+def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
+    images, texts = embeddings(2000, noise=0.5, seed=3)
+    made = Files(tmp_path / "corpus", images, texts)
+    made.write()
+    similar = made.write_similar()
+    options = ["--rates", "0", "0.3", "--pairs", "2000", "--trusted", "200"]
+    out = tmp_path / "calibration.json"
+    assert (
+        cli.main(made.command("calibrate-audit", similar=similar, calibration=out) + options) == 0
+    )
+    rows = pd.DataFrame(json.loads(out.read_text())["rows"])
+    found = rows[rows["metric"] == "rate"].set_index(["scheme", "injected", "scorer", "method"])
+    value = found["value"]
+    assert value["random", 0.3, "untouched", "mixture"] == pytest.approx(0.3, abs=0.04)
+    assert value["random", 0.3, "untouched", "trusted"] == pytest.approx(0.3, abs=0.04)
+    assert value["random", 0.0, "untouched", "mixture"] < 0.01
+    assert (
+        value["random", 0.3, "memorised", "mixture"]
+        < value["random", 0.3, "cross-fitted", "mixture"]
+    )
+    told = rows[rows["metric"] == "auroc"].set_index(["scheme", "method"])["value"]
+    assert told["random", "probability"] == pytest.approx(told["random", "cosine"], abs=1e-9)
+    assert told["random", "probability"] > 0.95
+    again = tmp_path / "again.json"
+    assert (
+        cli.main(made.command("calibrate-audit", similar=similar, calibration=again) + options) == 0
+    )
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_every_caption_of_a_picture_is_audited_and_they_are_no_rivals():
+    from mispair.audit.pairs import Audited
+
+    class Pairs:
+        alternatives = np.array([[5, 6, 5], [7, 7, 7], [8, 9, 3]], np.uint64)
+
+    audited = Audited.of(Pairs)
+    assert audited.image.tolist() == [0, 0, 1, 2, 2, 2]
+    assert audited.caption_ids.tolist() == [5, 6, 7, 8, 9, 3]
+
+
+def test_words_are_the_same_without_case_and_punctuation(tmp_path):
+    from mispair.audit.pairs import text_groups
+    from mispair.pairs.index.identities import caption_identities
+
+    captions = ["A red cat.", "a  RED cat", "a red dog", "Ein süßer Hund", "ein süßer hund!"]
+    ids = caption_identities(captions)
+    table = pd.DataFrame({"caption_id": [f"{i:016x}" for i in ids.tolist()], "caption": captions})
+    files.write_parquet(tmp_path / "texts.parquet", table)
+    groups = text_groups([tmp_path / "texts.parquet"], ids)
+    assert groups[0] == groups[1] != groups[2]
+    assert groups[3] == groups[4] != groups[0]

@@ -1,0 +1,318 @@
+"""The audit: its error and coverage where the true share is known, and its speed.
+
+On the demo's own corpus, all pairs, with many draws of wrong captions; and on a million pairs that
+are made up, as files on the disk, through the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Row = tuple[str, str, str, str]
+
+REPOSITORY = Path(__file__).parents[2]
+RESULTS = REPOSITORY / "results"
+RATES = (0.0, 0.05, 0.1, 0.3, 0.5, 0.8)
+DRAWS = 17
+SIMILAR_DRAWS = 5
+TRAINED_DRAWS = 2
+TRUSTED = 2000
+FEATURE_RATES = (("spurious", 0.1), ("spurious", 0.3), ("spurious", 0.5), ("missing", 0.3))
+FEATURE_DRAWS = ((500, 0), (2000, 0), (2000, 1))
+"""Numbers of trusted pairs, and seeds of which ones."""
+
+PAIRS, WIDTH, PARTS = 1_000_000, 512, 10
+
+
+def measure() -> Iterator[Row]:
+    """Measure errors on the demo's corpus, and the time of a large one."""
+    if (RESULTS / "pairs/scenes/similar.parquet").is_file():
+        yield from on_scenes(RESULTS, DRAWS, SIMILAR_DRAWS, TRAINED_DRAWS)
+        yield named_but_absent(RESULTS, FEATURE_RATES, FEATURE_DRAWS)
+    else:
+        yield ("audit, errors on scenes", "not measured", "run make demo first", "")
+    yield speed(PAIRS, WIDTH, PARTS)
+
+
+def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int) -> Iterator[Row]:
+    """Estimate shares of wrong captions of the demo's corpus, draw after draw."""
+    from mispair.audit import trials
+    from mispair.audit.injection import inject
+    from mispair.audit.pairs import (
+        Audited,
+        embedded,
+        features_of_sample,
+        nearest_captions,
+        text_groups,
+    )
+    from mispair.core import files
+    from mispair.pairs.captions.caption_texts import read_captioned_pairs
+    from mispair.towers.finetuning.projection import Projections
+
+    folder = results / "features/scenes/scenes-small"
+    pairs = read_captioned_pairs(results / "pairs/scenes/corpus.parquet", 0)
+    features = sorted([*folder.glob("0*.safetensors"), *folder.glob("captions-*.safetensors")])
+    rows = [path.with_suffix(".parquet") for path in features]
+    arms = results / "arms/scenes/scenes-small"
+    tensors, model = files.read_tensors(arms / "untouched/projection.safetensors")
+    words = text_groups(sorted((results / "pairs/scenes").glob("captions-*.parquet")),
+                        pairs.caption_ids)  # fmt: skip
+    nearest = nearest_captions(results / "pairs/scenes/similar.parquet", pairs.caption_ids)
+    start = Projections.from_tensors(tensors)
+    every = Audited(np.arange(len(words)), pairs.caption_ids)
+    found: list[dict[str, float]] = []
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        embedded(
+            every, every.image, pairs, features, rows, (start.image[0], start.text[0]),
+            model.get("towers"), Path(scratch),
+        ) as (images, texts),
+    ):  # fmt: skip
+        for draw in range(draws):
+            trial = trials.Trial(
+                images, texts, every.image, (every.image, words), nearest, draw, "cpu"
+            )
+            random = [inject("random", rate, words, nearest, draw) for rate in RATES]
+            similar = [inject("similar", rate, words, nearest, draw) for rate in RATES[1:]]
+            for injection in [*random, *(similar if draw < similar_draws else [])]:
+                found += trials.untouched_rows(trial, injection, TRUSTED)
+            if draw < trained_draws:
+                sources = [injection.source for injection in random]
+                held = features_of_sample(pairs, every.image, sources, features, rows)
+                found += trials.trained_rows(trial, random, held, start)
+            if draw == 0:
+                compared = trials.compared_rows(trial, random[RATES.index(0.3)])
+    for scheme, scorer, method in (
+        ("random", "untouched", "mixture"),
+        ("random", "untouched", "storey"),
+        ("random", "untouched", "trusted"),
+        ("random", "cross-fitted", "mixture"),
+        ("random", "memorised", "mixture"),
+        ("similar", "untouched", "similar"),
+    ):
+        yield _errors(found, scheme, scorer, method)
+    scores = {row["method"]: row["value"] for row in compared if row["metric"] == "auroc"}
+    own = scores.pop("probability")
+    best = max(scores, key=scores.__getitem__)
+    yield (
+        "audit of scenes, AUROC at 0.3 random",
+        f"{own:.5f}",
+        ", ".join(f"{name} {value:.5f}" for name, value in scores.items()),
+        f"{own - scores[best]:+.5f}",
+    )
+
+
+def _errors(rows: list[dict[str, float]], scheme: str, scorer: str, method: str) -> Row:
+    own = [row for row in rows if (row["scheme"], row["scorer"], row["method"]) ==
+           (scheme, scorer, method)]  # fmt: skip
+    means = []
+    for rate in sorted({row["injected"] for row in own}):
+        errors = [row["value"] - row["true"] for row in own if row["injected"] == rate]
+        worst = max(map(abs, errors))
+        means.append(f"{rate:g}: {np.mean(errors):+.4f}, worst {worst:.3f}")
+    covered = sum(row["low"] - 1e-9 <= row["true"] <= row["high"] + 1e-9 for row in own)
+    return (
+        f"audit of scenes, {scheme} captions, {scorer}, {method}",
+        "error by share " + "; ".join(means),
+        f"{len(own)} draws",
+        f"{covered} of {len(own)} intervals cover",
+    )
+
+
+def named_but_absent(
+    results: Path, schemes: Sequence[tuple[str, float]], draws: Sequence[tuple[int, int]]
+) -> Row:
+    """Estimate which features captions of the demo's corpus name by mistake, and how often."""
+    from mispair.pairs.captions.caption_texts import read_pictured_features
+    from mispair.pairs.scenes.scene_captions import read_caption
+    from mispair.pairs.scenes.scene_features import VOCABULARY
+
+    pairs, features = results / "pairs/scenes", results / "features/scenes/scenes-small"
+    truth = sorted((results / "scenes/shards").glob("*.parquet"))
+    parts = sorted([*features.glob("0*.safetensors"), *features.glob("captions-*.safetensors")])
+    corpus = pq.read_table(pairs / "corpus.parquet")
+    keys = corpus["key"].to_pylist()
+    pictured = read_pictured_features(truth)
+    named = {
+        f"{kind}:{value}": words[0] for kind, of in VOCABULARY.items()
+        for value, words in of.items()
+    }  # fmt: skip
+    errors, texts_of_all = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for scheme, rate in schemes:
+            _run(
+                "corrupt-captions", "--scheme", scheme, "--rate", rate, "--draws", 1,
+                "--corpus", pairs / "corpus.parquet", "--index",
+                *sorted((pairs / "index").glob("[0-9][0-9][0-9][0-9].parquet")), "--similar",
+                "--truth", *truth, "--pairing", folder / "pairing.parquet", "--captions",
+                folder / "written.parquet",
+            )  # fmt: skip
+            pairing = pd.read_parquet(folder / "pairing.parquet").set_index("key")
+            ids = pairing["caption_id"].loc[keys].to_numpy()
+            place = corpus.column_names.index("caption_id")
+            changed = corpus.set_column(place, corpus.schema.field(place), pa.array(ids))
+            pq.write_table(changed, folder / "corpus.parquet")
+            tables = [folder / "written.parquet", *pairs.glob("captions-*.parquet")]
+            texts = pd.concat(
+                [pd.read_parquet(path, columns=["caption_id", "caption"]) for path in tables]
+            ).drop_duplicates("caption_id")
+            texts.to_parquet(folder / "texts.parquet")
+            captions = texts.set_index("caption_id")["caption"].loc[ids]
+            says = [set(read_caption(caption)) for caption in captions]
+            wrong = [said - set(pictured[key]) for said, key in zip(says, keys, strict=True)]
+            right = np.flatnonzero([not absent for absent in wrong])
+            for trusted, seed in draws:
+                chosen = np.random.default_rng(seed).permutation(right)[:trusted]
+                (folder / "trusted.txt").write_text("\n".join(keys[row] for row in chosen))
+                _run(
+                    "audit-features", "--corpus", folder / "corpus.parquet", "--captions",
+                    folder / "texts.parquet", "--features", *parts, "--feature-rows",
+                    *(path.with_suffix(".parquet") for path in parts), "--trusted",
+                    folder / "trusted.txt", "--words", "--absent", folder / "absent.json",
+                )  # fmt: skip
+                rows = json.loads((folder / "absent.json").read_text())["rows"]
+                found = {
+                    row["word"]: row["value"]
+                    for row in rows if row["metric"] == "named_but_absent"
+                }  # fmt: skip
+                mean = next(row for row in rows if row["metric"] == "named_but_absent_of_all")
+                counts = {
+                    word: (sum(feature in said for said in says),
+                           sum(feature in absent for absent in wrong))
+                    for feature, word in named.items() if word in found
+                }  # fmt: skip
+                errors += [found[word] - absent / said for word, (said, absent) in counts.items()]
+                said, absent = np.sum([*counts.values()], axis=0)
+                texts_of_all.append((mean["value"] - absent / said, f"{scheme} {rate:g}"))
+    by_scheme: dict[str, list[float]] = {}
+    for error, what in texts_of_all:
+        by_scheme.setdefault(what, []).append(error)
+    return (
+        "audit of scenes, features named but not in the picture, all together",
+        "; ".join(
+            f"{what}: {', '.join(f'{error:+.4f}' for error in of)}"
+            for what, of in by_scheme.items()
+        ),
+        f"one feature: median error {np.median(np.abs(errors)):.3f}, worst "
+        f"{np.max(np.abs(errors)):.3f}",
+        f"with {', '.join(str(trusted) for trusted, _ in draws)} trusted pairs",
+    )
+
+
+def _run(*words: object) -> None:
+    from mispair import cli
+
+    if cli.main([str(word) for word in words]):
+        raise SystemExit(f"{words[0]} failed")
+
+
+def speed(pairs: int, width: int, parts: int) -> Row:
+    """Audit made-up features on the disk, through the command, on two threads."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = write_corpus(folder, pairs, width, parts)
+        environment = {
+            **os.environ, "OMP_NUM_THREADS": "2",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }  # fmt: skip
+        started = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "mispair", *command], env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        rows = json.loads((folder / "audit.json").read_text())["rows"]
+    peak = done.stderr.split("peak memory was ")[1].split()[0]
+    share = next(row["value"] for row in rows if row["metric"] == "wrong_captions")
+    from mispair.audit.ranks import BLOCK
+
+    least = 2 * pairs * BLOCK * width / square_peak()
+    return (
+        f"audit, {pairs:,} pairs x {width}, 2 cores, from features on the disk",
+        f"{seconds:.0f} s, {peak} MB at its peak; share {share:.3f} (true 0.300)",
+        f"{least:.0f} s for the products of its blocks at torch.matmul's peak of both cores",
+        f"{least / seconds:.0%}",
+    )
+
+
+def square_peak() -> float:
+    """Return operations per second of large products on two cores."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    matrix = torch.randn(2048, 2048)
+    best = 0.0
+    for _ in range(5):
+        started = time.perf_counter()
+        matrix @ matrix
+        best = max(best, 2 * 2048**3 / (time.perf_counter() - started))
+    torch.set_num_threads(threads)
+    return best
+
+
+def write_corpus(folder: Path, pairs: int, width: int, parts: int) -> list[str]:
+    """Write features of a corpus with 0.3 of its captions wrong; return the command that audits."""
+    from mispair.core import files
+    from mispair.pairs.index.corpus import CORPUS
+    from mispair.pairs.index.identities import hexadecimal
+
+    size = pairs // parts
+    about = {"towers": "T", "precision": "fp32"}
+    names, tables = [], []
+    wrong = np.random.default_rng(1).random(pairs) < 0.3
+    for part in range(parts):
+        draw = np.random.default_rng([2, part])
+        numbers = np.arange(part * size, (part + 1) * size)
+        keys = [f"{number:09d}" for number in numbers]
+        ids = hexadecimal(numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        images = draw.standard_normal((size, width), np.float32)
+        texts = draw.standard_normal((size, width), np.float32)
+        texts[~wrong[numbers]] += 0.25 * images[~wrong[numbers]]
+        for kind, name, ids_of, array in (
+            ("image", f"{part:04d}", pa.array(keys), images),
+            ("text", f"captions-{part}", ids, texts),
+        ):
+            files.write_tensors(
+                folder / f"f/{name}.safetensors", {f"{kind}_features": array}, about
+            )
+            table = pa.table({"kind": pa.array([kind] * size), "id": ids_of,
+                              "row": pa.array(np.arange(size))})  # fmt: skip
+            (folder / "r").mkdir(exist_ok=True)
+            pq.write_table(table, folder / f"r/{name}.parquet")
+            names.append(name)
+        empty = pa.array([[]] * size, pa.list_(pa.string()))
+        columns = [pa.array(keys), pa.array([f"{part:04d}"] * size),
+                   pa.array(np.arange(size, dtype=np.int32)), ids, empty]  # fmt: skip
+        tables.append(pa.table(columns, schema=CORPUS))
+        captions = pa.array([f"caption {key}" for key in keys])
+        pq.write_table(pa.table({"caption_id": ids, "caption": captions}),
+                       folder / f"texts-{part}.parquet")  # fmt: skip
+    pq.write_table(pa.concat_tables(tables), folder / "corpus.parquet")
+    eye = np.eye(width, dtype=np.float32)[None]
+    held = {"image_projection": eye, "text_projection": eye}
+    files.write_tensors(folder / "projection.safetensors", held, {"towers": "T"})
+    words = [
+        "audit-pairs", "--corpus", folder / "corpus.parquet", "--captions",
+        *(folder / f"texts-{part}.parquet" for part in range(parts)), "--features",
+        *(folder / f"f/{name}.safetensors" for name in names), "--feature-rows",
+        *(folder / f"r/{name}.parquet" for name in names), "--projection",
+        folder / "projection.safetensors", "--similar", "--trusted", "--audit",
+        folder / "audit.parquet", "--rates", folder / "audit.json", "--device", "cpu",
+    ]  # fmt: skip
+    return [str(word) for word in words]

@@ -1,0 +1,157 @@
+"""The audit by itself: its jobs, its page, and what a change reruns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from tests.workflow.conftest import Checkout, new_checkout
+
+TINY = {
+    "studies": ["audit"],
+    "make_scenes": {"shards": 3, "pairs_per_shard": 400},
+    "index_shards": {"shards_per_job": 2},
+    "calibrate_audit": {"rates": [0.0, 0.3], "pairs": 1000, "trusted": 100},
+}
+FOLDER = Path("results/audit/scenes/scenes-small")
+REPORT = {
+    "draw_suspects": 1, "gather_metrics": 1, "draw_figures": 1, "export_metrics": 1,
+    "write_report": 1, "record_run": 1,
+}  # fmt: skip
+
+
+def configure(checkout: Checkout, **more: object) -> tuple[str, str]:
+    (checkout.folder / "tiny.yaml").write_text(yaml.safe_dump({**TINY, **more}))
+    return "--configfile", "tiny.yaml"
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Run the study and its report to the end; tests only plan in this folder."""
+    checkout = new_checkout(tmp_path_factory.mktemp("audited") / "mispair")
+    checkout.snakemake(*configure(checkout))
+    return checkout
+
+
+def test_the_page_begins_with_the_answer(audited: Checkout) -> None:
+    page = (audited.folder / "reports/pages/audit.html").read_text()
+    assert "of the captions do not belong to their picture" in page
+    assert page.count("data:image/jpeg") >= 12  # the gallery
+    front = (audited.folder / "reports/index.html").read_text()
+    assert "of the captions do not belong to their picture" in front
+    for name in ("audit_p_values", "audit_calibration", "audit_reliability"):
+        figure = audited.folder / f"reports/figures/audit/{name}.vl.json"
+        assert "hole" not in json.loads(figure.read_text())["usermeta"]["mispair"], name
+
+
+def test_known_shares_are_found(audited: Checkout) -> None:
+    rows = json.loads((audited.folder / FOLDER / "calibration.json").read_text())["rows"]
+    found = {
+        (row["injected"], row["scorer"], row["method"]): row["value"]
+        for row in rows if row["metric"] == "rate" and row["scheme"] == "random"
+    }  # fmt: skip
+    assert found[0.0, "untouched", "mixture"] < 0.02
+    assert found[0.3, "untouched", "mixture"] == pytest.approx(0.3, abs=0.05)
+    assert found[0.3, "untouched", "trusted"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_every_pair_has_a_probability_and_lists_balance(audited: Checkout) -> None:
+    table = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")
+    assert len(table) == 1200
+    assert table["probability"].between(0, 1).all()
+    lists = audited.folder / FOLDER / "lists"
+    kept, removed = ((lists / f"{name}.txt").read_text().split() for name in ("kept", "removed"))
+    assert len(kept) + len(removed) == 1200
+
+
+def test_a_second_run_does_nothing(audited: Checkout) -> None:
+    assert audited.planned(*configure(audited)) == {}
+
+
+def test_another_cut_selects_again_and_audits_nothing(audited: Checkout) -> None:
+    options = configure(audited, select_pairs={"cut": 0.9})
+    report = {name: jobs for name, jobs in REPORT.items() if name != "draw_suspects"}
+    assert audited.planned(*options) == {"select_pairs": 1, **report}
+
+
+def test_trusted_pairs_rerun_the_audit_alone(audited: Checkout) -> None:
+    keys = pd.read_parquet(audited.folder / FOLDER / "audit.parquet")["key"]
+    (audited.folder / "trusted.txt").write_text("\n".join(keys[:100]))
+    planned = audited.planned(*configure(audited, trusted="trusted.txt"))
+    assert planned == {"audit_pairs": 1, "audit_features": 1, "select_pairs": 1, **REPORT}
+
+
+def test_its_target_makes_its_results_without_a_report(audited: Checkout) -> None:
+    options = configure(audited, select_pairs={"cut": 0.9})
+    assert audited.planned("audit", *options) == {"select_pairs": 1, "audit": 1}
+
+
+def test_a_missing_list_of_trusted_pairs_stops_before_any_job(audited: Checkout) -> None:
+    printed = audited.snakemake("--dry-run", *configure(audited, trusted="no.txt"), check=False)
+    assert "trusted: there is no file" in printed
+
+
+def test_captions_that_are_kept_are_a_caption_table(audited: Checkout) -> None:
+    """What is left out is not in the corpus of a run with the cleaned list."""
+    table = audited.folder / FOLDER / "lists/captions.parquet"
+    shortened = pd.read_parquet(table).iloc[:500]
+    path = audited.folder / "cleaned.parquet"
+    shortened.to_parquet(path)
+    options = configure(
+        audited, corpus="cleaned", captions="cleaned.parquet",
+        gather_index={"max_quarantined_share": 0.9},
+    )  # fmt: skip
+    audited.snakemake("results/pairs/cleaned/corpus.parquet", *options)
+    corpus = pd.read_parquet(audited.folder / "results/pairs/cleaned/corpus.parquet")
+    assert corpus["key"].tolist() == sorted(shortened["key"])
+
+
+def test_weights_of_the_audit_are_an_arm_whose_gain_is_judged(
+    audited: Checkout, tmp_path: Path
+) -> None:
+    run = audited.copy(tmp_path / "copy")
+    options = configure(
+        run, studies=["audit", "image_text"], evaluation_sets=["scenes-colour"],
+        make_evaluation_set={"images": 200, "train_images": 50},
+        corrupt_captions={"schemes": ["random"], "rates": [0.0, 0.8]},
+        finetune_projection={
+            "starts": ["pretrained"], "weights": "audit", "pairs": None, "seeds": 2, "epochs": 3,
+            "batch_size": 64,
+        },
+        measure_purity={"rotations": 1}, measure_semantics={"rotations": 1},
+        identify_basis={"rotations": 2}, prune_neurons={"ks": [16], "draws": 1},
+        export_pruned={"ks": []},
+    )  # fmt: skip
+    planned = run.planned(*options)
+    assert (planned["weigh_pairs"], planned["finetune_projection"]) == (2, 4)
+    assert not {"encode_features", "audit_pairs", "calibrate_audit"} & planned.keys()
+    run.snakemake(*options)
+    claims = pd.read_csv(run.folder / "reports/tables/claims.csv").set_index("claim")
+    assert claims.at["weights-help", "outcome"] != "not measured"
+    differences = pd.read_csv(run.folder / "reports/tables/comparisons.csv")
+    weighted = differences[differences["start"] == "audit-weighted"]
+    assert set(weighted["reference"]) == {"untouched", "rate 0", "not weighted"}
+    assert run.planned(*options) == {}
+    fewer = {"starts": ["pretrained"], "pairs": None, "seeds": 2, "epochs": 3, "batch_size": 64}
+    assert "finetune_projection" not in run.planned(*configure(run, finetune_projection=fewer))
+
+
+def test_features_that_are_named_but_absent_are_on_the_page(
+    audited: Checkout, tmp_path: Path
+) -> None:
+    run = audited.copy(tmp_path / "copy")
+    keys = pd.read_parquet(run.folder / FOLDER / "audit.parquet")["key"]
+    (run.folder / "trusted.txt").write_text("\n".join(keys[::2]))
+    (run.folder / "words.txt").write_text("red, crimson\ngreen\nunicorn\n")
+    run.snakemake(*configure(run, trusted="trusted.txt", words="words.txt"))
+    page = (run.folder / "reports/pages/audit.html").read_text()
+    assert "How often a feature is named but not in the picture" in page
+    rows = json.loads((run.folder / FOLDER / "features.json").read_text())["rows"]
+    assert {row.get("word") for row in rows} <= {None, "red", "green"}
+    (run.folder / "words.txt").write_text("red, crimson\n")
+    options = configure(run, trusted="trusted.txt", words="words.txt")
+    assert {"audit_features", "audit_pairs"} & run.planned(*options).keys() == {"audit_features"}

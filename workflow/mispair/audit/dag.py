@@ -1,0 +1,67 @@
+"""The jobs of the audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mispair.core.files import UserError
+
+AUDIT = "results/audit/{corpus}/{towers}"
+
+
+def results(dag: Any) -> list[str]:
+    """Return all files of results; none if the study does not run.
+
+    Parameters
+    ----------
+    dag : mispair.dag.Dag
+        The checked configuration.
+    """
+    return files(dag) if dag.runs("audit") else []
+
+
+def files(dag: Any) -> list[str]:
+    """Return all files of results, of a corpus that is encoded.
+
+    Raises
+    ------
+    UserError
+        If the configuration lists no study that encodes the corpus.
+    """
+    if not dag.encodes:
+        raise UserError(
+            "studies: neither audit nor image_text is in the list, so no corpus is encoded. Add "
+            "audit to `studies`."
+        )
+    folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
+    names = ["audit", "calibration", "selection", *(["features"] if names_features(dag) else [])]
+    return [f"{folder}/{name}.json" for name in names]
+
+
+def names_features(dag: Any) -> bool:
+    """Tell whether there are features that captions may name, and pairs to learn them from."""
+    return bool(dag.trusted and (dag.words or dag.truth_of_all()))
+
+
+def texts(dag: Any) -> list[str]:
+    """Return the tables of the texts of all captions."""
+    return [f"results/pairs/{dag.corpus}/{part}.parquet" for part in dag.caption_parts]
+
+
+def shown(dag: Any) -> list[str]:
+    """Return the probabilities of the pairs that the gallery shows, if the corpus is encoded."""
+    folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
+    return [f"{folder}/audit.parquet"] if dag.encodes else []
+
+
+def weighing(dag: Any) -> str:
+    """Return the flags of weigh_pairs: which pairs a fine-tuning is trained on, and where."""
+    training = dag.config.finetune_projection
+    pairs = "" if training.pairs is None else f" --pairs {training.pairs}"
+    device = dag.device("finetune_projection")
+    return f"--seeds {training.seeds} --seed {training.seed} --device {device}{pairs}"
+
+
+def similar(dag: Any) -> list[str]:
+    """Return the most similar captions, which only trusted pairs are judged by."""
+    return [f"results/pairs/{dag.corpus}/similar.parquet"] if dag.trusted else []

@@ -1,0 +1,201 @@
+"""Embeddings of pairs on scratch space, in any order of the pairs, read a part at a time."""
+
+from __future__ import annotations
+
+import mmap
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from mispair.core.files import UserError
+from mispair.pairs.index.identities import identities
+from mispair.towers.features import Part
+
+_ROWS = 8192
+
+
+class Embeddings:
+    """Embeddings (n, e) of length 1 on a file, of half precision: two bytes a number.
+
+    Rows are written where they belong, and what was written is given back to the system, so that
+    the memory of this process does not grow with n.
+
+    Parameters
+    ----------
+    scratch : file
+        Empty, open for reading and writing.
+    n, width : int
+        Shape.
+    """
+
+    def __init__(self, scratch: IO[bytes], n: int, width: int) -> None:
+        scratch.truncate(max(1, 2 * n * width))
+        self._map = mmap.mmap(scratch.fileno(), 0)
+        self._rows = np.frombuffer(self._map, np.float16)[: n * width].reshape(n, width)
+        self.filled = np.zeros(n, bool)
+
+    def put(self, positions: np.ndarray, vectors: np.ndarray) -> None:
+        """Write rows."""
+        self._rows[positions] = vectors
+        self.filled[positions] = True
+
+    def get(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Return rows in float32."""
+        return self._rows[rows].astype(np.float32)
+
+    def release(self) -> None:
+        """Let the system take the memory of what was read or written; the file keeps it."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def project(features: np.ndarray, projection: np.ndarray, crops: int = 1) -> np.ndarray:
+    """Return embeddings of length 1, the mean over crops; (rows, e) float32.
+
+    Parameters
+    ----------
+    features : (rows * crops, d) array
+        Features before the projection.
+    projection : (d, e) array
+        Columns are neurons.
+
+    Raises
+    ------
+    ValueError
+        If a feature is not finite, or an embedding has no direction.
+    """
+    vectors = _unit(features.astype(np.float32) @ projection.astype(np.float32))
+    if crops > 1:
+        vectors = _unit(vectors.reshape(-1, crops, vectors.shape[1]).mean(axis=1))
+    return vectors
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.einsum("ne,ne->n", vectors, vectors, dtype=np.float64))
+    wrong = ~(np.isfinite(lengths) & (lengths > 0))
+    if wrong.any():
+        raise ValueError(f"row {np.flatnonzero(wrong)[0]}")
+    return vectors / lengths[:, None].astype(np.float32)
+
+
+def place_images(
+    part: Part, rows: np.ndarray, keys: np.ndarray, positions: np.ndarray,
+    projection: np.ndarray, target: Embeddings,
+) -> None:  # fmt: skip
+    """Write embeddings of images of a part.
+
+    Parameters
+    ----------
+    part : Part
+        Features of a group of shards, and what their rows are.
+    rows : (m,) int array
+        Row of each image in the index of the group.
+    keys : (m,) array of str
+        Their keys, which the features must have in these rows.
+    positions : (m,) int array
+        Where they go.
+    projection : (d, e) array
+        The image projection.
+    target : Embeddings
+        Written.
+
+    Raises
+    ------
+    UserError
+        If features and index are out of step, or a feature cannot be used.
+    """
+    images = images_of_index(part, rows, keys)
+    for start in range(0, len(rows), _ROWS):
+        some = slice(start, start + _ROWS)
+        features = images[rows[some]].reshape(-1, images.shape[2])
+        vectors = _projected(features, projection, part.crops, part.name, keys[some])
+        target.put(positions[some], vectors)
+
+
+def images_of_index(part: Part, rows: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return the features of all images of a group, (images, crops, d), in order of the index.
+
+    Parameters
+    ----------
+    part : Part
+        Features of a group of shards, and what their rows are.
+    rows : (m,) int array
+        Rows of images in the index of the group.
+    keys : (m,) array of str
+        Their keys, which the features must have in these rows.
+
+    Raises
+    ------
+    UserError
+        If features and index are out of step.
+    """
+    table = part.rows[part.rows["kind"] == "image"].sort_values("row")
+    held = table["id"].to_numpy()
+    complete = len(part.image_features) == len(held) * part.crops
+    if not complete or (rows >= len(held)).any() or (held[rows] != keys).any():
+        raise UserError(
+            f"{part.name}: its images are not those of the index. Delete it and run again."
+        )
+    return part.image_features.reshape(len(held), part.crops, -1)
+
+
+def place_texts(
+    part: Part, captions: np.ndarray, order: np.ndarray, position: np.ndarray,
+    projection: np.ndarray, target: Embeddings,
+) -> None:  # fmt: skip
+    """Write embeddings of the captions of a part, each for every pair that has it.
+
+    Parameters
+    ----------
+    part : Part
+        Features of captions, and which rows are which.
+    captions : (n,) uint64 array
+        Caption of each pair, sorted.
+    order, position : (n,) int arrays
+        ``captions`` is of the pairs ``order``; ``position`` is where each pair goes.
+    projection : (d, e) array
+        The text projection.
+    target : Embeddings
+        Written.
+
+    Raises
+    ------
+    UserError
+        If a feature cannot be used.
+    """
+    table = part.rows[part.rows["kind"] == "text"].drop_duplicates("id")
+    numbers = identities(pa.chunked_array([table["id"]], pa.string()))
+    first, end = np.searchsorted(captions, numbers), np.searchsorted(captions, numbers, "right")
+    row = table["row"].to_numpy()
+    for start in range(0, len(row), _ROWS):
+        some = np.arange(start, min(start + _ROWS, len(row)))
+        some = some[end[some] > first[some]]
+        vectors = _projected(
+            part.text_features[row[some]], projection, 1, part.name, table["id"].to_numpy()[some]
+        )
+        counts = end[some] - first[some]
+        of_vector = np.repeat(np.arange(len(some)), counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = order[first[some][of_vector] + within]
+        for portion in range(0, len(pairs), _ROWS):  # a text may be that of all pairs
+            chosen = slice(portion, portion + _ROWS)
+            target.put(position[pairs[chosen]], vectors[of_vector[chosen]])
+
+
+def _projected(
+    features: np.ndarray, projection: np.ndarray, crops: int, name: str, ids: np.ndarray
+) -> np.ndarray:
+    if features.shape[1] != len(projection):
+        raise UserError(
+            f"{name}: features of width {features.shape[1]} do not fit a projection from "
+            f"{len(projection)}. Encode it again."
+        )
+    try:
+        return project(features, projection, crops)
+    except ValueError as error:
+        row = int(str(error).removeprefix("row ")) // crops
+        raise UserError(
+            f"{name}: the feature of {ids[row]!r} is zero or not finite. Encode it again, in more "
+            "precision if it was encoded in less than fp32."
+        ) from error

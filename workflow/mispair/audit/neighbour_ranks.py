@@ -1,0 +1,106 @@
+"""Where a caption ranks among the captions most similar to it, for the same picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mispair.audit.embeddings import Embeddings
+from mispair.audit.injection import draw_similar
+from mispair.core import seeds
+
+_PAIRS = 1024
+
+
+def similar_ranks(
+    images: Embeddings,
+    texts: Embeddings,
+    position: np.ndarray,
+    pairs: np.ndarray,
+    source: np.ndarray,
+    trusted: np.ndarray,
+    nearest: np.ndarray,
+    same: tuple[np.ndarray, np.ndarray],
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ranks of pairs, and of trusted pairs with a similar caption in place of their own.
+
+    Parameters
+    ----------
+    trusted : (t,) int array
+        Pairs whose own caption is right.
+    images, texts, position, pairs, source, nearest, same, seed
+        As `neighbour_p_values` takes them.
+
+    Returns
+    -------
+    (m,), (t,) float64 arrays
+        Values of p.
+    """
+    generator = seeds.generator(seed, "audit", "swapped trusted pairs")
+    swapped = draw_similar(trusted, same[1], nearest, generator)
+    moved = same[1][swapped] != same[1][trusted]
+
+    def ranks(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return neighbour_p_values(images, texts, position, one, other, nearest, same, seed)
+
+    return ranks(pairs, source), ranks(trusted[moved], swapped[moved])
+
+
+def neighbour_p_values(
+    images: Embeddings,
+    texts: Embeddings,
+    position: np.ndarray,
+    pairs: np.ndarray,
+    source: np.ndarray,
+    nearest: np.ndarray,
+    same: tuple[np.ndarray, np.ndarray],
+    seed: int,
+) -> np.ndarray:
+    """Return the rank of captions among their nearest captions, (m,) in (0, 1); NaN without any.
+
+    A caption that was swapped for a similar one is hardly better than its neighbours, although it
+    is much better than random captions.
+
+    Parameters
+    ----------
+    images, texts : Embeddings
+        Of all n pairs.
+    position : (n,) int array
+        Which row of the embeddings each pair has.
+    pairs : (m,) int array
+        Whose picture.
+    source : (m,) int array
+        Whose caption.
+    nearest : (n, k) int array
+        Pairs with the captions most similar to that of each pair; -1 is none.
+    same : two (n,) int arrays
+        Pictures and texts by number. Captions with the same words as the one that is ranked are no
+        rivals, nor are further captions of the same picture where it has its own caption.
+    seed : int
+        Of ties.
+    """
+    m = len(pairs)
+    coins = seeds.generator(seed, "audit", "neighbours", m).random(m)
+    p_values = np.full(m, np.nan)
+    if not nearest.shape[1]:
+        return p_values
+    pictures, words = same
+    for start in range(0, m, _PAIRS):
+        rows = slice(start, start + _PAIRS)
+        one, own = pairs[rows], source[rows]
+        others = nearest[own]
+        rivals = (others >= 0) & (words[others] != words[own, None])
+        # Further captions of a picture are as right as the one that is ranked.
+        rivals &= (pictures[others] != pictures[one, None]) | (one != own)[:, None]
+        vectors = texts.get(position[others.ravel()]).reshape(*others.shape, -1)
+        picture = images.get(position[one])
+        score = np.einsum("ne,ne->n", picture, texts.get(position[own]))[:, None]
+        scores = np.einsum("ne,nke->nk", picture, vectors)
+        better = ((scores > score) & rivals).sum(axis=1)
+        ties = ((scores == score) & rivals).sum(axis=1)
+        number = rivals.sum(axis=1)
+        ranked = (better + coins[rows] * (1 + ties)) / (number + 1)
+        p_values[rows] = np.where(number > 0, ranked, np.nan)
+        images.release()
+        texts.release()
+    return p_values

@@ -1,0 +1,30 @@
+"""Rows of the audit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mispair.core.metrics import read_metrics
+from mispair.report.rows import Rows, origins
+
+TABLES = {
+    "audit": "audit",
+    "selection": "audit",
+    "absent_features": "audit",
+    "calibration": "audit_calibration",
+}
+"""Table of each kind of results."""
+
+
+def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
+    """Return the rates of the corpus, and what was found where wrong captions are known."""
+    by_table: Rows = defaultdict(list)
+    for kind, table in TABLES.items():
+        for path in results.get(kind, []):
+            measured, provenance = read_metrics(path)
+            by_table["provenance"] += origins(kind, provenance)
+            by_table[table] += measured
+    return by_table

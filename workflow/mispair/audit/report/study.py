@@ -1,0 +1,79 @@
+"""The audit in the report: its sections, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mispair.report.study import Figure, Study, columns
+
+CALIBRATION = "Known shares of wrong captions"
+APART = "Wrong pairs told from right ones"
+LISTS = "What is kept"
+SUSPECTS = "Suspicious pairs"
+ABSENT = "Named, but not in the picture"
+
+PRINTED: dict[str, tuple[str, ...]] = {
+    "audit_pairs": ("", SUSPECTS, LISTS),
+    "draw_suspects": (SUSPECTS,),
+    "audit_features": (ABSENT,),
+    "calibrate_audit": (CALIBRATION, APART),
+    "select_pairs": (LISTS,),
+}
+"""Sections that print what a step writes."""
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
+    """Return the sections that print the numbers of a job."""
+    return PRINTED.get(rule, ())
+
+
+STUDY = Study(
+    key="audit",
+    title="Audit: how many captions are wrong, and which",
+    about="For each picture, its caption is ranked among captions of other pairs. A caption that "
+    "has nothing to do with its picture is one more random caption, so its rank (p-value) is "
+    "uniform, whatever the model. The share of such captions is estimated from the ranks of all "
+    "pairs, and the probability that a caption is wrong from the similarity of the pair. "
+    "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
+    "see; they are counted if pairs known to be right are given (the key trusted).",
+    sections=("", SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),
+    tables={
+        "audit": columns("metric* at word* | value n low high tail"),
+        "audit_calibration": columns(
+            "scheme* injected scorer* method* metric* at | value n low high true trusted"
+        ),
+    },
+    results={
+        "results/audit/*/*/audit.json": "audit",
+        "results/audit/*/*/selection.json": "selection",
+        "results/audit/*/*/features.json": "absent_features",
+        "results/audit/*/*/calibration.json": "calibration",
+    },
+    sections_of=sections_of,
+    figures=(
+        Figure(
+            "audit_p_values",
+            "Ranks of captions among random captions",
+            "Density of the p-values of all pairs: 1 is that of random captions. What is flat on "
+            "the right are wrong captions; what stands out on the left are right ones. Dashed: "
+            "the estimated share of wrong captions.",
+        ),
+        Figure(
+            "audit_calibration",
+            "Estimated against true shares of wrong captions",
+            "Known shares of captions of this corpus were made wrong: permuted (random), or "
+            "swapped for one of the ten most similar (similar). Points: the estimate with its "
+            "95 % interval. Dashed: what is true. Memorised: projections trained on the pairs "
+            "that they judge; cross-fitted: trained on the other half of the pairs.",
+            section=CALIBRATION,
+        ),
+        Figure(
+            "audit_reliability",
+            "Share of wrong captions against their probability",
+            "Pairs with permuted captions in ten bins of the probability that the caption is "
+            "wrong. On the dashed line the probability is what it says. The size of a point is "
+            "the number of pairs.",
+            section=APART,
+        ),
+    ),
+)

@@ -1,0 +1,108 @@
+"""What the audit says in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.report.tables import Tables
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rate with its 95 % interval, or why there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+def estimate(table: pd.DataFrame, metric: str) -> Estimate | None:
+    """Return the row of a metric as an estimate; None without one."""
+    found = table[table["metric"] == metric]
+    if found.empty:
+        return None
+    value, low, high = (float(found.iloc[0][name]) for name in ("value", "low", "high"))
+    return Estimate(value, low, high)
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with as many digits as small shares need."""
+    digits = 0 if share >= 0.1 else 1 if share >= 0.01 or share == 0 else 2
+    return f"{number(100 * share, digits)} %"
+
+
+def between(rate: Estimate) -> str:
+    """Return an interval in words.
+
+    Examples
+    --------
+    >>> between(Estimate(0.13, 0.12, 0.15))
+    'Between 12 % and 15 %'
+    >>> between(Estimate(0.0, 0.0, 0.0004))
+    'At most 0.04 %'
+    """
+    low, high = percent(rate.low), percent(rate.high)
+    if rate.low <= 0 or low == high:
+        return f"At most {high}" if rate.low <= 0 else f"About {high}"
+    return f"Between {low} and {high}"
+
+
+def refusal(tables: Tables) -> str:
+    """Return why there is no estimate, or ""."""
+    origin = tables.provenance
+    said = origin[(origin["artefact"] == "audit") & (origin["key"] == "refused")]["text"]
+    text = said.iloc[0] if len(said) else ""
+    return text if isinstance(text, str) else ""
+
+
+def headline(tables: Tables) -> str:
+    """Return the first sentence of the page; "" if the audit did not run."""
+    rate = estimate(tables.audit, "wrong_captions")
+    if rate is None:
+        return refusal(tables)
+    return f"{between(rate)} of the captions do not belong to their picture."
+
+
+def details(tables: Tables) -> list[str]:
+    """Return what stands behind the first sentence."""
+    table = tables.audit
+    rate, bound = estimate(table, "wrong_captions"), estimate(table, "storey")
+    wins = estimate(table, "wins_against_random")
+    sentences = []
+    if wins is not None:
+        sentences.append(
+            f"The caption of a pair fits its picture better than a random caption in "
+            f"{percent(wins.value)} of comparisons."
+        )
+    if rate is not None:
+        with_trusted = estimate(table, "trusted") is not None
+        sentences.append(
+            f"Best estimate: {percent(rate.value)}, "
+            + (
+                "from the ranks of pairs known to be right."
+                if with_trusted
+                else "if each kind of right caption beats a random one in at least 70 of 100 "
+                "comparisons by this model. Right captions that the model takes for random ones "
+                "are counted as wrong; only pairs known to be right would tell them apart."
+            )
+        )
+    if bound is not None and rate is not None:
+        sentences.append(
+            f"Storey’s estimate, an upper bound on average: {percent(bound.value)} "
+            f"({percent(bound.low)} to {percent(bound.high)})."
+        )
+    similar = estimate(table, "similar_captions")
+    if similar is not None:
+        sentences.append(
+            f"{between(similar)} of the captions are those of a similar picture, which this rate "
+            "does not count."
+        )
+    elif rate is not None:
+        sentences.append(
+            "Captions of similar pictures are not in this rate: they rank like right ones among "
+            "random captions. Pairs known to be right are needed to count them."
+        )
+    return sentences

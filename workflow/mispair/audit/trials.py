@@ -1,0 +1,197 @@
+"""The audit on captions of which the wrong ones are known: estimates, peers, and trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mispair.audit import probability as probabilities
+from mispair.audit.embeddings import Embeddings, project
+from mispair.audit.injection import Injection
+from mispair.audit.neighbour_ranks import similar_ranks
+from mispair.audit.peers import neighbour_disagreement, two_gaussians
+from mispair.audit.ranks import Ranks, deal, rank
+from mispair.audit.rate import Rate, mixture_rate, similar_rate, storey_rate, trusted_rate
+from mispair.core import seeds
+from mispair.core.metrics import Row
+from mispair.towers.features import PairedFeatures
+from mispair.towers.finetuning import projection as projections
+from mispair.towers.finetuning.finetuning_presets import FineTuning, resolve
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Pairs of a corpus on which the audit is tried.
+
+    Attributes
+    ----------
+    images, texts : Embeddings
+        Of all pairs, by the untouched model, in order of keys.
+    sample : (m,) int array
+        The pairs that are looked at.
+    same : two (n,) int arrays
+        Pictures and texts of all pairs by number.
+    nearest : (n, k) int array
+        Pairs with the captions most similar to each; -1 is none.
+    seed : int
+        Of everything that is drawn.
+    device : {"cpu", "cuda"}
+        Where to compute.
+    """
+
+    images: Embeddings
+    texts: Embeddings
+    sample: np.ndarray
+    same: tuple[np.ndarray, np.ndarray]
+    nearest: np.ndarray
+    seed: int
+    device: str
+
+    def ranks(self, injection: Injection) -> Ranks:
+        """Return ranks of the sample under an injection, by the untouched model."""
+        own = injection.source[self.sample]
+        images, texts = self.images.get(self.sample), self.texts.get(own)
+        return _ranks(images, texts, self.same[1][own], self.seed, self.device)
+
+
+def _ranks(
+    images: np.ndarray, captions: np.ndarray, texts: np.ndarray, seed: int, device: str
+) -> Ranks:
+    n = len(images)
+    blocks = ((block, images[block], captions[block]) for block in deal(n, seed))
+    return rank(blocks, (np.arange(n), texts), seed, device)
+
+
+def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row]:
+    """Return rates that the untouched model estimates, with and without trusted pairs."""
+    wrong = injection.wrong[trial.sample]
+    ranked = trial.ranks(injection)
+    storey = storey_rate(ranked.histograms)
+    mixture = mixture_rate(ranked.histograms[:, 0].sum(axis=0), storey.dispersion)
+    generator = seeds.generator(trial.seed, "audit", "trusted", injection.scheme, injection.rate)
+    known = np.zeros(len(wrong), bool)
+    known[generator.permutation(np.flatnonzero(~wrong))[: min(trusted, len(wrong) // 10)]] = True
+    rates = {"storey": storey, "mixture": mixture}
+    with suppress(ValueError):
+        rates["trusted"] = trusted_rate(ranked.p_value, known)
+    if injection.scheme == "similar":
+        position = np.arange(len(injection.source))
+        pairs = trial.sample, injection.source[trial.sample], trial.sample[known]
+        near, swapped = similar_ranks(
+            trial.images, trial.texts, position, *pairs, trial.nearest, trial.same, trial.seed
+        )
+        with suppress(ValueError):
+            rates["similar"] = similar_rate(near, known, swapped, mixture)
+    origin = {**_origin(injection, wrong, "untouched"), "trusted": int(known.sum())}
+    return [{**origin, **_estimate(name, rate)} for name, rate in rates.items()]
+
+
+def compared_rows(trial: Trial, injection: Injection) -> list[Row]:
+    """Return how well methods tell wrong pairs from right ones, and how reliable our words are."""
+    wrong, seed = injection.wrong[trial.sample], trial.seed
+    images, texts = trial.images.get(trial.sample), trial.texts.get(injection.source[trial.sample])
+    ranked = trial.ranks(injection)
+    storey = storey_rate(ranked.histograms)
+    rate = mixture_rate(ranked.histograms[:, 0].sum(axis=0), storey.dispersion).value
+    folds = seeds.generator(seed, "audit", "folds").integers(0, 2, len(wrong))
+    chance = probabilities.probabilities(
+        ranked.similarity, ranked.reference_similarity, rate, folds
+    )
+    scores = {
+        "probability": chance,
+        "cosine": -ranked.similarity.astype(np.float64),
+        "two-gaussians": two_gaussians(ranked.similarity, seed),
+        "neighbour-disagreement": neighbour_disagreement(images, texts),
+    }
+    origin = _origin(injection, wrong, "untouched")
+    rows = [
+        {**origin, "metric": metric, "method": method, "value": area(score, wrong), "n": len(wrong)}
+        for method, score in scores.items()
+        for metric, area in (
+            ("auroc", probabilities.area_under_curve),
+            ("auprc", probabilities.average_precision),
+        )
+    ]
+    if injection.scheme == "random":
+        for mean, share, n in probabilities.reliability(chance, wrong):
+            rows.append({**origin, "metric": "reliability", "at": mean, "value": share, "n": n})
+    return rows
+
+
+def trained_rows(
+    trial: Trial,
+    injections: Sequence[Injection],
+    features: PairedFeatures,
+    model: projections.Projections,
+) -> list[Row]:
+    """Return rates that projections estimate which were trained on these pairs.
+
+    Projections are fitted on each half. Scoring the half that they were fitted on (``memorised``)
+    is what a model says of its own training pairs; scoring the other half (``cross-fitted``) is
+    what it says of new ones.
+
+    Parameters
+    ----------
+    trial : Trial
+        The pairs.
+    injections : sequence of Injection
+        What they are trained on.
+    features : PairedFeatures
+        Of the sample, a draw for each injection.
+    model : Projections
+        What training starts from.
+    """
+    m, seed = len(trial.sample), trial.seed
+    training = resolve(FineTuning())
+    if m // 2 < training.batch_size:
+        return []
+    order = seeds.generator(seed, "audit", "halves").permutation(m)
+    halves = [np.sort(order[start : start + m // 2]) for start in (0, m // 2)]
+    runs = [(number, half) for number in range(len(injections)) for half in (0, 1)]
+    every = replace(
+        features,
+        text_rows=np.stack([features.text_rows[number][halves[half]] for number, half in runs]),
+        image_rows=np.stack([halves[half] for _, half in runs]),
+        keeps_caption=np.stack(
+            [~injections[number].wrong[trial.sample][halves[half]] for number, half in runs]
+        ),
+    )
+    names = [seeds.integer(seed, "audit", "training", *run) for run in runs]
+    initial = projections.starting_point(model, names)
+    tuned = projections.finetune_in_portions(every, initial, training, names, trial.device)
+    histograms: dict[tuple[int, str], np.ndarray] = {}
+    for run, (number, fitted) in enumerate(runs):
+        weights = tuned.projections.image[run], tuned.projections.text[run]
+        images = project(features.image_features, weights[0], features.crops)
+        texts = project(features.text_features, weights[1])
+        words = trial.same[1][injections[number].source[trial.sample]]
+        for scorer, judged in (("memorised", fitted), ("cross-fitted", 1 - fitted)):
+            half = halves[judged]
+            own = texts[features.text_rows[number][half]]
+            ranked = _ranks(images[half], own, words[half], seed, trial.device)
+            so_far = histograms.get((number, scorer), 0)
+            histograms[number, scorer] = so_far + ranked.histograms
+    rows = []
+    for (number, scorer), counts in histograms.items():
+        storey = storey_rate(counts)
+        mixture = mixture_rate(counts[:, 0].sum(axis=0), storey.dispersion)
+        origin = _origin(injections[number], injections[number].wrong[trial.sample], scorer)
+        rows += [{**origin, **_estimate("storey", storey)},
+                 {**origin, **_estimate("mixture", mixture)}]  # fmt: skip
+    return rows
+
+
+def _origin(injection: Injection, wrong: np.ndarray, scorer: str) -> Row:
+    return {
+        "scheme": injection.scheme, "injected": injection.rate, "true": float(wrong.mean()),
+        "scorer": scorer, "n": len(wrong),
+    }  # fmt: skip
+
+
+def _estimate(name: str, rate: Rate) -> Row:
+    return {
+        "metric": "rate", "method": name, "value": rate.value, "low": rate.low, "high": rate.high,
+    }  # fmt: skip

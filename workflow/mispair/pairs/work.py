@@ -1,0 +1,71 @@
+"""How much work the steps of this package have: see `mispair.core.work`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mispair.core.listings import MARK, of_ending
+from mispair.core.sizes import Sizes
+from mispair.core.work import Work
+
+
+def make_scenes(settings: Any, job: Any, sizes: Sizes) -> Work:
+    for number in range(settings.shards):
+        sizes.planned[f"{job.corpus}/{number:05d}.tar"] = settings.pairs_per_shard
+    pictures = {
+        "megapixels": settings.shards * settings.pairs_per_shard * settings.image_size**2 / 1e6
+    }
+    return Work(pictures, disk_megabytes=pictures)
+
+
+def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
+    from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
+
+    chosen = EVALUATION_SETS[job.name]
+    test = settings.retrieval_images if chosen.kind == "retrieval" else settings.images
+    if job.name == "handwritten-digits":
+        test = 1797
+    train = settings.train_images if "train" in chosen.splits else 0
+    sizes.planned[f"{job.evaluation_set}/test/0.tar"] = test
+    sizes.planned[f"{job.evaluation_set}/train/0.tar"] = train
+    pictures = {"images": test + train}
+    return Work(pictures, disk_megabytes=pictures)
+
+
+def read_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
+    table = {"MB of the table": sizes.bytes([job.table]) / 1e6}
+    return Work(table, table, table)
+
+
+def index_shards(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = sizes.total(job.shards)
+    sizes.planned[str(job.index)] = pairs
+    side_by_side = min(job.workers, len(job.shards))
+    return Work({"pairs of a worker": pairs / side_by_side}, disk_megabytes={"pairs": pairs})
+
+
+def list_files(settings: Any, job: Any, sizes: Sizes) -> Work:
+    for listing in job.listings:
+        sizes.planned[f"{MARK}{listing}"] = sizes.total(of_ending(job.files, listing))
+    return Work({"rows read": sizes.total(job.files)})
+
+
+def gather_index(settings: Any, job: Any, sizes: Sizes) -> Work:
+    pairs = {"pairs": sizes.total(job.index)}
+    sizes.planned[str(job.corpus)] = int(pairs["pairs"])
+    for part in job.captions:
+        # At most one caption a pair; equal ones are encoded once.
+        sizes.planned[str(part)] = -(-int(pairs["pairs"]) // len(job.captions))
+    return Work(pairs, pairs, pairs)
+
+
+def corrupt_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
+    drawn = {"pairs": sizes.rows(job.corpus) * job.draws}
+    writes = job.scheme in ("spurious", "missing", "drop") and job.rate > 0
+    sizes.planned[str(job.pairing)] = sizes.rows(job.corpus)
+    sizes.planned[str(job.captions)] = drawn["pairs"] * writes
+    return Work(drawn, drawn, drawn)
+
+
+def draw_contact_sheet(settings: Any, job: Any, sizes: Sizes) -> Work:
+    return Work({"pairs": sizes.total([*job.index, *job.pairing])})

@@ -1,0 +1,182 @@
+# The audit: how many captions are wrong, and which; tried with known shares on the same corpus.
+from mispair.audit.dag import AUDIT, files as audit_files, shown, similar, texts, weighing
+
+
+rule audit_pairs:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        captions=texts(dag),
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        similar=similar(dag),
+        trusted=steady(dag.trusted),
+    output:
+        audit=f"{AUDIT}/audit.parquet",
+        rates=f"{AUDIT}/audit.json",
+    log:
+        "logs/audit_pairs/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/audit_pairs/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("audit_pairs"),
+    params:
+        *code_version("audit_pairs"),
+        stamps=dag.stamps(dag.trusted),
+        flags=dag.flags("audit_pairs"),
+    message:
+        "Count wrong captions of {wildcards.corpus}"
+    shell:
+        "python -m mispair audit-pairs --corpus {input.corpus} --captions {input.captions:q}"
+        " --features @{input.features:q} --feature-rows @{input.rows:q}"
+        " --projection {input.projection} --similar {input.similar:q} --trusted {input.trusted:q}"
+        " --audit {output.audit} --rates {output.rates} {params.flags} > {log} 2>&1"
+
+
+rule calibrate_audit:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        captions=texts(dag),
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+        similar="results/pairs/{corpus}/similar.parquet",
+    output:
+        calibration=f"{AUDIT}/calibration.json",
+    log:
+        "logs/calibrate_audit/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/calibrate_audit/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("calibrate_audit"),
+    params:
+        *code_version("calibrate_audit"),
+        flags=dag.flags("calibrate_audit"),
+    message:
+        "Try the audit of {wildcards.corpus} with known shares of wrong captions"
+    shell:
+        "python -m mispair calibrate-audit --corpus {input.corpus} --captions {input.captions:q}"
+        " --features @{input.features:q} --feature-rows @{input.rows:q}"
+        " --projection {input.projection} --similar {input.similar}"
+        " --calibration {output.calibration} {params.flags} > {log} 2>&1"
+
+
+rule audit_features:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        captions=texts(dag),
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        trusted=steady(dag.trusted),
+        words=steady(dag.words),
+    output:
+        absent=f"{AUDIT}/features.json",
+    log:
+        "logs/audit_features/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/audit_features/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("audit_features"),
+        stamps=dag.stamps(dag.trusted, dag.words),
+    message:
+        "Estimate which features captions of {wildcards.corpus} name by mistake"
+    shell:
+        "python -m mispair audit-features --corpus {input.corpus} --captions {input.captions:q}"
+        " --features @{input.features:q} --feature-rows @{input.rows:q}"
+        " --trusted {input.trusted:q} --words {input.words:q} --absent {output.absent} > {log} 2>&1"
+
+
+rule select_pairs:
+    input:
+        audit=f"{AUDIT}/audit.parquet",
+        captions=texts(dag),
+    output:
+        lists=directory(f"{AUDIT}/lists"),
+        selection=f"{AUDIT}/selection.json",
+    log:
+        "logs/select_pairs/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/select_pairs/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("select_pairs"),
+        flags=dag.flags("select_pairs"),
+    message:
+        "Write lists of the pairs of {wildcards.corpus} that are kept"
+    shell:
+        "python -m mispair select-pairs --audit {input.audit} --captions {input.captions:q}"
+        " --lists {output.lists} --selection {output.selection} {params.flags} > {log} 2>&1"
+
+
+rule draw_suspects:
+    input:
+        audit=shown(dag),
+        captions=texts(dag),
+        index=dag.index(),
+        shards=steady(dag.shards_of_first(len(dag.groups))),
+        template=dag.report_files("templates/suspects.html.j2"),
+    output:
+        suspects="reports/figures/suspects.html",
+    log:
+        "logs/draw_suspects.log",
+    benchmark:
+        "benchmarks/draw_suspects.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("draw_suspects"),
+        sources=dag.sources_of_first(len(dag.groups)),
+        flags=dag.flags("draw_suspects"),
+    message:
+        "Lay out pairs whose captions are likely wrong"
+    shell:
+        "python -m mispair draw-suspects --audit {input.audit} --captions {input.captions:q}"
+        " --index {input.index:q} --shards {input.shards:q} --sources {params.sources}"
+        " --suspects {output.suspects} {params.flags} > {log} 2>&1"
+
+
+rule weigh_pairs:
+    input:
+        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        written_features=dag.written("safetensors"),
+        written_rows=dag.written("parquet"),
+        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+    output:
+        weights=f"{AUDIT}/weights/{{scheme}}~{{rate}}.safetensors",
+    log:
+        "logs/weigh_pairs/{corpus}/{towers}/{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/weigh_pairs/{corpus}/{towers}/{scheme}~{rate}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("finetune_projection"),
+    params:
+        *code_version("weigh_pairs"),
+        flags=weighing(dag),
+    message:
+        "Weigh pairs with {wildcards.scheme} captions, rate {wildcards.rate}"
+    shell:
+        "python -m mispair weigh-pairs --pairing {input.pairing}"
+        " --features @{input.features:q} {input.written_features:q}"
+        " --feature-rows @{input.rows:q} {input.written_rows:q}"
+        " --untouched {input.untouched} --weights {output.weights} {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule audit:
+    input:
+        lambda wildcards: audit_files(dag),
+
+
+localrules:
+    audit,
