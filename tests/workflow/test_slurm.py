@@ -1,4 +1,4 @@
-"""The smoke configuration through a real SLURM, and through what clusters do to jobs.
+"""Half of the smoke configuration through a real SLURM, and through what clusters do to jobs.
 
 One run has it all, because each is only worth something when the run ends with the same bytes:
 a job is held until its time is up, one is warned that it will be, one is cancelled, the node is
@@ -18,7 +18,7 @@ import yaml
 from mispair.planning.cluster import LEAST
 from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Driver, Run, megabytes, minutes, rule_of, shown, through_faults
-from tests.workflow.conftest import SMOKE, Checkout, new_checkout
+from tests.workflow.conftest import SMOKE, Checkout, assert_same_bytes, new_checkout
 
 pytestmark = [
     pytest.mark.slurm,
@@ -43,16 +43,16 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_it_ends_with_the_bytes_of_two_cores(run: Run, finished: Checkout) -> None:
-    ours, theirs = run.checkout.results(), finished.results()
-    assert ours.keys() == theirs.keys()
-    assert [name for name in ours if ours[name] != theirs[name]] == []
+    assert_same_bytes(run.checkout, finished)
 
 
-def test_every_job_really_ran_in_slurm(run: Run, finished: Checkout) -> None:
+def test_every_job_really_ran_in_slurm(run: Run) -> None:
     groups = run.profile["groups"]
     ran = {rule_of(job) for job in run.jobs if job["JobState"] == "COMPLETED"}
-    rules = {path.relative_to(finished.folder / "benchmarks").parts[0].removesuffix(".tsv")
-             for path in (finished.folder / "benchmarks").rglob("*.tsv")}  # fmt: skip
+    benchmarks = run.checkout.folder / "benchmarks"
+    rules = {path.relative_to(benchmarks).parts[0].removesuffix(".tsv")
+             for path in benchmarks.rglob("*.tsv")}  # fmt: skip
+    assert len(rules) > 25
     # list_features is the step list_files by another rule.
     expected = {groups.get(rule, rule) for rule in {*rules, "list_features"}}
     assert {next((g for g in set(groups.values()) if r == g or r.startswith(f"{g}_")), r)
@@ -135,7 +135,8 @@ def test_logs_lie_where_they_do_without_slurm(run: Run, finished: Checkout) -> N
         return {str(path.relative_to(folder)) for path in folder.rglob("*.log")
                 if "slurm" not in path.parts}  # fmt: skip
 
-    assert logs(run.checkout) == logs(finished)
+    assert len(logs(run.checkout)) > 40
+    assert logs(run.checkout) <= logs(finished)
 
 
 def test_a_failure_names_its_job_of_slurm(cluster: Cluster, tmp_path: Path) -> None:
@@ -161,6 +162,7 @@ def test_a_training_on_two_nodes(tmp_path: Path) -> None:
     """Two nodes that are this machine, a process on each, by gloo: as NCCL on GPUs."""
     checkout = new_checkout(tmp_path / "mispair")
     settings = {
+        "studies": ["image_text"],
         "towers": "train",
         "make_scenes": {"shards": 4, "pairs_per_shard": 40},
         "pretrain_towers": {"nodes": 2, "epochs": 2, "batch_size": 16, "warmup": 2,
@@ -173,9 +175,12 @@ def test_a_training_on_two_nodes(tmp_path: Path) -> None:
         driver = Driver(two, checkout, options)
         driver.start()
         code = driver.process.wait(400)
-        (job,) = [job for job in shown(two) if rule_of(job) == "pretrain_towers"]
-    log = (checkout.folder / "logs/pretrain_towers.log").read_text(errors="replace")
-    assert code == 0, driver.log.read_text()[-3000:] + log[-3000:]
+        jobs = shown(two)
+    logs = [driver.log, checkout.folder / "logs/pretrain_towers.log"]
+    ends = [path.read_text(errors="replace")[-3000:] for path in logs if path.exists()]
+    assert code == 0, "\n".join(ends)
+    log = logs[-1].read_text(errors="replace")
+    (job,) = [job for job in jobs if rule_of(job) == "pretrain_towers"]
     assert job["NumNodes"] == "2"
     about = json.loads((checkout.folder / "results/towers/trained/training.json").read_text())
     assert len(about["losses"]) == 2
