@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from mispair.core.files import UserError
+from mispair.evaluation.protocols import prompts
 from mispair.evaluation.sets import (
     DATASET_TYPE,
     TEMPLATES,
@@ -222,7 +223,7 @@ def test_labels_that_do_not_fit_the_class_list(
     [
         (("txt", b" \n"), "sample s0 has no caption"),
         (("txt", b"a" * (MAX_TEXT_BYTES + 1)), "of at most 1 MiB"),
-        (("cls", b"0"), "sample s0 has no caption. A retrieval set has KEY.txt"),
+        (("cls", b"0"), "sample s0 has no caption. KEY.txt must stand next to"),
         (("txt", b"\xff"), "sample s0 has a caption that is not UTF-8"),
     ],
 )
@@ -254,7 +255,81 @@ def test_images_are_opened_without_the_class_list(directory: Path) -> None:
     assert max(listed) > 0, "a label beyond the list"
 
 
-@pytest.mark.parametrize(("said", "kind"), [("", "classification"), ("RETRIEVAL ", "retrieval")])
+def write_questions(root: Path, *samples: tuple[str, str | None]) -> Path:
+    """Write a set for the choice of captions: lines of captions, and JSON or none."""
+    members = []
+    for number, (captions, described) in enumerate(samples):
+        members += [(f"s{number}.png", PNG), (f"s{number}.txt", captions.encode())]
+        members += [] if described is None else [(f"s{number}.json", described.encode())]
+    (root / "test").mkdir(parents=True)
+    write_tar(root / "test" / "0.tar", members)
+    (root / "test" / "nshards.txt").write_text("1")
+    (root / "dataset_type.txt").write_text("image_caption_selection\n")
+    return root
+
+
+def test_a_set_of_questions(tmp_path: Path) -> None:
+    about = '{"category": "swap-obj", "pair": 7, "other": []}'
+    root = write_questions(
+        tmp_path / "set", ("a cat\na dog", about), ("a dog\na cat", about), ("x\ny\nz", None)
+    )
+    opened = open_set(root)
+    assert (opened.kind, opened.classnames) == ("image_caption_selection", [])
+    assert [(e.captions, e.category, e.pair) for e in opened.samples()] == [
+        (("a cat", "a dog"), "swap-obj", "7"),
+        (("a dog", "a cat"), "swap-obj", "7"),
+        (("x", "y", "z"), "", ""),
+    ]
+    asked = prompts(opened, "captions")
+    assert asked.texts == ["a cat", "a dog", "a dog", "a cat", "x", "y", "z"]
+    assert asked.classes.tolist() == [0, 0, 1, 1, 2, 2, 2]
+    assert asked.metric == "selection_acc"
+    arrays, names = asked.numbered_questions()
+    assert (arrays["categories"].tolist(), names) == ([0, 0, -1], ["swap-obj"])
+    assert arrays["pairs"].tolist() == [0, 0, -1]
+    other = write_questions(tmp_path / "other", ("a cat\na dog", None))
+    assert prompts(open_set(other), "captions").fingerprint != asked.fingerprint
+    with pytest.raises(UserError, match="captions is for captioned images"):
+        prompts(opened, "clip_benchmark")
+
+
+@pytest.mark.parametrize(
+    ("captions", "described", "words"),
+    [
+        ("a cat", None, "s0 has one caption only"),
+        ("a cat\na dog\nA  cat", None, "s0 has its true caption twice"),
+        ("a cat\na dog", "{", r"s0\.json is not JSON"),
+        ("a cat\na dog", '{"category": ["x"]}', "category and pair as texts"),
+        ("a cat\na dog", '{"pair": "' + "x" * 300 + '"}', "at most 200 letters"),
+    ],
+)
+def test_questions_that_cannot_be_asked(
+    tmp_path: Path, captions: str, described: str | None, words: str
+) -> None:
+    root = write_questions(tmp_path / "set", (captions, described))
+    with pytest.raises(UserError, match=words):
+        list(open_set(root).samples())
+
+
+@pytest.mark.parametrize(
+    "captions", [["a\nb"], ["a\nb", "a\nb"], ["a\nb", "b\na", "a\nb"], ["a\nb\nc", "c\nb\na"]]
+)
+def test_pairs_are_two_images_with_captions_in_opposite_order(
+    tmp_path: Path, captions: list[str]
+) -> None:
+    root = write_questions(tmp_path / "set", *((each, '{"pair": "p1"}') for each in captions))
+    with pytest.raises(UserError, match=r"0\.tar: pair p1 \(samples s0.* two images"):
+        prompts(open_set(root), "captions")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("", "classification"),
+        ("RETRIEVAL ", "retrieval"),
+        ("image_caption_selection", "image_caption_selection"),
+    ],
+)
 def test_the_kind_of_a_set(directory: Path, said: str, kind: str) -> None:
     assert kind_of(directory) == "classification"
     (directory / DATASET_TYPE).write_text(said)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from mispair.evaluation.report.data_sets import published_name
-from mispair.image_text.report.comparison_shuffling import shuffling
+from mispair.image_text.report.comparison import shuffling
 from mispair.image_text.report.controls import carried, controls
 from mispair.image_text.report.presets import presets
 from mispair.report.rows import origins

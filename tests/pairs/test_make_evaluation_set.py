@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import io
+import re
 import tarfile
 import warnings
 from pathlib import Path
@@ -19,6 +20,7 @@ from sklearn.datasets import load_digits
 from mispair.core import files, seeds
 from mispair.evaluation.sets import files_of, kind_of, open_set
 from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.scenes.compositional import CATEGORIES, ENDS, question
 from mispair.pairs.scenes.evaluation_sets import (
     EVALUATION_SETS,
     captioned_pictures,
@@ -103,18 +105,19 @@ def test_more_pictures_leave_the_others_as_they_are(tmp_path: Path) -> None:
     for name, settings in (
         ("scenes-shape", {"images": 10, "train_images": 10}),
         ("scenes-retrieval", {"retrieval_images": 10}),
+        ("scenes-compositional", {"questions": 12}),
     ):
         few = make(tmp_path / "few", name, **settings)
-        many = make(tmp_path / "many", name, **{key: 20 for key in settings})
+        many = make(tmp_path / "many", name, **{key: 2 * n for key, n in settings.items()})
         for shard in few.glob("*/0.tar"):
             found = members(many / shard.relative_to(few))
             assert members(shard).items() <= found.items()
-            assert len(found) == 40
+            assert len(found) == 2 * len(members(shard))
 
 
 @pytest.mark.parametrize("name", EVALUATION_SETS)
 def test_what_is_said_to_be_written_is_written(name: str, tmp_path: Path) -> None:
-    folder = make(tmp_path, name, images=10, train_images=10, retrieval_images=10)
+    folder = make(tmp_path, name, images=10, train_images=10, retrieval_images=10, questions=12)
     written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     told = files_of_generated(name)
     assert (set(told), len(set(told))) == (written, len(told))
@@ -125,6 +128,70 @@ def test_what_is_said_to_be_written_is_written(name: str, tmp_path: Path) -> Non
         assert [str(path.relative_to(folder)) for path in needed] == files_of_generated(
             name, [split]
         )
+
+
+PHRASES = re.compile(
+    rf"\b({'|'.join(COLOURS)}) (?:number )?({'|'.join((*SHAPES, *DIGITS))})\b"
+    r"(?: (on the left|on the right|at the top|at the bottom))?"
+)
+WHERE = {"on the left": "left", "on the right": "right", "at the top": "top",
+         "at the bottom": "bottom"}  # fmt: skip
+
+
+def is_true(sentence: str, scene: Scene) -> bool:
+    """Tell whether a sentence is true of a scene, by looking at each thing that it names."""
+    things = [{value for values in thing.values() for value in values} for thing in scene.objects]
+    ends = ENDS[scene.whole["arrangement"][0]] if len(things) == 2 else ()
+    for colour, noun, where in PHRASES.findall(sentence):
+        owners = [number for number, thing in enumerate(things) if {colour, noun} <= thing]
+        if not owners:
+            return False
+        at = ends[owners[0]] if ends else (scene.whole.get("position") or ("",))[0]
+        if where and WHERE[where] != at:
+            return False
+    everything = set(scene.features)
+    return set(read_caption(sentence)) <= everything | {f"position:{end}" for end in ends}
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_one_sentence_is_true_and_the_other_is_not(category: str) -> None:
+    sentences = collections.Counter[str]()
+    for number in range(150):
+        asked = question(category, Draws(seeds.generator(category, number)))
+        assert is_true(asked.true, asked.scene), asked
+        assert not is_true(asked.false, asked.scene), asked
+        for sentence in (asked.true, asked.false):
+            for colour, noun, _ in PHRASES.findall(sentence):
+                held_out = {**HELD_OUT_SHAPE_COLOURS, **HELD_OUT_DIGIT_COLOURS}[noun]
+                assert colour not in held_out, "a pair of words that no caption of the corpus has"
+        words = [
+            sorted("a" if word == "an" else word for word in sentence.split())
+            for sentence in (asked.true, asked.false)
+        ]
+        assert (words[0] == words[1]) == category.startswith("swap")
+        sentences.update([asked.true, asked.false])
+    assert len(sentences) > 60
+
+
+def test_words_do_not_tell_which_sentence_is_true() -> None:
+    """Where words are replaced or exchanged, each word is as often in true as in false ones."""
+    counts = {True: collections.Counter[str](), False: collections.Counter[str]()}
+    categories = [name for name in CATEGORIES if not name.startswith("add")]
+    for number in range(4000):
+        category = categories[number % len(categories)]
+        asked = question(category, Draws(seeds.generator("words", number)))
+        counts[True].update(asked.true.split())
+        counts[False].update(asked.false.split())
+    for word, often in counts[True].items():
+        apart = often - counts[False][word]
+        assert abs(apart) < 4.5 * (often + counts[False][word]) ** 0.5, word
+
+
+def test_a_set_of_questions(tmp_path: Path) -> None:
+    folder = make(tmp_path, "scenes-compositional", questions=24)
+    examples = list(open_set(folder).samples())
+    assert [example.category for example in examples] == 2 * list(CATEGORIES)
+    assert all(len(set(example.captions)) == 2 for example in examples)
 
 
 @pytest.mark.parametrize("name", CLASSIFIED)

@@ -83,6 +83,23 @@ def scored(rates: int, seeds: int, sets: list[str]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def chosen(rates: int, seeds: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(6)
+    return [
+        {"start": start, "scheme": scheme, "rate": rate, "evaluation_set": "choices", "seed": seed,
+         "protocol": "captions", "metric": metric, "classname": category, "chance": 0.5, "n": 100,
+         "value": 0.9 - 0.2 * (rate or 0) + 0.01 * rng.random(), "fingerprint": "b" * 16,
+         "headline": "selection_acc"}
+        for start, scheme, rate in arms(rates)
+        for metric, category in (
+            ("selection_acc", None), ("selection_blind", None), ("selection_ties", None),
+            *(("category_selection_" + what, category) for what in ("acc", "blind")
+              for category in ("add-shape", "swap-shape")),
+        )
+        for seed in range(1 if rate is None else seeds)
+    ]  # fmt: skip
+
+
 def pruned(sets: list[str], draws: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(2)
     ranked = [
@@ -255,7 +272,10 @@ def measured(
     rows = {
         "purity": [*purity(rates, seeds), *(row for row in other if "tower" in row)],
         "purity_map": maps(rates),
-        "zeroshot": [*scored(rates, seeds, names), *(r for r in other if "tower" not in r)],
+        "zeroshot": [
+            *scored(rates, seeds, names), *chosen(rates, seeds),
+            *(row for row in other if "tower" not in row),
+        ],
         "pruning": pruned(names, draws),
         "semantics": semantics(neurons),
         "bases": bases(rates),

@@ -598,7 +598,7 @@ BEYOND = {
     "simulation_alignments", "simulation_bridge", "simulation_grid", "stepsize_neurons",
     "stepsize_acceleration", "stepsize_sharpness", "stepsize_bounds", "stepsize_activations",
     "stepsize_accuracy", "simulation_scaling", "identified_basis", "shape_ratio",
-    "correlation_by_shuffling",
+    "correlation_by_shuffling", "compositional_by_shuffling",
 }  # fmt: skip
 """Figures of what this small run did not do."""
 
@@ -627,8 +627,9 @@ def test_what_was_not_run_is_one_line_that_says_how_to_run_it(whole):
         settings = re.search(
             r"(simulate|measure_purity): {|train_two_layer\.grid|simulation-scaling\.yaml", line
         )
-        # The made-up arms have no correlations, null or identified basis.
-        unmade = ("identified_basis", "shape_ratio", "correlation_by_shuffling")
+        # The made-up arms have no correlations, null, identified basis or choice of captions.
+        unmade = ("identified_basis", "shape_ratio", "correlation_by_shuffling",
+                  "compositional_by_shuffling")  # fmt: skip
         assert settings or name in ("simulation_captions", "simulation_samples", *unmade), line
 
 

@@ -45,7 +45,8 @@ def test_there_is_a_page_for_everything(reports: Path) -> None:
     assert names == {
         *(f"{study}.html" for study in STUDIES),
         "index.html", "methods.html", "run.html", "set-scenes-digit.html",
-        "set-handwritten-digits.html", "set-scenes-retrieval.html", "model-scenes-small.html",
+        "set-handwritten-digits.html", "set-scenes-retrieval.html",
+        "set-scenes-compositional.html", "model-scenes-small.html",
     }  # fmt: skip
     assert broken_links(reports, pages_of(reports)) == []
     parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]

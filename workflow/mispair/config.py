@@ -116,10 +116,12 @@ class _General(BaseModel):
             "scenes-digit-heldout",
             "handwritten-digits",
             "scenes-retrieval",
+            "scenes-compositional",
         ],
         min_length=1,
-        description="Zero-shot evaluation sets, for classification or retrieval: names of "
-        "generated sets, or folders in CLIP_benchmark's webdataset layout.",
+        description="Zero-shot evaluation sets, for classification, retrieval or the choice of "
+        "an image's true caption: names of generated sets, or folders in CLIP_benchmark's "
+        "webdataset layout.",
     )
     protocols: Annotated[list[str], Located("|".join(BUILT_IN))] = Field(
         ["clip_benchmark"],

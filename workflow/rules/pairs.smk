@@ -193,7 +193,7 @@ use rule make_evaluation_set as make_retrieval_set with:
     output:
         generated_files("scenes-retrieval"),
     wildcard_constraints:
-        evaluation_set="scenes-retrieval",
+        evaluation_set="scenes-retrieval|scenes-compositional",
 
 
 rule draw_contact_sheet:

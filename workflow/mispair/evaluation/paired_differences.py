@@ -58,17 +58,29 @@ class _Components:
     n: int
 
 
-def difference(correct: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> Difference:
+def difference(
+    correct: Sequence[np.ndarray],
+    reference: Sequence[np.ndarray],
+    weights: Sequence[float] | None = None,
+    pictures: Sequence[np.ndarray | None] | None = None,
+) -> Difference:
     """Return the difference in accuracy of two arms, averaged over evaluation sets.
 
-    Each set weighs the same. Images are independent from set to set; seeds are the same in all
-    sets, because a seed is one training of the arm.
+    Images are independent from set to set; seeds are the same in all sets, because a seed is one
+    training of the arm.
 
     Parameters
     ----------
-    correct, reference : sequences of (s, n_k) bool arrays
-        For each evaluation set, whether each seed of an arm is right about each image. Rows are
-        paired by seed. A reference of one row is compared with every seed of the arm.
+    correct, reference : sequences of (s, n_k) arrays
+        For each evaluation set, the credit of each seed of an arm for each image: 1 or True for a
+        right answer, 0 for a wrong one, between them for one drawn by lot. Rows are paired by seed.
+        A reference of one row is compared with every seed of the arm.
+    weights : sequence of float, optional
+        Factor of each set in the sum; 1 / number of sets if left out. Factors of opposite signs
+        compare the differences on some sets with those on others.
+    pictures : sequence of (n_k,) int arrays or None, optional
+        Images of a set with the same number are the same picture, so they are one trial; None for
+        a set of distinct pictures.
 
     Raises
     ------
@@ -81,14 +93,21 @@ def difference(correct: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -
     only the reference answers (Agresti and Min 2005, Statistics in Medicine 24, 729). So arms
     that agree on all images have an interval that is not empty.
     """
-    sets = [_components(one, base) for one, base in zip(correct, reference, strict=True)]
+    each_picture = pictures if pictures is not None else [None] * len(correct)
+    sets = [
+        _components(one, base, same)
+        for one, base, same in zip(correct, reference, each_picture, strict=True)
+    ]
     if not sets:
         raise ValueError("arms without an evaluation set cannot be compared")
+    factors = [1 / len(sets)] * len(sets) if weights is None else weights
     if len({len(each.by_seed) for each in sets}) > 1:
         raise ValueError("arms with other seeds on each evaluation set cannot be compared")
-    by_seed = np.mean([each.by_seed for each in sets], axis=0)
-    number, weight = len(by_seed), 1 / len(sets) ** 2
-    images = [weight * each.images for each in sets]
+    by_seed = np.sum(
+        [factor * each.by_seed for factor, each in zip(factors, sets, strict=True)], axis=0
+    )
+    number = len(by_seed)
+    images = [factor**2 * each.images for factor, each in zip(factors, sets, strict=True)]
     # What seeds change contains the interaction, so that images are counted without it.
     seeds = float(by_seed.var(ddof=1)) / number if number > 1 else 0.0
     variance = seeds + sum(images)
@@ -111,13 +130,18 @@ def difference(correct: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -
     )
 
 
-def _components(correct: np.ndarray, reference: np.ndarray) -> _Components:
+def _components(
+    correct: np.ndarray, reference: np.ndarray, pictures: np.ndarray | None
+) -> _Components:
     seeds, n = correct.shape
     if n == 0 or n != reference.shape[1]:
         raise ValueError(f"arms on {n} and {reference.shape[1]} images cannot be compared in pairs")
     if len(reference) not in (1, seeds):
         raise ValueError(f"arms of {seeds} and {len(reference)} seeds cannot be compared in pairs")
-    apart = correct.astype(np.int8) - reference.astype(np.int8)
+    apart = correct.astype(np.float32) - reference.astype(np.float32)
+    if pictures is not None:
+        apart = _of_pictures(apart, pictures)
+        n = apart.shape[1]
     by_seed = apart.mean(axis=1, dtype=np.float64)
     by_image = apart.mean(axis=0, dtype=np.float64)
     mean = by_seed.mean()
@@ -125,8 +149,16 @@ def _components(correct: np.ndarray, reference: np.ndarray) -> _Components:
     interaction = 0.0
     if seeds > 1 and n > 1:
         # The squares of a two-way layout: total = seeds + images + interaction.
-        total = float(np.count_nonzero(apart)) - seeds * n * mean**2
+        total = float(np.square(apart).sum(dtype=np.float64)) - seeds * n * mean**2
         rest = total - n * float(((by_seed - mean) ** 2).sum())
         rest -= seeds * float(((by_image - mean) ** 2).sum())
         interaction = max(0.0, rest) / ((seeds - 1) * (n - 1)) / (seeds * n)
     return _Components(by_seed, max(0.0, of_images - interaction) + 1 / n**2, n)
+
+
+def _of_pictures(apart: np.ndarray, pictures: np.ndarray) -> np.ndarray:
+    """Return one column for each picture, such that the mean of a row stays that of all images."""
+    order = np.argsort(pictures, kind="stable")
+    starts = np.flatnonzero(np.diff(pictures[order], prepend=-1))
+    sums = np.add.reduceat(apart[:, order], starts, axis=1)
+    return sums * (len(starts) / apart.shape[1])

@@ -9,7 +9,8 @@ carries the name of its protocol and the fingerprint of its prompts.
   those of the folder, for FER-2013 and CLEVR counts those of SLIP (a class may have several).
   Models of LAION-400M have CLIP's 80 templates for ImageNet, as LaCLIP's evaluation of these.
 - ``single-prompt``: "a photo of a {c}"; accuracy.
-- ``captions``: for retrieval sets: every caption stands for its image.
+- ``captions``: for sets of captioned images: every caption stands for its image; recall of images
+  by captions, or, where one of an image's captions is to be chosen, the share of right choices.
 - Any other name is that of a folder of the user's with files for some sets: ``SET.templates.txt``,
   ``SET.classnames.txt``, ``SET.json`` (prompts for each class, as of CuPL) and ``SET.metric.txt``.
 
@@ -29,7 +30,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -39,9 +40,11 @@ from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
+    CAPTIONED,
     PLACEHOLDER,
     TEMPLATES,
     EvaluationSet,
+    Example,
     Kind,
     read_classnames,
     read_templates,
@@ -59,7 +62,10 @@ LACLIP_DATA = Path(__file__).with_name("laclip.json")
 
 ACC1, MEAN_PER_CLASS = "acc1", "mean_per_class_recall"
 METRICS = (ACC1, MEAN_PER_CLASS)
-RETRIEVAL_METRIC = "image_recall@1"
+METRIC_OF_CAPTIONS: dict[Kind, str] = {
+    "retrieval": "image_recall@1",
+    "image_caption_selection": "selection_acc",
+}
 
 CUSTOM_FILES = ("templates.txt", "classnames.txt", "json", "metric.txt")
 """What a folder of the user's may hold for a set, after the set's name and a dot."""
@@ -78,13 +84,15 @@ class Prompts:
     texts : list of str
         All p prompts, those of a class together.
     classes : (p,) int64 array
-        Class of each prompt, never falling; in a retrieval set the number of the image.
+        Class of each prompt, never falling; of captions the number of the image.
     classnames : list of str
-        Names of the k classes; each has a prompt. None for retrieval.
+        Names of the k classes; each has a prompt. None for captions.
     metric : str
-        The headline: ``acc1`` or ``mean_per_class_recall``; ``image_recall@1`` for retrieval.
+        The headline: ``acc1`` or ``mean_per_class_recall``; of captions `METRIC_OF_CAPTIONS`.
     templates : list of str or None
         What the prompts were made of; None if every class has its own.
+    questions : list of (str, str)
+        Category and pair of each image's question, where one of its captions is to be chosen.
     """
 
     protocol: str
@@ -93,14 +101,35 @@ class Prompts:
     classnames: list[str]
     metric: str
     templates: list[str] | None
+    questions: Sequence[tuple[str, str]] = ()
 
     @property
     def fingerprint(self) -> str:
-        """Identifies protocol, metric, class list and all prompts with their classes."""
+        """Identifies protocol, metric, class list, prompts with their classes, and questions."""
         of_classes = (str(number) for number in self.classes)
         rows = [part for row in zip(of_classes, self.texts, strict=True) for part in row]
         head = [self.protocol, self.metric, str(len(self.classnames))]
-        return fingerprint([*head, *self.classnames, *rows])
+        asked = [part for question in self.questions for part in question]
+        return fingerprint([*head, *self.classnames, *rows, *asked])
+
+    def numbered_questions(self) -> tuple[dict[str, np.ndarray], list[str]]:
+        """Return ``categories`` and ``pairs`` of the questions as numbers, and category names.
+
+        The number of a question without a category, or of an image without a pair, is -1.
+        """
+        if not self.questions:
+            return {}, []
+        import numpy as np
+
+        def numbered(texts: Iterable[str]) -> tuple[np.ndarray, list[str]]:
+            texts = list(texts)
+            names = list(dict.fromkeys(filter(None, texts)))
+            numbers = {name: number for number, name in enumerate(names)}
+            return np.array([numbers.get(text, -1) for text in texts], dtype=np.int64), names
+
+        categories, names = numbered(category for category, _ in self.questions)
+        pairs, _ = numbered(pair for _, pair in self.questions)
+        return {"categories": categories, "pairs": pairs}, names
 
 
 def prompts(
@@ -124,14 +153,13 @@ def prompts(
     UserError
         If the protocol does not know the set, or a file does not fit it.
     """
-    if (protocol == CAPTIONS) != (opened.kind == "retrieval"):
+    if (protocol == CAPTIONS) != (opened.kind in CAPTIONED):
         raise UserError(
             f"protocol {protocol} is not for {opened.kind}, which the set {opened.name} is for: "
-            f"{CAPTIONS} is for retrieval, all others are for classification."
+            f"{CAPTIONS} is for captioned images, all others are for classification."
         )
     if protocol == CAPTIONS:
-        captions = [example.captions for example in opened.samples()]
-        return _prompts(protocol, [], captions, RETRIEVAL_METRIC, None)
+        return _of_captions(opened)
     if protocol == CLIP_BENCHMARK:
         return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
     if protocol == LACLIP:
@@ -146,6 +174,33 @@ def prompts(
     if protocol == SINGLE_PROMPT:
         return _of_templates(protocol, opened.classnames, [f"a photo of a {PLACEHOLDER}"], ACC1)
     return _custom(opened, protocol, custom)
+
+
+def _of_captions(opened: EvaluationSet) -> Prompts:
+    examples = [example._replace(image=b"") for example in opened.samples()]
+    captions = [example.captions for example in examples]
+    metric = METRIC_OF_CAPTIONS[opened.kind]
+    if opened.kind == "retrieval":
+        return _prompts(CAPTIONS, [], captions, metric, None)
+    _refuse_unlike_pairs(examples)
+    questions = [(example.category, example.pair) for example in examples]
+    return replace(_prompts(CAPTIONS, [], captions, metric, None), questions=questions)
+
+
+def _refuse_unlike_pairs(examples: Sequence[Example]) -> None:
+    """Refuse a pair that is not two images with the same two captions, each with its own first."""
+    members: dict[str, list[Example]] = {}
+    for example in examples:
+        if example.pair:
+            members.setdefault(example.pair, []).append(example)
+    for pair, of_pair in members.items():
+        captions = [example.captions for example in of_pair]
+        if len(of_pair) != 2 or captions[0] != captions[1][::-1] or len(captions[0]) != 2:
+            keys = ", ".join(example.key for example in of_pair)
+            raise UserError(
+                f"{of_pair[0].shard}: pair {pair} (samples {keys}) must be two images with the "
+                "same two captions in opposite order, the true one first."
+            )
 
 
 def protocol_name(source: str) -> str:
@@ -203,8 +258,8 @@ def applies(source: str, name: str, kind: Kind) -> bool:
 
     ``clip_benchmark`` takes every classification set: one without templates lacks a piece.
     """
-    if kind == "retrieval" or source == CAPTIONS:
-        return kind == "retrieval" and source == CAPTIONS
+    if kind in CAPTIONED or source == CAPTIONS:
+        return kind in CAPTIONED and source == CAPTIONS
     if source == LACLIP:
         return canonical(name) in _laclip_names()
     return bool(protocol_files(source, name)) or source in BUILT_IN

@@ -1,30 +1,43 @@
-"""Read evaluation sets in CLIP_benchmark's webdataset layout: for classification and retrieval.
+"""Read evaluation sets in CLIP_benchmark's webdataset layout.
 
 A classification set has ``classnames.txt``, one class a line, and in each split numbered shards
 whose samples are an image and ``KEY.cls``, the number of its class. A retrieval set says so in
-``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. How many shards
-a split has is written in ``SPLIT/nshards.txt``. Templates of prompts may be in the folder of the
-set; the protocol decides whether they are needed.
+``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. In a set for
+image_caption_selection the first of these lines is true and all others are not; ``KEY.json`` may
+name the ``category`` of the question, and the ``pair`` of two samples that have the same two
+captions in opposite order, as Winoground's examples. How many shards a split has is written in
+``SPLIT/nshards.txt``. Templates of prompts may be in the folder of the set; the protocol decides
+whether they are needed.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
-from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, Sample, TruncatedShardError, read_samples
+from mispair.pairs.shards.shards import (
+    IMAGE_EXTENSIONS,
+    SIDECAR_EXTENSION,
+    Sample,
+    TruncatedShardError,
+    read_samples,
+)
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["classification", "retrieval"]
+Kind = Literal["classification", "retrieval", "image_caption_selection"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CAPTIONED: tuple[Kind, ...] = ("retrieval", "image_caption_selection")
+"""Kinds of sets whose images have captions in place of a class."""
 
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
@@ -33,6 +46,8 @@ COUNTER = "nshards.txt"
 TEXTS = (CLASSNAMES, TEMPLATES)
 """Files that prompts are made of."""
 PLACEHOLDER = "{c}"
+MOST_LETTERS = 200
+"""Length of the longest name of a category or a pair."""
 MOST_MISSING = 100
 """Missing shards of a split that are named."""
 
@@ -44,9 +59,13 @@ class Example(NamedTuple):
     key: str
     image: bytes
     label: int = -1
-    """Number of its class; -1 in a retrieval set."""
+    """Number of its class; -1 in a set of captioned images."""
     captions: tuple[str, ...] = ()
-    """None in a classification set."""
+    """None in a classification set; of a question, the true one first."""
+    category: str = ""
+    """Of a question: its kind; empty if it has none."""
+    pair: str = ""
+    """Of a question: the example that it and another one form; empty if it stands alone."""
 
     def decode(self) -> Image.Image:
         """Return the image as RGB.
@@ -72,8 +91,8 @@ class EvaluationSet:
     Attributes
     ----------
     classnames : list of str
-        As in ``classnames.txt``. None of a retrieval set, nor of a set that `open_images` opened:
-        there, labels are not compared with them.
+        As in ``classnames.txt``. None of a set of captioned images, nor of one that `open_images`
+        opened: there, labels are not compared with them.
     """
 
     directory: Path
@@ -130,6 +149,9 @@ class EvaluationSet:
             raise UserError(f"{shard}: sample {sample.key} has no image.")
         if self.kind == "retrieval":
             return Example(shard, sample.key, sample.image, captions=_captions(shard, sample))
+        if self.kind == "image_caption_selection":
+            captions = _choices(shard, sample)
+            return Example(shard, sample.key, sample.image, -1, captions, *_about(shard, sample))
         label = _label(shard, sample, len(self.classnames))
         return Example(shard, sample.key, sample.image, label)
 
@@ -146,10 +168,11 @@ def kind_of(directory: Path) -> Kind:
     if not path.is_file():
         return "classification"
     content = path.read_text(encoding="utf-8", errors="replace").strip().lower()
-    if content == "retrieval":
-        return "retrieval"
-    if content in ("", "classification"):
+    if not content:
         return "classification"
+    for kind in KINDS:
+        if content == kind:
+            return kind
     raise UserError(f"{path}: says {content[:40]!r}. {_not_supported(content)}")
 
 
@@ -159,7 +182,10 @@ def _not_supported(kind: str) -> str:
             "Sets with several classes an image (KEY.npy) are not supported: accuracy is not "
             "defined for them."
         )
-    return "Sets are for classification (then the file may be missing) or for retrieval."
+    return (
+        "Sets are for classification (then the file may be missing), "
+        f"{' or '.join(f'for {kind}' for kind in CAPTIONED)}."
+    )
 
 
 def missing_pieces(
@@ -174,8 +200,8 @@ def missing_pieces(
     splits : sequence of str
         The splits that are asked for.
     templates : bool
-        Whether a protocol is asked for that takes the templates in the folder. Retrieval needs
-        none.
+        Whether a protocol is asked for that takes the templates in the folder. Captioned images
+        need none.
 
     Raises
     ------
@@ -202,7 +228,7 @@ def files_of(directory: Path, split: str = "test", *, templates: bool = False) -
             f"evaluation_sets: {directory} is neither a generated set nor a folder. Generated "
             "sets are named in the reference page of config.yaml; a folder holds "
             f"{CLASSNAMES}, {TEMPLATES}, {split}/nshards.txt and {split}/0.tar, or, for "
-            f"retrieval, {DATASET_TYPE} and the shards."
+            f"captioned images, {DATASET_TYPE} and the shards."
         )
     if missing := missing_pieces(directory, [split], templates=templates):
         raise UserError(explain_missing({str(directory): missing}))
@@ -230,14 +256,14 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
 def files_of_texts(directory: Path) -> list[Path]:
     """Return the files of a set that its prompts are made of, besides those of a protocol.
 
-    The class list; of a retrieval set all files, as captions are next to the images.
+    The class list; of captioned images all files, as captions are next to the images.
 
     Raises
     ------
     UserError
         Naming all missing pieces at once.
     """
-    if kind_of(directory) == "retrieval":
+    if kind_of(directory) in CAPTIONED:
         return files_of(directory)
     return [path for path in files_of(directory) if path.parent == Path(directory)]
 
@@ -333,7 +359,7 @@ def read_templates(path: Path) -> list[str]:
 def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
     """Return the files in the folder itself that a set needs."""
     kind_file = directory / DATASET_TYPE
-    if kind_of(directory) == "retrieval":
+    if kind_of(directory) in CAPTIONED:
         return [kind_file]
     needed = [CLASSNAMES, *([TEMPLATES] if templates else [])]
     return [*(directory / name for name in needed), *([kind_file] if kind_file.is_file() else [])]
@@ -410,7 +436,47 @@ def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     captions = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not captions:
         raise UserError(
-            f"{shard}: sample {sample.key} has no caption. A retrieval set has KEY.txt next to "
-            "each image, one caption a line, of at most 1 MiB."
+            f"{shard}: sample {sample.key} has no caption. KEY.txt must stand next to each image, "
+            "one caption a line, of at most 1 MiB."
         )
     return captions
+
+
+def _choices(shard: Path, sample: Sample) -> tuple[str, ...]:
+    """Return the captions of a question: at least one false one, and none like the true one."""
+    captions = _captions(shard, sample)
+    if len(captions) < 2:
+        raise UserError(
+            f"{shard}: sample {sample.key} has one caption only. A question has the true caption "
+            "in the first line of KEY.txt and at least one false one after it."
+        )
+    true, *others = (" ".join(caption.casefold().split()) for caption in captions)
+    if true in others:
+        raise UserError(
+            f"{shard}: sample {sample.key} has its true caption twice ({captions[0][:60]!r}). No "
+            "answer to such a question is right or wrong: take the sample out, or mend KEY.txt."
+        )
+    return captions
+
+
+def _about(shard: Path, sample: Sample) -> tuple[str, str]:
+    """Return category and pair of a question, as ``KEY.json`` gives them; empty where it does not.
+
+    The file may be missing, as it is in sets that were written by others.
+    """
+    if SIDECAR_EXTENSION not in sample.members:
+        return "", ""
+    try:
+        content = json.loads(sample.members[SIDECAR_EXTENSION].decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
+    fields = content if isinstance(content, dict) else {}
+    category, pair = (fields.get(name) for name in ("category", "pair"))
+    texts = ["" if each is None else str(each) for each in (category, pair)]
+    if any(isinstance(each, dict | list) or len(text) > MOST_LETTERS
+           for each, text in zip((category, pair), texts, strict=True)):  # fmt: skip
+        raise UserError(
+            f"{shard}: {sample.key}.json must give category and pair as texts of at most "
+            f"{MOST_LETTERS} letters."
+        )
+    return texts[0], texts[1]

@@ -33,9 +33,10 @@ def _prompts(job: Any, sizes: Sizes) -> int:
 
     files = {path.name: path for path in job.evaluation_set}
     shards = [path for path in job.evaluation_set if path.suffix == ".tar"]
-    if job.protocol == "captions":
-        return sizes.total(shards) * CAPTIONS_PER_IMAGE
     generated = EVALUATION_SETS.get(job.evaluation_set[0].parent.name)
+    if job.protocol == "captions":
+        choices = generated is not None and generated.kind == "image_caption_selection"
+        return sizes.total(shards) * (2 if choices else CAPTIONS_PER_IMAGE)
     if generated is not None:
         classes, templates = len(generated.classnames), len(generated.templates)
     else:

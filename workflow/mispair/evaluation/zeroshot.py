@@ -77,7 +77,11 @@ def classifier(
     ValueError
         If a class has no prompt, or the prompts are not in the order of their classes.
     """
-    embeddings = embed(prompt_features, projection)
+    return classifier_of(embed(prompt_features, projection), prompt_classes)
+
+
+def classifier_of(embeddings: np.ndarray, prompt_classes: np.ndarray) -> np.ndarray:
+    """Return `classifier` from the embeddings of the prompts, (p, e) of length one."""
     starts = starts_of_classes(prompt_classes, len(embeddings))
     counts = np.diff(starts, append=len(embeddings))
     return normalised(np.add.reduceat(embeddings, starts, axis=0) / counts[:, None])

@@ -22,7 +22,11 @@ def make_evaluation_set(settings: Any, job: Any, sizes: Sizes) -> Work:
     from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
 
     chosen = EVALUATION_SETS[job.name]
-    test = settings.retrieval_images if chosen.kind == "retrieval" else settings.images
+    test = {
+        "classification": settings.images,
+        "retrieval": settings.retrieval_images,
+        "image_caption_selection": settings.questions,
+    }[chosen.kind]
     if job.name == "handwritten-digits":
         test = 1797
     train = settings.train_images if "train" in chosen.splits else 0

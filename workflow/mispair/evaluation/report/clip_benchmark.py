@@ -30,6 +30,12 @@ ZEROSHOT = ("zeroshot_classification", {
 })  # fmt: skip
 """Every protocol of classification by prompts."""
 
+SELECTION = ("image_caption_selection", {"acc": "selection_acc", "text_acc": "selection_acc"})
+"""Sets in which the true caption of an image is chosen."""
+
+PAIRS = {"acc": "group_score", "text_acc": "text_score", "image_acc": "image_score"}
+"""CLIP_benchmark's names for sets of two images and two captions."""
+
 LANGUAGE = "en"
 
 Result = dict[str, Any]
@@ -52,15 +58,21 @@ def results(tables: Tables) -> dict[str, Result]:
         contents.setdefault(path, result)
         values.setdefault(path, {})[keys["metric"]] = row["value"]
     for path, result in contents.items():
-        _, names = TASKS.get(result["protocol"], ZEROSHOT)
         of_path = values[path]
+        _, names = _task(result["protocol"], "selection_acc" in of_path)
+        if "group_score" in of_path:
+            names = PAIRS
         result["metrics"] = {new: _finite(of_path.get(old, math.nan)) for new, old in names.items()}
     return contents
 
 
+def _task(protocol: str, chosen: bool) -> tuple[str, dict[str, str]]:
+    return SELECTION if chosen else TASKS.get(protocol, ZEROSHOT)
+
+
 def _result(keys: dict[str, Any]) -> tuple[str, Result]:
     """Return the path of the result that a row belongs to, and the result, without numbers yet."""
-    task, _ = TASKS.get(keys["protocol"], ZEROSHOT)
+    task, _ = _task(keys["protocol"], keys["headline"] == "selection_acc")
     is_arm = "start" in keys
     model = keys["towers"] if is_arm else keys["architecture"]
     result: Result = {

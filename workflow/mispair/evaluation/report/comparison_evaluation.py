@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from mispair.core.words import count, listing, number
+from mispair.evaluation.report import compositional
 from mispair.evaluation.report.protocols import HASHES, base_arm, named, short
 from mispair.report.table import Table, or_dash, with_interval
 from mispair.report.tables import Tables, records
@@ -23,9 +24,14 @@ NAMED_CLASSES = 5
 
 
 def evaluation(tables: Tables) -> list[Table]:
-    """Return the tables of the image-text study's arms; without empty ones."""
+    """Return the tables of the image-text study's arms under one protocol; without empty ones."""
     table = tables.of_scheme().of_protocol().zeroshot
-    candidates = [_classes(table), retrieval(table, _arm_label, SECTION), _probe(table)]
+    candidates = [
+        _classes(table),
+        *compositional.compositional(table, _arm_label, compositional.SECTION),
+        retrieval(table, _arm_label, SECTION),
+        _probe(table),
+    ]
     return [table for table in candidates if table.rows]
 
 

@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from mispair.evaluation.report import checkpoints, model_tables, set_tables
 from mispair.evaluation.report.checkpoints import Score
+from mispair.evaluation.report.compositional import SELECTION
 from mispair.report.pages.content import Content
 from mispair.report.pages.page_names import file_names
 from mispair.report.pages.study_pages import Page
@@ -17,6 +18,7 @@ OF_SET = (
     "accuracy_by_shuffling", "silhouette_by_shuffling", "pruning_by_set",
     "pruning_silhouette_by_set", "checkpoints",
 )  # fmt: skip
+OF_CHOICES = ("compositional_by_shuffling",)
 OF_MAIN = ("purity_by_shuffling", "accuracy_by_shuffling", "pruning", "semantic_purity")
 OF_COMPARED = ("checkpoints",)
 """Figures that a page refers to."""
@@ -42,7 +44,7 @@ def _set(content: Content, scores: list[Score], name: str, file: str) -> Page:
     tables = set_tables.of_set(content.tables, scores, name)
     parts = {
         "tables": tables,
-        "figures": content.figure_links(OF_SET),
+        "figures": content.figure_links(OF_CHOICES if _has_choices(content, name) else OF_SET),
         "on_this_set": [
             (verdict, part)
             for verdict in content.judged
@@ -51,6 +53,12 @@ def _set(content: Content, scores: list[Score], name: str, file: str) -> Page:
         ],
     }
     return Page(file, f"Evaluation set {name}", name, "set.html.j2", parts, SETS, tables)
+
+
+def _has_choices(content: Content, name: str) -> bool:
+    """Tell whether the true caption of an image is to be chosen in a set."""
+    table = content.tables.zeroshot
+    return bool(((table["evaluation_set"] == name) & (table["metric"] == SELECTION)).any())
 
 
 def _model(content: Content, scores: list[Score], name: str, file: str, *, is_main: bool) -> Page:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from mispair.core.words import interval, number, p_value
-from mispair.evaluation.report import arm_words
+from mispair.evaluation.report import arm_words, compositional
 from mispair.evaluation.report.checkpoints import Score
 from mispair.evaluation.report.comparison_evaluation import retrieval
 from mispair.evaluation.report.protocols import short
@@ -28,15 +30,22 @@ def set_names(tables: Tables) -> list[str]:
 def of_set(tables: Tables, scores: Sequence[Score], name: str) -> list[Table]:
     """Return the tables of a set's page; without empty ones."""
     zeroshot = _own(tables.zeroshot, name)
+    choices, of_categories = compositional.compositional(zeroshot, _label, "")
     candidates = [
         _facts(zeroshot, _own(tables.checkpoints, name)),
         _arms(zeroshot),
         _changes(_own(tables.comparisons, name)),
-        retrieval(zeroshot, lambda arm: ", ".join(arm_words.cells(arm)), ""),
+        replace(choices, folded=False),
+        of_categories,
+        retrieval(zeroshot, _label, ""),
         _models([score for score in scores if score.evaluation_set == name]),
         _classes(zeroshot),
     ]
     return [table for table in candidates if table.rows]
+
+
+def _label(arm: dict[str, Any]) -> str:
+    return ", ".join(arm_words.cells(arm))
 
 
 def _own(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -48,7 +57,7 @@ def _facts(zeroshot: pd.DataFrame, compared: pd.DataFrame) -> Table:
     rows = []
     for protocol, group in table.dropna(subset=["protocol"]).groupby("protocol"):
         prints = ", ".join(short(value) for value in sorted(group["fingerprint"].dropna().unique()))
-        classes = group["classname"].nunique() if "classname" in group else 0
+        classes = group.loc[group["metric"] == "class_recall", "classname"].nunique()
         rows.append((
             str(protocol), f"{group['n'].max():,.0f}" if group["n"].notna().any() else "–",
             f"{classes:,}" if classes else "–", or_dash(group["chance"].min(), 3),

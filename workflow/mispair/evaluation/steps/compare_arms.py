@@ -23,6 +23,13 @@ log = logging.getLogger(__name__)
 OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
 """Metrics of the rows: on one evaluation set, and averaged over all of a protocol."""
 
+SELECTION_OF_ONE_SET = "selection_difference"
+SELECTION_OF_ALL_SETS = "selection_difference_of_all_sets"
+"""The same where one of an image's captions is chosen."""
+
+BEYOND_ACCURACY = "selection_difference_beyond_accuracy"
+"""The difference in selection less that in accuracy, both as shares of the way from chance to 1."""
+
 
 class Settings(settings.Settings):
     """`compare_arms` has no settings: every arm is compared with its references."""
@@ -30,9 +37,11 @@ class Settings(settings.Settings):
 
 @dataclass(frozen=True)
 class Arm:
-    """The answers of one arm: by set and protocol, and by seed, whether each image (n,) is right.
+    """The answers of one arm: by set and protocol, and by seed, the credit for each image (n,).
 
-    Fingerprints are of the images by set, and of the prompts by set and protocol.
+    Fingerprints are of the images by set, and of the prompts by set and protocol. Chances are by
+    set and protocol. Pictures (n,) are there for the sets whose captions are chosen; images with
+    the same number are the same picture.
     """
 
     path: Path
@@ -41,10 +50,12 @@ class Arm:
     rate: float | None
     fingerprints: dict[str, str]
     correct: dict[tuple[str, str], dict[str, np.ndarray]]
+    chances: dict[tuple[str, str], float]
+    pictures: dict[str, np.ndarray]
 
 
 def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -> None:
-    """Write differences in acc1 with intervals for every arm, set, protocol and reference."""
+    """Write differences in accuracy with intervals for every arm, set, protocol and reference."""
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
 
@@ -80,18 +91,31 @@ def run(settings: Settings, *, zeroshot_answers: list[Path], comparison: Path) -
 
 
 def _rows(arm: Arm, reference: Arm) -> list[dict[str, Any]]:
-    """Return the differences of an arm on every set, and on all sets of each protocol."""
-    from mispair.evaluation.paired_differences import difference
-
+    """Return the differences of an arm on every set, on all sets of each protocol, and between."""
     pairs = {key: _paired(correct, reference.correct[key]) for key, correct in arm.correct.items()}
-    rows: list[dict[str, Any]] = []
-    for (of_set, protocol), (one, second) in pairs.items():
-        keys = {"evaluation_set": of_set, "protocol": protocol, "metric": OF_ONE_SET}
-        rows.append({**keys, **vars(difference([one], [second]))})
+
+    def row(weights: dict[tuple[str, str], float], **keys: str) -> dict[str, Any]:
+        from mispair.evaluation.paired_differences import difference
+
+        one, second = zip(*(pairs[key] for key in weights), strict=True)
+        pictures = [arm.pictures.get(name) for name, _ in weights]
+        return {**keys, **vars(difference(one, second, [*weights.values()], pictures))}
+
+    rows = []
+    for name, protocol in pairs:
+        metric = SELECTION_OF_ONE_SET if name in arm.pictures else OF_ONE_SET
+        key = (name, protocol)
+        rows.append(row({key: 1.0}, evaluation_set=name, protocol=protocol, metric=metric))
+    chosen = [key for key in pairs if key[0] in arm.pictures]
     for protocol in dict.fromkeys(protocol for _, protocol in pairs):
-        sets = [pair for (_, of_set), pair in pairs.items() if of_set == protocol]
-        mean = difference([one for one, _ in sets], [second for _, second in sets])
-        rows.append({"protocol": protocol, "metric": OF_ALL_SETS, **vars(mean)})
+        of_protocol = [key for key in pairs if key[1] == protocol]
+        metric = SELECTION_OF_ALL_SETS if of_protocol[0] in chosen else OF_ALL_SETS
+        mean = dict.fromkeys(of_protocol, 1 / len(of_protocol))
+        rows.append(row(mean, protocol=protocol, metric=metric))
+        if chosen and of_protocol[0] not in chosen:
+            weights = {key: 1 / len(chosen) / (1 - arm.chances[key]) for key in chosen}
+            weights |= {key: -1 / len(of_protocol) / (1 - arm.chances[key]) for key in of_protocol}
+            rows.append(row(weights, protocol=protocol, metric=BEYOND_ACCURACY))
     return rows
 
 
@@ -113,11 +137,16 @@ def _read(path: Path) -> Arm:
     tensors, metadata = read_tensors(path)
     origin = json.loads(metadata["projection"])
     correct: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    pictures = {}
     for key, answers in tensors.items():
-        if not key.endswith("|labels"):
+        if key.endswith("|pictures"):
+            pictures[key.removesuffix("|pictures")] = answers
+        elif not key.endswith("|labels"):
             name, protocol, seed = key.rsplit("|", 2)
-            right = answers == tensors[f"{name}|labels"]
-            correct.setdefault((name, protocol), {})[seed] = right
+            labels = tensors.get(f"{name}|labels")
+            credit = answers if labels is None else answers == labels
+            correct.setdefault((name, protocol), {})[seed] = credit
+    chances = json.loads(metadata["chances"])
     rate = origin.get("rate")
     return Arm(
         path=path,
@@ -126,6 +155,8 @@ def _read(path: Path) -> Arm:
         rate=None if rate is None else float(rate),
         fingerprints=json.loads(metadata["sets"]) | json.loads(metadata["protocols"]),
         correct=correct,
+        chances={key: chances["|".join(key)] for key in correct},
+        pictures=pictures,
     )
 
 

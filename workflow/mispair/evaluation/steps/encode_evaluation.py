@@ -36,7 +36,10 @@ def run(
     workers: int,
     evaluation_features: Path,
 ) -> None:
-    """Write pre-projection features of images, and their labels."""
+    """Write pre-projection features of images, and their labels.
+
+    Where captions are to be chosen: which images are the same picture, in place of labels.
+    """
     import hashlib
 
     import numpy as np
@@ -75,8 +78,11 @@ def run(
         if not labels:
             raise files.UserError(f"{opened.directory}: holds no image for {split}.")
         times.finish(precision=settings.precision)
-        classified = opened.kind == "classification"
-        targets = {"labels": np.asarray(labels, np.int64)} if classified else {}
+        targets = {}
+        if opened.kind == "classification":
+            targets["labels"] = np.asarray(labels, np.int64)
+        elif opened.kind == "image_caption_selection":  # Several questions may be about a picture.
+            targets["pictures"] = np.unique(contents, return_inverse=True)[1].astype(np.int64)
         files.write_tensors(
             evaluation_features,
             {"image_features": features, **targets},

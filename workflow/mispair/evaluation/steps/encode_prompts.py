@@ -54,11 +54,13 @@ def run(
         with Progress(f"encoding {opened.name}", len(rows), "prompts") as progress:
             features = encoder.encode_texts([*rows], [*rows], times, parts, progress.reach).numpy()
         times.finish(precision=settings.precision)
+        questions, names = asked.numbered_questions()
         files.write_tensors(
             prompts,
             {
                 "prompt_features": features[[rows[text] for text in asked.texts]],
                 "prompt_classes": asked.classes,
+                **questions,
             },
             {
                 "name": opened.name,
@@ -67,6 +69,7 @@ def run(
                 "metric": asked.metric,
                 "classnames": json.dumps(asked.classnames, ensure_ascii=False),
                 "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
+                "categories": json.dumps(names, ensure_ascii=False),
                 "fingerprint": asked.fingerprint,
                 "towers": frozen.fingerprint,
                 "precision": settings.precision,

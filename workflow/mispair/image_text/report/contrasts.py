@@ -16,6 +16,12 @@ from mispair.report.tables import Tables, of_protocol
 OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
 """Metrics of the table of comparisons: on one evaluation set, and averaged over all of them."""
 
+SELECTION = "selection_difference_of_all_sets"
+"""The mean over the sets in which the true caption of an image is to be chosen."""
+
+BEYOND_ACCURACY = "selection_difference_beyond_accuracy"
+"""Choice of captions less classification, both as shares of the way from chance to 1."""
+
 AT_RATE_0 = "rate 0"
 """The reference that is the same start, fine-tuned on unshuffled captions."""
 
@@ -29,6 +35,7 @@ def accuracy_contrasts(
     confidence: float,
     evaluation_set: str | None = None,
     reference: str = AT_RATE_0,
+    metric: str = OF_ALL_SETS,
 ) -> dict[float, Effect]:
     """Return the difference in accuracy from the reference at each rate, under the main protocol.
 
@@ -44,6 +51,8 @@ def accuracy_contrasts(
         One set; by default the unweighted mean over all sets of the protocol.
     reference : str
         ``rate 0``, ``untouched`` or ``not weighted``.
+    metric : str
+        `SELECTION` or `BEYOND_ACCURACY` in place of the accuracy over all sets.
 
     Returns
     -------
@@ -54,7 +63,7 @@ def accuracy_contrasts(
     table = of_protocol(tables.comparisons)
     rows = table[(table["start"] == start) & (table["reference"] == reference)]
     if evaluation_set is None:
-        rows = rows[rows["metric"] == OF_ALL_SETS]
+        rows = rows[rows["metric"] == metric]
     else:
         rows = rows[(rows["metric"] == OF_ONE_SET) & (rows["evaluation_set"] == evaluation_set)]
     rows = rows.dropna(subset=["rate"]).sort_values("rate")

@@ -23,6 +23,7 @@ DRAWINGS = by_name(
     figures_neurons.overlap_map,
     figures_shuffling.accuracy_by_shuffling,
     figures_shuffling.silhouette_by_shuffling,
+    figures_shuffling.compositional_by_shuffling,
     figures_pruning.pruning,
     figures_pruning.pruning_by_set,
     figures_pruning.pruning_silhouette_by_set,

@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import count, listing, number
+from mispair.evaluation.report.compositional import OF_CATEGORY, SELECTION
 from mispair.evaluation.report.protocols import protocol_phrase, set_title
 from mispair.evaluation.report.series import TOWERS, change, purity_series, zeroshot_series
 from mispair.report import charts, published, style
@@ -190,6 +191,45 @@ def silhouette_by_shuffling(tables: Tables) -> Drawing | Hole:
     return _by_set(tables, "silhouette", "Silhouette (cosine)")
 
 
+def compositional_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Share of right choices against C_m, by what is done to the false caption."""
+    table = tables.zeroshot
+    rows = table[table["metric"].isin([SELECTION, OF_CATEGORY]) & table["value"].notna()]
+    rows = panels_of_sets(rows[rows["start"].isin(style.STARTS)])
+    if rows["rate"].isna().all():
+        missing = "no set for the choice of a caption was evaluated with a fine-tuned arm"
+        return Hole(NOT_RUN if table.empty else missing)
+    names = list(dict.fromkeys(rows["panel"]))
+    titles = {name: name for name in names}
+    chart, data, left_out = _against_shuffling(rows, "panel", titles, "Share of right choices")
+    sentence = "Dotted: chance, at which a model that does not bind words to things answers."
+    return Drawing(chart, data, sentence + left_out, "start")
+
+
+MOST_OPERATIONS = 4
+"""Sets with more first words of categories have one panel."""
+
+
+def panels_of_sets(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the shares of right choices with the ``panel`` that each is drawn in.
+
+    A set whose categories begin with few words, such as SugarCrepe's add, replace and swap, has a
+    panel for each of them, with the mean of its categories; another one has one panel.
+    """
+    parts = []
+    keys = ["panel", "start", "rate", "seed"]
+    for name, of_set in rows.groupby("evaluation_set"):
+        by_category = of_set[of_set["metric"] == OF_CATEGORY]
+        operations = by_category["classname"].str.split("-").str[0]
+        if 1 <= operations.nunique() <= MOST_OPERATIONS:
+            panels = by_category.assign(panel=f"{name}: " + operations)
+        else:
+            panels = of_set[of_set["metric"] == SELECTION].assign(panel=name)
+        parts.append(panels.groupby(keys, dropna=False)[["value", "chance"]].mean().reset_index())
+    columns = [*keys, "value", "chance"]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+
+
 def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     table = tables.zeroshot
     rows = table[(table["metric"] == metric) & table["value"].notna()]
@@ -197,27 +237,36 @@ def _by_set(tables: Tables, metric: str, title: str) -> Drawing | Hole:
     tuned = rows[rows["rate"].notna()]
     if tuned.empty:
         return Hole(NOT_RUN if table.empty else f"{metric} of no fine-tuned arm was measured")
-    keys = ["evaluation_set", "start", "rate"]
+    names = sorted(tuned["evaluation_set"].unique())
+    titles = {name: set_title(tables, metric, name) for name in names}
+    chart, data, left_out = _against_shuffling(rows, "evaluation_set", titles, title)
+    return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
+
+
+def _against_shuffling(
+    rows: pd.DataFrame, field: str, titles: Mapping[str, str | alt.TitleParams], y_title: str
+) -> tuple[alt.TopLevelMixin, pd.DataFrame, str]:
+    """Return panels of values against C_m, one for each value of `field`, and what they leave out.
+
+    Each has its level of chance, where there is one.
+    """
+    keys = [field, "start", "rate"]
     with_chance = rows.assign(value=rows["chance"]).dropna(subset=["value"])
-    chance = mean_by(with_chance, ["evaluation_set"])
     data = charts.layers(
-        tuned[[*keys, "seed", "value"]],
+        rows.loc[rows["rate"].notna(), [*keys, "seed", "value"]],
         keys,
-        level_rules(rows, ["evaluation_set"]),
-        chance.assign(layer="chance"),
+        level_rules(rows, [field]),
+        mean_by(with_chance, [field]).assign(layer="chance"),
     )
     data, left_out = charts.within(data, "rate")
     data = charts.first_on_top(data, "start", style.STARTS)
-    names = sorted(tuned["evaluation_set"].unique())
-    columns = 2 if len(names) == 2 else 3
-    width = {1: 820, 2: charts.WIDTH}.get(len(names), 260)
+    columns = 2 if len(titles) == 2 else 3
+    width = {1: 820, 2: charts.WIDTH}.get(len(titles), 260)
     panels = [
-        series_panel(data, "evaluation_set", name, number, title,
-                      set_title(tables, metric, name), width, 190)
-        for number, name in enumerate(names)
-    ]  # fmt: skip
-    chart = charts.side_by_side(panels, columns, data)
-    return Drawing(chart, data, _set_sentence(tables, metric, names) + left_out, "start")
+        series_panel(data, field, name, number, y_title, heading, width, 190)
+        for number, (name, heading) in enumerate(titles.items())
+    ]
+    return charts.side_by_side(panels, columns, data), data, left_out
 
 
 def _set_sentence(tables: Tables, metric: str, names: list[str]) -> str:

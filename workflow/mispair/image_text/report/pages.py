@@ -19,12 +19,12 @@ from mispair.evaluation.report import (
     testable_pruning,
 )
 from mispair.image_text.report import (
+    claims_compositional,
     claims_mediation,
     claims_schemes,
     claims_shuffling,
     claims_weights,
     comparison,
-    comparison_shuffling,
     controls,
     curves,
     notes,
@@ -70,10 +70,14 @@ RULES = {
     "within C_m; the slope times the rise of overlap in the main arm at the largest C_m is the "
     "loss that goes with overlap. One number for each seed, by the rule of effects, claimed below "
     "zero; the smallest effect of interest is a third of the loss. Cannot tell without a loss.",
-    "weights": "Accuracy of the pretrained start with weighted − without weighted pairs on the "
-    "same captions, random, at the largest C_m, by the rule of effects; the smallest effect of "
-    "interest is a third of what these captions cost the pretrained start, against C_m 0. Cannot "
-    "tell where they cost nothing.",
+    "weights": "Accuracy, or the share of right choices, of the pretrained start with weighted − "
+    "without weighted pairs on the same captions, random, at the largest C_m, by the rule of "
+    "effects; the smallest effect of interest is a third of what these captions cost the "
+    "pretrained start, against C_m 0. Cannot tell where they cost nothing.",
+    "composition": "The change from C_m 0 to the largest C_m, paired by image and seed, by the "
+    "rule of effects; questions about one picture are one trial. The smallest effect of interest "
+    "is that of zero-shot accuracy, a third of the published fall, as nothing was published on "
+    "such sets. Cannot tell where no category is answered better than by chance at C_m 0.",
     "alike": "Accuracy under similar − under random captions at the same |cos|, which is "
     "interpolated between the C_m of random, at each C_m of similar. Supports if two one-sided "
     "tests place all differences within the smallest effect of interest, a third of the published "
@@ -99,7 +103,7 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
         *filter(None, single),
         *comparison_exported.exported(tables),
         *comparison.image_text(tables),
-        *comparison_shuffling.shuffling(tables, alpha),
+        *comparison.shuffling(tables, alpha),
         *comparison_evaluation.evaluation(tables),
         *tables_spectrum.spectrum(tables),
         *tables_semantics.semantics(tables),
@@ -127,6 +131,7 @@ PAGES = Pages(
         claims_schemes.judge,
         claims_mediation.judge,
         claims_weights.judge,
+        claims_compositional.judge,
         reanalysis.judge,
     ),
     questions=(
@@ -144,7 +149,11 @@ PAGES = Pages(
                 "silhouette-falls",
             ),
         ),
-        Question("What does it buy back to weigh pairs?", ("weights-help",)),
+        Question(
+            "Do models confuse what belongs to what when captions are wrong?",
+            ("composition-falls", "composition-falls-more"),
+        ),
+        Question("What does it buy back to weigh pairs?", ("weights-help", "composition-restored")),
         Question(
             "Do purer neurons classify better?",
             (

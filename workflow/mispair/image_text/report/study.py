@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mispair.report.study import Figure, Study, columns
 
 PUBLISHED = "Measured against published"
+COMPOSITIONAL = "Compositional sets"
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "measure_purity": (
@@ -14,11 +15,11 @@ PRINTED: dict[str, tuple[str, ...]] = {
     ),
     "measure_covariance": ("", "What carries the effect"),
     "evaluate_zeroshot": (
-        "", "What carries the effect", "Protocols", "Retrieval and linear probe",
+        "", "What carries the effect", "Protocols", COMPOSITIONAL, "Retrieval and linear probe",
         "Schemes of corruption", PUBLISHED,
     ),
     "fit_linear_probe": ("Retrieval and linear probe",),
-    "compare_arms": ("Retrieval and linear probe", PUBLISHED),
+    "compare_arms": (COMPOSITIONAL, "Retrieval and linear probe", PUBLISHED),
     "prune_neurons": ("Pruning", PUBLISHED),
     "export_pruned": ("Pruning",),
     "measure_semantics": ("Purity, said precisely",),
@@ -56,6 +57,7 @@ STUDY = Study(
         "Pruning",
         "Purity, said precisely",
         "Protocols",
+        COMPOSITIONAL,
         "Retrieval and linear probe",
         "Schemes of corruption",
         "Measured against published",
@@ -189,6 +191,13 @@ STUDY = Study(
             "Silhouette of the classes against shuffling",
             "Cosine silhouette of the image embeddings by class on each evaluation set.",
             "table 4",
+        ),
+        Figure(
+            "compositional_by_shuffling",
+            "Choice of the true caption against shuffling",
+            "Share of images for which the true caption is more similar than the false one, in "
+            "which something is added, replaced or exchanged; ties count half.",
+            section=COMPOSITIONAL,
         ),
         Figure(
             "pruning",

@@ -24,6 +24,7 @@ STUDY = Study(
         "",
         "Next to tables 2 and 3",
         "LaCLIP against CLIP",
+        "Compositional sets",
         "Retrieval",
         "Overlap of neurons",
         "The models",
@@ -31,7 +32,7 @@ STUDY = Study(
     tables={
         "checkpoints": columns(
             "pretraining* architecture* method* recipe* model* towers* evaluation_set* "
-            "protocol* tower* metric* headline* fingerprint* | value n low high chance"
+            "protocol* tower* metric* classname* headline* fingerprint* | value n low high chance"
         ),
     },
     results={

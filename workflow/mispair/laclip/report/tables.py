@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mispair.core.words import MISSING, interval, listing, number
+from mispair.evaluation.report import compositional
 from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.evaluation.report.comparison_evaluation import retrieval
 from mispair.evaluation.report.protocols import HASHES, short
@@ -37,6 +38,7 @@ def checkpoints(tables: Tables) -> list[Table]:
         _differences(tables),
         checkpoint_overlap.table(tables),
         retrieval(tables.checkpoints, _model_label, RETRIEVAL),
+        *compositional.compositional(tables.checkpoints, _model_label, compositional.SECTION),
         _models(tables),
     ]
     return [table for table in candidates if table.rows]

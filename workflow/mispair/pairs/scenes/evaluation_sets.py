@@ -5,12 +5,13 @@ digits of the corpus) show new pictures of combinations that training has seen; 
 other pictures of the same kind for training a linear probe. The other sets of scenes with classes
 are out of domain: their shape-colour or digit-colour combinations are in no training picture.
 ``handwritten-digits`` are scans of real handwriting. ``scenes-retrieval`` has scenes of several
-objects, each with several sentences.
+objects, each with several sentences. ``scenes-compositional`` asks which of two sentences is true.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
+from mispair.pairs.scenes.compositional import CATEGORIES, Question, question
 from mispair.pairs.scenes.digits import handwritten_digits
 from mispair.pairs.scenes.scene_captions import write_caption
 from mispair.pairs.scenes.scene_features import (
@@ -80,7 +82,7 @@ class EvaluationSet:
     classnames: tuple[str, ...]
     templates: tuple[str, ...]
     splits: tuple[str, ...] = ("test",)
-    kind: Literal["classification", "retrieval"] = "classification"
+    kind: Literal["classification", "retrieval", "image_caption_selection"] = "classification"
 
 
 EVALUATION_SETS: dict[str, EvaluationSet] = {
@@ -93,6 +95,7 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
     "scenes-digit-heldout": EvaluationSet(DIGITS, COLOURED_DIGIT_TEMPLATES),
     "handwritten-digits": EvaluationSet(DIGITS, DIGIT_TEMPLATES),
     "scenes-retrieval": EvaluationSet((), (), kind="retrieval"),
+    "scenes-compositional": EvaluationSet((), (), kind="image_caption_selection"),
 }
 
 
@@ -107,9 +110,8 @@ def files_of_generated(name: str, splits: Sequence[str] | None = None) -> list[s
         Some of its splits; all of them if left out.
     """
     chosen = EVALUATION_SETS[name]
-    retrieval = chosen.kind == "retrieval"
     return [
-        *((DATASET_TYPE,) if retrieval else (CLASSNAMES, TEMPLATES)),
+        *((CLASSNAMES, TEMPLATES) if chosen.kind == "classification" else (DATASET_TYPE,)),
         *(f"{s}/{file}" for s in splits or chosen.splits for file in ("nshards.txt", "0.tar")),
     ]
 
@@ -200,6 +202,29 @@ def captioned_pictures(
         yield render(scene.objects, scene.whole, draws, size), list(captions)
 
 
+def questions(
+    name: str, *, images: int, size: int, seed: int
+) -> Iterator[tuple[Image.Image, Question]]:
+    """Yield pictures with what is asked of them, the categories in turn.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set.
+    images : int
+        Number of pictures.
+    size : int
+        Side of the pictures in pixels.
+    seed : int
+        Seed of the set.
+    """
+    categories = list(CATEGORIES)
+    for number in range(images):
+        draws = Draws(seeds.generator(*_draws_of(seed, name, "test"), number))
+        asked = question(categories[number % len(categories)], draws)
+        yield render(asked.scene.objects, asked.scene.whole, draws, size), asked
+
+
 def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
     # The test pictures are those of the versions that made no others.
     return (seed, "make_evaluation_set", name, *(() if split == "test" else (split,)))
@@ -208,33 +233,43 @@ def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
 def write_descriptions(folder: Path, chosen: EvaluationSet) -> None:
     """Write the files of a set that are in its folder: classes and templates, or its type."""
     lines = {CLASSNAMES: chosen.classnames, TEMPLATES: chosen.templates}
-    if chosen.kind == "retrieval":
-        lines = {DATASET_TYPE: ("retrieval",)}
+    if chosen.kind != "classification":
+        lines = {DATASET_TYPE: (chosen.kind,)}
     for name, content in lines.items():
         (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
 
 
-def write_split(folder: Path, pictures: Iterable[tuple[Image.Image, int | list[str]]]) -> None:
+def write_split(
+    folder: Path, pictures: Iterable[tuple[Image.Image, int | list[str] | Question]]
+) -> None:
     """Write a split: ``nshards.txt``, and ``0.tar`` with the samples.
 
     Parameters
     ----------
     folder : Path
         Where to; it is made.
-    pictures : iterable of (picture, class or captions)
+    pictures : iterable of (picture, class, captions or question)
         Each becomes ``sNNNNNNN.png`` (nothing is lost) next to ``sNNNNNNN.cls``, or next to
-        ``sNNNNNNN.txt`` with one caption a line.
+        ``sNNNNNNN.txt`` with one caption a line; a question, whose true caption is the first, has
+        its category in ``sNNNNNNN.json``.
     """
     folder.mkdir()
     (folder / "nshards.txt").write_text("1", encoding="utf-8")
     with tarfile.open(folder / "0.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-        for number, (picture, features) in enumerate(pictures):
+        for number, (picture, known) in enumerate(pictures):
             buffer = io.BytesIO()
             picture.save(buffer, "PNG", compress_level=6)
-            ending, text = (
-                ("cls", str(features))
-                if isinstance(features, int)
-                else ("txt", "\n".join(features))
-            )
-            add_member(tar, f"s{number:07d}.{ending}", text.encode())
+            for ending, text in _texts(known).items():
+                add_member(tar, f"s{number:07d}.{ending}", text.encode())
             add_member(tar, f"s{number:07d}.png", buffer.getvalue())
+
+
+def _texts(known: int | list[str] | Question) -> dict[str, str]:
+    if isinstance(known, int):
+        return {"cls": str(known)}
+    if isinstance(known, Question):
+        return {
+            "txt": f"{known.true}\n{known.false}",
+            "json": json.dumps({"category": known.category}),
+        }
+    return {"txt": "\n".join(known)}

@@ -134,7 +134,8 @@ def render(objects: list[Part], whole: Part, draws: Draws, size: int) -> Image.I
             if "digit" in part:
                 _print_digit(canvas, part, centre, 0.48 * side, draws)
         else:
-            _draw_digit(canvas, part, centre, radius * side, draws, background, shadow)
+            height = radius if len(objects) == 1 else 2 * radius
+            _draw_digit(canvas, part, centre, height * side, draws, background, shadow)
     if whole.get("frame"):
         width = round(side * 0.045)
         ink = (235, 235, 235) if background == "black" else (28, 28, 30)
@@ -143,7 +144,7 @@ def render(objects: list[Part], whole: Part, draws: Draws, size: int) -> Image.I
 
 
 def _places(objects: list[Part], whole: Part, draws: Draws) -> list[tuple[float, float, float]]:
-    """Return centre and radius (for a digit: height) of each object, as shares of the side."""
+    """Return centre and radius (of a digit alone: height) of each object, as shares of the side."""
 
     def near(value: float) -> float:
         return value + draws.uniform(-0.02, 0.02)

@@ -18,6 +18,11 @@ class Settings(settings.Settings):
         description="Test pictures in each set of scenes with classes; handwritten-digits has "
         "1,797.",
     )
+    questions: int = Field(
+        1200,
+        ge=12,
+        description="Pictures of scenes-compositional, each with a true and a false caption.",
+    )
     train_images: int = Field(
         1000,
         ge=10,
@@ -49,6 +54,7 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
         EVALUATION_SETS,
         captioned_pictures,
         labelled_pictures,
+        questions,
         write_descriptions,
         write_split,
     )
@@ -66,6 +72,10 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
                 name, images=settings.retrieval_images, size=size, seed=seed
             )
             write_split(folder / "test", pictures)
+            return
+        if chosen.kind == "image_caption_selection":
+            asked = questions(name, images=settings.questions, size=size, seed=seed)
+            write_split(folder / "test", asked)
             return
         for split in chosen.splits:
             labelled = labelled_pictures(

@@ -1,0 +1,143 @@
+"""Claims, tables and export of sets in which the true caption of an image is chosen."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from mispair.evaluation.report import clip_benchmark, compositional
+from mispair.image_text.report import claims_compositional
+from mispair.image_text.report.figures_shuffling import panels_of_sets
+from mispair.report.tables import Tables, tidy
+
+SET = "scenes-compositional"
+KEYS = {"falls": "composition-falls", "more": "composition-falls-more",
+        "restored": "composition-restored"}  # fmt: skip
+
+
+def compared(metric: str, value: float, start: str = "pretrained", reference: str = "rate 0"):
+    protocol = "clip_benchmark" if metric.endswith("accuracy") else "captions"
+    return {
+        "start": start, "scheme": "random", "rate": 0.8, "reference": reference,
+        "protocol": protocol, "metric": metric, "value": value, "error": 0.004,
+        "freedom": 500.0, "n": 1200,
+    }  # fmt: skip
+
+
+def scored(start: str, rate: float | None, metric: str, value: float, **more: object):
+    return {
+        "start": start, "scheme": "random", "rate": rate, "towers": "small", "seed": 0,
+        "evaluation_set": SET, "protocol": "captions", "metric": metric, "value": value,
+        "n": 400, "low": value - 0.05, "high": value + 0.05, "chance": 0.5,
+        "headline": "selection_acc", "fingerprint": "f", **more,
+    }  # fmt: skip
+
+
+def measured(at_chance: tuple[str, ...] = (), blind: float = 0.5) -> list[dict[str, object]]:
+    rows = []
+    for start, rate in (("untouched", None), ("pretrained", 0.0), ("pretrained", 0.8)):
+        rows += [
+            scored(start, rate, "selection_acc", 0.8),
+            scored(start, rate, "selection_blind", blind),
+            scored(start, rate, "selection_ties", 0.01),
+        ]
+        for category in ("swap-colour", "add-shape"):
+            value = 0.5 if category in at_chance else 0.9
+            for metric, each in (("acc", value), ("blind", blind)):
+                name = f"category_selection_{metric}"
+                rows.append(scored(start, rate, name, each, classname=category))
+    return rows
+
+
+def judged(comparisons: list[dict[str, object]], zeroshot: list[dict[str, object]]):
+    tables = Tables({
+        "comparisons": tidy("comparisons", comparisons), "zeroshot": tidy("zeroshot", zeroshot),
+    })  # fmt: skip
+    return {verdict.claim.key: verdict for verdict in claims_compositional.judge(tables, 0.95)}
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [(-0.1, "supports"), (0.1, "contradicts"), (0.0, "no such effect"), (-0.025, "cannot tell")],
+)
+def test_a_fall_is_judged_by_the_smallest_effect_of_accuracy(value, outcome):
+    found = judged([compared("selection_difference_of_all_sets", value)], measured())
+    assert found[KEYS["falls"]].outcome == outcome
+    assert found[KEYS["more"]].outcome == "not measured"
+    beyond = compared("selection_difference_beyond_accuracy", value)
+    assert judged([beyond], measured())[KEYS["more"]].outcome == outcome
+
+
+def test_a_model_at_chance_can_lose_nothing():
+    rows = [compared("selection_difference_of_all_sets", 0.0)]
+    everywhere = judged(rows, measured(("swap-colour", "add-shape")))[KEYS["falls"]]
+    assert everywhere.outcome == "cannot tell"
+    partly = judged(rows, measured(("swap-colour",)))[KEYS["falls"]]
+    assert partly.outcome == "no such effect"
+    (control, _) = partly.controls
+    assert control.finding == "limits"
+    assert "swap-colour" in control.text
+    assert "add-shape" not in control.text
+
+
+@pytest.mark.parametrize(("blind", "finding"), [(0.5, "does not limit"), (0.7, "limits")])
+def test_words_that_tell_the_answer_limit_the_claim(blind, finding):
+    found = judged([compared("selection_difference_of_all_sets", -0.1)], measured(blind=blind))
+    assert found[KEYS["falls"]].controls[1].finding == finding
+
+
+@pytest.mark.parametrize(
+    ("cost", "gain", "outcome"),
+    [(-0.06, None, "not measured"), (-0.06, 0.05, "supports"), (-0.06, 0.0, "no such effect"),
+     (0.0, 0.05, "cannot tell")],
+)  # fmt: skip
+def test_what_weights_give_back(cost, gain, outcome):
+    metric = "selection_difference_of_all_sets"
+    rows = [compared(metric, cost)]
+    if gain is not None:
+        rows.append(compared(metric, gain, "audit-weighted", "not weighted"))
+    assert judged(rows, measured())[KEYS["restored"]].outcome == outcome
+
+
+def test_tables_have_every_arm_and_category_and_what_was_published():
+    table = tidy("zeroshot", measured())
+    label = compositional.compositional(table, lambda row: str(row["start"]), "Section")
+    scores, categories = label
+    cells = dict(zip(scores.heads, scores.rows[0], strict=True))
+    assert (cells["model"], cells["images"], cells["ties (%)"]) == ("untouched", "400", "1.00")
+    assert cells["blind"].startswith("0.500")
+    assert len(scores.rows) == 3
+    assert len(categories.rows) == 6
+    assert {row[1] for row in categories.rows} == {"swap-colour", "add-shape"}
+    theirs = table.assign(evaluation_set="wds_sugar_crepe")
+    theirs["classname"] = theirs["classname"].replace("swap-colour", "swap-att")
+    _, categories = compositional.compositional(theirs, lambda row: "", "Section")
+    by_category = {row[1]: row[-1] for row in categories.rows}
+    assert by_category == {"swap-att": "0.6396", "add-shape": "–"}
+
+
+def test_panels_are_operations_or_whole_sets():
+    table = tidy("zeroshot", measured(("swap-colour",)))
+    chosen = table[table["metric"].isin(["selection_acc", "category_selection_acc"])]
+    panels = panels_of_sets(chosen)
+    assert set(panels["panel"]) == {f"{SET}: add", f"{SET}: swap"}
+    assert set(panels.loc[panels["panel"] == f"{SET}: swap", "value"]) == {0.5}
+    many = pd.concat([chosen.assign(classname=f"relation {k}", metric="category_selection_acc")
+                      for k in "abc"] + [chosen[chosen["metric"] == "selection_acc"]])  # fmt: skip
+    many["classname"] = many["classname"].where(
+        many["metric"] != "category_selection_acc",
+        [f"{number} of" for number in range(len(many))],
+    )
+    assert set(panels_of_sets(many)["panel"]) == {SET}
+
+
+def test_clip_benchmarks_form_of_the_result():
+    rows = tidy("zeroshot", measured())
+    results = clip_benchmark.results(Tables({"zeroshot": rows})).values()
+    assert {result["task"] for result in results} == {"image_caption_selection"}
+    assert next(iter(results))["metrics"] == {"acc": 0.8, "text_acc": 0.8}
+    pairs = [scored("untouched", None, metric, value) for metric, value in (
+        ("selection_acc", 0.8), ("text_score", 0.3), ("image_score", 0.2), ("group_score", 0.1),
+    )]  # fmt: skip
+    (result,) = clip_benchmark.results(Tables({"zeroshot": tidy("zeroshot", pairs)})).values()
+    assert result["metrics"] == {"acc": 0.1, "text_acc": 0.3, "image_acc": 0.2}

@@ -1,0 +1,123 @@
+"""Tables of compositional sets: which caption of an image is chosen, with and without the image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from mispair.evaluation.report.protocols import short
+from mispair.evaluation.set_names import canonical
+from mispair.report import published
+from mispair.report.table import Table, or_dash, with_interval
+from mispair.report.tables import records
+
+SECTION = "Compositional sets"
+
+SELECTION, MACRO, BLIND = "selection_acc", "selection_macro", "selection_blind"
+OF_CATEGORY, BLIND_OF_CATEGORY = "category_selection_acc", "category_selection_blind"
+TIES = "selection_ties"
+PAIRED = {"text_score": "text score", "image_score": "image score", "group_score": "group score"}
+"""Metrics of `mispair.evaluation.selection`."""
+
+Record = dict[str, Any]
+UNFOLDED = 16
+"""Rows of the longest table that is shown unfolded."""
+
+ABOUT = (
+    "Share of images for which the true caption is the most similar one; ties count half. Blind: "
+    "the mean of all images in place of each, so that only words can tell; what it scores above "
+    "chance, in either direction, is no sign that the model sees. "
+)
+
+
+def compositional(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
+    """Return the scores of every arm or model, and those of every category.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Zero-shot rows of arms, or of checkpoints.
+    label : callable
+        What a row's model is called.
+    section : str
+        Where the tables stand.
+    """
+    keys = ["start", "scheme", "rate"] if "start" in table else ["towers"]
+    return [_scores(table, keys, label, section), _categories(table, keys, label, section)]
+
+
+def _arms(table: pd.DataFrame, keys: list[str]) -> list[tuple[Record, pd.DataFrame]]:
+    grouped = table.groupby(["evaluation_set", *keys], dropna=False, sort=True)
+    arms = [(records(rows)[0], rows) for _, rows in grouped]
+    return sorted(arms, key=lambda arm: arm[0].get("start") != "untouched")
+
+
+def _scores(
+    table: pd.DataFrame, keys: list[str], label: Callable[[Record], str], section: str
+) -> Table:
+    chosen = table[table["metric"].isin([SELECTION, MACRO, BLIND, TIES, *PAIRED])]
+    metrics = [name for name in (SELECTION, MACRO, *PAIRED, BLIND) if name in set(chosen["metric"])]
+    heads = {SELECTION: "right choices", MACRO: "mean over categories", BLIND: "blind", **PAIRED}
+    rows = []
+    for arm, of_arm in _arms(chosen, keys):
+        by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
+        if SELECTION not in by_metric:
+            continue
+        asked = by_metric[SELECTION]
+        rows.append((
+            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
+            f"{asked['n'].max():,.0f}", or_dash(float(asked["chance"].mean()), 3),
+            *(with_interval(by_metric[name]) if name in by_metric else "–" for name in metrics),
+            or_dash(100 * float(by_metric[TIES]["value"].mean()), 2),
+        ))  # fmt: skip
+    return Table(
+        "Choice of the true caption",
+        ("set", "model", "images", "chance", *(heads[name] for name in metrics), "ties (%)"),
+        tuple(rows),
+        ABOUT + "With a 95 % interval where there is one run, in which questions about one picture "
+        "count once; else mean ± 1 standard deviation over seeds.",
+        folded=len(rows) > UNFOLDED,
+        section=section,
+    )
+
+
+def _categories(
+    table: pd.DataFrame, keys: list[str], label: Callable[[Record], str], section: str
+) -> Table:
+    """Return a row for each category; of arms, the untouched model and both ends of C_m."""
+    chosen = table[table["metric"].isin([OF_CATEGORY, BLIND_OF_CATEGORY])]
+    if "start" in chosen:
+        tuned = chosen[chosen["start"] == "pretrained"]
+        ends = tuned["rate"].isin([tuned["rate"].min(), tuned["rate"].max()])
+        chosen = pd.concat([chosen[chosen["start"] == "untouched"], tuned[ends]])
+    rows, heads = [], ["set", "category", "model", "images", "chance", "right choices", "blind"]
+    printed = published.sugarcrepe()
+    is_printed = any(_is_sugarcrepe(name) for name in chosen["evaluation_set"].unique())
+    if is_printed:
+        heads.append("published, OpenAI ViT-B/32")
+    for (name, category), of_category in chosen.groupby(["evaluation_set", "classname"]):
+        known = float(printed.get(category, math.nan)) if _is_sugarcrepe(name) else math.nan
+        for arm, of_arm in _arms(of_category, keys):
+            by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
+            right = by_metric[OF_CATEGORY]
+            rows.append((
+                str(name), str(category), label(arm), f"{right['n'].max():,.0f}",
+                or_dash(float(right["chance"].mean()), 3), with_interval(right),
+                with_interval(by_metric[BLIND_OF_CATEGORY]),
+                *((or_dash(known, 4),) if is_printed else ()),
+            ))  # fmt: skip
+    return Table(
+        "Choice of the true caption, by category",
+        tuple(heads),
+        tuple(rows),
+        ABOUT + "A category at chance tells nothing about captions: it cannot fall.",
+        folded=True,
+        section=section,
+    )
+
+
+def _is_sugarcrepe(name: object) -> bool:
+    return canonical(str(name)) == "sugarcrepe"
