@@ -227,8 +227,8 @@ TUNED = {
         (
             "images: 200\n",
             "images: 200\n  seed: 1\n",
-            {"make_evaluation_set": 1, "make_test_set": 1, "make_retrieval_set": 1,
-             "encode_evaluation": 4, "encode_prompts": 3, "evaluate_zeroshot": 13,
+            {"make_evaluation_set": 1, "make_test_set": 1, "make_retrieval_set": 2,
+             "encode_evaluation": 5, "encode_prompts": 4, "evaluate_zeroshot": 13,
              "fit_linear_probe": 5, "prune_neurons": 1, "export_pruned": 1, "compare_arms": 1,
              **REPORT},
         ),

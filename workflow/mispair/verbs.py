@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -149,9 +150,38 @@ def reference(arguments: Sequence[str]) -> int:
     return 0
 
 
+def convert(arguments: Sequence[str]) -> int:
+    """Write a public compositional set as an evaluation set, from local files."""
+    from mispair.evaluation.converters.entries import checked
+    from mispair.evaluation.converters.public_sets import SETS
+    from mispair.evaluation.converters.writing import write_questions
+
+    parser = _parser(
+        "convert",
+        "Write a public compositional set as a folder in CLIP_benchmark's webdataset layout, which "
+        "`evaluation_sets` takes: each picture with its true caption first. Nothing is fetched.",
+    )
+    parser.add_argument("name", choices=SETS, help="; ".join(
+        f"{name}: {about}" for name, (_, about) in SETS.items()
+    ))  # fmt: skip
+    parser.add_argument("--annotations", type=Path, required=True, help="file or folder, as above")
+    parser.add_argument("--images", type=Path, help="folder of the pictures")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    options = parser.parse_args(arguments)
+    if options.images is None and options.annotations.suffix != ".parquet":
+        raise UserError("Name the folder of the pictures with --images.")
+    entries = checked(SETS[options.name][0](options.annotations, options.images))
+    write_questions(options.to, entries)
+    often = Counter(entry.category for entry in entries)
+    print(f"{options.to}: {len(entries):,} questions")
+    for category, number in sorted(often.items()):
+        print(f"  {category or 'without a category'}: {number:,}")
+    return 0
+
+
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     verb.__name__: verb
-    for verb in (plan, failures, retry, rerun, verify, compare, schema, reference)
+    for verb in (plan, failures, retry, rerun, verify, compare, convert, schema, reference)
 }
 
 

@@ -1,0 +1,1 @@
+"""Converters of public compositional sets into folders that mispair and others read."""
