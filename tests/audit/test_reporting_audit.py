@@ -16,9 +16,12 @@ def rates(scheme="random", scorer="untouched", method="mixture", error=0.0, widt
     ]  # fmt: skip
 
 
-def judged(*parts, refused=""):
+def judged(*parts, refused="", right=True):
     made = [row for part in parts for row in part]
-    origin = [{"artefact": "audit", "key": "refused", "text": refused}]
+    origin = [
+        {"artefact": "audit", "key": "refused", "text": refused},
+        {"artefact": "calibration", "key": "right", "text": str(right)},
+    ]
     tables = Tables(
         {"audit_calibration": tidy("audit_calibration", made),
          "provenance": tidy("provenance", origin)}
@@ -40,6 +43,24 @@ def test_nothing_measured_is_no_verdict():
 )
 def test_an_estimate_is_as_good_as_its_largest_error(error, width, outcome):
     assert judged(rates(error=error, width=width))["audit-estimates"] == outcome
+
+
+def test_a_corpus_with_wrong_captions_of_its_own_is_no_evidence_against_the_estimate():
+    own, width = 0.25, 0.01
+    made = [
+        {**row, "injected": share, "true": share, "value": found, "low": found - width,
+         "high": found + width}
+        for share, row in zip((0.0, 0.2, 0.6), rates(), strict=True)
+        for found in [own + share * (1 - own)]
+    ]  # fmt: skip
+    assert judged(made)["audit-estimates"] == verdicts.CONTRADICTS
+    assert judged(made, right=False)["audit-estimates"] == verdicts.SUPPORTS
+    off = [{**row, **{name: row[name] + 0.1 for name in ("value", "low", "high")}}
+           if row["injected"] else row for row in made]  # fmt: skip
+    assert judged(off, right=False)["audit-estimates"] == verdicts.CONTRADICTS
+    similar = [*rates("similar", method="similar"), *rates("similar")]
+    found = judged(made, [{**row, "injected": 0.1} for row in similar], right=False)
+    assert found["audit-similar"] == verdicts.UNDECIDED
 
 
 def test_a_model_that_cannot_tell_is_no_evidence_against_the_estimate():

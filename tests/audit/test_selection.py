@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from mispair.audit.lists import uid_array
 from mispair.audit.report.gallery import Suspect, fragment
-from mispair.audit.selection import borderline, kept_pairs, most_likely, uid_array
+from mispair.audit.selection import kept_pairs, shown_kinds
 
 
 def test_a_cut_leaves_out_what_is_as_likely():
@@ -39,9 +40,15 @@ def test_uids_of_datacomp_are_two_numbers_each():
 
 def test_the_most_likely_come_first_and_those_that_could_be_either_are_near_a_half():
     probability = np.array([0.2, 0.95, np.nan, 0.55, 0.99, 0.05])
-    assert most_likely(probability, 2).tolist() == [4, 1]
-    assert most_likely(probability, 9).tolist() == [4, 1, 3, 0, 5]
-    assert borderline(probability, 9).tolist() == [3, 0]
+    similarity = np.arange(6.0)
+    likely, either = shown_kinds(probability, similarity, 2).values()
+    assert (likely.tolist(), either.tolist()) == ([4, 1], [3, 0])
+    assert shown_kinds(probability, similarity, 9)["most likely wrong"].tolist() == [4, 1, 3, 0, 5]
+    kinds = shown_kinds(np.full(6, np.nan), similarity, 2)
+    assert {kind: rows.tolist() for kind, rows in kinds.items()} == {
+        "least similar": [0, 1],
+        "could be either": [],
+    }
 
 
 def test_a_gallery_escapes_captions_and_says_what_is_missing():

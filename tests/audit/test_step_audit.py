@@ -1,10 +1,12 @@
 """The steps of the audit: files in, files out, and one message for each fault."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from huggingface_hub import DatasetCard
 
 from mispair import cli
 from mispair.core import files
@@ -191,9 +193,10 @@ def test_a_wrong_list_of_trusted_pairs_is_one_message(made, tmp_path, capsys, co
 
 def select(made, tmp_path, *options):
     return cli.main([
-        "select-pairs", "--audit", str(tmp_path / "audit.parquet"), "--captions",
-        str(made.folder / "texts.parquet"), "--lists", str(tmp_path / "lists"), "--selection",
-        str(tmp_path / "selection.json"), *options,
+        "select-pairs", "--audit", str(tmp_path / "audit.parquet"), "--rates",
+        str(tmp_path / "audit.json"), "--captions", str(made.folder / "texts.parquet"),
+        "--lists", str(tmp_path / "lists"), "--selection", str(tmp_path / "selection.json"),
+        *options,
     ])  # fmt: skip
 
 
@@ -215,6 +218,12 @@ def test_lists_balance_and_hold_the_captions_that_are_kept(made, tmp_path):
     rows = {row["metric"]: row["value"] for row in
             json.loads((tmp_path / "selection.json").read_text())["rows"]}  # fmt: skip
     assert rows["pairs_kept"] + rows["pairs_removed"] == 1200
+    card = DatasetCard.load(lists / "README.md")  # as the hub reads it
+    assert card.data.size_categories == ["n<1K"]
+    measured = json.loads((tmp_path / "audit.json").read_text())["rows"]
+    share = next(row for row in measured if row["metric"] == "wrong_captions")
+    assert f"{share['value']:.2%} (95 % interval {share['low']:.2%}" in card.text
+    assert re.search(rf"\| kept +\| {len(kept)} ", card.text)
     assert select(made, tmp_path, "--false-discovery-rate", "0.01") == 0
     fewer = (lists / "removed.txt").read_text().split()
     assert 0 < len(fewer) <= len(removed) + 20
@@ -238,7 +247,10 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     options = ["--rates", "0", "0.3", "--pairs", "2000", "--trusted", "200"]
     out = tmp_path / "calibration.json"
     assert (
-        cli.main(made.command("calibrate-audit", similar=similar, calibration=out) + options) == 0
+        cli.main(
+            made.command("calibrate-audit", similar=similar, truth=[], calibration=out) + options
+        )
+        == 0
     )
     rows = pd.DataFrame(json.loads(out.read_text())["rows"])
     found = rows[rows["metric"] == "rate"].set_index(["scheme", "injected", "scorer", "method"])
@@ -255,7 +267,10 @@ def test_known_shares_are_found_and_memorised_ones_are_not(tmp_path):
     assert told["random", "probability"] > 0.95
     again = tmp_path / "again.json"
     assert (
-        cli.main(made.command("calibrate-audit", similar=similar, calibration=again) + options) == 0
+        cli.main(
+            made.command("calibrate-audit", similar=similar, truth=[], calibration=again) + options
+        )
+        == 0
     )
     assert again.read_bytes() == out.read_bytes()
 
@@ -272,7 +287,7 @@ def test_every_caption_of_a_picture_is_audited_and_they_are_no_rivals():
 
 
 def test_words_are_the_same_without_case_and_punctuation(tmp_path):
-    from mispair.audit.pairs import text_groups
+    from mispair.audit.captions import text_groups
     from mispair.pairs.index.identities import caption_identities
 
     captions = ["A red cat.", "a  RED cat", "a red dog", "Ein süßer Hund", "ein süßer hund!"]

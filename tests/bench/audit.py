@@ -49,14 +49,9 @@ def measure() -> Iterator[Row]:
 def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int) -> Iterator[Row]:
     """Estimate shares of wrong captions of the demo's corpus, draw after draw."""
     from mispair.audit import trials
+    from mispair.audit.captions import nearest_captions, text_groups
     from mispair.audit.injection import inject
-    from mispair.audit.pairs import (
-        Audited,
-        embedded,
-        features_of_sample,
-        nearest_captions,
-        text_groups,
-    )
+    from mispair.audit.pairs import Audited, embedded, features_of_sample
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
     from mispair.towers.finetuning.projection import Projections
@@ -78,12 +73,11 @@ def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int)
         embedded(
             every, every.image, pairs, features, rows, (start.image[0], start.text[0]),
             model.get("towers"), Path(scratch),
-        ) as (images, texts),
+        ) as embeddings,
     ):  # fmt: skip
         for draw in range(draws):
-            trial = trials.Trial(
-                images, texts, every.image, (every.image, words), nearest, draw, "cpu"
-            )
+            same = every.image, words
+            trial = trials.Trial(embeddings, every.image, same, nearest, draw, "cpu")
             random = [inject("random", rate, words, nearest, draw) for rate in RATES]
             similar = [inject("similar", rate, words, nearest, draw) for rate in RATES[1:]]
             for injection in [*random, *(similar if draw < similar_draws else [])]:

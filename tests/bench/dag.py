@@ -217,7 +217,7 @@ def at_home(name: str, folder: Path) -> Path:
     """
     from mispair.pairs.shards.sources import expand_braces
 
-    text = (REPOSITORY / "workflow" / "configs" / f"{name}.yaml").read_text()
+    text = (REPOSITORY / "config" / f"{name}.yaml").read_text()
     text = text.replace("/data/", f"{folder}/data/")
     content = yaml.safe_load(text)
     for shard in expand_braces(content["shards"]):

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.faults import Faults, Kill
 from tests.workflow.conftest import new_checkout
 
-CONFIG = ("--cores", "2", "--configfile", "workflow/configs/smoke.yaml")
+CONFIG = ("--cores", "2", "--configfile", "config/smoke.yaml")
 SAVE_SECONDS = 60.0
 """As outside tests."""
 

@@ -2,11 +2,12 @@
 
 Runs of several sizes, on a machine that does nothing else: the demo, the smoke configuration, the
 sufficiency study at its standard setting, the whole stepsize study, a corpus of 100,000 pairs up to
-its captions, a ViT-B/32 with random weights, towers that are trained, and audits of three corpora.
-Memory and disk come from the same jobs. About 35 minutes on two cores. Rates of other devices stay
-as they are; with ``--only`` some runs, so do those of steps that reached further. A folder named on
-the command line keeps the runs; those that it has are not run again, and ``--busy`` takes processor
-time for wall time, if the machine was not idle.
+its captions, a ViT-B/32 with random weights, towers that are trained, audits and repairs of three
+corpora, and repairs from scratch of three. Memory and disk come from the same jobs. About 50
+minutes on two cores. Rates of other devices stay as they are; with ``--only`` some runs, so do
+those of steps that reached further. A folder named on the command line keeps the runs; those that
+it has are not run again, and ``--busy`` takes processor time for wall time, if the machine was not
+idle.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     import yaml
 
     def shipped(name: str) -> dict[str, Any]:
-        path = REPOSITORY / "workflow" / "configs" / f"{name}.yaml"
+        path = REPOSITORY / "config" / f"{name}.yaml"
         return dict(yaml.safe_load(path.read_text()))
 
     large = {
@@ -75,6 +77,39 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
         )
         for shards, pairs in ((1, 1500), (10, 1500), (40, 1500))
     }
+    repairs = {
+        f"repair of {shards * pairs}": (
+            {
+                "studies": ["repair"],
+                "make_scenes": {"shards": shards, "pairs_per_shard": pairs},
+                "index_shards": {"shards_per_job": 10},
+                "evaluation_sets": ["scenes-digit"],
+                "corrupt_captions": {"schemes": ["random"], "rates": [0.0, 0.8]},
+                "filter_captions": {"rules": ["raw", "factor", "drop"]},
+                "finetune_projection": {"seeds": seeds},
+            },
+            ["repair"],
+        )
+        for shards, pairs, seeds in ((1, 1500, 2), (10, 1500, 1), (40, 1500, 1))
+    }
+    from_scratch = {
+        f"repair from scratch of {shards * 1000}": (
+            {
+                "studies": ["repair"],
+                "make_scenes": {"shards": shards, "pairs_per_shard": 1000},
+                "evaluation_sets": ["scenes-digit"],
+                "corrupt_captions": {"schemes": ["random"], "rates": [0.0, 0.8]},
+                "filter_captions": {
+                    "rules": ["raw", "factor"],
+                    "rates": [0.8],
+                    "trains": ["towers"],
+                },
+                "train_small_towers": {"seeds": 2, "epochs": epochs, "held_out": 1000},
+            },
+            ["repair"],
+        )
+        for shards, epochs in ((3, 2), (5, 4), (12, 3))
+    }
     return {
         "demo": ({}, []),
         "smoke": (shipped("smoke"), []),
@@ -85,6 +120,8 @@ def configurations(folder: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
                           for name in ("random~0.3", "similar~0.3")]),
         **trained,
         **audits,
+        **repairs,
+        **from_scratch,
     }  # fmt: skip
 
 
@@ -113,10 +150,47 @@ def reaches_as_far(work: dict[str, float], other: dict[str, float]) -> bool:
     return all(work.get(unit, 0.0) >= 0.9 * amount for unit, amount in other.items())
 
 
+def this_machine() -> dict[str, Any]:
+    """Return the description of this machine."""
+    from mispair.core.devices import device_name, usable_cores
+    from mispair.planning.rates import calibrate
+
+    return {
+        "device": "cpu",
+        "processor": device_name("cpu").removeprefix("cpu (").removesuffix(")"),
+        "cores": usable_cores(),
+        "calibration_seconds": float(f"{calibrate():.3g}"),
+    }
+
+
+def write_rates(machines: list[Any], path: Path) -> None:
+    """Write rates, one line a step."""
+    from mispair.core.files import write_text
+
+    written = []
+    for one in machines:
+        lines = [
+            f"  {json.dumps(name)}: {json.dumps(asdict(rate))}" for name, rate in one.steps.items()
+        ]
+        machine = json.dumps(one.machine, ensure_ascii=False)
+        written.append(f'{{"machine": {machine},\n "steps": {{\n' + ",\n".join(lines) + "}}")
+    write_text(path, "[" + ",\n".join(written) + "]\n")
+
+
 def main() -> None:
     """Run what has not run, and write the rates."""
+    from mispair.core.benchmarks import Benchmark
+    from mispair.planning.jobs import Job
     from mispair.planning.plan import records_of
-    from mispair.planning.rates import RATES, Measured, fit, read_rates, this_machine, write_rates
+    from mispair.planning.rates import RATES, Measured, fit, read_rates
+    from tests.bench.processor_time import processor_seconds
+
+    def seconds(job: Job, benchmark: Benchmark) -> float:
+        """Return the wall time of a job, or its processor time on a busy machine."""
+        processor = processor_seconds(home / job.benchmark) if asked.busy else None
+        if processor is None:
+            return benchmark.seconds
+        return min(benchmark.seconds, processor / job.threads)
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
@@ -142,7 +216,7 @@ def main() -> None:
                 command = [sys.executable, "-m", "snakemake", *options(home, targets)]
                 subprocess.run([*command, "--quiet", "all"], check=True)
                 (home / "finished").touch()
-            found = records_of(options(home, targets), by_processor=asked.busy)
+            found = records_of(options(home, targets), seconds=seconds)
             print(f"{name}: {len(found)} jobs", flush=True)
             records += found
         recorded = read_rates() if RATES.is_file() else []
@@ -154,7 +228,7 @@ def main() -> None:
                 name: rate for name, rate in steps.items()
                 if name not in before or reaches_as_far(rate.largest, before[name].largest)
             }  # fmt: skip
-        write_rates([Measured(this_machine("cpu"), steps), *kept])
+        write_rates([Measured(this_machine(), steps), *kept], RATES)
     print(f"Written: {RATES}")
 
 

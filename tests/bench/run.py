@@ -1,29 +1,33 @@
-"""``make bench``: measure the speed that mispair claims, and print it as a table.
+"""``make bench``: measure the speed that mispair claims, print it, and write it into the docs.
 
 Every row is a ratio or a share that was measured in this run, on this machine; nothing here is a
-test. Name rows to measure only these: ``.venv/bin/python tests/bench/run.py finetuning``.
+test. Name benches to measure only these: ``.venv/bin/python tests/bench/run.py finetuning``. Each
+replaces its table in ``docs/measurements/benchmarks.md``, with the day and the machine.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from datetime import date
 from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 
 REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "measurements" / "benchmarks.md"
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "workflow")]
 
 from tests.bench import (  # noqa: E402
     audit,
+    captioners,
     dag,
     demo,
     encoding,
     faults,
     finetuning,
+    page,
     pruning,
     silhouette,
     similar_captions,
@@ -32,6 +36,7 @@ from tests.bench import (  # noqa: E402
     stepsize,
     sufficiency,
 )
+from tests.bench.readme import filled  # noqa: E402
 
 BENCHES = {
     "audit": audit.measure,
@@ -43,6 +48,7 @@ BENCHES = {
     "pruning": pruning.measure,
     "similar_captions": similar_captions.measure,
     "stepsize": stepsize.measure,
+    "captioners": captioners.measure,
     "dag": dag.measure,
     "faults": faults.measure,
     "slurm": slurm.measure,
@@ -56,16 +62,24 @@ def main() -> None:
     unknown = set(chosen) - BENCHES.keys()
     if unknown:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    rows = []
-    print("| what | measured | against | ratio or share |\n| --- | --- | --- | --- |", flush=True)
+    machine = describe_machine()
+    print("| " + " | ".join(page.COLUMNS) + " |\n" + "| --- " * len(page.COLUMNS) + "|", flush=True)
     for name in chosen:
+        rows = []
         for row in BENCHES[name]():
             rows.append(row)
             print("| " + " | ".join(row) + " |", flush=True)
-    target = REPOSITORY / "benchmarks" / "bench.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    print(f"\nAlso in {target}")
+        text = page.block(rows, date.today(), machine)
+        PAGE.write_text(filled(PAGE.read_text(), f"bench: {name}", text))
+    print(f"\nAlso in {PAGE}")
+
+
+def describe_machine() -> str:
+    """Return the processor and the number of cores that are to be had."""
+    from mispair.core.devices import device_name, usable_cores
+
+    processor = device_name("cpu").removeprefix("cpu (").removesuffix(")")
+    return f"{usable_cores()} cores of {processor}"
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mispair.simulation.training.decoder import Decoder
     from mispair.simulation.training.encoder import Encoders
 
-CONFIGS = Path(__file__).parents[2] / "workflow" / "configs"
+CONFIGS = Path(__file__).parents[2] / "config"
 
 C_S = 0.3
 """At which arms are measured; it changes no number of operations."""
@@ -173,23 +173,15 @@ def _draws(study: Study) -> Draws:
 
 
 def _source(draws: Draws, study: Study) -> Source:
-    from mispair.simulation.sampling import data, misalignment, sources
+    from mispair.simulation.trial import Trial
 
-    dictionaries = data.draw_dictionaries(draws, study.d1, study.d)
-    spurious = misalignment.draw_spurious_sets(draws, study)
-    if study.data == "fresh":
-        return sources.FreshSource(draws, "raw", dictionaries, study, C_S, spurious)
-    samples = [
-        data.draw_high_quality(draws, dictionaries, study),
-        data.draw_low_quality(draws, dictionaries, study, C_S, spurious),
-    ]
-    return sources.FixedSource(draws, "raw", samples, study)
+    return Trial(study, C_S, draws).pretraining().source
 
 
 def _engine(study: Study, start: Encoders, source: Source) -> tuple[Encoders, float]:
-    from mispair.simulation.training.training import plan_of, train
+    from mispair.simulation.training.training import Plan, train
 
-    plan = plan_of(study, study.epochs, study.steps_per_epoch)
+    plan = Plan(study, study.epochs, study.steps_per_epoch)
     trained = train(start, source.batch, plan)
     return trained.encoders, float(trained.losses[-1].mean())
 
@@ -389,12 +381,12 @@ def _train_until(study: Study, begun: Event, enough: Event) -> None:
 
 def _decoders(study: Study, encoders: Encoders) -> Generator[Row, None, tuple[float, float]]:
     """Fit the decoder (S2) in the span of its pairs and in all coordinates."""
-    from mispair.simulation.sampling import data
     from mispair.simulation.training.decoder import fit_decoder, start_decoder
+    from mispair.simulation.trial import Trial
 
     draws = _draws(study)
-    dictionaries = data.draw_dictionaries(draws, study.d1, study.d)
-    pairs = data.draw_high_quality(draws, dictionaries, study)
+    trial = Trial(study, C_S, draws)
+    dictionaries, pairs = trial.dictionaries, trial.high_quality
     start = start_decoder(draws, encoders, study)
     started = time.perf_counter()
     decoder, _ = fit_decoder(draws, start, dictionaries, pairs, study)

@@ -1,7 +1,7 @@
 """The stepsize study's engine against a plain loop over runs, on the full grid.
 
 The naive twin does what a first script does: one run after another, φ and φ' by the usual functions
-of NumPy and SciPy. Both take the first steps of every part of workflow/configs/stepsize.yaml that
+of NumPy and SciPy. Both take the first steps of every part of config/stepsize.yaml that
 needs no files; what these take is scaled to the full number of steps. The study's jobs go to two
 cores, as Snakemake sends them; the twin is one script. Sharpness and the multi-layer perceptron are
 left out: both would do the same there.
@@ -26,7 +26,7 @@ from mispair.stepsize.grid import Part
 from mispair.stepsize.study import Plan, stacks
 
 Row = tuple[str, str, str, str]
-CONFIG = Path(__file__).parents[2] / "workflow" / "configs" / "stepsize.yaml"
+CONFIG = Path(__file__).parents[2] / "config" / "stepsize.yaml"
 SHARE = 40
 """One step in so many of the full grid is taken."""
 LEAST = 20

@@ -20,7 +20,7 @@ from mispair.comparing.runs import read
 from mispair.comparing.verdicts import verdicts
 from mispair.core import files
 from mispair.report import studies
-from mispair.report.tables import tidy
+from mispair.report.tables import records, tidy
 
 RECORD: dict[str, Any] = {
     "mispair": "0.1.0",
@@ -113,7 +113,7 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
         ("results/arms", "1", "1", "0", "0"),
         ("results/simulation", "0", "0", "0", "1"),
     }
-    about = ("commit", "0123456789ab, as committed", "fedcba987654, with changes")
+    about = ("commit", "0123456789abcdef, as committed", "fedcba9876543210, with changes")
     assert about in found["The two runs"]
 
 
@@ -231,6 +231,16 @@ def test_runs_of_other_configurations_list_the_arms_of_one_alone(
     assert "only in B corpus 1" in lines
 
 
+def test_the_arms_of_two_models_are_compared_though_their_towers_differ(tmp_path: Path) -> None:
+    rows = {name: acc1(value, towers=name) for name, value in (("a", 0.5), ("b", 0.4), ("c", 0.3))}
+    runs = [write(tmp_path / name, {"zeroshot": rows[name]}) for name in "ab"]
+    (found,) = records(numbers(*runs))
+    assert (found["a"], found["b"], found["finding"]) == (0.5, 0.4, "beyond")
+    # Where a run has several models, their names tell them apart.
+    several = write(tmp_path / "ac", {"zeroshot": rows["a"] + rows["c"]})
+    assert len(numbers(several, runs[1])) == 3
+
+
 class Page(HTMLParser):
     """The tags and the text of a page."""
 
@@ -289,7 +299,7 @@ def test_what_differs_most_comes_first_and_the_rest_is_counted(
 
 
 BROKEN = {
-    "nothing there": (lambda f: None, "is not there. Give the folder of a finished run"),
+    "nothing there": (lambda f: None, "does not exist. Give the folder of a finished run"),
     "an empty folder": (lambda f: f.mkdir(), "has neither reports/run.json nor run.json"),
     "no JSON": (lambda f: files.write_text(f / "run.json", "{"), "cannot be read as JSON"),
     "other JSON": (lambda f: files.write_json(f / "run.json", [1]), "is no record of a run"),
@@ -299,7 +309,7 @@ BROKEN = {
     ),
     "no tables": (
         lambda f: files.write_json(f / "run.json", {"record": RECORD}),
-        "tables: is not there",
+        "tables: does not exist",
     ),
     "a broken table": (
         lambda f: files.write_text(

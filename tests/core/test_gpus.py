@@ -170,7 +170,7 @@ def test_a_second_call_takes_no_second_device(two) -> None:
 
 
 def test_more_than_there_are_is_a_message_and_no_endless_wait(two) -> None:
-    with pytest.raises(UserError, match=r"3 GPUs are wanted, and this job may use 2 \(GPU-aa11"):
+    with pytest.raises(UserError, match=r"3 GPUs are requested, and this job may use 2 \(GPU-aa11"):
         gpus.reserve(3)
 
 

@@ -208,10 +208,10 @@ def test_nothing_is_run_again_on_another_input(folder: Path, capsys) -> None:
     measure()
     write_projection(1)
     assert cli.main(["rerun", str(RECORD)]) == 2
-    assert f"{PROJECTION} is not what it was: other content" in capsys.readouterr().err
+    assert f"{PROJECTION} has changed: other content" in capsys.readouterr().err
     PROJECTION.unlink()
     assert cli.main(["rerun", str(RECORD)]) == 2
-    assert f"{PROJECTION} is not there" in capsys.readouterr().err
+    assert f"{PROJECTION} does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("part", "name"), [("settings", "angles"), ("job", "projection")])
@@ -229,7 +229,7 @@ def test_a_record_of_another_version_of_a_step_is_a_message(folder, capsys, part
 def test_a_file_that_is_no_record_is_a_message(folder: Path, capsys) -> None:
     measure()
     assert cli.main(["rerun", str(RESULT)]) == 2
-    assert "does not say where a result comes from" in capsys.readouterr().err
+    assert "is not a record of a result" in capsys.readouterr().err
 
 
 # Software ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from mispair.core.files import UserError
 from mispair.core.provenance import PACKAGE, code_version, fingerprint
 from mispair.dag import Dag
 
-CONFIGS = sorted((PACKAGE.parent / "configs").glob("*.yaml"))
+CONFIGS = sorted((PACKAGE.parents[1] / "config").glob("*.yaml"))
 
 
 def origin(step: str, inputs: list[str], outputs: list[str], **other: object) -> dict:
@@ -110,8 +110,8 @@ def test_other_data_are_refused_by_name(tmp_path: Path, monkeypatch) -> None:
     shards[2].unlink()
     with pytest.raises(UserError) as error:
         dag(record(data=data)).compare_with_record()
-    assert "mine/1.tar is not what it was: other content" in str(error.value)
-    assert "mine/2.tar is not there" in str(error.value)
+    assert "mine/1.tar has changed: other content" in str(error.value)
+    assert "mine/2.tar does not exist" in str(error.value)
     assert "0.tar" not in str(error.value)
 
 
@@ -135,6 +135,6 @@ def test_results_are_compared_with_a_record(tmp_path: Path, monkeypatch, capsys)
     files.write_text(made[0], "x.json")
     assert cli.main(["verify", "run.json"]) == 1
     said = capsys.readouterr().out
-    assert "results/a.json is not what it was" in said
+    assert "results/a.json has changed" in said
     assert "b.json" not in said
     assert cli.main(["verify", "results/a.json"]) == 2

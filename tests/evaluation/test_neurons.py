@@ -11,7 +11,7 @@ from PIL import Image
 from mispair.core import files
 from mispair.evaluation import activations
 from mispair.evaluation.activations import feature_blocks, strongest
-from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap, random_rotation
+from mispair.evaluation.purity import neuron_overlap, random_overlap, random_rotation
 from mispair.evaluation.report import neurons
 from mispair.evaluation.report.neurons import Neuron, Ranking, Sample
 from mispair.pairs.report import contact_sheet
@@ -191,7 +191,6 @@ def test_the_gallery_escapes_what_data_says_and_gives_every_number():
         *("1,200 images", "34 captions", "untouched projections"),
     ):
         assert text in html, text
-    assert DEFINITION.split(".")[1].strip().split("|")[0] in html
     assert re.search(r"(?:src|href)=\"(?!data:)", html) is None  # nothing is fetched
     (first, _) = _thumbnails(html)
     assert first.size == (64, 64)
@@ -228,10 +227,9 @@ def test_thumbnails_shrink_and_then_get_fewer_until_the_gallery_fits(monkeypatch
     assert 0 < len(_thumbnails(fewest)) < 16
 
 
-def test_without_pairs_the_gallery_still_defines_purity():
+def test_without_pairs_the_gallery_says_so():
     html = neurons.fragment([], {}, TOWERS, Sample("untouched projections", 0, 0), 64)
     assert 'class="hole"' in html
-    assert "N(N−1) ordered pairs" in html
 
 
 def test_control_characters_are_shown_as_such() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -18,7 +19,7 @@ from mispair.evaluation import pruned_model, zeroshot
 from mispair.evaluation.purity import neuron_overlap
 from mispair.evaluation.steps import prune_neurons
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, labelled_pictures
-from mispair.towers import loading
+from mispair.towers import loading, model_cards
 from mispair.towers.checkpoints import laclip
 from tests.towers.test_loading import SHIPPED
 from tests.towers.test_tower_families import FAMILIES, build
@@ -310,8 +311,8 @@ def test_the_folder_is_towers_of_mispair_with_the_same_bytes_every_time(
         assert _export(cached, tmp_path / name, "tuned", "high-norm", "image", 30) == 0
         folders.append(tmp_path / name / "pruned")
     found = sorted(path.name for path in folders[0].iterdir())
-    assert found == ["open_clip_config.json", "open_clip_model.safetensors", "pruned.json",
-                     "tokenizer.json", "tokenizer_config.json"]  # fmt: skip
+    assert found == ["README.md", "open_clip_config.json", "open_clip_model.safetensors",
+                     "pruned.json", "tokenizer.json", "tokenizer_config.json"]  # fmt: skip
     for name in found:
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
     towers = loading.load_towers(folders[0])
@@ -327,6 +328,33 @@ def test_the_folder_is_towers_of_mispair_with_the_same_bytes_every_time(
     for name in ("image_projection", "text_projection"):
         np.testing.assert_array_equal(tensors[name][0], whole[name][0][:, kept])
     assert origin["towers"] == towers.fingerprint != loading.fingerprint(SHIPPED)
+
+
+def test_the_hub_reads_base_model_scores_and_protocols_from_the_card(
+    cached: Path, tmp_path: Path
+) -> None:
+    assert _export(cached, tmp_path, "tuned", "high-norm", "image", 30) == 0
+    card = ModelCard.load(tmp_path / "pruned" / "README.md")
+    assert card.data.base_model == SHIPPED.name
+    assert card.data.license == "unknown"
+    rows, _ = metrics.read_metrics(tmp_path / "record.json")
+    expected = {
+        (row["evaluation_set"], f"acc1, protocol {row['protocol']}"): row["value"]
+        for row in rows
+        if row["metric"] == "acc1"
+    }
+    results = {(r.dataset_name, r.metric_name): r.metric_value for r in card.data.eval_results}
+    assert results == expected
+    assert len(results) == 2
+    assert "30 by the strategy high-norm" in card.text
+    # Another licence, and captions of which four in five were exchanged.
+    arm = {"start": "pretrained", "scheme": "random", "rate": "0.8"}
+    note = {"strategy": "random", "ranked_by": "none", "k": 30, "towers": "ab"}
+    said = ModelCard(model_cards.pruned_card('"odd|', note, arm, [], "cc-by-4.0"))
+    assert said.data.license == "cc-by-4.0"
+    assert said.data.base_model == '"odd|'
+    assert "80% of the captions exchanged (C_m, scheme random)" in said.text
+    assert "no score" in said.text
 
 
 def test_a_random_export_keeps_the_neurons_of_the_first_draw(cached: Path, tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_the_schema_knows_ranges() -> None:
 def _write(folder: Path, data: pruning.EvaluationSet, **about: str) -> None:
     """Write the files of an evaluation set, and projections of two seeds."""
     image, text = _projections()
-    of_set = {"towers": "t", **data.about, **about}
+    of_set = {"towers": "t", **data.metadata, **about}
     arrays = {"image_features": data.image_features, "labels": data.labels}
     files.write_tensors(folder / "one" / "images.safetensors", arrays, of_set)
     for name, prompts in data.prompts.items():

@@ -18,7 +18,7 @@ FACTORIAL = np.array(list(itertools.product([0, 1], repeat=3)) * 5, dtype=bool)
 def _sample(embeddings, codes, blocks=1, shuffles=()):
     sample = Sample(embeddings.shape[1], codes.shape[1], shuffles)
     for rows in np.array_split(np.arange(len(codes)), blocks):
-        sample.add(embeddings[rows], codes[rows])
+        sample.add_inputs(embeddings[rows], codes[rows])
     return sample
 
 

@@ -34,7 +34,8 @@ def corrupt(folder: Path, indexes: list[Path], pairing: Path) -> int:
     rejected = [path.with_name(f"{path.stem}.rejected.parquet") for path in indexes]
     corpus = folder / "corpus.parquet"
     gathered = step("gather-index", index=indexes, rejected=rejected, corpus=corpus,
-                    captions=[folder / "captions-0.parquet"], excluded=folder / "excluded.parquet",
+                    caption_table=[], captions=[folder / "captions-0.parquet"],
+                    excluded=folder / "excluded.parquet",
                     statistics=folder / "statistics.json")  # fmt: skip
     return gathered or step(
         "corrupt-captions", scheme="random", rate=0.5, draws=1, corpus=corpus, index=indexes,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.captions import caption_tables
+from mispair.pairs.captions import sorted_captions
 from mispair.pairs.steps import read_captions
 
 Rows = list[tuple[str, list[str]]]
@@ -242,14 +242,14 @@ def test_any_text_is_found_again(
     rows: list[tuple[str, str]], wanted: list[str], size: int, tmp_path: Path
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caption_tables, "KEYS_PER_ROW_GROUP", size)
-        patch.setattr(caption_tables, "BATCH_ROWS", size)
-        caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
+        patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", size)
+        patch.setattr(sorted_captions, "BATCH_ROWS", size)
+        sorted_captions.write_sorted(iter(rows), tmp_path / "captions.parquet")
     expected: dict[str, list[str]] = {}
     for key, caption in rows:
         if caption not in expected.setdefault(key, []):
             expected[key].append(caption)
-    look = caption_tables.lookup(tmp_path / "captions.parquet")
+    look = sorted_captions.lookup(tmp_path / "captions.parquet")
     assert look(list(expected)) == expected
     assert look(wanted) == {key: expected[key] for key in wanted if key in expected}
 
@@ -258,7 +258,7 @@ def test_any_text_is_found_again(
 def many(tmp_path: Path) -> Path:
     rows = [(f"{n:07d}", f"caption {n}") for n in range(100_000)]
     random.Random(0).shuffle(rows)
-    caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
+    sorted_captions.write_sorted(iter(rows), tmp_path / "captions.parquet")
     return tmp_path / "captions.parquet"
 
 
@@ -273,7 +273,7 @@ def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.Monke
         return original(self, number, *args, **kwargs)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
-    look = caption_tables.lookup(many)
+    look = sorted_captions.lookup(many)
     assert seen == []
     keys = [f"{n:07d}" for n in range(40_000, 45_000)]
     assert look(keys) == {key: [f"caption {int(key)}"] for key in keys}
@@ -290,9 +290,9 @@ def test_a_lookup_reads_only_what_it_needs(many: Path, monkeypatch: pytest.Monke
 def test_keys_too_long_for_parquets_own_statistics(tmp_path: Path) -> None:
     rows = [(f"{n}" + "x" * 5000, f"c{n}") for n in range(9)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caption_tables, "KEYS_PER_ROW_GROUP", 2)
-        caption_tables.write_sorted(iter(rows), tmp_path / "captions.parquet")
-    assert caption_tables.lookup(tmp_path / "captions.parquet")([rows[5][0]]) == {
+        patch.setattr(sorted_captions, "KEYS_PER_ROW_GROUP", 2)
+        sorted_captions.write_sorted(iter(rows), tmp_path / "captions.parquet")
+    assert sorted_captions.lookup(tmp_path / "captions.parquet")([rows[5][0]]) == {
         rows[5][0]: ["c5"]
     }
 
@@ -301,9 +301,9 @@ def test_a_table_of_ours_that_was_damaged(many: Path) -> None:
     content = bytearray(many.read_bytes())
     content[100:2000] = bytes(1900)
     many.write_bytes(content)
-    look = caption_tables.lookup(many)
+    look = sorted_captions.lookup(many)
     with pytest.raises(UserError, match="Delete it and run again"):
         look(["0000001"])
     many.write_bytes(content[:-20])
     with pytest.raises(UserError, match="Delete it and run again"):
-        caption_tables.lookup(many)
+        sorted_captions.lookup(many)

@@ -6,19 +6,17 @@ import json
 
 import pytest
 
-from mispair.pairs.captions.captions import (
-    CaptionError,
+from mispair.pairs.captions.decoding import (
     check_caption,
     decode_caption,
     describe_caption,
     sidecar_fields,
 )
-from mispair.pairs.index import policy
-from mispair.pairs.index.policy import Policy
+from mispair.pairs.index.policy import Fault, Policy, RejectedError
 
 
 def reason_of(text: str, **policy: object) -> str:
-    with pytest.raises(CaptionError) as caught:
+    with pytest.raises(RejectedError) as caught:
         check_caption(text, Policy(**policy))  # type: ignore[arg-type]
     return caught.value.reason
 
@@ -30,35 +28,35 @@ def test_a_byte_order_mark_and_white_space_are_no_part_of_a_caption() -> None:
 
 @pytest.mark.parametrize("content", [b"caf\xe9", b"\xff\xfea\0", b"\xed\xa0\x80", b"ok \xf0\x9f"])
 def test_what_is_not_utf8_is_refused(content: bytes) -> None:
-    with pytest.raises(CaptionError) as caught:
+    with pytest.raises(RejectedError) as caught:
         decode_caption(content)
-    assert caught.value.reason == policy.UNDECODABLE_CAPTION
+    assert caught.value.reason == Fault.UNDECODABLE_CAPTION
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b'{"caption": "a cat"', policy.UNDECODABLE_CAPTION),
-        (b"", policy.UNDECODABLE_CAPTION),
-        (b"\xff{}", policy.UNDECODABLE_CAPTION),
-        (b'["caption"]', policy.UNDECODABLE_CAPTION),
-        (b"[" * 100_000, policy.UNDECODABLE_CAPTION),
-        (b'{"caption": ' + b"9" * 5_000 + b"}", policy.UNDECODABLE_CAPTION),
-        (b'{"caption": 7}', policy.UNDECODABLE_CAPTION),
-        (b'{"caption": ["a cat"]}', policy.UNDECODABLE_CAPTION),
-        (b'{"caption": null}', policy.NO_CAPTION),
-        (b'{"text": "a cat"}', policy.NO_CAPTION),
+        (b'{"caption": "a cat"', Fault.UNDECODABLE_CAPTION),
+        (b"", Fault.UNDECODABLE_CAPTION),
+        (b"\xff{}", Fault.UNDECODABLE_CAPTION),
+        (b'["caption"]', Fault.UNDECODABLE_CAPTION),
+        (b"[" * 100_000, Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": ' + b"9" * 5_000 + b"}", Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": 7}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": ["a cat"]}', Fault.UNDECODABLE_CAPTION),
+        (b'{"caption": null}', Fault.NO_CAPTION),
+        (b'{"text": "a cat"}', Fault.NO_CAPTION),
     ],
 )
 def test_a_json_without_a_caption_says_why(content: bytes, reason: str) -> None:
-    with pytest.raises(CaptionError) as caught:
+    with pytest.raises(RejectedError) as caught:
         decode_caption(content, "caption")
     assert caught.value.reason == reason
 
 
 def test_a_lone_surrogate_is_refused_and_a_pair_of_them_is_one_character() -> None:
     lone = decode_caption(rb'{"caption": "a \ud83d cat"}', "caption")
-    assert reason_of(lone) == policy.UNDECODABLE_CAPTION
+    assert reason_of(lone) == Fault.UNDECODABLE_CAPTION
     pair = decode_caption(rb'{"caption": "a \ud83d\ude00 cat"}', "caption")
     assert check_caption(pair, Policy()) == "a \U0001f600 cat"
 
@@ -68,7 +66,7 @@ def test_control_characters_are_refused_wherever_they_stand_or_kept_and_flagged(
     character: str,
 ) -> None:
     for text in (f"{character}a cat", f"a{character}cat", f"a cat{character}"):
-        assert reason_of(text) == policy.CONTROL_CHARACTERS
+        assert reason_of(text) == Fault.CONTROL_CHARACTERS
     kept = check_caption(f"a{character}cat", Policy(control_characters="keep"))
     assert kept == f"a{character}cat"
     assert describe_caption(kept)["control"]
@@ -102,23 +100,23 @@ def test_letters_of_other_scripts_are_no_control_characters() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u200b", "\ufeff \u202e"])
 def test_empty_captions_are_refused_or_kept(text: str) -> None:
-    assert reason_of(text) == policy.EMPTY_CAPTION
+    assert reason_of(text) == Fault.EMPTY_CAPTION
     assert check_caption(text, Policy(empty_captions="keep")) == text.strip()
 
 
 def test_length_limits_count_words_and_characters_after_stripping() -> None:
     text = "  one two three  "
     assert check_caption(text, Policy(min_words=3, max_words=3, max_characters=13))
-    assert reason_of(text, min_words=4) == policy.CAPTION_LENGTH
-    assert reason_of(text, max_words=2) == policy.CAPTION_LENGTH
-    assert reason_of(text, max_characters=12) == policy.CAPTION_LENGTH
+    assert reason_of(text, min_words=4) == Fault.CAPTION_LENGTH
+    assert reason_of(text, max_words=2) == Fault.CAPTION_LENGTH
+    assert reason_of(text, max_characters=12) == Fault.CAPTION_LENGTH
 
 
 def test_a_long_caption_is_kept_unless_a_limit_is_set() -> None:
     text = "word " * 4_000
     described = describe_caption(check_caption(text, Policy()))
     assert (described["words"], described["characters"]) == (4_000, 19_999)
-    assert reason_of(text, max_characters=10_000) == policy.CAPTION_LENGTH
+    assert reason_of(text, max_characters=10_000) == Fault.CAPTION_LENGTH
 
 
 def test_person_is_flagged_as_conceptual_12m_writes_it() -> None:
@@ -129,7 +127,7 @@ def test_person_is_flagged_as_conceptual_12m_writes_it() -> None:
 def test_a_sidecar_gives_strings_only() -> None:
     content = json.dumps({"url": "https://x/\u00e9", "status": "success", "sha256": 12}).encode()
     assert sidecar_fields(content) == {
-        "url": "https://x/\u00e9", "status": "success", "sha256": None,
+        "url": "https://x/\u00e9", "status": "success", "sha256": None, "licence": None,
     }  # fmt: skip
 
 
@@ -139,4 +137,12 @@ def test_a_sidecar_gives_strings_only() -> None:
      json.dumps({"url": "x" * 100_000}).encode()],
 )  # fmt: skip
 def test_a_broken_sidecar_has_nothing_to_say(content: bytes) -> None:
-    assert sidecar_fields(content) == {"url": None, "status": None, "sha256": None}
+    assert set(sidecar_fields(content).values()) == {None}
+
+
+@pytest.mark.parametrize("name", ["licence", "license", "LICENSE"])
+def test_a_sidecar_names_licence_and_maker(name: str) -> None:
+    content = {name: "CC-BY-4.0", "attribution": "Twemoji"}
+    assert sidecar_fields(json.dumps(content).encode())["licence"] == "CC-BY-4.0: Twemoji"
+    assert sidecar_fields(json.dumps({name: "MIT"}).encode())["licence"] == "MIT"
+    assert sidecar_fields(b'{"attribution": "Twemoji"}')["licence"] is None

@@ -36,7 +36,7 @@ INDEX = pa.schema(
     + [("more_captions", pa.list_(pa.string()))]
     + [(name, pa.int32()) for name in ("width", "height", "words", "characters")]
     + [(name, pa.bool_()) for name in ("person", "non_ascii", "control")]
-    + [("sha256", pa.string())]
+    + [("sha256", pa.string()), ("licence", pa.string())]
 )
 REJECTED = pa.schema([(name, pa.string()) for name in ("key", "shard", "reason", "detail")])
 
@@ -64,6 +64,7 @@ def pair(key: str, caption: str = "a dog", image: str | None = None, **more: Any
         "non_ascii": not caption.isascii(),
         "control": "\u202e" in caption,
         "sha256": None,
+        "licence": None,
         **more,
     }
 
@@ -187,9 +188,8 @@ def test_policies_do_what_a_naive_loop_does(
     assert {reason for *_, reason in lost} >= {KEY}
 
     pairs = read(tmp_path, groups)
-    excluded = duplicates.exclude(pairs, duplicate_keys, duplicate_images)
-    found = corpus_of(pairs, duplicates.kept_positions(pairs, excluded))
-    table = duplicates.excluded_table(pairs, excluded)
+    kept, table = duplicates.exclude(pairs, duplicate_keys, duplicate_images)
+    found = corpus_of(pairs, kept)
     assert [(row["key"], row["group"]) for row in found] == sorted(left)
     rows = [tuple(row[n] for n in ("key", "group", "shard", "reason")) for row in table.to_pylist()]
     assert sorted(rows) == sorted(lost)
@@ -206,7 +206,7 @@ def test_what_is_excluded_says_where_the_kept_one_is(tmp_path: Path) -> None:
         "0001": [pair("k", shard="y.tar"), pair("j", image="same", shard="y.tar")],
     }
     pairs = read(tmp_path, groups)
-    table = duplicates.excluded_table(pairs, duplicates.exclude(pairs, "first", "first"))
+    _, table = duplicates.exclude(pairs, "first", "first")
     assert table.select(["key", "shard", "group", "detail"]).to_pylist() == [
         {"key": "j", "shard": "y.tar", "group": "0001",
          "detail": "the image of 'i' in 'x.tar' (group 0000)"},
@@ -221,7 +221,7 @@ def test_an_image_of_an_excluded_pair_does_not_count_as_the_first(tmp_path: Path
         "0001": [pair("k", image="other"), pair("z", image="same")],
     }
     pairs = read(tmp_path, groups)
-    kept = duplicates.kept_positions(pairs, duplicates.exclude(pairs, "drop", "first"))
+    kept, _ = duplicates.exclude(pairs, "drop", "first")
     assert [row["key"] for row in corpus_of(pairs, kept)] == ["z"]
 
 
@@ -244,7 +244,7 @@ def test_without_duplicates_every_policy_keeps_all(tmp_path: Path) -> None:
     pairs = read(tmp_path, {"0": [pair("b"), pair("a")], "1": [pair("c")]})
     for keys in ("refuse", "first", "drop"):
         for images in ("keep", "first"):
-            assert len(duplicates.exclude(pairs, keys, images).positions) == 0
+            assert duplicates.exclude(pairs, keys, images)[1].num_rows == 0
 
 
 def named(pairs: corpora.Pairs) -> str:

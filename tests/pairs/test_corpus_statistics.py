@@ -53,7 +53,10 @@ def measure(
     count = len(everything)
     books = books or Books(count, count, 0, 0, 1, 0, {})
     rows = found.rows(books, numbers(everything, "caption_id"), numbers(everything, "image_id"))
-    named = {(row["metric"], row.get("bin_low", row.get("reason"))): row for row in rows}
+    named = {
+        (row["metric"], row.get("bin_low", row.get("reason", row.get("licence")))): row
+        for row in rows
+    }
     assert len(named) == len(rows)
     return named
 
@@ -82,6 +85,16 @@ def generated(seed: int) -> list[list[Row]]:
                 )
             )
     return groups
+
+
+def test_licences_are_counted_and_rare_ones_are_one_row() -> None:
+    often = {f"licence {number:02d}": 3 + number for number in range(STATUSES + 2)}
+    rows = [pair(f"{name}-{copy}", licence=name) for name in often for copy in range(often[name])]
+    found = measure([rows[:40], rows[40:], [pair("none")]])
+    counted = {key[1]: row["value"] for key, row in found.items() if key[0] == "licences"}
+    assert counted.pop("other") == 3 + 4
+    assert counted == {name: number for name, number in often.items() if number > 4}
+    assert {row["n"] for key, row in found.items() if key[0] == "licences"} == {len(rows)}
 
 
 @pytest.mark.parametrize("seed", range(3))

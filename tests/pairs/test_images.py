@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 
 from mispair.pairs.shards.images import (
-    MAX_ASPECT_RATIO,
     ExtremeShapeError,
     TooManyPixelsError,
     UndecodableImageError,
     decode_image,
     image_size,
 )
+from mispair.pairs.shards.shards import MAX_ASPECT_RATIO
 
 SIZE = (16, 8)
 WHITE, BLACK, RED = (255, 255, 255), (0, 0, 0), (255, 0, 0)

@@ -17,14 +17,13 @@ from PIL import Image
 
 from mispair.core.files import read_parquet, write_parquet
 from mispair.pairs.index import index as verdicts
-from mispair.pairs.index import policy
 from mispair.pairs.index.index import ShardIndex, index_shard
-from mispair.pairs.index.policy import REASONS, Policy
+from mispair.pairs.index.policy import REASONS, Fault, Policy
 
 COLUMNS = [
     "key", "shard", "image_offset", "image_bytes", "image_id", "caption", "caption_id",
     "more_captions", "width", "height", "words", "characters", "person", "non_ascii", "control",
-    "url", "status", "sha256",
+    "url", "status", "sha256", "licence",
 ]  # fmt: skip
 
 
@@ -188,6 +187,7 @@ def test_all_faults_together_in_one_shard(tmp_path: Path) -> None:
 def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
     image = exif_rotated()
     sidecar = {"url": "https://example.org/1.jpg", "status": "success", "sha256": "ab", "width": 9}
+    sidecar |= {"licence": "MIT"}
     members = [
         *whole("0"),
         ("1.jpg", image), ("1.txt", "\ufeff<PERSON> \u00e0 la plage\n".encode()),
@@ -206,8 +206,9 @@ def test_a_row_says_all_about_its_pair(tmp_path: Path) -> None:
         "more_captions": [], "width": 30, "height": 40, "words": 4, "characters": 19,
         "person": True, "non_ascii": True, "control": False,
         "url": "https://example.org/1.jpg", "status": "success", "sha256": "ab",
+        "licence": "MIT",
     }  # fmt: skip
-    assert [result.kept[0][c] for c in ("url", "status", "sha256")] == [None] * 3
+    assert [result.kept[0][c] for c in ("url", "status", "sha256", "licence")] == [None] * 4
 
 
 def test_rejections_have_a_row_of_their_own_form(tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_a_truncated_shard_yields_whole_samples_only(tmp_path: Path, cut: int) -
     end = content.rindex(b"caption 3") + 512 - content.rindex(b"caption 3") % 512
     path.write_bytes(content[: cut if cut > 0 else end + cut])
     result = index_shard(path, Policy())
-    assert list(reasons(result).values()) == [policy.DAMAGED_SHARD]
+    assert list(reasons(result).values()) == [Fault.DAMAGED_SHARD]
     assert [row["key"] for row in result.kept] == ["0", "1", "2", "3"][: len(result.kept)]
     assert result.rejected[0]["key"] == ("" if cut == 100 else str(len(result.kept)))
     assert all(row["caption"] == f"caption {row['key']}" for row in result.kept)
@@ -252,7 +253,7 @@ def test_truncation_anywhere_keeps_what_stands_before(tmp_path: Path, dotted: bo
         # Whole once the header of the next sample's first member has been read.
         expected = [n for n, end in zip(names, captions_end, strict=True) if cut >= end + 512]
         assert [row["key"] for row in result.kept] == expected
-        assert [row["reason"] for row in result.rejected] == [policy.DAMAGED_SHARD]
+        assert [row["reason"] for row in result.rejected] == [Fault.DAMAGED_SHARD]
     path.write_bytes(content[: captions_end[-1] + 512])
     assert len(index_shard(path, Policy()).kept) == 4
 
@@ -269,7 +270,7 @@ def test_what_is_no_tar_is_one_damaged_row(tmp_path: Path, content: bytes, words
     result = index_shard(path, Policy())
     assert result.kept == []
     [row] = result.rejected
-    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", policy.DAMAGED_SHARD)
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", Fault.DAMAGED_SHARD)
     assert words in row["detail"]
 
 
@@ -279,7 +280,7 @@ def test_joined_tars_keep_the_last_sample_before_the_mark(tmp_path: Path) -> Non
     result = index_shard(one, Policy())
     assert [row["key"] for row in result.kept] == ["a0", "a1"]
     [row] = result.rejected
-    assert (row["key"], row["reason"]) == ("", policy.DAMAGED_SHARD)
+    assert (row["key"], row["reason"]) == ("", Fault.DAMAGED_SHARD)
 
 
 @pytest.mark.parametrize("members", [[], [("README", b"hello"), (".hidden.jpg", b"x")]])
@@ -287,14 +288,14 @@ def test_a_shard_without_a_sample_is_one_damaged_row(
     tmp_path: Path, members: list[tuple[str, bytes]]
 ) -> None:
     [row] = index_of(tmp_path, members).rejected
-    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", policy.DAMAGED_SHARD)
+    assert (row["key"], row["shard"], row["reason"]) == ("", "a.tar", Fault.DAMAGED_SHARD)
     assert "no sample" in row["detail"]
 
 
 def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
     for path in (tmp_path / "none.tar", tmp_path):
         [row] = index_shard(path, Policy()).rejected
-        assert row["reason"] == policy.DAMAGED_SHARD
+        assert row["reason"] == Fault.DAMAGED_SHARD
         assert "cannot be opened" in row["detail"]
 
 
@@ -310,19 +311,19 @@ def test_policies_of_taste(tmp_path: Path) -> None:
     assert outcome() == default
     assert outcome(empty_captions="keep") == default | {"a": ""}
     assert outcome(control_characters="keep") == default | {"b": ""}
-    assert outcome(control_characters="keep", min_side=4)["b"] == "too-small-image"
-    assert outcome(control_characters="keep", min_side=3)["b"] == ""
+    assert outcome(control_characters="keep", min_image_side=4)["b"] == "too-small-image"
+    assert outcome(control_characters="keep", min_image_side=3)["b"] == ""
     assert outcome(max_words=2)["c"] == outcome(max_characters=12)["c"] == "caption-length"
     assert outcome(min_words=4)["c"] == "caption-length"
-    assert outcome(max_pixels=1_199)["c"] == "too-many-pixels"
-    assert outcome(max_pixels=1_200)["c"] == ""
+    assert outcome(max_image_pixels=1_199)["c"] == "too-many-pixels"
+    assert outcome(max_image_pixels=1_200)["c"] == ""
     assert outcome(max_member_bytes=20)["c"] == "member-too-large"
     result = index_of(tmp_path, members, max_member_bytes=20)
     assert "c.jpg" in result.rejected[-1]["detail"]
     assert outcome(max_caption_bytes=12)["c"] == "member-too-large"
     assert outcome(max_caption_bytes=13)["c"] == ""
-    assert outcome(max_ratio=1.3)["c"] == "extreme-shape"
-    assert outcome(max_ratio=1.34)["c"] == ""
+    assert outcome(max_aspect_ratio=1.3)["c"] == "extreme-shape"
+    assert outcome(max_aspect_ratio=1.34)["c"] == ""
 
 
 def test_a_narrow_picture_and_a_book_for_a_caption_are_rejected_by_default(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from clip_benchmark.datasets.builder import build_dataset  # type: ignore[import-untyped]
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from mispair.core import files, seeds
+from mispair.evaluation import zeroshot
 from mispair.evaluation.sets import files_of, kind_of, open_set
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes.compositional import CATEGORIES, ENDS, question
@@ -34,10 +36,13 @@ from mispair.pairs.scenes.scene_features import (
     HELD_OUT_DIGIT_COLOURS,
     HELD_OUT_SHAPE_COLOURS,
     SHAPES,
+    VOCABULARY,
     Part,
 )
 from mispair.pairs.scenes.scenes import Scene
 from mispair.pairs.steps import make_evaluation_set
+from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.loading import load_towers
 
 CLASSIFIED = [name for name, chosen in EVALUATION_SETS.items() if chosen.kind == "classification"]
 SCENE_SETS = [name for name in CLASSIFIED if name.startswith("scenes")]
@@ -271,6 +276,43 @@ def test_seen_sets_are_in_domain_and_all_others_are_not() -> None:
         assert only("scenes-shape", shape, "shape") == SHAPES[shape]
         assert only("scenes-digit-heldout", digit, "digit") == DIGITS[digit]
         assert only("scenes-colour", colour, "colour") == COLOURS[colour]
+
+
+def test_textured_shapes_have_a_texture_in_a_seen_colour_on_every_background() -> None:
+    seen = collections.Counter[str]()
+    for i in range(1600):
+        label = i % len(SHAPES)
+        scene = evaluation_scene("scenes-shape-textured", label, Draws(seeds.generator("t", i)))
+        (thing,) = scene.objects
+        assert thing["shape"] == (SHAPES[label],)
+        (colour,), (texture,) = thing["colour"], thing["texture"]
+        assert colour not in HELD_OUT_SHAPE_COLOURS[SHAPES[label]]
+        assert thing.keys() == {"shape", "colour", "texture"}  # of medium size, without a digit
+        assert scene.whole.keys() == {"background"}  # in the middle, without frame and shadow
+        seen.update([texture, *(scene.whole["background"] or ("beige",))])
+    textures, backgrounds = VOCABULARY["texture"], ["beige", *VOCABULARY["background"]]
+    assert set(seen) == {*textures, *backgrounds}
+    for values in (textures, backgrounds):
+        often = 1600 / len(values)
+        assert all(abs(seen[value] - often) < 4 * often**0.5 for value in values)
+
+
+def test_textured_shapes_leave_the_shipped_towers_room_both_ways(tmp_path: Path) -> None:
+    """A set at the ceiling, or at chance, shows neither a fall nor a repair."""
+    towers = load_towers(SHIPPED_TOWERS)
+    folder = make(tmp_path, "scenes-shape-textured", images=400, image_size=64)
+    opened = open_set(folder)
+    examples = list(opened.samples())
+    pixels = [towers.preprocess(example.decode()) for example in examples]
+    images = towers.image_features(torch.stack(pixels)).numpy()
+    texts = [each.replace("{c}", name) for name in opened.classnames for each in opened.templates]
+    numbers = np.repeat(np.arange(len(opened.classnames)), len(opened.templates))
+    prompts = towers.text_features(towers.tokenizer(texts)).numpy()
+    image, text = towers.image_projection.numpy(), towers.text_projection.numpy()
+    classes = zeroshot.classifier(prompts, numbers, text)
+    answers = zeroshot.answers(zeroshot.embed(images, image), classes)
+    accuracy = np.mean(answers == [example.label for example in examples])
+    assert 0.5 < accuracy < 0.8
 
 
 def test_handwritten_digits_are_all_of_scikit_learns(tmp_path: Path) -> None:

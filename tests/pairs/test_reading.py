@@ -83,7 +83,7 @@ def test_the_index_has_set_the_limit_of_pixels(tmp_path: Path) -> None:
     Image.new("1", (10_000, 9_000)).save(stream, "PNG")
     members = [("big.png", stream.getvalue()), ("big.txt", b"x")]
     shard = write_tar(tmp_path / "a.tar", members)
-    index = indexed(shard, max_pixels=90_000_000)
+    index = indexed(shard, max_image_pixels=90_000_000)
     (image,) = reading.read_images(shard, reading.locations(index))
     assert image.size == (10_000, 9_000)
     small = index.assign(width=np.int32(9_999))

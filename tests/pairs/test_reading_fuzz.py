@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mispair.pairs.index.index import ShardIndex, index_shard
-from mispair.pairs.index.policy import DAMAGED_SHARD, REASONS, Policy
+from mispair.pairs.index.policy import REASONS, Fault, Policy
 from mispair.pairs.shards.shards import IMAGE_EXTENSIONS, split_name
 
 BLOCK = 512
@@ -103,15 +103,15 @@ def indexed(path: Path, content: bytes, policy: Policy = EVERYTHING) -> ShardInd
     kept, rejected = ([row["key"] for row in rows] for rows in (result.kept, result.rejected))
     assert result.read == len(kept) + len(rejected)
     assert max(Counter(kept).values(), default=0) <= 1
-    assert not set(kept) & {r["key"] for r in result.rejected if r["reason"] != DAMAGED_SHARD}
+    assert not set(kept) & {r["key"] for r in result.rejected if r["reason"] != Fault.DAMAGED_SHARD}
     assert {row["reason"] for row in result.rejected} <= set(REASONS)
-    assert sum(row["reason"] == DAMAGED_SHARD for row in result.rejected) <= 1
+    assert sum(row["reason"] == Fault.DAMAGED_SHARD for row in result.rejected) <= 1
     json.dumps([result.kept, result.rejected], ensure_ascii=False).encode()
     return result
 
 
 def is_damaged(result: ShardIndex) -> bool:
-    return any(row["reason"] == DAMAGED_SHARD for row in result.rejected)
+    return any(row["reason"] == Fault.DAMAGED_SHARD for row in result.rejected)
 
 
 def check_pairs(

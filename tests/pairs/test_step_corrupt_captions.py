@@ -20,7 +20,7 @@ from mispair.pairs.corruption.effective_rate import EffectiveRate
 from mispair.pairs.corruption.key_draws import streams, uniforms
 from mispair.pairs.corruption.swap_draws import column, seed_of
 from mispair.pairs.index.index import caption_id
-from mispair.pairs.neighbours.caption_similarity import tfidf_similarities
+from mispair.pairs.neighbours.tfidf import tfidf_similarities
 from mispair.pairs.scenes.scene_captions import read_caption
 from mispair.pairs.scenes.scene_features import spurious_partners
 from mispair.pairs.steps import make_scenes

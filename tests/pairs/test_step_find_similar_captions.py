@@ -15,7 +15,7 @@ from mispair.core import files
 from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours import nearest
 from mispair.pairs.neighbours.tfidf import tfidf
-from mispair.towers.steps import find_similar_captions as step
+from mispair.pairs.steps import find_similar_captions as step
 
 TEXTS = [
     "a red house by the sea",

@@ -21,7 +21,8 @@ def gather(tables: list[tuple[Path, Path]], folder: Path, *flags: str) -> int:
     inputs = ["--index", *(str(t[0]) for t in tables), "--rejected", *(str(t[1]) for t in tables)]
     outputs = [text for name in OUTPUTS for text in (f"--{name}", str(folder / name))]
     parts = ["--captions", *(str(folder / name) for name in PARTS)]
-    return main(["gather-index", *inputs, *outputs, *parts, *flags])
+    table = [] if "--caption-table" in flags else ["--caption-table"]
+    return main(["gather-index", *inputs, *table, *outputs, *parts, *flags])
 
 
 def texts_of(folder: Path) -> list[dict[str, str]]:

@@ -578,22 +578,14 @@ def test_every_setting_of_taste_reaches_the_reader(
         return original(shards, folder, policy, *rest)
 
     monkeypatch.setattr(index_parts, "plan", spy)
-    run(
-        shards[:1],
-        tmp_path,
-        caption_from="json:caption",
-        empty_captions="keep",
-        control_characters="keep",
-        min_words=2,
-        max_words=3,
-        max_characters=5,
-        max_image_pixels=7,
-        min_image_side=11,
-        max_aspect_ratio=13,
-    )
-    assert seen == [
-        Policy("json:caption", "keep", "keep", 2, 3, 5, 7, 11, max_ratio=13, table="none")
-    ]
+    taste: dict[str, Any] = {
+        "caption_from": "json:caption", "empty_captions": "keep", "control_characters": "keep",
+        "min_words": 2, "max_words": 3, "max_characters": 5, "max_image_pixels": 7,
+        "min_image_side": 11, "max_aspect_ratio": 13,
+    }  # fmt: skip
+    run(shards[:1], tmp_path, **taste)
+    assert seen == [Policy(**taste, table="none", join="key")]
+    assert seen[0] != Policy()
 
 
 def test_the_name_of_a_source_begins_its_keys(tmp_path: Path) -> None:

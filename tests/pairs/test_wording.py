@@ -16,9 +16,10 @@ from mispair.pairs.captions.wording import (
     replace_features,
     rewrite,
 )
+from mispair.pairs.corruption.corruption_schemes import sample
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.corruption.key_draws import streams, uniforms
-from mispair.pairs.neighbours.caption_similarity import sample, tfidf_similarities
+from mispair.pairs.neighbours.tfidf import tfidf_similarities
 from mispair.pairs.scenes.scene_captions import find_mentions, read_caption, write_caption
 from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, spurious_partners
 from mispair.pairs.scenes.scenes import misdescribed, training_scene

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from snakemake.resources import Resources
 
-from mispair.core import failures
 from mispair.core.files import UserError
 from mispair.planning import cluster
-from mispair.planning.plan import FAR, HERE, NONE, Estimate
+from mispair.planning.estimates import FAR, HERE, NONE, Estimate
+from mispair.planning.recorder import Recorder, was_cancelled
 
 WILDCARDS = {"arm": "untouched", "corpus": "mine"}
 KEY = cluster.key_of("measure", WILDCARDS)
@@ -36,7 +36,7 @@ def asked(of: Any, name: str, attempt: int) -> Any:
 
 @pytest.fixture
 def requests() -> cluster.Requests:
-    return cluster.Requests(failures.Recorder())
+    return cluster.Requests(Recorder())
 
 
 def test_the_plan_is_asked_for_first_and_the_profile_is_its_bound(
@@ -97,7 +97,7 @@ def test_a_cancelled_job_is_told_from_one_out_of_time(
     tmp_path: Path, message: str, log: str, expected: bool
 ) -> None:
     (tmp_path / "1.log").write_text(log)
-    assert failures._was_cancelled(message, [str(tmp_path / "1.log")]) is expected
+    assert was_cancelled(message, [str(tmp_path / "1.log")]) is expected
 
 
 def command(folder: Path, name: str, prints: str, code: int = 0) -> None:
@@ -120,6 +120,7 @@ def refuse(folder: Path, partitions: dict | None = None, **resources: Any) -> No
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put commands of a cluster into the path, with one account and two kinds of GPU."""
     command(tmp_path, "sacctmgr", "my-lab\\n")
+    command(tmp_path, "squeue", "")  # the plugin requires it where there is sinfo
     command(tmp_path, "sinfo", "gpu:a100:8(S:0-1)\\ngpu:v100:2\\n(null)\\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path

@@ -23,6 +23,7 @@ from mispair import cli
 from mispair.core import failures
 from mispair.dag import Dag as GraphOfFiles
 from mispair.planning import failed_run
+from mispair.planning.recorder import Recorder
 from mispair.report import studies
 
 RULES = Path(__file__).parents[2] / "workflow/rules"
@@ -90,7 +91,7 @@ class FakeJob:
 
 
 @pytest.fixture
-def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[failures.Recorder]:
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("snakemake.logging")
     before, handler = logger.level, signal.getsignal(signal.SIGINT)
@@ -112,7 +113,7 @@ def on_slurm(job: Any, number: str, **about: Any) -> None:
     executor.print_job_error(info, **about)
 
 
-def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: failures.Recorder) -> None:
+def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure_purity", arm="pretrained_random~0.5", corpus="scenes")
     job.begin()
@@ -129,7 +130,7 @@ def test_a_failure_is_told_with_rule_wildcards_and_last_lines(recorder: failures
     assert "not run because" not in told
 
 
-def test_slurm_says_which_job_it_was_and_what_became_of_it(recorder: failures.Recorder) -> None:
+def test_slurm_says_which_job_it_was_and_what_became_of_it(recorder: Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "simulate", condition="as-run")
     job.begin()
@@ -152,7 +153,7 @@ def test_slurm_says_which_job_it_was_and_what_became_of_it(recorder: failures.Re
     assert failures.why(failure).startswith("SLURM-job '12' failed")
 
 
-def test_of_a_group_only_what_failed_is_named(recorder: failures.Recorder) -> None:
+def test_of_a_group_only_what_failed_is_named(recorder: Recorder) -> None:
     dag = Dag()
     made = FakeJob(dag, "encode_prompts", protocol="a")
     guilty = FakeJob(dag, "measure_purity", arm="b")
@@ -180,7 +181,7 @@ def test_of_a_group_only_what_failed_is_named(recorder: failures.Recorder) -> No
     assert later.output[0] in failed_run.lost(record)
 
 
-def test_what_was_not_run_is_counted_once_and_has_its_cause(recorder: failures.Recorder) -> None:
+def test_what_was_not_run_is_counted_once_and_has_its_cause(recorder: Recorder) -> None:
     dag = Dag()
     first, second, fine = (FakeJob(dag, "finetune", arm=arm) for arm in "abc")
     only = FakeJob(dag, "measure", (first,), arm="a")
@@ -209,7 +210,7 @@ def test_what_was_not_run_is_counted_once_and_has_its_cause(recorder: failures.R
 
 
 def test_what_watches_a_run_does_not_end_it(
-    recorder: failures.Recorder, monkeypatch: pytest.MonkeyPatch
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")
@@ -221,7 +222,7 @@ def test_what_watches_a_run_does_not_end_it(
     logging.getLogger("snakemake.logging").info("", extra={"event": LogEvent.JOB_INFO})
 
 
-def test_a_job_that_succeeds_later_is_no_failure(recorder: failures.Recorder) -> None:
+def test_a_job_that_succeeds_later_is_no_failure(recorder: Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")
     job.begin()
@@ -232,7 +233,7 @@ def test_a_job_that_succeeds_later_is_no_failure(recorder: failures.Recorder) ->
     assert recorder.failed == {}
 
 
-def test_an_output_that_never_came_is_a_failure(recorder: failures.Recorder) -> None:
+def test_an_output_that_never_came_is_a_failure(recorder: Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")
     job.begin()
@@ -242,7 +243,7 @@ def test_an_output_that_never_came_is_a_failure(recorder: failures.Recorder) -> 
     assert failure["lines"] == ["all is well"]
 
 
-def test_the_log_of_an_earlier_run_explains_nothing(recorder: failures.Recorder) -> None:
+def test_the_log_of_an_earlier_run_explains_nothing(recorder: Recorder) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")
     job.write("the failure of last week\n")
@@ -263,7 +264,7 @@ def test_the_log_of_an_earlier_run_explains_nothing(recorder: failures.Recorder)
         (lambda job: job.log.clear(), "it has no log"),
     ],
 )
-def test_a_missing_log_is_said(recorder: failures.Recorder, make: Any, words: str) -> None:
+def test_a_missing_log_is_said(recorder: Recorder, make: Any, words: str) -> None:
     dag = Dag()
     job = FakeJob(dag, "measure")
     job.begin()
@@ -305,7 +306,7 @@ def test_of_a_huge_log_the_end_alone_is_read(tmp_path: Path) -> None:
 
 
 def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
-    recorder: failures.Recorder, capsys: pytest.CaptureFixture[str]
+    recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dag = Dag()
     jobs = [FakeJob(dag, "simulate", trial=str(number)) for number in range(100)]
@@ -328,7 +329,7 @@ def test_many_failures_are_told_in_short_at_the_end_and_in_full_later(
 
 
 def test_a_run_that_goes_on_says_what_has_failed_so_far(
-    recorder: failures.Recorder, capsys: pytest.CaptureFixture[str]
+    recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = FakeJob(Dag(), "simulate", condition="as-run")
     job.begin()
@@ -374,7 +375,7 @@ def test_commands_of_an_incomplete_report_touch_nothing_of_the_complete_one(
 
 
 def test_what_ends_after_an_interruption_is_no_failure(
-    recorder: failures.Recorder, caplog: pytest.LogCaptureFixture
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     dag = Dag()
     first, stopped = FakeJob(dag, "first"), FakeJob(dag, "stopped")
@@ -393,7 +394,7 @@ def test_what_ends_after_an_interruption_is_no_failure(
 
 @pytest.mark.parametrize("study", studies.NAMES)
 def test_what_each_study_has_measured_is_reported(
-    study: str, recorder: failures.Recorder, monkeypatch: pytest.MonkeyPatch
+    study: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = {"name": "a", "model": "ViT-B-32", "pretrained": "openai"}
     chosen = {"studies": [study], "models": [model] if study == "laclip" else []}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mispair.core.benchmarks import Benchmark
 from mispair.core.registry import step_names
 from mispair.core.work import Work
-from mispair.planning import plan as planning
-from mispair.planning.benchmarks import Benchmark
+from mispair.planning import estimates
+from mispair.planning.estimates import HERE, LIKE_HERE, NONE, REFERENCE, Estimator
 from mispair.planning.jobs import Job
-from mispair.planning.plan import HERE, LIKE_HERE, NONE, REFERENCE, Estimator
 from mispair.planning.rates import (
     RATES,
     Measured,
@@ -21,8 +21,8 @@ from mispair.planning.rates import (
     line_through,
     name_of,
     read_rates,
-    write_rates,
 )
+from tests.bench.rates import write_rates
 
 
 def record(seconds, pairs, *, step="index_shards", variant="", megabytes=100.0):
@@ -85,7 +85,7 @@ def test_calibration_is_a_time():
 @pytest.fixture
 def same_speed(monkeypatch):
     """Make this machine as fast as the one of the rates."""
-    monkeypatch.setattr(planning, "calibrate", lambda: 1.0)
+    monkeypatch.setattr(estimates, "calibrate", lambda: 1.0)
 
 
 LINE = Rate({"start": 1.0, "pairs": 0.1}, {"start": 50.0}, {"pairs": 2.0}, 2, {"pairs": 100.0})
@@ -135,7 +135,7 @@ class TestSources:
 
 
 def test_a_slower_machine_takes_longer(monkeypatch):
-    monkeypatch.setattr(planning, "calibrate", lambda: 3.0)
+    monkeypatch.setattr(estimates, "calibrate", lambda: 3.0)
     found = Estimator([CPU]).estimate(JOB, WORK_OF_JOB, None)
     assert (found.seconds, found.disk_megabytes) == (30, 180)
     # What was measured here already says how fast this machine is.

@@ -115,7 +115,7 @@ def test_work_goes_from_job_to_job(tmp_path):
     )
     assert listed.seconds == {"rows read": 80}
     work(
-        "gather-index --index @parquet.sha256 --rejected @rejected.parquet.sha256"
+        "gather-index --index @parquet.sha256 --rejected @rejected.parquet.sha256 --caption-table"
         " --corpus c.parquet --captions p.parquet --excluded e.parquet --statistics s.json"
     )
     assert sizes.rows("c.parquet") == 80
@@ -128,7 +128,7 @@ def test_work_goes_from_job_to_job(tmp_path):
     tuned = work(
         "finetune-projection --start pretrained --rate 0.5 --pairing q.parquet --features"
         " f.safetensors --feature-rows p.parquet --untouched u.safetensors --weights"
-        " --projection t.safetensors --pairs 50 --seeds 2 --epochs 3 --batch-size 25"
+        " --corpus --projection t.safetensors --pairs 50 --seeds 2 --epochs 3 --batch-size 25"
     )
     assert sizes.rows("t.safetensors") == 2
     # 50 pairs x 3 epochs x 2 seeds; two matrices of 768 + 512 rows, and a batch with itself.
@@ -136,6 +136,15 @@ def test_work_goes_from_job_to_job(tmp_path):
     # At the end all pairs go forward once more, for the cosine gap.
     samples = 2 * (50 * 3 + 50 / 3)
     assert tuned.seconds["GFLOP"] == pytest.approx(samples * products * 1e-9)
+    assert tuned.megabytes["MB of features"] == pytest.approx(4e-6 * 80 * (768 + 512))
+    each_step = work(
+        "finetune-projection --start pretrained --rate 0.5 --pairing q.parquet --features"
+        " f.safetensors --feature-rows p.parquet i.parquet p.parquet --untouched u.safetensors"
+        " --weights --corpus c.parquet --projection t.safetensors --pairs 50 --seeds 2"
+        " --epochs 3 --batch-size 25 --draw-captions each-step"
+    )
+    # 240 rows of features: 80 images, and two captions for each.
+    assert each_step.megabytes["MB of features"] == pytest.approx(4e-6 * 80 * (768 + 2 * 512))
     purity = work("measure-purity --projection t.safetensors --purity p.json --rotations 3")
     assert purity.seconds == {
         "million cosines": pytest.approx(2 * 2 * 512**2 / 1e6),

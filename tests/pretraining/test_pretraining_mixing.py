@@ -150,12 +150,12 @@ def test_an_unsupervised_basis_shows_mixing_that_the_embedding_has():
 
 
 def test_prompts_are_directions_of_the_words_of_each_feature():
-    prompts = words_of_features(FEATURES)
-    assert prompts.texts[prompts.features.tolist().index(0)] == "circle"
-    features = np.random.default_rng(0).standard_normal((len(prompts.texts), 6))
-    directions = embeddings_of(features, np.eye(6), prompts.features)
+    texts, columns = words_of_features(FEATURES)
+    assert texts[columns.tolist().index(0)] == "circle"
+    features = np.random.default_rng(0).standard_normal((len(texts), 6))
+    directions = embeddings_of(features, np.eye(6), columns)
     assert directions.shape == (6, len(FEATURES))
-    own = features[prompts.features == 5]
+    own = features[columns == 5]
     expected = (own / np.linalg.norm(own, axis=1, keepdims=True)).mean(axis=0)
     assert directions[:, 5] == pytest.approx(expected)
     centred = centred_by_kind(directions, FEATURES)

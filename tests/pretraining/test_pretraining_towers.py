@@ -17,7 +17,6 @@ from mispair.pretraining.towers import (
     SmallTowers,
     features_of_pictures,
     features_of_texts,
-    loss_of_step,
 )
 from mispair.pretraining.words import bags, vocabulary
 from mispair.sufficiency.training import Plan, train
@@ -173,7 +172,8 @@ def test_training_learns_pairs_and_random_weights_do_not_know_them():
     words = np.eye(5, dtype=np.uint8)[kinds]
     towers = SmallTowers(SIZES, 0)
     batches = Batches(pictures, words, 16, 8, 0)
-    losses = train(towers, loss_of_step(towers, batches), Plan(120, 5e-3, 5e-5, 0.01, 1.0))
+    plan = Plan(120, 5e-3, 5e-5, 0.01, 1.0)
+    losses = train(towers, lambda step: towers.loss(*batches.of_step(step)), plan)
     # Sixteen pairs of four kinds: at best a loss of log 4 in each direction.
     assert losses[:5].mean() > 5
     assert losses[-20:].mean() < 3.2

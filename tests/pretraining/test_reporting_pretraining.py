@@ -17,7 +17,6 @@ from mispair.pretraining.report.tables import pretraining
 from mispair.report import figures, studies, study_modules, verdicts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import draw_of
-from mispair.report.pages import landing
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.pretraining.pretraining_run import MIXING, NOISE, rows
@@ -113,7 +112,8 @@ def test_without_the_study_the_claim_names_the_command() -> None:
 
 def test_the_claim_is_one_of_a_question_and_has_a_rule() -> None:
     assert claims_pretraining.MIXES.rule in study_modules.pages("pretraining").rules
-    assert sum("pretraining-mixes" in question.claims for question in landing.questions()) == 1
+    asked = [question for pages in study_modules.every_pages() for question in pages.questions]
+    assert sum("pretraining-mixes" in question.claims for question in asked) == 1
     assert claims_pretraining.MIXES.figure in {f.name for f in studies.figures("pretraining")}
 
 

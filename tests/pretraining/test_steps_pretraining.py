@@ -49,6 +49,7 @@ class Corpus:
         self.corpus = folder / "corpus.parquet"
         gather_index.run(
             gather_index.Settings(), index=self.index, rejected=[folder / "0000.rejected.parquet"],
+            caption_table=[],
             corpus=self.corpus, captions=[folder / "captions-0.parquet"],
             excluded=folder / "excluded.parquet", statistics=folder / "statistics.json",
         )  # fmt: skip
@@ -73,7 +74,7 @@ class Corpus:
         pairing, written = self.pairing(scheme, rate, draw)
         train_small_towers.run(
             train_small_towers.Settings(**{**TINY, **more}), scheme=scheme, rate=rate, draw=draw,
-            pictures=self.pictures, index=self.index, pairing=pairing, captions=written,
+            pictures=self.pictures, index=self.index, pairing=pairing, captions=[written],
             checkpoint=towers.with_name(f"{towers.stem}.checkpoint"), towers=towers,
         )  # fmt: skip
         return towers
@@ -198,7 +199,7 @@ def test_pictures_of_other_pairs_are_refused(corpus: Corpus, tmp_path: Path) -> 
     with pytest.raises(UserError, match="other pairs"):
         train_small_towers.run(
             train_small_towers.Settings(**TINY), scheme="random", rate=0, draw=0, pictures=other,
-            index=corpus.index, pairing=pairing, captions=written,
+            index=corpus.index, pairing=pairing, captions=[written],
             checkpoint=tmp_path / "state", towers=tmp_path / "towers.safetensors",
         )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
 
 REPOSITORY = Path(__file__).parents[2]
-CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "workflow/configs").glob("*.yaml"))]
+CONFIGS = [REPOSITORY / "config.yaml", *sorted((REPOSITORY / "config").glob("*.yaml"))]
 
 
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("workflow/schemas/config.schema.json", config.schema_text),
+        ("workflow/schemas/config.schema.yaml", config.schema_text),
         ("workflow/schemas/config.md", config.reference_text),
     ],
 )
@@ -35,7 +34,7 @@ def test_generated_files_are_in_step(path: str, text) -> None:
 def test_every_config_is_valid_by_model_and_by_schema(path: Path) -> None:
     content = yaml.safe_load(path.read_text())
     config.validate(content, path.name)
-    jsonschema.validate(content, json.loads(config.schema_text()))
+    jsonschema.validate(content, yaml.safe_load(config.schema_text()))
 
 
 def test_the_embedded_config_says_the_defaults() -> None:

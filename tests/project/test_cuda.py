@@ -305,7 +305,7 @@ def test_transfer_of_heads(task: Task, cuda: FakeCuda) -> None:
                   model if arm == "frozen" else None)
             for arm in ("frozen", "oracle")
         }  # fmt: skip
-        return measures.transfer(setting, task, arms, 40, 1.0, [0.1, 0.2], ["bayes"])
+        return measures.transfer(setting, task, arms, 40, 1.0, [0.1, 0.2])
 
     assert_close({"rows": rows("cuda")}, {"rows": rows("cpu")})
 

@@ -134,8 +134,16 @@ def test_two_sets_of_one_name(tmp_path: Path) -> None:
         Dag({"evaluation_sets": [str(tmp_path / "a/set"), str(tmp_path / "b/set")]}, "x")
 
 
+def test_towers_that_are_part_of_mispair_are_named() -> None:
+    for name, folder in (("shipped", "scenes-small"), ("shipped-1", "scenes-small-1")):
+        dag = Dag({"towers": name, "studies": ["image_text"]}, "x")
+        assert dag.towers == folder
+        assert Path(dag.models.files(folder)[0]).parent.name == folder
+        assert dag.device("encode_features") == "cpu"
+
+
 def test_towers_that_are_no_folder() -> None:
-    with pytest.raises(UserError, match="neither `shipped` nor `train`"):
+    with pytest.raises(UserError, match="neither one of `shipped`, `shipped-1` nor `train`"):
         Dag({"towers": "nowhere"}, "x")
 
 

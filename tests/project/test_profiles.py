@@ -13,13 +13,15 @@ PROFILES = Path(__file__).parents[2] / "profiles"
 RULES = Path(__file__).parents[2] / "workflow/rules"
 LONG = ("encode_features", "encode_captions", "encode_evaluation", "find_similar_captions",
         "finetune_projection", "pretrain_towers", "simulate", "index_shards", "train_encoders",
-        "train_head", "train_two_layer", "train_multilayer", "train_small_towers")  # fmt: skip
+        "train_head", "train_two_layer", "train_multilayer", "train_small_towers",
+        "recaption_pairs", "recaption_again", "train_repaired_towers",
+        "recaption_pairs_of_draw")  # fmt: skip
 """Steps that save their state when they are warned."""
 
 
 @pytest.fixture(scope="module")
 def slurm() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((PROFILES / "slurm/profile.yaml").read_text())
+    loaded: dict[str, Any] = yaml.safe_load((PROFILES / "slurm/config.yaml").read_text())
     return loaded
 
 
@@ -75,7 +77,7 @@ def test_groups_are_of_rules_that_need_no_gpu_and_have_a_size(slurm: dict[str, A
 @pytest.mark.parametrize("name", ["default", "slurm", "cluster-example"])
 def test_every_setting_says_why(name: str) -> None:
     """A comment stands above a key, on its line or on one below it; above or on each rule."""
-    text = (PROFILES / name / "profile.yaml").read_text()
+    text = (PROFILES / name / "config.yaml").read_text()
     blocks = re.findall(r"(?:^#.*\n)*^[a-z][\w-]*:.*\n(?:^ .*\n)*", text, re.M)
     assert len(blocks) == len(yaml.safe_load(text))
     assert [block for block in blocks if "#" not in block] == []

@@ -7,11 +7,13 @@ import math
 import socket
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
@@ -20,8 +22,8 @@ from mispair.core import files
 from mispair.image_text.report import curves
 from mispair.report import studies
 from mispair.report.exports import trackers
-from mispair.report.exports.event_files import event_file
 from mispair.report.exports.runs import Curve, Run, thinned
+from mispair.report.gaps import gap, gap_of_change, gap_of_mean
 from mispair.report.pages.claims_table import COLUMNS, frame
 from mispair.report.pages.content import judge
 from mispair.report.statistics import Effect
@@ -140,13 +142,26 @@ def test_claims_are_a_table_of_verdicts_with_their_numbers() -> None:
     claim = Claim("key", "study", "Text, with a comma", "figure 1", "rule", "figure", primary=True)
     control = Control("Scale", "limits", "why")
     verdict = Verdict(claim, "supports", "reason", measured="0.5", effect=effect, smallest=0.05,
-                      adjusted_p=0.02, controls=(control,))  # fmt: skip
+                      adjusted_p=0.02, controls=(control,),
+                      gap=gap(0.25, 0.5, "in the gain"))  # fmt: skip
     (row,) = frame([verdict]).to_dict("records")
     numbers = {"effect": -0.2, "low": -0.3, "high": -0.1, "p": 0.004, "n": 5, "smallest": 0.05,
-               "adjusted_p": 0.02}  # fmt: skip
+               "adjusted_p": 0.02, "measured_value": 0.25, "published_value": 0.5}  # fmt: skip
     assert {name: row[name] for name in numbers} == numbers
     assert (row["outcome"], row["primary"], row["unit"]) == ("supports", True, "seed")
-    assert row["controls"] == "Scale: limits"
+    assert (row["controls"], row["quantity"]) == ("Scale: limits", "the gain")
+    assert replace(verdict, gap="").numbers == (-0.2, pytest.approx(math.nan, nan_ok=True))
+
+
+def test_gaps_compare_what_two_series_have_in_common() -> None:
+    measured = pd.Series({0.0: 1.0, 0.5: 1.5, 0.8: 3.0, 0.9: math.nan})
+    published = pd.Series({0.0: 2.0, 0.1: 9.0, 0.8: 2.5})
+    change = gap_of_change(measured, published)
+    assert (change.measured, change.published) == (2.0, 0.5)
+    assert change == "+1.500 in the change from 0 to 0.8"
+    mean = gap_of_mean(measured, published, "in the mean")
+    assert (mean.measured, mean.published, mean.quantity) == (2.0, 2.25, "the mean")
+    assert gap_of_change(measured, published[:1]) == gap_of_mean(measured, published[1:2], "") == ""
 
 
 def test_the_same_results_give_the_same_bytes_and_what_is_gone_goes(tmp_path: Path) -> None:
@@ -216,15 +231,21 @@ def test_long_curves_are_means_of_neighbours_at_the_last_of_their_steps() -> Non
     assert thinned("loss", np.arange(3.0), 5).steps == (0, 1, 2)
 
 
-def test_event_files_take_any_value_and_long_tags() -> None:
-    values = [("x" * 300, math.nan), ("é/日本", -1e30), ("z", math.inf)]
-    _, *rest = events(event_file([(0, values[:1]), (2**40, values[1:])]))
+def test_event_files_take_any_value_and_long_tags(tmp_path: Path) -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # Castagnoli's polynomial, RFC 3720
+    values = [("x" * 300, math.nan), ("z", math.inf), ("é/日本", -1e30)]
+    steps = (0, 2**40, 2**40)
+    curves = [
+        Curve(tag, (step,), (value,)) for step, (tag, value) in zip(steps, values, strict=True)
+    ]
+    trackers.tensorboard([Run("run", ABOUT, tuple(curves))], tmp_path, tmp_path, online=False)
+    _, *rest = events((tmp_path / "run" / trackers.EVENTS).read_bytes())
     assert [event.step for event in rest] == [0, 2**40, 2**40]
     read = [(one.summary.value[0].tag, one.summary.value[0].simple_value) for one in rest]
     assert [tag for tag, _ in read] == [tag for tag, _ in values]
     assert math.isnan(read[0][1])
-    assert read[1][1] == np.float32(-1e30)
-    assert read[2][1] == math.inf
+    assert read[1][1] == math.inf
+    assert read[2][1] == np.float32(-1e30)
 
 
 def test_by_default_no_network_is_used_and_no_tracker_imported(

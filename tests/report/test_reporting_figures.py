@@ -18,11 +18,11 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.report import charts, studies, style
-from mispair.report.exports import gallery
 from mispair.report.figures import compose, few_colours, render
 from mispair.report.tables import Tables, tidy
 from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.study import run_plan
+from tests.bench import pictures as gallery
 from tests.pretraining import pretraining_run
 from tests.report.made_up_tables import EVIL, measured
 from tests.simulation import scaling_run

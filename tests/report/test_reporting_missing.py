@@ -162,7 +162,8 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
     grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.
-    assert text.count("This study was not run") == len(studies.NAMES) - 2
+    claims = words(found["claims.html"])
+    assert claims.count("in the configuration and run again") == len(studies.NAMES) - 2
     assert "laclip.html" not in found
 
 

@@ -12,8 +12,9 @@ from scipy import stats
 from mispair.evaluation.report.claims_pruning import decide_sets
 from mispair.image_text.report import claims_shuffling as claims_image_text
 from mispair.report import multiplicity, studies, study_modules, verdicts
-from mispair.report.pages import landing
 from mispair.report.pages.content import judge
+from mispair.report.questions import ACCURACY as POINTS
+from mispair.report.questions import Question, answered, effect_sentence
 from mispair.report.statistics import Effect, Interval, Trend, effect_of_mean
 from mispair.report.tables import Tables, tidy
 
@@ -274,8 +275,17 @@ def test_a_model_at_chance_answers_no_question():
         "no such effect", "cannot tell", "not measured",
     }, [(v.claim.key, v.outcome, v.reason) for v in found]  # fmt: skip
     assert not any(verdict.limited for verdict in found)
-    answers = {verdicts.answer(question, found).short for question in landing.questions()}
-    assert not answers & {"Yes", "Yes, with limits", "No", "No: the opposite"}
+    answers = [
+        answered(question, found, measured, 0.95)
+        for question in study_modules.pages("image_text").questions
+    ]
+    told = [answer for answer in answers if answer.measured]
+    assert len(told) > 2
+    for answer in told:
+        assert {verdict.outcome for verdict in answer.lead} <= {"no such effect", "cannot tell"}
+        assert "rises" not in answer.sentence
+        assert "falls" not in answer.sentence
+        assert answer.advice in ("", "Do not choose the neurons to keep by mean |cos|.")
 
 
 def test_a_set_that_goes_the_other_way_is_named_and_takes_nothing_back():
@@ -406,39 +416,67 @@ def test_the_level_of_purified_features_is_judged_up_to_c_s_03():
 def test_empty_tables_leave_every_claim_unmeasured():
     found = judged(tables())
     assert {verdict.outcome for verdict in found.values()} == {"not measured"}
-    assert set(found) == {key for question in landing.questions() for key in question.claims}
+    pages = study_modules.every_pages()
+    questions = [question for each in pages for question in each.questions]
+    assert set(found) == {key for question in questions for key in question.claims}
+    for question in questions:
+        answer = answered(question, [*found.values()], tables(), 0.95)
+        assert (answer.measured, answer.sentence, answer.advice) == (False, "", "")
+        assert answer.why_unmeasured
 
 
-def test_answers_follow_their_rule():
-    question = verdicts.Question("?", ("overlap-rises", "accuracy-falls"))
+ACCURACY = claims_image_text.ACCURACY
+"""A claim whose effect is printed in points."""
 
-    def short(*outcomes: str, limited: bool = False, primary: bool = False) -> str:
-        controls = (verdicts.Control("x", "limits", ""),) if limited else ()
-        claims = (
-            replace(claims_image_text.OVERLAP, primary=primary),
-            replace(claims_image_text.ACCURACY, primary=False),
-        )
-        every = [
-            verdicts.Verdict(claim, outcome, "", controls=controls)
-            for claim, outcome in zip(claims, outcomes, strict=True)
-        ]
-        return verdicts.answer(question, every).short
 
-    assert short("supports", "supports") == "Yes"
-    assert short("supports", "supports", limited=True) == "Yes, with limits"
-    assert short("supports", "not measured") == "Yes"
-    assert short("supports", "contradicts") == "1 of 2 claims supported"
-    assert short("cannot tell", "contradicts") == "No"
-    assert short("no such effect", "cannot tell") == "Cannot tell"
-    assert short("no such effect", "no such effect") == "No such effect"
-    assert short("not measured", "not measured") == "Not measured"
-    # A primary claim that was measured gives the answer, whatever the others are.
-    assert short("supports", "contradicts", primary=True) == "Yes"
-    assert short("supports", "contradicts", primary=True, limited=True) == "Yes, with limits"
-    assert short("contradicts", "supports", primary=True) == "No: the opposite"
-    assert short("no such effect", "contradicts", primary=True) == "No such effect"
-    assert short("cannot tell", "contradicts", primary=True) == "Cannot tell"
-    assert short("not measured", "supports", primary=True) == "Yes"
+@pytest.mark.parametrize(
+    ("values", "outcome", "expected"),
+    [
+        ([-0.02, -0.03, -0.025], "supports", "Accuracy falls by 2.5 points (95 % interval 1.3 to"),
+        ([0.02, 0.03, 0.025], "contradicts", "Accuracy rises by 2.5 points (95 % interval 1.3 to"),
+        ([0.001, -0.001, 0.0], "no such effect", "Accuracy changes by less than 1.0 points: 0.0"),
+        ([-0.2, 0.1, 0.0], "cannot tell", "Cannot tell: accuracy changes by −3.3 points"),
+        ([-0.02], "cannot tell", "Cannot tell: accuracy changes by −2.0 points (no interval: 1 se"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_the_effect_of_its_lead_claim(values, outcome, expected):
+    effect = effect_of_mean(values, 0.95, "seed")
+    found = verdicts.decide_effect(effect, -1, 0.01, 0.05)[0]
+    assert found == outcome
+    lead = verdicts.Verdict(ACCURACY, found, "why", effect=effect, smallest=0.01)
+    other = verdicts.Verdict(claims_image_text.OVERLAP, "not measured", "it was not run")
+    question = Question(
+        "?", (ACCURACY.key, other.claim.key), lambda found: effect_sentence(found, POINTS),
+        advice=lambda found: "Do so.",
+    )  # fmt: skip
+    answer = answered(question, [lead, other], tables(), 0.95)
+    assert answer.sentence.startswith(expected)
+    assert answer.advice == "Do so."
+    assert dict(answer.tally) == {outcome: 1, "not measured": 1}
+
+
+def test_an_answer_names_a_reason_that_the_effect_does_not_show():
+    effect = effect_of_mean([-0.02, -0.03, -0.025], 0.95, "seed")
+    lead = verdicts.Verdict(
+        ACCURACY, "cannot tell", "it is at chance", effect=effect, smallest=0.01
+    )
+    question = Question("?", (ACCURACY.key,), lambda found: effect_sentence(found, POINTS))
+    sentence = answered(question, [lead], tables(), 0.95).sentence
+    assert sentence.startswith("Cannot tell: ")
+    assert sentence.endswith("; it is at chance.")
+
+
+def test_an_answer_of_two_presets_names_both():
+    effect = effect_of_mean([-0.02, -0.03, -0.025], 0.95, "seed")
+    both = [
+        verdicts.Verdict(ACCURACY, "supports", "", effect=effect, smallest=0.01, preset=name)
+        for name in ("as-written", "as-run")
+    ]
+    question = Question("?", (ACCURACY.key,), lambda found: effect_sentence(found, POINTS, "There"))
+    answer = answered(question, both, tables(), 0.95)
+    assert len(answer.lead) == 2
+    assert answer.sentence.startswith("There, accuracy falls by 2.5 points")
+    assert answer.sentence.index("(as-written)") < answer.sentence.index("(as-run)")
 
 
 def test_every_claim_has_a_rule_and_a_figure():

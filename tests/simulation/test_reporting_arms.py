@@ -103,7 +103,7 @@ def test_what_was_not_run_names_the_configuration_that_runs_it() -> None:
             if key == "plain-relu" and preset == "as-run":
                 continue
             assert verdict.outcome == "not measured"
-            assert "workflow/configs/simulation-as-" in verdict.reason
+            assert "config/simulation-as-" in verdict.reason
 
 
 def test_every_claim_is_judged_once_for_each_preset() -> None:

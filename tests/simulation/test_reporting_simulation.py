@@ -17,11 +17,11 @@ from mispair.core import metrics
 from mispair.report import charts
 from mispair.report.drawings import draw_of
 from mispair.report.tables import Tables, read, tidy
-from mispair.simulation.presets import PRESETS
-from mispair.simulation.report import bridge, controls_simulation, grid, notes, reproduction
 from mispair.simulation.report import claims_figure1 as claims_simulation
+from mispair.simulation.report import conditions, controls_simulation, notes, reproduction
 from mispair.simulation.report import runs as simulation_runs
 from mispair.simulation.report import tables as comparison_simulation
+from mispair.simulation.study import PRESETS
 from tests.made_up_tables import TIDY, figure_file
 from tests.report.test_reporting_page import NOTHING, reading, report
 
@@ -328,10 +328,10 @@ def test_the_table_of_arms_pairs_by_trial(whole):
 
 def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(whole):
     _, _, tables = whole
-    found = bridge.changes(tables)
+    found = conditions.bridge_changes(tables)
     found = found.set_index(["switch", "trained_on", "metric"])
-    assert set(found.index.get_level_values("switch")) == {*SWITCHES, bridge.FAR_END}
-    for switch, condition in (("encoder", "bridge~encoder"), (bridge.FAR_END, "as-run")):
+    assert set(found.index.get_level_values("switch")) == {*SWITCHES, conditions.FAR_END}
+    for switch, condition in (("encoder", "bridge~encoder"), (conditions.FAR_END, "as-run")):
         changes = {}
         for arm in ("raw", "filtered"):
             here = of(tables, condition, "purified_features", arm, 0.3)
@@ -345,19 +345,19 @@ def test_every_switch_of_the_bridge_is_compared_in_the_same_trials(whole):
             assert row[["value", "low", "high"]].tolist() == pytest.approx(
                 [values.mean(), low, high]
             )
-    assert bridge.largest(found.reset_index())["accuracy"]["switch"] == "encoder"
+    assert conditions.largest_changes(found.reset_index())["accuracy"]["switch"] == "encoder"
 
 
 def test_the_switch_of_the_definition_is_measured_in_its_own(whole):
     _, _, tables = whole
-    row = bridge.changes(tables).set_index(["switch", "trained_on", "metric"])
+    row = conditions.bridge_changes(tables).set_index(["switch", "trained_on", "metric"])
     # The other definition lies a tenth of the level at C_s = 0 lower.
     assert row.loc[("test", "raw", "silhouette"), "value"] == pytest.approx(-0.01, abs=0.005)
 
 
 def test_the_grid_judges_every_cell_and_names_what_was_lost(whole):
     folder, page, tables = whole
-    cells = {(*cell.position[:2], cell.bias): cell for cell in grid.cells(tables)}
+    cells = {(*cell.position[:2], cell.bias): cell for cell in conditions.grid_cells(tables)}
     assert len(cells) == 12
     assert list(dict.fromkeys(noise for noise, *_ in cells)) == ["0.0004", "0.005", "0.02"]
     cell = cells["0.005", "groups", "practical"]

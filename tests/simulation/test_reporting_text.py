@@ -7,8 +7,9 @@ from typing import Any
 from mispair.report.rows import origins
 from mispair.report.tables import Tables, tidy
 from mispair.simulation.literal import STATEMENTS
-from mispair.simulation.presets import PRESETS, UNSTATED
-from mispair.simulation.report import comparison_text
+from mispair.simulation.presets import UNSTATED
+from mispair.simulation.report import tables_conditions
+from mispair.simulation.study import PRESETS
 
 
 def runs(condition: str, metrics: dict[str, float], trials: int = 2) -> list[dict[str, Any]]:
@@ -27,22 +28,22 @@ def test_every_choice_is_printed_with_what_the_text_says_and_this_run_took() -> 
         "simulation": tidy("simulation", runs("as-written", {"accuracy": 0.5})),
         "provenance": tidy("provenance", origins("simulation", provenance, "as-written")),
     })  # fmt: skip
-    rows = {row[0]: row[1:] for row in comparison_text.unstated(tables).rows}
+    rows = {row[0]: row[1:] for row in tables_conditions.unstated(tables).rows}
     assert set(rows) == set(UNSTATED)
     assert rows["temperature"] == ("100.0", "40.0", UNSTATED["temperature"])
     for text in UNSTATED.values():
         assert text.split(":")[0] in ("open", "contradictory", "repaired")
-    assert comparison_text.unstated(Tables({})).rows == ()
+    assert tables_conditions.unstated(Tables({})).rows == ()
 
 
 def test_statements_stand_beside_the_repaired_preset_with_the_steps_of_their_failures() -> None:
     rows = runs("as-written", {"accuracy": 0.8, "purified_features": 45})
     rows += runs("literal~bias", {"silenced_at_step": 140}, trials=3)
     rows += runs("literal~codes", {"accuracy": 0.7, "purified_features": 40})
-    table = comparison_text.literal(Tables({"simulation": tidy("simulation", rows)}))
+    table = tables_conditions.literal(Tables({"simulation": tidy("simulation", rows)}))
     found = {row[0].split(":")[0]: row for row in table.rows}
     assert set(found) == {"none", *STATEMENTS}
     assert found["bias"][1:3] == ("3", "raw: 3 runs silenced at step 140 to 142")
     assert found["none"][2] == "–"
     assert found["codes"][3].startswith("40.5")
-    assert comparison_text.literal(Tables({})).rows == ()
+    assert tables_conditions.literal(Tables({})).rows == ()

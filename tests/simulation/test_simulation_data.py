@@ -13,6 +13,7 @@ from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
     Pairs,
+    Population,
     Sample,
     draw_dictionaries,
     draw_fresh_noise,
@@ -40,9 +41,13 @@ def draws(trial: int = 0, seed: int = 0) -> Draws:
     return Draws(seed=seed, trial=trial, device="cpu", dtype=torch.float32)
 
 
-def pairs_of(study: Study, rate: float, n: int = 500, name: str = "x") -> Pairs:
+def population(study: Study, rate: float = 0.3) -> Population:
     spurious = draw_spurious_sets(draws(), study)
-    return draw_pairs(draws(), draws().generator(name), n, study, rate, spurious)
+    return Population(draws(), study, dictionaries(), spurious, rate)
+
+
+def pairs_of(study: Study, rate: float, n: int = 500, name: str = "x") -> Pairs:
+    return draw_pairs(population(study, rate), draws().generator(name), n)
 
 
 def dictionaries() -> Dictionaries:
@@ -50,9 +55,7 @@ def dictionaries() -> Dictionaries:
 
 
 def low_quality(study: Study, rate: float = 0.3) -> Sample:
-    return draw_low_quality(
-        draws(), dictionaries(), study, rate, draw_spurious_sets(draws(), study)
-    )
+    return draw_low_quality(population(study, rate))
 
 
 def changed(study: Study, **changes: Any) -> Study:
@@ -176,7 +179,7 @@ def test_noise_has_the_energy_of_its_unit(unit: str, scale: float, data: str) ->
     )  # fmt: skip
     for sample, factor in (
         (low_quality(study), 2),
-        (draw_high_quality(draws(), dictionaries(), study), 3),
+        (draw_high_quality(population(study)), 3),
     ):
         for inputs, codes, rows, value in (
             (sample.image, sample.pairs.image, dictionaries().image, scale),
@@ -206,7 +209,7 @@ def test_a_fixed_sample_differs_between_conditions_in_caption_codes_only(model: 
 
 @pytest.mark.parametrize("study", [STUDY, FIXED])
 def test_high_quality_pairs_are_aligned_and_of_their_own_draw(study: Study) -> None:
-    sample = draw_high_quality(draws(), dictionaries(), study)
+    sample = draw_high_quality(population(study))
     assert len(sample) == 60
     assert torch.equal(sample.pairs.image, sample.pairs.text)
     assert not sample.pairs.misaligned.any()

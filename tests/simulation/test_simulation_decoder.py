@@ -10,9 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from mispair.simulation.sampling.data import Sample, draw_dictionaries, draw_high_quality
+from mispair.simulation.sampling.data import (
+    Population,
+    Sample,
+    draw_dictionaries,
+    draw_high_quality,
+)
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Dense
+from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
 from mispair.simulation.training import span
 from mispair.simulation.training.decoder import (
@@ -49,7 +55,8 @@ def some_encoders(kind: Any = "symmetric-relu", bias: float = 0.1) -> Encoders:
 
 
 def high_quality(study: Study) -> Sample:
-    return draw_high_quality(DRAWS, DICTIONARIES, study)
+    spurious = draw_spurious_sets(DRAWS, study)
+    return draw_high_quality(Population(DRAWS, study, DICTIONARIES, spurious, 0.3))
 
 
 def loss_of(decoder: Decoder, parameters: list[Tensor], x: Tensor, y: Tensor, how: str) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from mispair.simulation.sampling.data import (
     CodedSample,
     Dictionaries,
+    Population,
     Sample,
     draw_dictionaries,
     draw_low_quality,
@@ -56,7 +57,7 @@ def perfect(study: Study = FRESH) -> tuple[Dictionaries, Encoders, Decoder]:
 
 def sample_of(study: Study, rate: float) -> Sample:
     spurious = draw_spurious_sets(DRAWS, study)
-    return draw_low_quality(DRAWS, perfect(study)[0], study, rate, spurious)
+    return draw_low_quality(Population(DRAWS, study, perfect(study)[0], spurious, rate))
 
 
 def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[Sample, Replacement]:

@@ -18,7 +18,7 @@ import yaml
 from mispair.simulation.run import run_trials
 from mispair.simulation.study import Study
 
-CONFIG = Path(__file__).parents[2] / "workflow" / "configs" / "simulation-small.yaml"
+CONFIG = Path(__file__).parents[2] / "config" / "simulation-small.yaml"
 TRIALS = range(3)
 
 

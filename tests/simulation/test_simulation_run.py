@@ -188,7 +188,7 @@ def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
     goes_on = torch.equal(start, trial.trained["raw"].encoders.weights)
     assert (same, goes_on) == (weights == "initial", weights == "continued")
     # With weights far from their start the thresholds must not wait for them to double.
-    assert (trial.retraining("filtered").plan.bias_schedule == "none") == goes_on
+    assert trial.retraining("filtered").plan.holds_thresholds == goes_on
 
 
 def test_both_definitions_are_measured_and_the_main_one_is_the_studys() -> None:
@@ -444,7 +444,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
 
     def batch(self: FreshSource, step: int) -> Batch:
         found = original(self, step)
-        if (self._draws.trial, step) == (0, at):
+        if (self._population.draws.trial, step) == (0, at):
             found.image.codes[0, 0] = math.nan
         return found
 

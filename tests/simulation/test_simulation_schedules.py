@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.schedules import Phases, Schedule
 
@@ -64,7 +65,9 @@ class Plain:
 
 
 def schedule(name: str, phase2_steps: int = 7, growth: float = 0.5) -> Schedule:
-    return Schedule(name, FEATURES, SCALE, phase2_steps, growth)
+    study = Study(d=FEATURES, classes=2, test_margin=1, bias_scale=SCALE,
+                  phase2_steps=phase2_steps, phase2_growth=growth)  # fmt: skip
+    return Schedule(name, study)
 
 
 def encoders(weights: Tensor) -> Encoders:

@@ -13,13 +13,14 @@ from torch.nn.functional import pad
 from mispair.simulation.sampling.data import (
     CodedSample,
     Pairs,
+    Population,
     Sample,
     draw_dictionaries,
     draw_high_quality,
 )
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Coded, Dense, Source
-from mispair.simulation.sampling.misalignment import SpuriousSets, draw_spurious_sets
+from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.sampling.sources import FixedSource, FreshSource, MixedSource
 from mispair.simulation.study import Study
 from mispair.simulation.trial import Trial
@@ -39,16 +40,17 @@ def draws(trial: int = 0, seed: int = 0) -> Draws:
 DICTIONARIES = draw_dictionaries(draws(), 60, 10)
 
 
-def spurious(study: Study) -> SpuriousSets:
-    return draw_spurious_sets(draws(), study)
-
-
 def changed(study: Study, **changes: Any) -> Study:
     return study.model_copy(update=changes)
 
 
+def population(study: Study, rate: float = 0.3, trial: int = 0, seed: int = 0) -> Population:
+    spurious = draw_spurious_sets(draws(), study)
+    return Population(draws(trial, seed), study, DICTIONARIES, spurious, rate)
+
+
 def fresh_source(study: Study, name: str = "raw", trial: int = 0, seed: int = 0) -> FreshSource:
-    return FreshSource(draws(trial, seed), name, DICTIONARIES, study, 0.3, spurious(study))
+    return FreshSource(population(study, trial=trial, seed=seed), name)
 
 
 def numbered(n: int, start: int = 0) -> Sample:
@@ -126,7 +128,7 @@ def test_fresh_batches_have_noise_on_both_sides_where_asked() -> None:
     found = [coded(side).fresh for side in (projected.image, projected.text)]
     assert [noise.std for noise in found if noise is not None] == [0.5, 0.24]
     # What C_s decides is not what is drawn.
-    other = FreshSource(draws(), "raw", DICTIONARIES, study, 0.0, spurious(study)).batch(0)
+    other = FreshSource(population(study, 0.0), "raw").batch(0)
     assert torch.equal(other.image.dense(), batch.image.dense())
     other_noise = coded(other.text).stored
     assert other_noise is not None
@@ -154,8 +156,7 @@ def test_every_pass_meets_every_pair_once(sizes: list[int]) -> None:
 
 
 def test_passes_have_orders_of_their_own_and_batches_no_memory() -> None:
-    source = FixedSource(draws(), "raw", [numbered(80)], STUDY, steps_per_epoch=2)
-    assert source.steps_per_epoch == 2
+    source = FixedSource(draws(), "raw", [numbered(80)], STUDY)
     forwards = [numbers(source.batch(step)) for step in range(8)]
     backwards = [numbers(source.batch(step)) for step in reversed(range(8))]
     assert forwards == backwards[::-1]
@@ -199,9 +200,7 @@ def test_as_run_mixtures_are_what_they_were(raw_pairs: int, noise_draws: str) ->
     study = changed(STUDY, noise_draws=noise_draws)
     sample, replaced = filtered_sample(90)
     assert isinstance(sample.text, CodedSample)
-    source = MixedSource(
-        draws(), sample, raw_pairs, "filtered", DICTIONARIES, study, 0.3, spurious(study)
-    )
+    source = MixedSource(population(study), "filtered", sample, raw_pairs)
     assert source.steps_per_epoch == (90 + raw_pairs) // 40
     for step in (0, 1, source.steps_per_epoch, 7):
         batch = source.batch(step)
@@ -239,12 +238,12 @@ def test_as_run_mixtures_are_what_they_were(raw_pairs: int, noise_draws: str) ->
 
 def test_a_mixture_too_small_for_a_batch_is_one_batch() -> None:
     sample, _ = filtered_sample(12)
-    source = MixedSource(draws(), sample, 0, "filtered", DICTIONARIES, STUDY, 0.3, spurious(STUDY))
+    source = MixedSource(population(STUDY), "filtered", sample, 0)
     assert source.steps_per_epoch == 1
     assert len(source.batch(5).image) == 12
     empty = filtered_sample(0)[0]
     with pytest.raises(ValueError, match="no pairs"):
-        MixedSource(draws(), empty, 0, "filtered", DICTIONARIES, STUDY, 0.3, spurious(STUDY))
+        MixedSource(population(STUDY), "filtered", empty, 0)
 
 
 def source_of(study: Study) -> tuple[Source, Sample, Sample]:
@@ -291,8 +290,8 @@ def test_fresh_pairs_mix_with_the_high_quality_ones(
 
 
 def test_a_mixture_needs_a_coded_sample() -> None:
-    high = draw_high_quality(draws(), DICTIONARIES, FIXED)
-    source = MixedSource(draws(), high, 20, "raw", DICTIONARIES, STUDY, 0.3, spurious(STUDY))
+    high = draw_high_quality(population(FIXED))
+    source = MixedSource(population(STUDY), "raw", high, 20)
     with pytest.raises(ValueError, match="coded form"):
         source.batch(0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from mispair.simulation.presets import PRESETS, UNSTATED
+from mispair.simulation.presets import AS_WRITTEN, UNSTATED
 from mispair.simulation.steps import simulate
-from mispair.simulation.study import Study
+from mispair.simulation.study import PRESETS, Study
 
 
 def test_as_run_numbers_are_those_of_the_public_code() -> None:
@@ -39,14 +39,15 @@ def test_as_written_numbers_are_those_of_section_5_1() -> None:
 
 
 def test_a_preset_fills_only_what_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRESETS, "as-run", {**PRESETS["as-run"], "m": 70, "lr": 0.5})
-    study = Study(lr=0.25)
+    monkeypatch.setitem(AS_WRITTEN, "m", 70)
+    monkeypatch.setitem(AS_WRITTEN, "lr", 0.5)
+    study = Study(preset="as-written", lr=0.25)
     assert (study.m, study.lr) == (70, 0.25)
+    assert Study().m == 80
 
 
 def test_presets_name_the_same_settings_and_what_the_text_leaves_open() -> None:
-    assert set(PRESETS["as-run"]) == set(PRESETS["as-written"])
-    assert set(PRESETS["as-run"]) <= set(Study.model_fields)
+    assert all(PRESETS["as-run"][name] != value for name, value in AS_WRITTEN.items())
     assert set(UNSTATED) <= set(PRESETS["as-written"])
     assert all(Study.model_fields[name].description for name in Study.model_fields)
 

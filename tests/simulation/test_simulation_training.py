@@ -27,7 +27,6 @@ from mispair.simulation.training.training import (
     Outcome,
     Plan,
     Trained,
-    plan_of,
     train,
     train_side_by_side,
 )
@@ -106,23 +105,23 @@ def plain_thresholds(plan: Plan, weights: Tensor, step: int, memory: dict) -> Te
     norms = (weights.detach() ** 2).sum(dim=2)
     both = norms.mean(dim=0)
     start_norms = memory.setdefault("start", both)
-    anew = plan.bias_scale * (math.log(plan.d) / plan.d * both).sqrt()
+    anew = plan.study.bias_scale * (math.log(plan.study.d) / plan.study.d * both).sqrt()
     b = memory.setdefault("b", torch.zeros_like(both))
     eta = plan.lr_at(step) * (
-        B if (plan.loss_reduction, plan.bias_growth) == ("sum", "mean") else 1
+        B if (plan.study.loss_reduction, plan.study.bias_growth) == ("sum", "mean") else 1
     )
-    if plan.bias_schedule == "zero" or "third" in memory:
+    if plan.study.bias_schedule == "zero" or "third" in memory:
         return b
     if "second" not in memory:
         by_theory = bool((both >= 2 * start_norms).all())
         on_the_whole = bool(both.sum() >= 2 * start_norms.sum())
-        if by_theory if plan.bias_schedule == "theory" else on_the_whole:
+        if by_theory if plan.study.bias_schedule == "theory" else on_the_whole:
             memory.update(second=step, first=norms, b=anew)
-    elif plan.bias_schedule == "theory":
-        memory["b"] = b * (1 + eta / plan.d)
-        if bool((norms[0] >= plan.phase2_growth * plan.d * memory["first"][0]).all()):
+    elif plan.study.bias_schedule == "theory":
+        memory["b"] = b * (1 + eta / plan.study.d)
+        if bool((norms[0] >= plan.study.phase2_growth * plan.study.d * memory["first"][0]).all()):
             memory["third"] = step
-    elif step == memory["second"] + plan.phase2_steps:
+    elif step == memory["second"] + plan.study.phase2_steps:
         memory["third"] = step
     else:
         memory["b"] = anew
@@ -139,9 +138,9 @@ def plain_training(
     weights = begin.weights.clone().requires_grad_()
     biases = begin.biases.clone().requires_grad_()
     optimiser = (
-        torch.optim.Adam([weights, biases], lr=plan.lr, foreach=False)
-        if plan.optimiser == "adam"
-        else torch.optim.SGD([weights, biases], lr=plan.lr)
+        torch.optim.Adam([weights, biases], lr=plan.study.lr, foreach=False)
+        if plan.study.optimiser == "adam"
+        else torch.optim.SGD([weights, biases], lr=plan.study.lr)
     )
     losses, memory = [], {}
 
@@ -157,15 +156,17 @@ def plain_training(
         text.retain_grad()
         f = plain_features(begin.kind, images(step) @ weights[0].T, biases[0])
         h = plain_features(begin.kind, text, biases[1])
-        loss = plain_infonce if plan.loss == "infonce" else plain_spectral
-        value = loss(f, h, plan.temperature) * (B if plan.loss_reduction == "sum" else 1)
+        loss = plain_infonce if plan.study.loss == "infonce" else plain_spectral
+        value = loss(f, h, plan.study.temperature) * (
+            B if plan.study.loss_reduction == "sum" else 1
+        )
         squares = (weights**2).sum() + ((biases**2).sum() if begin.kind == "relu" else 0)
-        value = value + plan.weight_penalty * squares
+        value = value + plan.study.weight_penalty * squares
         value.backward()
         return float(value.detach()), text.grad
 
     for step in range(plan.steps):
-        if plan.unit_rows:
+        if plan.study.unit_rows:
             rescale()
         if begin.kind == "symmetric-relu":
             with torch.no_grad():
@@ -176,7 +177,7 @@ def plain_training(
             biases.grad = None
         optimiser.param_groups[0]["lr"] = plan.lr_at(step)
         optimiser.step()
-    if plan.unit_rows:
+    if plan.study.unit_rows:
         rescale()
     return Encoders(begin.kind, weights.detach(), biases.detach()), losses, memory
 
@@ -218,7 +219,7 @@ TRAJECTORIES = {
 @pytest.mark.parametrize("name", TRAJECTORIES)
 def test_trajectory_equals_plain_autograd(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = plan_of(study, EPOCHS, STEPS)
+    plan = Plan(study, EPOCHS, STEPS)
     begin, data = start(study), Drawn()
     ours = train(begin, data.batch, plan)
     plain, losses, memory = plain_training(
@@ -278,7 +279,7 @@ def test_trajectory_on_coded_pairs_with_projected_noise_equals_autograd(
     study = TRAJECTORIES[name].model_copy(
         update={"temperature": 1.0, "lr": 0.005, "weight_penalty": 0.01}
     )
-    plan, begin = plan_of(study, 2, STEPS), start(study)
+    plan, begin = Plan(study, 2, STEPS), start(study)
     ours = train(begin, lambda step: coded(step, stored=stored), plan)
     plain, losses, _ = plain_training(
         begin,
@@ -300,7 +301,7 @@ def test_float32_agrees_with_float64(study: Study) -> None:
     either library, and a training that does so ends some 1e-3 away.
     """
     big = study.model_copy(update={"d1": 300, "m": 48, "batch_size": 100})
-    plan = plan_of(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
+    plan = Plan(big.model_copy(update={"lr": study.lr / 3}), 2, STEPS)
     begin = start(big)
     single = Encoders(begin.kind, begin.weights.float(), begin.biases.float())
     differences = []
@@ -357,7 +358,7 @@ def alone(begin: Encoders, source: Drawn, plan: Plan) -> Outcome:
 @pytest.mark.parametrize("name", TRAJECTORIES)
 def test_runs_side_by_side_are_those_alone(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = plan_of(study, EPOCHS, STEPS)
+    plan = Plan(study, EPOCHS, STEPS)
     starts = [start(study, arm) for arm in ("a", "b", "c", "d")]
     if study.encoder != "relu":
         empty: Drawn = Empty(3)
@@ -389,7 +390,7 @@ def test_runs_side_by_side_are_those_alone(name: str) -> None:
 
 
 def test_one_run_side_by_side_is_that_run() -> None:
-    plan = plan_of(WRITTEN, 1, STEPS)
+    plan = Plan(WRITTEN, 1, STEPS)
     (ours,) = train_side_by_side([start(WRITTEN)], [Drawn()], plan)
     assert torch.equal(
         ours.encoders.weights, train(start(WRITTEN), Drawn().batch, plan).encoders.weights
@@ -408,7 +409,7 @@ def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
             asked.append(step)
             return super().batch(step)
 
-    plan = plan_of(WRITTEN, 1, STEPS)
+    plan = Plan(WRITTEN, 1, STEPS)
     found = train_side_by_side([start(WRITTEN), start(WRITTEN)], [Asked(at=2), Asked(at=4)], plan)
     assert [one.step for one in found] == [2, 4]
     assert max(asked) == 4
@@ -421,21 +422,21 @@ def test_nothing_more_is_drawn_once_all_runs_have_failed() -> None:
 @pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
 def test_divergence_is_stopped_at_its_step(study: Study, poison: float) -> None:
     with pytest.raises(Diverged, match="at step 5") as stop:
-        train(start(study), Poisoned(value=poison).batch, plan_of(study, 1, STEPS))
+        train(start(study), Poisoned(value=poison).batch, Plan(study, 1, STEPS))
     assert stop.value.step == 5
 
 
 def test_a_step_size_too_large_diverges_before_the_end() -> None:
     wild = WRITTEN.model_copy(update={"lr": 30.0, "bias_schedule": "zero"})
     with pytest.raises(Diverged) as stop:
-        train(start(wild), Drawn().batch, plan_of(wild, 10, STEPS))
+        train(start(wild), Drawn().batch, Plan(wild, 10, STEPS))
     assert 0 < stop.value.step < 200
 
 
 def test_weights_that_the_last_step_spoils_are_no_result() -> None:
     wild = WRITTEN.model_copy(update={"lr": 1e308, "bias_schedule": "zero", "start_std": 1.0})
     with pytest.raises(Diverged) as stop:
-        train(start(wild), Drawn().batch, plan_of(wild, 1, 1))
+        train(start(wild), Drawn().batch, Plan(wild, 1, 1))
     assert stop.value.step == 1
 
 
@@ -443,7 +444,7 @@ def test_neurons_too_long_to_be_rescaled_are_a_divergence() -> None:
     begin = start(RUN)
     begin.weights[0, 1] = 1e200  # its norm overflows, so that rescaling would leave a zero
     with pytest.raises(Diverged, match="at step 0"):
-        train(begin, Drawn().batch, plan_of(RUN, 1, STEPS))
+        train(begin, Drawn().batch, Plan(RUN, 1, STEPS))
 
 
 @pytest.mark.parametrize("side", ["image", "text"])
@@ -454,16 +455,16 @@ def test_a_batch_to_which_one_tower_is_silent_is_reported(side: str) -> None:
         return replace(found, **{side: nothing}) if step == 7 else found
 
     with pytest.raises(Silenced, match="at step 7") as stop:
-        train(start(WRITTEN), batch, plan_of(WRITTEN, 1, STEPS))
+        train(start(WRITTEN), batch, Plan(WRITTEN, 1, STEPS))
     assert stop.value.step == 7
 
 
 def test_thresholds_that_outgrow_the_weights_are_reported() -> None:
     harsh = WRITTEN.model_copy(update={"bias_scale": 50.0})
-    plan = plan_of(harsh, EPOCHS, STEPS)
+    plan = Plan(harsh, EPOCHS, STEPS)
     with pytest.raises(Silenced) as stop:
         train(start(harsh), Drawn().batch, plan)
-    gentle = train(start(WRITTEN), Drawn().batch, plan_of(WRITTEN, EPOCHS, STEPS))
+    gentle = train(start(WRITTEN), Drawn().batch, Plan(WRITTEN, EPOCHS, STEPS))
     assert stop.value.step == gentle.phases.second  # until then both have no threshold
 
 
@@ -498,7 +499,7 @@ class Interrupted(Exception):  # noqa: N818
 )
 def test_a_resumed_training_is_bit_identical(name: str) -> None:
     study = TRAJECTORIES[name]
-    plan = plan_of(study, EPOCHS, STEPS)
+    plan = Plan(study, EPOCHS, STEPS)
     whole = train(start(study), Drawn().batch, plan)
     shelf = Shelf()
     taken: list[int] = []
@@ -532,7 +533,7 @@ def test_a_resumed_training_is_bit_identical(name: str) -> None:
 
 def test_a_training_that_failed_is_not_kept() -> None:
     shelf = Shelf(every=2)
-    plan = plan_of(WRITTEN, 1, STEPS)
+    plan = Plan(WRITTEN, 1, STEPS)
     with pytest.raises(Diverged):
         train(start(WRITTEN), Poisoned().batch, plan, shelf)
     assert [int(state["step"]) for state in shelf.states] == [2, 4]
@@ -544,7 +545,7 @@ def test_a_training_that_failed_is_not_kept() -> None:
 def test_training_lowers_the_loss_leaves_the_start_alone_and_ends_on_unit_rows() -> None:
     begin = start(RUN)
     before = begin.weights.clone()
-    trained = train(begin, Drawn().batch, plan_of(RUN, EPOCHS, STEPS))
+    trained = train(begin, Drawn().batch, Plan(RUN, EPOCHS, STEPS))
     assert trained.losses.shape == (EPOCHS, STEPS)
     assert trained.losses[-1].mean() < 0.9 * trained.losses[0].mean()
     assert torch.equal(begin.weights, before)
@@ -553,28 +554,34 @@ def test_training_lowers_the_loss_leaves_the_start_alone_and_ends_on_unit_rows()
 
 
 def test_weights_that_need_not_be_of_unit_norm_are_not() -> None:
-    trained = train(start(WRITTEN), Drawn().batch, plan_of(WRITTEN, 1, STEPS))
+    trained = train(start(WRITTEN), Drawn().batch, Plan(WRITTEN, 1, STEPS))
     norms = trained.encoders.weights.norm(dim=2)
     assert float((norms - 1).abs().min()) > 1e-3
 
 
 @pytest.mark.parametrize("study", [WRITTEN, RUN], ids=["as written", "as run"])
 def test_step_size_decays_after_the_given_epochs(study: Study) -> None:
-    plan = replace(plan_of(study, 2, STEPS), lr_decay_every=1, unit_rows=True)
     data = Drawn().batch
+
+    def trained(epochs: int = 2, **changed: float) -> Encoders:
+        update = {"lr_decay_every": 1, "unit_rows": True, **changed}
+        return train(
+            start(study), data, Plan(study.model_copy(update=update), epochs, STEPS)
+        ).encoders
+
     # Without decay in reach, two epochs differ from those with a decay after the first ...
-    slow = train(start(study), data, replace(plan, lr_decay=1e-12)).encoders
-    one = train(start(study), data, replace(plan, epochs=1)).encoders
+    slow = trained(lr_decay=1e-12)
+    one = trained(epochs=1)
     torch.testing.assert_close(slow.weights, one.weights, rtol=0, atol=1e-8)
     # ... and with a decay only after the second, they do not.
-    late = train(start(study), data, replace(plan, lr_decay_every=2, lr_decay=1e-12)).encoders
-    none = train(start(study), data, replace(plan, lr_decay=1.0)).encoders
+    late = trained(lr_decay_every=2, lr_decay=1e-12)
+    none = trained(lr_decay=1.0)
     assert torch.equal(late.weights, none.weights)
     assert not torch.equal(late.weights, one.weights)
 
 
 def test_the_watcher_meets_every_step_before_its_update() -> None:
-    plan, begin = plan_of(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
+    plan, begin = Plan(WRITTEN, EPOCHS, STEPS), start(WRITTEN)
     seen: list[Tensor] = []
     thresholds: list[Tensor] = []
 
@@ -593,11 +600,8 @@ def test_the_watcher_meets_every_step_before_its_update() -> None:
     assert thresholds[trained.phases.second].all()
 
 
-def test_a_plan_is_the_study_s() -> None:
-    plan = plan_of(WRITTEN, 3, 7)
-    assert plan.steps == 21
-    for name in ("lr", "loss", "temperature", "bias_schedule", "d", "unit_rows", "optimiser"):
-        assert getattr(plan, name) == getattr(WRITTEN, name)
+def test_a_plan_has_the_steps_of_all_epochs() -> None:
+    assert Plan(WRITTEN, 3, 7).steps == 21
 
 
 # Encoders ----------------------------------------------------------------------------------------

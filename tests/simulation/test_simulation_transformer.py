@@ -13,7 +13,7 @@ from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Coded, Dense, FreshNoise
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged
-from mispair.simulation.training.training import Trained, plan_of
+from mispair.simulation.training.training import Plan, Trained
 from mispair.simulation.training.transformer import (
     HEADS,
     TransformerEncoders,
@@ -61,7 +61,7 @@ def aligned(step: int) -> Batch:
 
 def train(study: Study, epochs: int, steps: int, keeper: Memory | None = None) -> Trained:
     start = draw_transformers(draws(), "raw", study)
-    plan = plan_of(study, epochs, steps)
+    plan = Plan(study, epochs, steps)
     return train_transformer(start, aligned, plan, keeper)
 
 
@@ -151,7 +151,7 @@ def plain_spectral(image: Tensor, text: Tensor, temperature: float) -> Tensor:
 @pytest.mark.parametrize("study", [SMALL, SPECTRAL], ids=["infonce, adam", "spectral, sgd"])
 def test_training_equals_autograd_through_towers_and_losses_written_out(study: Study) -> None:
     start = draw_transformers(draws(), "raw", study)
-    plan = plan_of(study, 3, 2)
+    plan = Plan(study, 3, 2)
     trained = train_transformer(start, aligned, plan)
 
     state = {name: value.clone().requires_grad_() for name, value in start.state().items()}
@@ -255,7 +255,7 @@ def test_divergence_is_stopped_at_its_step(poison: float) -> None:
         return good
 
     with pytest.raises(Diverged, match="at step 3") as stop:
-        train_transformer(draw_transformers(draws(), "raw", SMALL), batch, plan_of(SMALL, 3, 2))
+        train_transformer(draw_transformers(draws(), "raw", SMALL), batch, Plan(SMALL, 3, 2))
     assert stop.value.step == 3
 
 

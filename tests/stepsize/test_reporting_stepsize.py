@@ -142,7 +142,7 @@ def test_lists_without_a_monotone_member_are_said(rows: list[dict[str, Any]]) ->
 
 
 def test_data_that_no_plane_separates_are_named_with_the_reason(whole: Tables) -> None:
-    (table,) = [t for t in stepsize(whole) if "have nothing to say" in t.caption]
+    (table,) = [t for t in stepsize(whole) if "do not apply" in t.caption]
     cells = {row[:2]: row[2:] for row in table.rows}
     assert cells["XOR, four corners", "leaky softplus"] == (
         "no plane through the origin separates the points", "yes",

@@ -176,7 +176,7 @@ def test_cifar_is_checked_before_any_job(tmp_path: Path) -> None:
 
 
 def test_the_full_grid_is_a_configuration_and_the_quick_one_the_default() -> None:
-    full = Path(__file__).parents[2] / "workflow/configs/stepsize.yaml"
+    full = Path(__file__).parents[2] / "config/stepsize.yaml"
     import yaml
 
     found = config.validate(yaml.safe_load(full.read_text()), "stepsize.yaml")

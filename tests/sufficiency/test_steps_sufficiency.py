@@ -162,7 +162,7 @@ def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(
         ({"train_encoders": {"flips": [1.2]}}, ["train_encoders.flips[0]", "1.2", "Flip prob"]),
         ({"measure_bayes": {"flips": [-0.1]}}, ["measure_bayes.flips[0]", "-0.1"]),
         ({"train_head": {"flips": [2]}}, ["train_head.flips[0]", "(given: 2)"]),
-        ({"draw_trees": {"symbols": 1}}, ["draw_trees.symbols", "2 or more, or there is nothing"]),
+        ({"draw_trees": {"symbols": 1}}, ["draw_trees.symbols", "S, 2 or more"]),
         (
             {"train_encoders": {"candidates": 65}},
             ["candidates: 65 are more than the batch_size of 64"],
@@ -206,7 +206,7 @@ def test_models_too_small_for_their_messages_fail_before_any_job(content, words)
 
 def test_a_step_by_hand_says_what_is_wrong(tmp_path: Path) -> None:
     for size, words in (
-        ("2x3x1", "an alphabet of 1 tells nothing apart"),
+        ("2x3x1", "an alphabet of 1 is too small"),
         ("2x0x3", "depth and branching must be 1 or more"),
         ("2x3", "depth x branching x symbols"),
     ):
@@ -229,7 +229,7 @@ def test_a_step_by_hand_says_what_is_wrong(tmp_path: Path) -> None:
         head(tmp_path, "cdm", "thawed", [])
     with pytest.raises(UserError, match="--encoders: frozen takes one file"):
         head(tmp_path, "cdm", "frozen", [])
-    with pytest.raises(UserError, match=r"train_encoders \(standard, p = 0.2\): the loss of step"):
+    with pytest.raises(UserError, match=r"train_encoders \(standard, p = 0.2, seed 0\): the"):
         encoders(tmp_path, lr=1e30, steps=20)
 
 
@@ -242,7 +242,7 @@ def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(
     assert "lower depth, branching or symbols" in str(e.value)
     given, read = trees(tmp_path), [encoders(tmp_path)]
     made = [head(tmp_path, "cdm", "joint", [])]
-    monkeypatch.setattr("mispair.sufficiency.artefacts.free_memory", lambda device: 1000)
+    monkeypatch.setattr("mispair.sufficiency.sizes.free_memory", lambda device: 10_000)
     for run, words in (
         (lambda: encoders(tmp_path), "a batch of 8 pairs of 4 leaves each would take"),
         (lambda: head(tmp_path, "cdm", "joint", []), "lower train_head.batch_size, width"),

@@ -274,7 +274,7 @@ def test_misspecified_is_bayes_at_the_p_of_the_training_and_worse_elsewhere() ->
     tests = [
         measures.shifted_contrastive(given, towers(), 500, 4, [0.2, 0.5]),
         measures.shifted_classification(given, towers(), 500, 20, [0.2, 0.5]),
-        *(measures.transfer(given, task, own, 500, 1.0, [0.2, 0.5], ["unconditional"])
+        *(measures.transfer(given, task, own, 500, 1.0, [0.2, 0.5])
           for task, own in heads.items()),
     ]  # fmt: skip
     for rows in tests:
@@ -298,7 +298,7 @@ def test_no_predictor_is_better_than_bayes_and_differences_are_of_the_same_sampl
               towers()["standard"] if arm == "frozen" else None)
         for arm in ("frozen", "oracle")
     }  # fmt: skip
-    rows = measures.transfer(setting(), task, heads, 500, 1.0, [], ["unconditional", "oracle"])
+    rows = measures.transfer(setting(), task, heads, 500, 1.0, [])
     risk = {
         arm: value(rows, arm=arm, metric="risk")
         for arm in ("bayes", "unconditional", "frozen", "oracle")
@@ -307,7 +307,7 @@ def test_no_predictor_is_better_than_bayes_and_differences_are_of_the_same_sampl
     gap = value(rows, arm="frozen", metric="difference", reference="oracle")
     assert gap == pytest.approx(risk["frozen"] - risk["oracle"])
     assert not [row for row in rows if row["arm"] == "misspecified"]
-    other = measures.transfer(setting(seed=1), task, heads, 500, 1.0, [], [])
+    other = measures.transfer(setting(seed=1), task, heads, 500, 1.0, [])
     assert value(other, arm="bayes", metric="risk") != risk["bayes"]
 
 

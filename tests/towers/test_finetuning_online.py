@@ -20,6 +20,7 @@ from mispair.pairs.shards.images import decode_image
 from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection
+from mispair.towers.finetuning.batches import batch_order
 from mispair.towers.finetuning.finetuning_presets import Training
 from mispair.towers.loading import load_towers
 from tests.towers.test_loading import NATIVE, SHIPPED, build
@@ -68,9 +69,7 @@ def _train(
     per_epoch = len(images) // training.batch_size
     rates = iter(projection.learning_rates(training, per_epoch))
     for epoch in range(training.epochs):
-        for batch in projection.batch_order(
-            len(images), per_epoch, training.batch_size, [SEED], epoch
-        ):
+        for batch in batch_order(len(images), per_epoch, training.batch_size, [SEED], epoch):
             rate = float(next(rates))
             for group, share in zip(optimiser.param_groups, shares, strict=True):
                 group["lr"] = share * rate

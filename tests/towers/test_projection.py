@@ -32,10 +32,11 @@ def _model(d_image=24, d_text=16, e=12, seed=1, scale=2.0, dtype=np.float64):
     )
 
 
-def _twin(features, model, training, seed, crops=None):
+def _twin(features, model, training, seed, crops=None, captions=None):
     """Train one seed with modules, autograd and torch's own AdamW and loss.
 
-    With crops, a list of image features, each epoch takes the next one.
+    With crops, a list of image features, each epoch takes the next one. `captions` returns the
+    rows of captions of numbered pairs in a step, given the epoch and the step in it.
     """
     crops = crops or [features.image_features]
     image = torch.nn.Linear(model.image.shape[1], model.image.shape[2], bias=False).double()
@@ -55,11 +56,14 @@ def _twin(features, model, training, seed, crops=None):
     losses, step = [], 0
     for epoch in range(training.epochs):
         order = batch_order(len(features.image_features), steps, batch, [seed], epoch)
-        for chosen in order:
+        for number, chosen in enumerate(order):
             for group, peak in zip(optimiser.param_groups, peaks, strict=True):
                 group["lr"] = _learning_rate(training, step, steps) * peak / training.lr
             x = torch.tensor(crops[epoch % len(crops)][chosen])
-            y = torch.tensor(features.text_features[features.text_rows[0, chosen]])
+            rows = features.text_rows[0, chosen]
+            if captions is not None:
+                rows = captions(epoch, number, chosen)
+            y = torch.tensor(features.text_features[rows])
             shares = torch.ones(batch, dtype=torch.double)
             if features.weights is not None:
                 shares = torch.tensor(features.weights[0, chosen], dtype=torch.double)

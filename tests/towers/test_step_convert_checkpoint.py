@@ -14,6 +14,7 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from mispair.cli import main
 from mispair.core.files import UserError, read_json
@@ -104,7 +105,7 @@ def test_what_a_model_was_made_from_is_written_beside_it(tmp_path: Path) -> None
         "pretraining": "CC3M",
         "method": "LaCLIP",
         "checkpoint": "cc3m_laclip.pt",
-        **{key: None for key in ("folder", "model", "pretrained", "quick_gelu", "preprocess")},
+        **dict.fromkeys(("folder", "model", "pretrained", "quick_gelu", "preprocess", "licence")),
         "architecture": "recipe laclip-cc",
         "recipe_hash": laclip.cc(SMALL).recipe_hash(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -114,6 +115,10 @@ def test_what_a_model_was_made_from_is_written_beside_it(tmp_path: Path) -> None
         "interpolation": "bilinear",
         "resize_mode": "shortest",
     }
+    card = ModelCard.load(folder / "README.md")  # as the hub reads it
+    assert card.data.license == "unknown"
+    assert card.data.library_name == "open_clip"
+    assert record["sha256"] in card.text
 
 
 @pytest.mark.usefixtures("small")

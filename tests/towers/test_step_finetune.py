@@ -56,17 +56,29 @@ def _write(folder, n=120, towers_of_features="T", dtype=np.float32):
         shift = 5 * draw
         pairing[f"caption_id_{draw}"] = np.roll(pairing["caption_id"], shift)
         pairing[f"swapped_{draw}"] = pairing[f"text_changed_{draw}"] = np.arange(n) < 3 * draw
+    came_from = np.r_[-1, -1, -1, 3:n]
+    for draw in range(3):
+        name = f"caption_source_{draw}" if draw else "caption_source"
+        pairing[name] = np.roll(came_from, 5 * draw)
+    further = {
+        "one": [[] for _ in range(n)],
+        "several": [[captions[(i + j) % n] for j in range(1, 1 + i % 4)] for i in range(n)],
+    }
+    for name, more in further.items():
+        corpus = pd.DataFrame({"key": keys, "caption_id": captions[:n], "more_caption_ids": more})
+        files.write_parquet(folder / f"{name}.corpus", corpus)
     pairs_metadata = {"scheme": "drop", "nominal": "0.025", "pairs_fingerprint": "p"}
     files.write_parquet(folder / "pairing", pairing, pairs_metadata)
     files.write_tensors(folder / "untouched", model.tensors(), {"towers": "T"})
 
 
-def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2), weights=None):
+def _command(folder, out, *options, start="pretrained", parts=(0, 1, 2), weights=None, corpus=()):
     arguments = ["finetune-projection", "--start", start, "--rate", "0.0", "--pairing"]
     arguments += [folder / "pairing", "--untouched", folder / "untouched", "--projection", out]
     arguments += ["--features", *(folder / f"{part}.features" for part in parts)]
     arguments += ["--feature-rows", *(folder / f"{part}.parquet" for part in parts)]
     arguments += ["--weights"] if weights is None else ["--weights", weights]
+    arguments += ["--corpus", *corpus]
     arguments += ["--seeds", 3, "--batch-size", 16, "--epochs", 3, "--device", "cpu", *options]
     return [str(argument) for argument in arguments]
 
@@ -251,6 +263,47 @@ def test_a_pairing_with_fewer_draws_than_seeds_is_refused(tmp_path, capsys):
     assert "has fewer draws of swaps than 4 seeds need" in capsys.readouterr().err
 
 
+# Captions that are drawn at each step -----------------------------------------------------------
+
+EACH = ["--draw-captions", "each-step"]
+
+
+def test_captions_are_drawn_at_each_step_where_pairs_have_several(tmp_path, capsys):
+    _write(tmp_path)
+    jobs = {
+        "plain": ([], ()), "once": ([], [tmp_path / "several.corpus"]),
+        "one": (EACH, [tmp_path / "one.corpus"]), "each": (EACH, [tmp_path / "several.corpus"]),
+    }  # fmt: skip
+    for name, (options, corpus) in jobs.items():
+        assert _run(tmp_path, tmp_path / name, "--pairs", 100, *options, corpus=corpus) == 0
+    written = {name: (tmp_path / name).read_bytes() for name in jobs}
+    assert written["plain"] == written["once"] == written["one"]
+    plain, each = (files.read_tensors(tmp_path / name) for name in ("plain", "each"))
+    assert np.abs(plain[0]["text_projection"] - each[0]["text_projection"]).max() > 1e-4
+    assert "draw_captions" not in json.loads(plain[1]["training"])
+    assert json.loads(each[1]["training"])["draw_captions"] == "each-step"
+    assert _run(tmp_path, tmp_path / "out", *EACH) == 2
+    assert "each-step needs the corpus" in capsys.readouterr().err
+    table, about = files.read_parquet(tmp_path / "pairing")
+    files.write_parquet(tmp_path / "pairing", table.drop(columns="caption_source"), about)
+    assert _run(tmp_path, tmp_path / "out", *EACH, corpus=[tmp_path / "several.corpus"]) == 2
+    assert "Run corrupt_captions again" in capsys.readouterr().err
+
+
+def test_a_caption_that_was_written_stays(tmp_path):
+    _write(tmp_path)
+    corpus = [tmp_path / "several.corpus"]
+    assert _run(tmp_path, tmp_path / "each", *EACH, corpus=corpus) == 0
+    table, about = files.read_parquet(tmp_path / "pairing")
+    for draw in ("", "_1", "_2"):
+        table[f"caption_source{draw}"] = -1
+    files.write_parquet(tmp_path / "pairing", table, about)
+    assert _run(tmp_path, tmp_path / "written", *EACH, corpus=corpus) == 0
+    assert _run(tmp_path, tmp_path / "once", corpus=corpus) == 0
+    assert (tmp_path / "written").read_bytes() == (tmp_path / "once").read_bytes()
+    assert (tmp_path / "written").read_bytes() != (tmp_path / "each").read_bytes()
+
+
 def test_step_takes_from_its_preset_what_is_not_set(tmp_path, capsys):
     _write(tmp_path)
     assert _run(tmp_path, tmp_path / "a", "--seeds", 1) == 0
@@ -354,6 +407,18 @@ def test_a_job_that_was_killed_goes_on_at_the_step(number, start, tmp_path, kill
     assert _run(tmp_path, tmp_path / "out", start=start) == 0
     assert taken == list(range(number, 21))
     assert _run(tmp_path, tmp_path / "whole", start=start) == 0
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("number", [3, 7, 12])
+def test_the_same_captions_are_drawn_after_a_kill(number, tmp_path, kill, taken):
+    _write(tmp_path)
+    corpus = [tmp_path / "several.corpus"]
+    kill(number, tmp_path, tmp_path / "out", *EACH, corpus=corpus)
+    taken.clear()
+    assert _run(tmp_path, tmp_path / "out", *EACH, corpus=corpus) == 0
+    assert taken == list(range(number, 21))
+    assert _run(tmp_path, tmp_path / "whole", *EACH, corpus=corpus) == 0
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
 
 

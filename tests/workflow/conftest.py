@@ -15,8 +15,8 @@ import yaml
 from filelock import FileLock
 
 REPOSITORY = Path(__file__).parents[2]
-CHECKOUT = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
-SMOKE = "workflow/configs/smoke.yaml"
+CHECKOUT = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "envs")
+SMOKE = "config/smoke.yaml"
 ONE_ARM = {
     "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
     "finetune_projection": {
@@ -63,7 +63,7 @@ class Checkout:
             return {}
         counts = dict(re.findall(r"^(\w+)\s+(\d+)$", printed.split("Job stats:")[1], re.MULTILINE))
         counts.pop("total")
-        counts.pop("all", None)
+        counts.pop("default", None)
         return {rule: int(count) for rule, count in counts.items()}
 
     def copy(self, to: Path) -> Checkout:
@@ -93,9 +93,9 @@ def assert_same_bytes(fewer: Checkout, finished: Checkout) -> None:
 
 
 def new_checkout(folder: Path) -> Checkout:
-    """Copy what git tracks of the project that a run needs."""
+    """Copy what git tracks of the project that a run needs, and its compiled modules."""
     folder.mkdir(parents=True)
-    ignore = shutil.ignore_patterns("__pycache__", ".snakemake", "*.egg-info")
+    ignore = shutil.ignore_patterns(".snakemake", "*.egg-info")
     for name in CHECKOUT:
         source = REPOSITORY / name
         if source.is_dir():

@@ -22,10 +22,10 @@ def test_cc12m_is_few_submissions_and_a_short_chain(
 ) -> None:
     config = at_home("cc12m", tmp_path / "home")
     config.write_text(config.read_text().replace("{0000..2175}", f"{{0000..{shards - 1:04d}}}"))
-    profile = yaml.safe_load((REPOSITORY / "profiles/slurm/profile.yaml").read_text())
+    profile = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
     planned = ["--configfile", str(config), "--workflow-profile", "profiles/slurm"]
     plan = Plan.read(empty.snakemake("--dag", "dot", *planned))
-    sent = plan.submissions({"all"}, profile["groups"], profile["group-components"])
+    sent = plan.submissions({"default"}, profile["groups"], profile["group-components"])
     assert {"index_shards", "encode_features", "write_report"} <= set(plan.rules.values())
     assert len(set(sent.values())) <= MOST_SUBMISSIONS
     chain = plan.longest_chain(sent)

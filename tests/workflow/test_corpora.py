@@ -17,6 +17,8 @@ import pytest
 import yaml
 from PIL import Image
 
+from mispair.core.files import read_tensors
+from mispair.pairs.shards import shard_writer
 from tests.bench.dag import at_home
 from tests.workflow.conftest import SMOKE, Checkout
 
@@ -153,6 +155,88 @@ def test_captions_from_a_table_go_by_key(empty: Checkout) -> None:
         printed = empty.snakemake(CORPUS, *arguments, check=False)
         assert "mispair read-captions: " in printed
         assert "Traceback" not in printed
+
+
+def drawing(checkout: Checkout, **tuning: object) -> tuple[str, str]:
+    """Configure a corpus whose pairs have the shards' captions and one or two of a table."""
+    table = checkout.folder / "new.csv"
+    if not table.exists():
+        write_shard(checkout.folder / "shards" / "0.tar", good(0, 64))
+        words = ("a blue picture", "something with the number")
+        rows = [
+            (key, f"{each} {int(key)}")
+            for n, key in enumerate(good(0, 64))
+            for each in words[: 1 + n % 2]
+        ]
+        pd.DataFrame(rows, columns=["key", "caption"]).to_csv(table, index=False)
+    return configured(
+        checkout, shards="shards", captions="new.csv", index_shards={"table_captions": "augment"},
+        corrupt_captions={"schemes": ["random"], "rates": [0.5]},
+        finetune_projection={
+            "starts": ["pretrained"], "pairs": None, "seeds": 2, "epochs": 2, "batch_size": 32,
+            **tuning,
+        },
+    )  # fmt: skip
+
+
+TUNED = "results/arms/mine/scenes-small/pretrained_random~0.5/projection.safetensors"
+
+
+def test_the_corpus_is_an_input_where_captions_are_drawn_at_each_step(empty: Checkout) -> None:
+    for when, corpus in (("once", []), ("each-step", [CORPUS])):
+        arguments = (TUNED, "--dry-run", "--printshellcmds", *drawing(empty, draw_captions=when))
+        (command,) = re.findall(r"-m mispair finetune-projection .*", empty.snakemake(*arguments))
+        words = command.split()
+        assert words[words.index("--corpus") + 1 : words.index("--projection")] == corpus
+        assert words[words.index("--draw-captions") + 1] == when
+
+
+def test_captions_of_an_augmented_corpus_are_drawn_at_each_step(empty: Checkout) -> None:
+    written = {}
+    for when in ("once", "each-step"):
+        empty.snakemake(TUNED, *drawing(empty, draw_captions=when))
+        written[when] = read_tensors(empty.folder / TUNED)
+    corpus = pd.read_parquet(empty.folder / CORPUS)
+    assert [len(ids) for ids in corpus["more_caption_ids"]] == [1, 2] * 32
+    pairing = pd.read_parquet(empty.folder / "results/pairs/mine/pairing/random~0.5.parquet")
+    for draw in ("", "_1"):
+        source = pairing[f"caption_source{draw}"].to_numpy()
+        assert (source != range(64)).tolist() == pairing[f"swapped{draw}"].tolist()
+        assert sorted(source) == list(range(64))
+    (once, _), (each, metadata) = written.values()
+    assert json.loads(metadata["training"])["draw_captions"] == "each-step"
+    assert once["loss"].shape == each["loss"].shape == (2, 4)
+    assert (once["loss"] != each["loss"]).all()
+
+
+def test_captions_from_a_table_join_by_url(empty: Checkout) -> None:
+    """Two pairs of one url get the same new caption; a table of other urls stops the run."""
+    urls = {f"00000{n:04d}": f"http://example.org/{n // 2}" for n in range(12)}
+    rows = [
+        (jpeg(int(key)), shard_writer.img2dataset_row(key, jpeg(int(key)), "old", url, 40, 30))
+        for key, url in urls.items()
+    ]
+    (empty.folder / "shards").mkdir()
+    shard_writer.write_shard(empty.folder / "shards", 0, rows)
+    table = pd.DataFrame({"url": [*sorted({*urls.values()}), "http://example.org/unused"]})
+    table.assign(text="new words for " + table["url"]).to_csv(empty.folder / "new.csv")
+    section = {"join": "url", "key_column": "url", "caption_column": "text"}
+    named = {"shards": "shards", "captions": "new.csv", "read_captions": section}
+    empty.snakemake(CORPUS, *configured(empty, **named))
+    index = pd.read_parquet(empty.folder / "results/pairs/mine/index/0000.parquet")
+    assert dict(zip(index["key"], index["caption"], strict=True)) == {
+        key: f"new words for {url}" for key, url in urls.items()
+    }
+    statistics = json.loads((empty.folder / "results/pairs/mine/statistics.json").read_text())
+    values = {row["metric"]: row["value"] for row in statistics["rows"]}
+    assert values["table_pairs_joined"] == values["table_pairs_sharing_value"] == 12
+    assert values["table_pairs_without_row"] == 0
+    assert values["table_values_unused"] == 1
+    table.assign(text="no", url="https" + table["url"]).to_csv(empty.folder / "new.csv")
+    printed = empty.snakemake(CORPUS, *configured(empty, **named), check=False)
+    assert "read_captions: join" in printed
+    assert "gather_index: min_joined_share" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_key_in_two_shards_is_refused_unless_said_otherwise(empty: Checkout) -> None:

@@ -69,7 +69,8 @@ def test_the_report_has_what_there_is_and_names_each_hole_with_its_reason(
 ) -> None:
     run, printed = broken
     page = run.folder / "reports/incomplete/index.html"
-    assert f"Incomplete report, of all that there is: {page}" in printed
+    assert f"Incomplete report of the existing results: {page}" in printed
+    assert printed.strip().splitlines()[-1] == f"The report: {page.resolve().as_uri()}"
     html = "".join(path.read_text() for path in sorted((page.parent / "pages").glob("*.html")))
     assert EVIL not in html  # a line of a log stays text
     text = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", html)))

@@ -58,7 +58,7 @@ def write_set(folder: Path, images: int) -> None:
 
 @pytest.fixture
 def compared(empty: Checkout) -> Checkout:
-    content = yaml.safe_load((empty.folder / "workflow/configs/laclip.yaml").read_text())
+    content = yaml.safe_load((empty.folder / "config/laclip.yaml").read_text())
     models = [model for model in content["models"] if model["pretraining"] == "CC12M"]
     for seed, model in enumerate(models):
         model["checkpoint"] = Path(model["checkpoint"]).name

@@ -59,7 +59,8 @@ DRAWINGS = by_name(toy_heights)
 """,
     "report/pages.py": """from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
-from mispair.report.verdicts import SUPPORTS, Claim, Question, Verdict
+from mispair.report.questions import Question
+from mispair.report.verdicts import SUPPORTS, Claim, Verdict
 
 HIGH = Claim("toy-high", "toy", "Toys are high.", "figure 1", "high", "toy_heights")
 

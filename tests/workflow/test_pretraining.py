@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -74,6 +75,54 @@ def test_another_seed_trains_no_other_again(trained: Checkout) -> None:
 def test_other_epochs_decode_and_corrupt_nothing_again(trained: Checkout) -> None:
     jobs = planned(trained, *configure(trained, "longer", epochs=2))
     assert jobs == {"train_small_towers": 3, "measure_mixing": 3, "pretraining": 1}
+
+
+RULES = {"raw", "factor", "all", "trusted-alone", "oracle"}
+
+
+def test_towers_learn_from_the_captions_of_each_rule_without_any_frozen_towers(
+    trained: Checkout, tmp_path: Path
+) -> None:
+    checkout = trained.copy(tmp_path / "mispair")
+    content = {
+        **TINY,
+        "studies": ["repair"],
+        "corrupt_captions": {"schemes": ["random"], "rates": [0.5]},
+        "trust_pairs": {"share": 0.4},
+        "recaption_pairs": {"steps": 60, "train_batch_size": 32, "max_same_share": 1.0},
+        "filter_captions": {"rules": sorted(RULES), "rates": [0.5], "trains": ["towers"]},
+    }
+    (checkout.folder / "repair.yaml").write_text(yaml.safe_dump(content))
+    options = ("--configfile", "repair.yaml")
+    jobs = checkout.planned("--nolock", "repair", *options)
+    assert (jobs["train_repaired_towers"], jobs["measure_repaired_towers"]) == (5, 5)
+    frozen = {"encode_features", "encode_captions", "finetune_projection", "score_captions"}
+    assert not (frozen | {"decode_pictures", "make_scenes"}) & jobs.keys()
+    checkout.snakemake("repair", *options)
+    folder = checkout.folder / "results/repair/scenes/from-scratch/random~0.5/draw~0"
+    tables = {path.stem: pd.read_parquet(path) for path in folder.glob("*.parquet")}
+    assert tables.keys() == RULES
+    trusted = set(pd.read_parquet(folder.parents[2] / "trusted.parquet")["key"])
+    spared = tables["raw"]["key"].isin(trusted)
+    assert spared.sum() == 64
+    assert not tables["raw"].loc[spared, "swapped"].any()
+    assert tables["raw"]["swapped"].sum() > 30
+    assert (tables["trusted-alone"]["kept"] == spared).all()
+    corpus = pd.read_parquet(checkout.folder / "results/pairs/scenes/corpus.parquet")
+    own = corpus.set_index("key")["caption_id"].reindex(tables["oracle"]["key"]).to_numpy()
+    assert (tables["oracle"]["caption_id"] == own).all()
+    new = pd.read_parquet(folder / "raw/recaptions.parquet").set_index("key")["caption_id"]
+    given = tables["all"][tables["all"]["caption_id"] != tables["raw"]["caption_id"]]
+    assert len(given) > 50
+    assert not given["key"].isin(trusted).any()
+    assert (given["caption_id"].to_numpy() == new.reindex(given["key"]).to_numpy()).all()
+    measured = {path.parent.name: json.loads(path.read_text()) for path in
+                folder.glob("*/mixing.json")}  # fmt: skip
+    assert measured.keys() == RULES
+    for rule, found in measured.items():
+        assert found["provenance"]["trained"]["repair"] == rule
+        assert {row["metric"] for row in found["rows"]} >= {"acc1", "mean_abs_cosine", "recovery"}
+    assert "train_repaired_towers" not in checkout.planned("--nolock", "repair", *options)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import yaml
 from mispair import config
 from mispair.report import studies
 from tests.browser import CHROMIUM, Window, broken_links, empty_plots, window
+from tests.visible_words import LANDING, STUDY, visible_words
 from tests.workflow.conftest import REPOSITORY, SMOKE, Checkout
 
 FIGURE = "figure-purity_by_shuffling"
@@ -44,14 +45,20 @@ def test_there_is_a_page_for_everything(reports: Path) -> None:
     names = {path.name for path in pages_of(reports)}
     assert names == {
         *(f"{study}.html" for study in STUDIES),
-        "index.html", "methods.html", "run.html", "set-scenes-digit.html",
-        "set-handwritten-digits.html", "set-scenes-retrieval.html",
-        "set-scenes-compositional.html", "model-scenes-small.html",
+        "index.html", "claims.html", "numbers.html", "methods.html", "run.html",
     }  # fmt: skip
     assert broken_links(reports, pages_of(reports)) == []
     parts = [*pages_of(reports), *(reports / "pages/assets").iterdir()]
     assert sum(path.stat().st_size for path in parts) < 5_000_000
     assert max(path.stat().st_size for path in parts) < 2_000_000
+
+
+def test_pages_keep_their_budgets_of_words(reports: Path) -> None:
+    counts = {path.name: visible_words(path.read_text()) for path in pages_of(reports)}
+    print(counts)
+    assert counts["index.html"] <= LANDING
+    for study in STUDIES:
+        assert counts[f"{study}.html"] <= STUDY, study
 
 
 @in_browser
@@ -109,19 +116,15 @@ def test_the_keyboard_reaches_everything(reports: Path, opened: Window) -> None:
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", walked
     assert walked[2:5] == ["Answers", "Image-text study", "Simulation"]
-    menu = page.locator("details.menu").first
-    menu.locator("summary").focus()
-    page.keyboard.press("Enter")
-    assert menu.get_attribute("open") is not None
-    page.keyboard.press("Tab")
-    assert page.evaluate(focused) == "handwritten-digits"
-    page.keyboard.press("Escape")
-    assert menu.get_attribute("open") is None
-    # Controls of a claim open with a key, too.
-    summary = page.locator(".verdicts summary").first
-    summary.focus()
-    page.keyboard.press("Space")
-    assert page.locator(".verdicts .controls").first.is_visible()
+    # Claims are closed; their groups and their controls open with a key, too.
+    opened.open(reports / "pages/claims.html", drawn=False)
+    group = page.locator("details.fold", has=page.locator(".verdicts .controls")).first
+    inner = group.locator(".verdicts summary").first
+    assert not inner.is_visible()
+    for summary in (group.locator("summary").first, inner):
+        summary.focus()
+        page.keyboard.press("Space")
+    assert group.locator(".verdicts .controls").first.is_visible()
     # Nothing but the target of the skip link is kept out of the walk.
     out = "[...document.querySelectorAll('[tabindex]')].filter((one) => one.tabIndex < 0)"
     assert page.evaluate(f"{out}.map((one) => one.id)") == ["content"]

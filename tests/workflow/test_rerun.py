@@ -20,7 +20,7 @@ REPORT = {
     "gather_metrics": 1, "record_run": 1, **FIGURES, "export_metrics": 1, "write_report": 1,
 }  # fmt: skip
 SHEET = {"draw_contact_sheet": 1}
-SMOKE = "workflow/configs/smoke.yaml"
+SMOKE = "config/smoke.yaml"
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -106,7 +106,7 @@ def test_neither_machine_nor_profile_nor_hash_seed_does_anything(
         "groups": ["index_shards=read"],
         "latency-wait": 60,
     }
-    (run.folder / "mine/profile.yaml").write_text(yaml.safe_dump(profile))
+    (run.folder / "mine/config.yaml").write_text(yaml.safe_dump(profile))
     monkeypatch.setenv("PYTHONHASHSEED", "17")
     assert run.planned("--cores", "7", "--workflow-profile", "mine") == {}
     monkeypatch.setenv("PYTHONHASHSEED", "18")

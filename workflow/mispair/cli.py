@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from mispair.core.files import UserError
 from mispair.core.registry import step_module, step_names
 from mispair.verbs import VERBS
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+INTERRUPTED, CLOSED_PIPE = 130, 141
+"""Exit codes after Ctrl-C, and where nobody reads what is printed, as shells have them."""
 
 
 def usage() -> str:
@@ -31,7 +32,16 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mispair``; return the exit code: 1 differences, 2 user fault, 130 Ctrl-C."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:  # `mispair plan | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
+import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -32,6 +33,7 @@ from mispair.evaluation.protocols import BUILT_IN
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS
 from mispair.report.studies import Name as StudyName
 from mispair.towers.checkpoints.model_spec import ModelSpec
+from mispair.towers.dag import SHIPPED
 
 GENERATED = "generated"
 
@@ -50,7 +52,7 @@ class _General(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     studies: list[StudyName] = Field(
-        ["simulation", "image_text", "audit"],
+        ["simulation", "image_text", "audit", "repair"],
         min_length=1,
         description="The studies that a plain `snakemake` runs and reports.",
     )
@@ -93,12 +95,12 @@ class _General(BaseModel):
     towers: Annotated[
         Annotated[str, Tag("a word")] | Annotated[ModelSpec, Tag("a model")],
         Discriminator(_form),
-        Located("shipped|train"),
+        Located("|".join((*SHIPPED, "train"))),
     ] = Field(
         "shipped",
         description="The frozen towers of the image-text study: `shipped` (small, pre-trained on "
-        "scenes), `train` (trained by pretrain_towers), the folder of a local open_clip model, "
-        "or a model as under `models`.",
+        "scenes), `shipped-1` (by the same recipe with another seed), `train` (trained by "
+        "pretrain_towers), the folder of a local open_clip model, or a model as under `models`.",
     )
     models: list[ModelSpec] = Field(
         [],
@@ -111,6 +113,7 @@ class _General(BaseModel):
         [
             "scenes-shape",
             "scenes-shape-heldout",
+            "scenes-shape-textured",
             "scenes-colour",
             "scenes-digit",
             "scenes-digit-heldout",
@@ -128,7 +131,9 @@ class _General(BaseModel):
         min_length=1,
         description="How images are classified zero-shot: `clip_benchmark` (templates and class "
         "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for sets "
-        "that these know), `single-prompt` (a photo of a CLASS), or a folder of your own with "
+        "that these know), `datacomp` (prompts as `clip_benchmark`, with DataComp's main metric "
+        "of each of its sets, such as the worst group's accuracy, and their mean), "
+        "`single-prompt` (a photo of a CLASS), or a folder of your own with "
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
     )
 
@@ -309,10 +314,33 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
 
 
 def schema_text() -> str:
-    """Return the JSON schema of ``config.yaml``."""
+    """Return the JSON schema of ``config.yaml`` as YAML, without references.
+
+    Snakemake's workflow catalogue makes its table of settings from nested ``properties`` and
+    follows no ``$ref``.
+    """
     schema = Config.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    parts = schema.pop("$defs")
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, list):
+            return [whole(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        if reference := node.get("$ref"):
+            # What stands beside a reference describes the setting, not its type.
+            return whole(parts[reference.removeprefix("#/$defs/")]) | {
+                key: whole(value) for key, value in node.items() if key != "$ref"
+            }
+        # Titles are the names in other words; a setting may be called `title`.
+        return {
+            key: whole(value)
+            for key, value in node.items()
+            if key != "title" or isinstance(value, dict)
+        }
+
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole(schema)}
+    return yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=120)
 
 
 def reference_text() -> str:

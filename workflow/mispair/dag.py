@@ -25,6 +25,8 @@ from mispair.core.stamps import stamp
 from mispair.evaluation.dag import Evaluation
 from mispair.pairs.shards.sources import describe, resolve_named, resolve_shards
 from mispair.pretraining.dag import Pretraining
+from mispair.repair import dag as repair
+from mispair.repair.from_scratch import trains_towers
 from mispair.report import studies
 from mispair.simulation.conditions import conditions
 from mispair.simulation.jobs import FIGURE_1, Job, jobs
@@ -40,7 +42,7 @@ from mispair.towers.arms import (
     corruption,
 )
 from mispair.towers.checkpoints.model_spec import open_clip_names
-from mispair.towers.dag import TRAINED_TOWERS, Models
+from mispair.towers.dag import SHIPPED, TRAINED_TOWERS, Models
 from mispair.towers.pretraining.pretraining import DEFINITIONS
 from mispair.towers.pretraining.training_size import (
     cores_of_a_process,
@@ -64,11 +66,14 @@ def use_this_python() -> None:
     """Make ``python -m mispair`` in a rule mean this interpreter and this checkout.
 
     So neither an activated environment nor an installed package is needed, and
-    ``snakemake --directory`` works.
+    ``snakemake --directory`` works. An installed package is found without help: its folder holds
+    the packages of this interpreter, which must not reach the one of ``--sdm conda``.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
+    folder = PACKAGE.parent
+    if (folder / "Snakefile").exists():
+        path = [str(folder), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
 
 
 def _corrupts(wildcards: Any, *schemes: str) -> bool:
@@ -108,7 +113,7 @@ class Dag:
         if self.runs("laclip") and not self.config.models:
             raise UserError(
                 "models: the list is empty, and the study laclip compares models. Copy those of "
-                "workflow/configs/laclip.yaml that you have."
+                "config/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
         # A study that is not run needs none of its files; one that is fails before any job.
@@ -118,12 +123,15 @@ class Dag:
             self.config.towers if self.encodes else None,
             self.config.models if compared else [],
             self._start() if self.encodes and self._trains_towers else None,
+            repair.scoring_towers(self),
         )
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
-        self.evaluation = Evaluation(*(asked if of_image_text or compared else ([], [])))
+        evaluates = of_image_text or compared or self.runs("repair")
+        self.evaluation = Evaluation(*(asked if evaluates else ([], [])))
         self.sufficiency, self.stepsize = Sufficiency(self.config), Stepsize(self.config)
-        self.pretraining = Pretraining(self.config, self.runs("pretraining"), self._is_generated)
+        trains_small = self.runs("pretraining") or trains_towers(self.config)
+        self.pretraining = Pretraining(self.config, trains_small, self._is_generated)
         for study in ("sufficiency", "stepsize"):
             if self.runs(study):
                 self.results(study)  # raises before any job if its settings do not fit
@@ -154,7 +162,7 @@ class Dag:
     @property
     def encodes(self) -> bool:
         """Whether images and captions of the corpus are encoded."""
-        return self.runs("image_text") or self.runs("audit")
+        return any(self.runs(study) for study in ("image_text", "audit", "repair"))
 
     def refuse_unlisted(self, study: str) -> list[str]:
         """Return no files, as an input of a target that needs its study in the configuration.
@@ -168,7 +176,7 @@ class Dag:
             return []
         raise UserError(
             f"studies: {study} is not in the list, so this target has no files. Add {study}, or "
-            "name a configuration that has it (workflow/configs, such as "
+            "name a configuration that has it (config, such as "
             "pretraining-captions.yaml) with --configfile."
         )
 
@@ -194,7 +202,7 @@ class Dag:
         elif step in STEPS_WITH_DEVICE:
             small = self.sufficiency.size.leaves < PUBLISHED[0].leaves
         else:
-            small = config.towers == "shipped" and not config.models and step != "pretrain_towers"
+            small = config.towers in [*SHIPPED] and not config.models and step != "pretrain_towers"
         device: str = section.device
         return "cpu" if small and device == "auto" else device
 
@@ -279,13 +287,14 @@ class Dag:
 
     def sources_of(self, wildcards: Any) -> list[str]:
         """Return the name of the source of each shard of a group; none if sources have no names."""
-        return self._sources_of(self.shards_of(wildcards))
+        return self.sources_of_shards(self.shards_of(wildcards))
 
     def sources_of_first(self, groups: int) -> list[str]:
         """Return the same of the shards of the first groups."""
-        return self._sources_of(self.shards_of_first(groups))
+        return self.sources_of_shards(self.shards_of_first(groups))
 
-    def _sources_of(self, shards: list[str]) -> list[str]:
+    def sources_of_shards(self, shards: list[str]) -> list[str]:
+        """Return the name of the source of each shard; none if sources have no names."""
         return [self._sources[path] for path in shards if path in self._sources]
 
     def downloads_of(self, wildcards: Any) -> list[str]:
@@ -456,6 +465,12 @@ class Dag:
         pattern = "results/audit/{corpus}/{towers}/weights/{scheme}~{rate}.safetensors"
         return [pattern.format(**dict(wildcards.items()))]
 
+    def corpus_of_draws(self, wildcards: Any) -> list[str]:
+        """Return the corpus if the fine-tuning draws captions at each step."""
+        if self.config.finetune_projection.draw_captions == "once":
+            return []
+        return [f"results/pairs/{wildcards.corpus}/corpus.parquet"]
+
     @property
     def draws(self) -> int:
         """Draws of swaps in a pairing: one for each seed of the fine-tuning."""
@@ -501,10 +516,11 @@ class Dag:
         """Return the index of every group, or what was ``rejected.parquet``."""
         return [f"results/pairs/{self.corpus}/index/{group}.{kind}" for group in self.groups]
 
-    def features(self, kind: str) -> list[str]:
+    def features(self, kind: str, towers: str | None = None) -> list[str]:
         """Return the feature files (``safetensors``) or their rows (``parquet``) of every group."""
+        folder = f"results/features/{self.corpus}/{towers or self.towers}"
         groups = self.groups if self.encodes else ()
-        return [f"results/features/{self.corpus}/{self.towers}/{group}.{kind}" for group in groups]
+        return [f"{folder}/{group}.{kind}" for group in groups]
 
     def captions(self) -> list[str]:
         """Return the user's captions as read_captions writes them, if there are any."""
@@ -524,11 +540,17 @@ class Dag:
         folder, texts = f"results/pairs/{wildcards.corpus}", wildcards.texts
         if texts.startswith("captions-"):
             return f"{folder}/{texts}.parquet"
+        if texts == "recaptions":
+            # Other towers, which only score, encode the captions that are scored.
+            folder = repair.FOLDER.format(corpus=wildcards.corpus, towers=self.towers)
+            return f"{folder}/recaption_texts.parquet"
+        if texts.startswith("second~"):
+            return repair.texts_again(texts, corpus=wildcards.corpus, towers=wildcards.towers)
         return f"{folder}/pairing/{texts}.captions.parquet"
 
-    def caption_features(self, kind: str) -> list[str]:
+    def caption_features(self, kind: str, towers: str | None = None) -> list[str]:
         """Return the features of the captions of the corpus, or their rows."""
-        folder = f"results/features/{self.corpus}/{self.towers}"
+        folder = f"results/features/{self.corpus}/{towers or self.towers}"
         parts = self.caption_parts if self.encodes else []
         return [f"{folder}/{part}.{kind}" for part in parts]
 
@@ -662,13 +684,14 @@ class Dag:
         is_needed = self.runs("image_text")
         return [self._of_arm(Arm(UNTOUCHED), "projection.safetensors")] if is_needed else []
 
-    def all_features(self, kind: str) -> list[str]:
+    def all_features(self, kind: str, towers: str | None = None) -> list[str]:
         """Return the features of all images and captions of the corpus, or their rows."""
-        return self.features(kind) + self.caption_features(kind)
+        return self.features(kind, towers) + self.caption_features(kind, towers)
 
     def covariance(self, wildcards: Any) -> list[str]:
         """Return the covariance of the features of the corpus, if the model has any there."""
-        if wildcards.corpus != self.corpus or not self.runs("image_text"):
+        measures = self.runs("image_text") or self.runs("repair")
+        if wildcards.corpus != self.corpus or not measures:
             return []
         folder = f"results/features/{wildcards.corpus}/{wildcards.towers}"
         return [f"{folder}/covariance/features.safetensors"]
@@ -724,7 +747,8 @@ class Dag:
         """Return the results that a run is for; all others are made on the way to them."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
-        return [*kept, *self.gathered("statistics.json"), *self.pruned()]
+        exported = [*self.pruned(), *repair.exports(self)]
+        return [*kept, *self.gathered("statistics.json"), *exported]
 
     # Report ---------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from mispair.core.files import UserError
+from mispair.verbs_emoji import fetch_emoji, join_towers, measure_regimes, pack_emoji
 
 
 def plan(arguments: Sequence[str]) -> int:
@@ -28,7 +30,7 @@ def plan(arguments: Sequence[str]) -> int:
     parser.add_argument("--rates", type=Path, default=RATES, help="a file of rates of your own")
     options, of_snakemake = parser.parse_known_args(arguments)
     result = planned(of_snakemake, options.rates)
-    print(json.dumps(result.as_json(), indent=1) if options.json else text_of(result))
+    print(json.dumps(asdict(result), indent=1) if options.json else text_of(result))
     return 0
 
 
@@ -65,8 +67,8 @@ def retry(arguments: Sequence[str]) -> int:
 def rerun(arguments: Sequence[str]) -> int:
     """Run the step of a result again, from its .run.json, and compare the bytes."""
     from mispair.command import use_one_thread
+    from mispair.comparing import rerun as reruns
     from mispair.core import origins, registry
-    from mispair.core import rerun as reruns
 
     parser = _parser(
         "rerun",
@@ -88,7 +90,7 @@ def rerun(arguments: Sequence[str]) -> int:
 
 def verify(arguments: Sequence[str]) -> int:
     """Compare the results here with those in the run.json of a run."""
-    from mispair.core import rerun as reruns
+    from mispair.comparing import rerun as reruns
 
     parser = _parser(
         "verify",
@@ -133,10 +135,10 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def schema(arguments: Sequence[str]) -> int:
-    """Print the JSON schema of config.yaml."""
+    """Print the JSON schema of config.yaml, as YAML."""
     from mispair import config
 
-    _parser("schema", "Print the JSON schema of config.yaml.").parse_args(arguments)
+    _parser("schema", "Print the JSON schema of config.yaml, as YAML.").parse_args(arguments)
     print(config.schema_text(), end="")
     return 0
 
@@ -180,8 +182,12 @@ def convert(arguments: Sequence[str]) -> int:
 
 
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
-    verb.__name__: verb
-    for verb in (plan, failures, retry, rerun, verify, compare, convert, schema, reference)
+    verb.__name__.replace("_", "-"): verb
+    for verb in (
+        *(plan, failures, retry, rerun, verify, compare, convert),
+        *(fetch_emoji, pack_emoji, join_towers, measure_regimes),
+        *(schema, reference),
+    )
 }
 
 

@@ -43,6 +43,7 @@ rule calibrate_audit:
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         similar="results/pairs/{corpus}/similar.parquet",
+        truth=steady(dag.truth_of_all()),
     output:
         calibration=f"{AUDIT}/calibration.json",
     log:
@@ -61,7 +62,7 @@ rule calibrate_audit:
     shell:
         "python -m mispair calibrate-audit --corpus {input.corpus} --captions {input.captions:q}"
         " --features @{input.features:q} --feature-rows @{input.rows:q}"
-        " --projection {input.projection} --similar {input.similar}"
+        " --projection {input.projection} --similar {input.similar} --truth {input.truth:q}"
         " --calibration {output.calibration} {params.flags} > {log} 2>&1"
 
 
@@ -95,6 +96,7 @@ rule audit_features:
 rule select_pairs:
     input:
         audit=f"{AUDIT}/audit.parquet",
+        rates=f"{AUDIT}/audit.json",
         captions=texts(dag),
     output:
         lists=directory(f"{AUDIT}/lists"),
@@ -111,8 +113,9 @@ rule select_pairs:
     message:
         "Write lists of the pairs of {wildcards.corpus} that are kept"
     shell:
-        "python -m mispair select-pairs --audit {input.audit} --captions {input.captions:q}"
-        " --lists {output.lists} --selection {output.selection} {params.flags} > {log} 2>&1"
+        "python -m mispair select-pairs --audit {input.audit} --rates {input.rates}"
+        " --captions {input.captions:q} --lists {output.lists} --selection {output.selection}"
+        " {params.flags} > {log} 2>&1"
 
 
 rule draw_suspects:

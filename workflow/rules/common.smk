@@ -1,22 +1,27 @@
 # Check the configuration before any job, and say where code and settings of a step come from.
 import os
 import signal
+from pathlib import PurePath
 
-sys.path.insert(0, f"{workflow.basedir}/workflow")
+# The package of this checkout, or else an installed one: these rules may come from an address.
+# (`workflow.basedir` would be the folder of the workflow that uses this one as a module.)
+WORKFLOW = os.path.dirname(str(workflow.current_basedir))
+if os.path.isdir(WORKFLOW):
+    sys.path.insert(0, WORKFLOW)
 
 from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from mispair.towers.arms import STARTS, WEIGHTED
+from mispair.towers.arms import REPAIR, STARTS, WEIGHTED
 from mispair.config import locate
 from mispair.dag import SHOWN_GROUPS, Dag, use_this_python
-from mispair.core.dag_paths import benchmarks_of_report, folder_of_output
 from mispair.evaluation.dag import generated_files
 from mispair.towers.dag import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE
+from mispair.repair.dag import features as new_features, pairing
 from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()
@@ -51,6 +56,17 @@ def steady(files):
         return lambda wildcards: steady(files(wildcards))
     files = [files] if isinstance(files, str) else files
     return [file if file.startswith(MADE) else ancient(file) for file in files]
+
+
+# Paths in commands that are no input or output of a job, with the ``prefix:`` of a module.
+def folder_of_output(wildcards, output):
+    """Return the folder of a job's first output."""
+    return str(PurePath(output[0]).parent)
+
+
+def benchmarks_of_report(wildcards, output):
+    """Return the folder of benchmarks next to the folder of the report's first output."""
+    return str(PurePath(output[0]).parent.with_name("benchmarks"))
 
 
 onstart:
@@ -88,7 +104,7 @@ wildcard_constraints:
     scheme="[a-z-]+",
     protocol="[A-Za-z0-9._-]+",
     split="test|train",
-    start="|".join([*STARTS, WEIGHTED]),
+    start="|".join([*STARTS, WEIGHTED, f"{REPAIR}[a-z-]+"]),
     strategy="[a-z-]+",
-    texts="captions-[0-9]+|[a-z-]+~[0-9.e-]+",
+    texts="captions-[0-9]+|recaptions|second~[a-z-]+~[0-9.e-]+~[0-9]+|[a-z-]+~[0-9.e-]+",
     towers="[^/]+",

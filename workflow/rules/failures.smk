@@ -1,9 +1,11 @@
-# What becomes of a run that fails: a summary, and with --keep-going a report of all that there is.
+# The end of a run: where the report is, and if jobs failed a summary, and with --keep-going a report of
+# all that there is.
 from mispair.planning import failed_run
 
 # Jobs on a cluster read the Snakefile again; the run is watched once.
 if workflow.is_main_process:
     recorder = failed_run.watch(logger)
+    failed_run.show_report_at_exit(workflow, recorder)
 
 
 onerror:

@@ -105,6 +105,7 @@ rule gather_index:
     input:
         index=f"results/pairs/{dag.corpus}/index/parquet.sha256",
         rejected=f"results/pairs/{dag.corpus}/index/rejected.parquet.sha256",
+        caption_table=dag.captions(),
     output:
         corpus=f"results/pairs/{dag.corpus}/corpus.parquet",
         # Without a wildcard: each lookup of a file below results/pairs tries all patterns with one.
@@ -126,8 +127,35 @@ rule gather_index:
         f"Count what {dag.corpus} holds, and stop if too much of it is damaged"
     shell:
         "python -m mispair gather-index --index @{input.index:q} --rejected @{input.rejected:q}"
-        " --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
+        " --caption-table {input.caption_table:q} --corpus {output.corpus} --captions {output.captions} --excluded {output.excluded}"
         " --statistics {output.statistics} {params.flags} > {log} 2>&1"
+
+
+rule find_similar_captions:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        index=dag.index(),
+        features=dag.compared_features("safetensors"),
+        rows=dag.compared_features("parquet"),
+    output:
+        similar="results/pairs/{corpus}/similar.parquet",
+    log:
+        "logs/find_similar_captions/{corpus}.log",
+    benchmark:
+        "benchmarks/find_similar_captions/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("find_similar_captions"),
+    params:
+        *code_version("find_similar_captions"),
+        flags=dag.flags("find_similar_captions"),
+    message:
+        "Find the captions of {wildcards.corpus} that are most similar to each"
+    shell:
+        "python -m mispair find-similar-captions --corpus {input.corpus} --index {input.index:q}"
+        " --features {input.features:q} --feature-rows {input.rows:q} --similar {output.similar}"
+        " {params.flags} > {log} 2>&1"
 
 
 rule corrupt_captions:
@@ -186,7 +214,7 @@ use rule make_evaluation_set as make_test_set with:
     output:
         generated_files("handwritten-digits"),
     wildcard_constraints:
-        evaluation_set="scenes-.*-heldout|scenes-colour|handwritten-digits",
+        evaluation_set="scenes-.*-heldout|scenes-shape-textured|scenes-colour|handwritten-digits",
 
 
 use rule make_evaluation_set as make_retrieval_set with:

@@ -73,7 +73,7 @@ rule train_small_towers:
     shell:
         "python -m mispair train-small-towers --scheme {wildcards.scheme} --rate {wildcards.rate}"
         " --draw {wildcards.draw} --pictures {input.pictures} --index {input.index:q}"
-        " --pairing {input.pairing} --captions {input.captions} --checkpoint {params.checkpoint}"
+        " --pairing {input.pairing} --captions {input.captions:q} --checkpoint {params.checkpoint}"
         " --towers {output.towers} {params.flags} > {log} 2>&1"
 
 

@@ -2,33 +2,6 @@
 # fine-tuning of both projections on these features, all seeds of an arm in one job.
 
 
-rule find_similar_captions:
-    input:
-        corpus="results/pairs/{corpus}/corpus.parquet",
-        index=dag.index(),
-        features=dag.compared_features("safetensors"),
-        rows=dag.compared_features("parquet"),
-    output:
-        similar="results/pairs/{corpus}/similar.parquet",
-    log:
-        "logs/find_similar_captions/{corpus}.log",
-    benchmark:
-        "benchmarks/find_similar_captions/{corpus}.tsv"
-    conda:
-        "../../envs/environment.yaml"
-    resources:
-        gpu=dag.gpus("find_similar_captions"),
-    params:
-        *code_version("find_similar_captions"),
-        flags=dag.flags("find_similar_captions"),
-    message:
-        "Find the captions of {wildcards.corpus} that are most similar to each"
-    shell:
-        "python -m mispair find-similar-captions --corpus {input.corpus} --index {input.index:q}"
-        " --features {input.features:q} --feature-rows {input.rows:q} --similar {output.similar}"
-        " {params.flags} > {log} 2>&1"
-
-
 rule convert_checkpoint:
     input:
         checkpoint=steady(dag.models.checkpoint),
@@ -144,7 +117,11 @@ rule encode_captions:
 
 use rule list_files as list_features with:
     input:
-        files=dag.all_features("safetensors") + dag.all_features("parquet"),
+        files=lambda wildcards: [
+            path
+            for kind in ("safetensors", "parquet")
+            for path in dag.all_features(kind, wildcards.towers)
+        ],
     output:
         listings=expand(
             "results/features/{{corpus}}/{{towers}}/{kind}.sha256", kind=["safetensors", "parquet"]
@@ -178,13 +155,16 @@ rule extract_projection:
 
 rule finetune_projection:
     input:
-        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        pairing=pairing(dag),
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
+        new_features=new_features(dag, "safetensors"),
+        new_rows=new_features(dag, "parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         weights=dag.weights,
+        corpus=dag.corpus_of_draws,
     output:
         projection="results/arms/{corpus}/{towers}/{start}_{scheme}~{rate}/projection.safetensors",
     log:
@@ -202,9 +182,9 @@ rule finetune_projection:
         "Fine-tune {wildcards.start} projections on {wildcards.scheme} captions, rate {wildcards.rate}"
     shell:
         "python -m mispair finetune-projection --start {wildcards.start} --rate {wildcards.rate}"
-        " --pairing {input.pairing} --features @{input.features:q} {input.written_features:q}"
-        " --feature-rows @{input.rows:q} {input.written_rows:q}"
-        " --untouched {input.untouched} --weights {input.weights:q}"
+        " --pairing {input.pairing} --features @{input.features:q} {input.written_features:q} {input.new_features:q}"
+        " --feature-rows @{input.rows:q} {input.written_rows:q} {input.new_rows:q}"
+        " --untouched {input.untouched} --weights {input.weights:q} --corpus {input.corpus:q}"
         " --projection {output.projection}"
         " {params.flags} > {log} 2>&1"
 

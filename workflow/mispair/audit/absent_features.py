@@ -1,4 +1,4 @@
-"""How often a caption names what its picture does not show, feature by feature.
+"""How often a caption names what its picture does not show, by feature.
 
 Captions alone cannot tell. A probe that learns from them which pictures show a feature also learns
 with what else the word comes along, and if the word wrongly follows another feature, the probe
@@ -8,11 +8,12 @@ and are counted on the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mispair.core import seeds
 from mispair.core.metrics import Row
 
 LEAST_NAMED = 20
@@ -44,6 +45,41 @@ class Probes:
         scores = features.astype(np.float32) @ self.weight
         answers: np.ndarray = scores > self.threshold[:, None, :]
         return answers
+
+
+def measure(
+    blocks: Callable[[np.ndarray], Iterable[tuple[np.ndarray, np.ndarray]]],
+    packed: np.ndarray,
+    trusted: np.ndarray,
+    names: Sequence[str],
+) -> list[Row]:
+    """Return `absent_rows` of n pairs whose images are read in blocks.
+
+    Parameters
+    ----------
+    blocks : callable
+        Returns for some pairs, (n,) bool, blocks of their positions (m,) and image features (m, d).
+    packed : (n, ceil(w / 8)) uint8 array
+        Which of the w features each caption names, as `numpy.packbits` packs.
+    trusted : (n,) bool array
+        Pairs known to be right.
+    names : sequence of str
+        Names of the features.
+    """
+
+    def named(pairs: np.ndarray) -> np.ndarray:
+        return np.unpackbits(packed[pairs], axis=1, count=len(names)).astype(bool)
+
+    right, examples = map(np.concatenate, zip(*blocks(trusted), strict=True))
+    folds = seeds.generator(0, "audit", "features", "folds").integers(0, FOLDS, len(right))
+    probes = fit_probes(examples, named(right), folds)
+    answers = probes.answers(examples)[folds, np.arange(len(right))]
+    shown, number = np.zeros((2, len(names)))
+    for pairs, features in blocks(~trusted):
+        of_block = named(pairs)
+        shown += (probes.answers(features) & of_block).sum(axis=1).mean(axis=0)
+        number += of_block.sum(axis=0)
+    return absent_rows(answers, named(right), shown, number, names)
 
 
 def fit_probes(features: np.ndarray, named: np.ndarray, folds: np.ndarray) -> Probes:
@@ -82,7 +118,7 @@ def absent_rows(
     named: np.ndarray,
     others_seen: np.ndarray,
     others_named: np.ndarray,
-    words: Sequence[str],
+    names: Sequence[str],
 ) -> list[Row]:
     """Return for each feature how often it is named but not in the picture, and for all together.
 
@@ -101,7 +137,7 @@ def absent_rows(
         What their captions name.
     others_seen, others_named : (w,) arrays
         Namings on other pairs: how many the probes see (mean over folds), and all.
-    words : sequence of str
+    names : sequence of str
         Names of the features.
 
     Notes
@@ -118,16 +154,16 @@ def absent_rows(
     share = right - others_seen / np.maximum(others_named, 1)
     share = share / np.where(judged, gap, 1) * others_named / np.maximum(total, 1)
     rows: list[Row] = [
-        {"metric": "named_but_absent", "word": words[place], "value": _clipped(share[place]),
-         "n": int(total[place])}
-        for place in np.flatnonzero(judged).tolist()
+        {"metric": "named_but_absent", "word": names[feature], "value": _clipped(share[feature]),
+         "n": int(total[feature])}
+        for feature in np.flatnonzero(judged).tolist()
     ]  # fmt: skip
     if judged.any():
         mean = _clipped(share[judged] @ total[judged] / total[judged].sum())
         rows.append(
             {"metric": "named_but_absent_of_all", "value": mean, "n": int(total[judged].sum())}
         )
-    return [*rows, {"metric": "features_judged", "value": int(judged.sum()), "n": len(words)}]
+    return [*rows, {"metric": "features_judged", "value": int(judged.sum()), "n": len(names)}]
 
 
 def _clipped(share: float) -> float:

@@ -10,13 +10,7 @@ AUDIT = "results/audit/{corpus}/{towers}"
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results; none if the study does not run.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
     return files(dag) if dag.runs("audit") else []
 
 

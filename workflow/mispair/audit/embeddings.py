@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
+from mispair.audit.lookup import all_places
 from mispair.core.files import UserError
 from mispair.pairs.index.identities import identities
 from mispair.towers.features import Part
@@ -40,7 +43,7 @@ class Embeddings:
         self._rows[positions] = vectors
         self.filled[positions] = True
 
-    def get(self, rows: slice | np.ndarray) -> np.ndarray:
+    def get(self, rows: np.ndarray) -> np.ndarray:
         """Return rows in float32."""
         return self._rows[rows].astype(np.float32)
 
@@ -48,6 +51,36 @@ class Embeddings:
         """Let the system take the memory of what was read or written; the file keeps it."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True)
+class PairEmbeddings:
+    """Embeddings of the pictures and of the captions of n pairs; pair i is in row `position[i]`."""
+
+    images: Embeddings
+    texts: Embeddings
+    position: np.ndarray
+
+    def images_of(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the embeddings of the pictures of some pairs, (m, e) float32."""
+        return self.images.get(self.position[pairs])
+
+    def texts_of(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the embeddings of the captions of some pairs, (m, e) float32."""
+        return self.texts.get(self.position[pairs])
+
+    def release(self) -> None:
+        """Let the system take the memory of both."""
+        self.images.release()
+        self.texts.release()
+
+    def blocks(
+        self, dealt: Iterable[np.ndarray]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield blocks of pairs with both embeddings, as `mispair.audit.ranks.rank` takes them."""
+        for pairs in dealt:
+            yield pairs, self.images_of(pairs), self.texts_of(pairs)
+            self.release()
 
 
 def project(features: np.ndarray, projection: np.ndarray, crops: int = 1) -> np.ndarray:
@@ -83,27 +116,12 @@ def place_images(
     part: Part, rows: np.ndarray, keys: np.ndarray, positions: np.ndarray,
     projection: np.ndarray, target: Embeddings,
 ) -> None:  # fmt: skip
-    """Write embeddings of images of a part.
-
-    Parameters
-    ----------
-    part : Part
-        Features of a group of shards, and what their rows are.
-    rows : (m,) int array
-        Row of each image in the index of the group.
-    keys : (m,) array of str
-        Their keys, which the features must have in these rows.
-    positions : (m,) int array
-        Where they go.
-    projection : (d, e) array
-        The image projection.
-    target : Embeddings
-        Written.
+    """Write the embeddings of m images of a part at `positions`; `rows` and `keys` name them.
 
     Raises
     ------
     UserError
-        If features and index are out of step, or a feature cannot be used.
+        See `images_of_index`; or if a feature cannot be used.
     """
     images = images_of_index(part, rows, keys)
     for start in range(0, len(rows), _ROWS):
@@ -141,8 +159,8 @@ def images_of_index(part: Part, rows: np.ndarray, keys: np.ndarray) -> np.ndarra
 
 
 def place_texts(
-    part: Part, captions: np.ndarray, order: np.ndarray, position: np.ndarray,
-    projection: np.ndarray, target: Embeddings,
+    part: Part, captions: np.ndarray, positions: np.ndarray, projection: np.ndarray,
+    target: Embeddings,
 ) -> None:  # fmt: skip
     """Write embeddings of the captions of a part, each for every pair that has it.
 
@@ -151,9 +169,9 @@ def place_texts(
     part : Part
         Features of captions, and which rows are which.
     captions : (n,) uint64 array
-        Caption of each pair, sorted.
-    order, position : (n,) int arrays
-        ``captions`` is of the pairs ``order``; ``position`` is where each pair goes.
+        The caption of each pair, sorted.
+    positions : (n,) int array
+        Where each of these pairs goes.
     projection : (d, e) array
         The text projection.
     target : Embeddings
@@ -165,22 +183,17 @@ def place_texts(
         If a feature cannot be used.
     """
     table = part.rows[part.rows["kind"] == "text"].drop_duplicates("id")
+    ids, row = table["id"].to_numpy(), table["row"].to_numpy()
     numbers = identities(pa.chunked_array([table["id"]], pa.string()))
-    first, end = np.searchsorted(captions, numbers), np.searchsorted(captions, numbers, "right")
-    row = table["row"].to_numpy()
     for start in range(0, len(row), _ROWS):
-        some = np.arange(start, min(start + _ROWS, len(row)))
-        some = some[end[some] > first[some]]
-        vectors = _projected(
-            part.text_features[row[some]], projection, 1, part.name, table["id"].to_numpy()[some]
-        )
-        counts = end[some] - first[some]
-        of_vector = np.repeat(np.arange(len(some)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        pairs = order[first[some][of_vector] + within]
-        for portion in range(0, len(pairs), _ROWS):  # a text may be that of all pairs
+        some = slice(start, start + _ROWS)
+        places, which = all_places(numbers[some], captions)
+        used, of_place = np.unique(which, return_inverse=True)
+        features = part.text_features[row[some][used]]
+        vectors = _projected(features, projection, 1, part.name, ids[some][used])
+        for portion in range(0, len(places), _ROWS):  # a text may be that of all pairs
             chosen = slice(portion, portion + _ROWS)
-            target.put(position[pairs[chosen]], vectors[of_vector[chosen]])
+            target.put(positions[places[chosen]], vectors[of_place[chosen]])
 
 
 def _projected(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mispair.audit.captions import NO_TEXT
+from mispair.audit.lookup import all_places
 from mispair.core.files import UserError
 from mispair.pairs.index.books import read_columns
 from mispair.pairs.index.identities import identities
@@ -66,29 +68,19 @@ def named_features(
         rf"(?i)(?:^|[^\pL\pN])(?:{'|'.join(map(re.escape, words))})(?:s|es)?(?:$|[^\pL\pN])"
         for words in features
     ]
-    found = np.zeros((len(caption_ids), -(-len(features) // 8)), np.uint8)
+    packed = np.zeros((len(caption_ids), -(-len(features) // 8)), np.uint8)
     filled = np.zeros(len(caption_ids), bool)
     order = np.argsort(caption_ids, kind="stable")
     ordered = caption_ids[order]
     for path in texts:
         table, _ = read_columns(path, ["caption_id", "caption"])
-        ids = identities(table["caption_id"])
-        bits = np.packbits(
-            np.stack(
-                [
-                    pc.match_substring_regex(table["caption"], pattern).to_numpy()
-                    for pattern in patterns
-                ],
-                axis=1,
-            ).astype(bool),
-            axis=1,
-        )
-        first, end = np.searchsorted(ordered, ids), np.searchsorted(ordered, ids, "right")
-        counts = end - first
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = order[np.repeat(first, counts) + within]
-        found[places] = np.repeat(bits, counts, axis=0)
-        filled[places] = True
+        named = [
+            pc.match_substring_regex(table["caption"], pattern).to_numpy() for pattern in patterns
+        ]
+        bits = np.packbits(np.stack(named, axis=1).astype(bool), axis=1)
+        places, which = all_places(identities(table["caption_id"]), ordered)
+        packed[order[places]] = bits[which]
+        filled[order[places]] = True
     if not filled.all():
-        raise UserError("audit: a caption of the corpus has no text. Run gather_index again.")
-    return found
+        raise UserError(NO_TEXT)
+    return packed

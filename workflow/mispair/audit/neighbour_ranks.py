@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mispair.audit.embeddings import Embeddings
+from mispair.audit.embeddings import PairEmbeddings
 from mispair.audit.injection import draw_similar
 from mispair.core import seeds
 
@@ -12,9 +12,7 @@ _PAIRS = 1024
 
 
 def similar_ranks(
-    images: Embeddings,
-    texts: Embeddings,
-    position: np.ndarray,
+    embeddings: PairEmbeddings,
     pairs: np.ndarray,
     source: np.ndarray,
     trusted: np.ndarray,
@@ -24,32 +22,20 @@ def similar_ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ranks of pairs, and of trusted pairs with a similar caption in place of their own.
 
-    Parameters
-    ----------
-    trusted : (t,) int array
-        Pairs whose own caption is right.
-    images, texts, position, pairs, source, nearest, same, seed
-        As `neighbour_p_values` takes them.
-
-    Returns
-    -------
-    (m,), (t,) float64 arrays
-        Values of p.
+    Parameters and values of p are those of `neighbour_p_values`; `trusted` (t,) are pairs whose
+    own caption is right.
     """
     generator = seeds.generator(seed, "audit", "swapped trusted pairs")
     swapped = draw_similar(trusted, same[1], nearest, generator)
     moved = same[1][swapped] != same[1][trusted]
-
-    def ranks(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return neighbour_p_values(images, texts, position, one, other, nearest, same, seed)
-
-    return ranks(pairs, source), ranks(trusted[moved], swapped[moved])
+    return (
+        neighbour_p_values(embeddings, pairs, source, nearest, same, seed),
+        neighbour_p_values(embeddings, trusted[moved], swapped[moved], nearest, same, seed),
+    )
 
 
 def neighbour_p_values(
-    images: Embeddings,
-    texts: Embeddings,
-    position: np.ndarray,
+    embeddings: PairEmbeddings,
     pairs: np.ndarray,
     source: np.ndarray,
     nearest: np.ndarray,
@@ -63,14 +49,10 @@ def neighbour_p_values(
 
     Parameters
     ----------
-    images, texts : Embeddings
+    embeddings : PairEmbeddings
         Of all n pairs.
-    position : (n,) int array
-        Which row of the embeddings each pair has.
-    pairs : (m,) int array
-        Whose picture.
-    source : (m,) int array
-        Whose caption.
+    pairs, source : (m,) int arrays
+        Whose picture, and whose caption.
     nearest : (n, k) int array
         Pairs with the captions most similar to that of each pair; -1 is none.
     same : two (n,) int arrays
@@ -84,23 +66,22 @@ def neighbour_p_values(
     p_values = np.full(m, np.nan)
     if not nearest.shape[1]:
         return p_values
-    pictures, words = same
+    pictures, texts = same
     for start in range(0, m, _PAIRS):
         rows = slice(start, start + _PAIRS)
-        one, own = pairs[rows], source[rows]
-        others = nearest[own]
-        rivals = (others >= 0) & (words[others] != words[own, None])
+        one, caption_of = pairs[rows], source[rows]
+        others = nearest[caption_of]
+        rivals = (others >= 0) & (texts[others] != texts[caption_of, None])
         # Further captions of a picture are as right as the one that is ranked.
-        rivals &= (pictures[others] != pictures[one, None]) | (one != own)[:, None]
-        vectors = texts.get(position[others.ravel()]).reshape(*others.shape, -1)
-        picture = images.get(position[one])
-        score = np.einsum("ne,ne->n", picture, texts.get(position[own]))[:, None]
+        rivals &= (pictures[others] != pictures[one, None]) | (one != caption_of)[:, None]
+        vectors = embeddings.texts_of(others.ravel()).reshape(*others.shape, -1)
+        picture = embeddings.images_of(one)
+        score = np.einsum("ne,ne->n", picture, embeddings.texts_of(caption_of))[:, None]
         scores = np.einsum("ne,nke->nk", picture, vectors)
         better = ((scores > score) & rivals).sum(axis=1)
         ties = ((scores == score) & rivals).sum(axis=1)
         number = rivals.sum(axis=1)
         ranked = (better + coins[rows] * (1 + ties)) / (number + 1)
         p_values[rows] = np.where(number > 0, ranked, np.nan)
-        images.release()
-        texts.release()
+        embeddings.release()
     return p_values

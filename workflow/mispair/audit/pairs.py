@@ -12,13 +12,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mispair.audit.embeddings import Embeddings, place_images, place_texts
+from mispair.audit.embeddings import (
+    Embeddings,
+    PairEmbeddings,
+    images_of_index,
+    place_images,
+    place_texts,
+)
+from mispair.audit.lookup import all_places
 from mispair.core.files import UserError
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.swap_draws import column
-from mispair.pairs.index.books import read_columns
-from mispair.pairs.index.identities import hexadecimal, identities
+from mispair.pairs.index.identities import hexadecimal
 from mispair.towers.features import PairedFeatures, gather, read_part
+
+LEAST_PAIRS = 200
+"""With fewer pairs an interval is too wide to be of use."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +57,8 @@ class Audited:
         return cls(places[0], captions[places])
 
     def of_pictures(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs of some pictures, and which of these each pair has.
-
-        Parameters
-        ----------
-        places : (p,) int array
-            Pictures of the corpus.
-
-        Returns
-        -------
-        pairs, which : (m,) int arrays
-            Positions of the pairs, and places in `places`.
-        """
-        first, end = (np.searchsorted(self.image, places, side) for side in ("left", "right"))
-        counts = end - first
-        which = np.repeat(np.arange(len(places)), counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return first[which] + within, which
+        """Return the pairs of some pictures (p,), and which of these each has; (m,) ints each."""
+        return all_places(places, self.image)
 
     def __len__(self) -> int:
         return len(self.image)
@@ -80,8 +74,8 @@ def embedded(
     projections: tuple[np.ndarray, np.ndarray],
     towers: str | None,
     folder: Path,
-) -> Iterator[tuple[Embeddings, Embeddings]]:
-    """Yield embeddings of pictures and of captions of all pairs; they are gone afterwards.
+) -> Iterator[PairEmbeddings]:
+    """Yield embeddings of all pairs, which are gone afterwards.
 
     Parts are read one at a time, and embeddings are kept on scratch space in `folder`, 2 bytes a
     number.
@@ -89,19 +83,15 @@ def embedded(
     Parameters
     ----------
     audited : Audited
-        The pairs.
+        n pairs of the corpus `pairs`.
     position : (n,) int array
         Which row of the embeddings each pair has.
-    pairs : CaptionedPairs
-        The corpus.
     features, rows : sequence of Path
         Cached features, and the tables of what their rows are.
     projections : two (d, e) arrays
         Of images and of texts.
     towers : str
         Fingerprint of the towers that the projections belong to.
-    folder : Path
-        For scratch space.
 
     Raises
     ------
@@ -121,6 +111,7 @@ def embedded(
             Embeddings(stack.enter_context(tempfile.TemporaryFile(dir=folder)), *shape)
             for _ in range(2)
         )
+        embeddings = PairEmbeddings(images, texts, position)
         for path in sorted(features):
             part = read_part(path, tables[path.stem])
             if part.metadata.get("towers") != towers:
@@ -136,20 +127,86 @@ def embedded(
                     projections[0], images,
                 )  # fmt: skip
             if len(part.text_features):
-                place_texts(part, captions, order, position, projections[1], texts)
-            for embeddings in (images, texts):
-                embeddings.release()
-        number = np.empty(len(audited), np.int64)
-        number[position] = np.arange(len(audited))
-        for embeddings, what in ((images, "image of the pair"), (texts, "caption of the pair")):
-            if not embeddings.filled.all():
-                missing = np.flatnonzero(~embeddings.filled)
-                key = pairs.table["key"][int(audited.image[number[missing[0]]])]
+                place_texts(part, captions, position[order], projections[1], texts)
+            embeddings.release()
+        for rows_of, what in ((images, "image"), (texts, "caption")):
+            missing = np.flatnonzero(~rows_of.filled[position])
+            if len(missing):
+                key = pairs.table["key"][int(audited.image[missing[0]])]
                 raise UserError(
-                    f"audit: the features hold no {what} {key!s} ({len(missing)} are missing). "
-                    "Delete the features and run again."
+                    f"audit: the features hold no {what} of the pair {key!s} ({len(missing)} are "
+                    "missing). Delete the features and run again."
                 )
-        yield images, texts
+        yield embeddings
+
+
+def image_features(
+    audited: Audited,
+    pairs: CaptionedPairs,
+    features: Sequence[Path],
+    rows: Sequence[Path],
+    selected: np.ndarray,
+    block: int = 8192,
+) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """Yield some pairs, the features of their images (m, d), and the towers, in blocks.
+
+    Parameters
+    ----------
+    audited : Audited
+        n pairs of the corpus `pairs`.
+    features, rows : sequence of Path
+        Cached features, and the tables of their rows; those of captions are not read.
+    wanted : (n,) bool array
+        Which pairs. Of an image with several crops it is the first.
+    block : int
+        Pairs in a block, at most.
+
+    Raises
+    ------
+    UserError
+        If features and index are out of step, or a feature is not finite.
+    """
+    tables, groups = {path.stem: path for path in rows}, dict(pairs.by_group())
+    row_of_image = pairs.table["row"].to_numpy()
+    for path in sorted(path for path in features if path.stem in groups):
+        part, places = read_part(path, tables[path.stem]), groups[path.stem]
+        keys = pairs.table["key"].take(pa.array(places)).to_numpy()
+        images = images_of_index(part, row_of_image[places], keys)[:, 0]
+        chosen, of_place = audited.of_pictures(places)
+        some = np.flatnonzero(selected[chosen])
+        for start in range(0, len(some), block):
+            of_block = some[start : start + block]
+            values = images[row_of_image[places[of_place[of_block]]]].astype(np.float32)
+            if not np.isfinite(values).all():
+                raise UserError(f"{part.name}: a feature is not finite. Encode it again.")
+            yield chosen[of_block], values, part.metadata.get("towers", "")
+
+
+def refuse_unusable(corpus: Path, texts: np.ndarray) -> None:
+    """Refuse a corpus of too few pairs, or of captions that are all the same words.
+
+    Parameters
+    ----------
+    corpus : Path
+        For the message.
+    texts : (n,) int array
+        As `text_groups` returns them.
+
+    Raises
+    ------
+    UserError
+        If an audit would have no result.
+    """
+    if len(texts) < LEAST_PAIRS:
+        raise UserError(
+            f"audit_pairs: {corpus} holds {len(texts)} pairs, too few for a useful interval. Give "
+            f"at least {LEAST_PAIRS}."
+        )
+    if len(np.unique(texts)) < 2:
+        raise UserError(
+            f"audit_pairs: all captions of {corpus} are the same words, so there is nothing to "
+            "rank a caption among. Check the column or sidecar that captions were read from."
+        )
 
 
 def features_of_sample(
@@ -174,7 +231,8 @@ def features_of_sample(
     """
     table = pairs.table.take(sample).to_pandas()
     for draw, source in enumerate(sources):
-        table[column("caption_id", draw)] = caption_names(pairs.caption_ids[source[sample]])
+        captions = hexadecimal(pairs.caption_ids[source[sample]])
+        table[column("caption_id", draw)] = captions.to_pylist()
         table[column("text_changed", draw)] = False
     tables = {path.stem: path for path in rows}
     parts = {path.stem: partial(read_part, path, tables[path.stem]) for path in features}
@@ -182,74 +240,3 @@ def features_of_sample(
         return gather(parts, table, [np.arange(len(sample))] * len(sources))
     except ValueError as error:
         raise UserError(f"audit: {error}.") from error
-
-
-def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
-    """Return the same number for captions that are the same words, (n,) int64.
-
-    Case, punctuation and spaces make no difference: such captions are right for the same pictures.
-
-    Parameters
-    ----------
-    texts : sequence of Path
-        Tables of ``caption_id`` and ``caption``.
-    caption_ids : (n,) uint64 array
-        Identities of captions.
-    """
-    import pyarrow.compute as pc
-
-    ids, words = [], []
-    for path in texts:
-        table, _ = read_columns(path, ["caption_id", "caption"])
-        ids.append(identities(table["caption_id"]))
-        bare = pc.utf8_lower(pc.replace_substring_regex(table["caption"], r"[^\pL\pN]+", " "))
-        words.append(pc.utf8_trim_whitespace(bare).cast(pa.large_string()))
-    known = np.concatenate([np.zeros(0, np.uint64), *ids])
-    codes = pa.chunked_array([chunk for part in words for chunk in part.chunks], pa.large_string())
-    numbers = codes.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], caption_ids), max(len(known) - 1, 0))
-    if len(known) == 0 or (known[order][place] != caption_ids).any():
-        raise UserError("audit: a caption of the corpus has no text. Run gather_index again.")
-    return numbers[order][place]
-
-
-def nearest_captions(similar: Path, caption_ids: np.ndarray) -> np.ndarray:
-    """Return for each pair other pairs that have the most similar captions, best first.
-
-    Parameters
-    ----------
-    similar : Path
-        What find_similar_captions wrote.
-    caption_ids : (n,) uint64 array
-        Captions of the pairs.
-
-    Returns
-    -------
-    (n, k) int64 array
-        Positions of pairs; -1 where a caption has fewer neighbours.
-    """
-    table, _ = read_columns(similar, ["caption_id", "neighbour_ids"])
-    ids = identities(table["caption_id"])
-    lists = table["neighbour_ids"].combine_chunks()
-    offsets = lists.offsets.to_numpy()
-    flat = identities(pa.chunked_array([lists.flatten()], pa.string()))
-    lengths = np.diff(offsets)
-    k = int(lengths.max(initial=0))
-    order = np.argsort(caption_ids, kind="stable")
-    in_order = caption_ids[order]
-    place = np.minimum(np.searchsorted(in_order, flat), max(len(in_order) - 1, 0))
-    holders = np.where(in_order[place] == flat, order[place], -1)
-    columns = np.arange(k)
-    at = np.minimum((offsets[:-1] - offsets[0])[:, None] + columns, max(len(flat) - 1, 0))
-    by_caption = np.where(columns < lengths[:, None], holders[at], -1)
-    by_id = np.argsort(ids, kind="stable")
-    row = np.minimum(np.searchsorted(ids[by_id], caption_ids), max(len(ids) - 1, 0))
-    found = ids[by_id][row] == caption_ids
-    return np.where(found[:, None], by_caption[by_id][row], -1)
-
-
-def caption_names(caption_ids: np.ndarray) -> list[str]:
-    """Return identities as files have them."""
-    names: list[str] = hexadecimal(caption_ids).to_pylist()
-    return names

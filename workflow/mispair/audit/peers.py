@@ -42,11 +42,11 @@ def neighbour_disagreement(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
     distance = 1 - np.einsum("ne,ne->n", images, texts)
     k = min(NEIGHBOURS, len(images) - 1)
     score = distance.astype(np.float64)
-    for near, other in ((images, texts), (texts, images)):
+    for near, opposite in ((images, texts), (texts, images)):
         start = 0
         for neighbours, cosines in nearest_rows(near, k):
             rows = slice(start, start + len(neighbours))
-            apart = 1 - np.einsum("me,mke->mk", other[rows], other[neighbours])
+            apart = 1 - np.einsum("me,mke->mk", opposite[rows], opposite[neighbours])
             weight = np.exp(-TAU_DISTANCE * (1 - cosines) - TAU_PAIR * distance[neighbours])
             score[rows] += WEIGHT * (apart * weight).mean(axis=1)
             start += len(neighbours)

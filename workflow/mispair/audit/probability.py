@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from mispair.audit.ranks import Ranks
+from mispair.audit.rate import rate_rows
+from mispair.core import seeds
+from mispair.core.metrics import Row
+
 FOLDS = 2
 CUTS = 2000
 """Bins of similarity between which densities are compared, at most."""
@@ -13,6 +18,35 @@ LEAST_IN_BIN = 20
 
 TIE_BREAK = 1e-6
 """What the order of similarities adds to a probability at most, so that no two are equal."""
+
+
+def judged(
+    ranked: Ranks,
+    seed: int,
+    trusted: np.ndarray | None = None,
+    near: np.ndarray | None = None,
+    swapped: np.ndarray | None = None,
+) -> tuple[list[Row], str, np.ndarray]:
+    """Return the rates of n pairs, why there is none (or ""), and the probability of each pair.
+
+    Probabilities, (n,), are NaN without a rate. See `mispair.audit.rate.rate_rows`; `near` and
+    `swapped` are its ranks among the most similar captions. Without trusted pairs there are none.
+    """
+    n = len(ranked.similarity)
+    trusted = np.zeros(n, bool) if trusted is None else trusted
+    near = np.full(n, np.nan) if near is None else near
+    swapped = np.empty(0) if swapped is None else swapped
+    rows, refused = rate_rows(ranked.histograms, ranked.p_value, near, swapped, trusted)
+    if refused:
+        return rows, refused, np.full(n, np.nan)
+    share = next(row["value"] for row in rows if row["metric"] == "wrong_captions")
+    return rows, "", probabilities_of(ranked, share, seed)
+
+
+def probabilities_of(ranked: Ranks, rate: float, seed: int) -> np.ndarray:
+    """Return `probabilities` of ranked pairs, (n,), in folds that the seed draws."""
+    folds = seeds.generator(seed, "audit", "folds").integers(0, FOLDS, len(ranked.similarity))
+    return probabilities(ranked.similarity, ranked.reference_similarity, rate, folds)
 
 
 def probabilities(
@@ -78,11 +112,11 @@ def _share_of_random(
     if len(edges) < 3:
         return np.array([pooled.mean()]), np.array([0.5])
     inner = edges[1:-1]
-    own, null = (
+    of_pairs, null = (
         np.bincount(np.searchsorted(inner, part, "right"), minlength=len(edges) - 1) / len(part)
         for part in (similarity, random)
     )
-    weight = own + null
+    weight = of_pairs + null
     kept = weight > 0
     centres = ((edges[:-1] + edges[1:]) / 2)[kept]
     share = IsotonicRegression(increasing=False, y_min=0, y_max=1).fit_transform(
@@ -91,33 +125,11 @@ def _share_of_random(
     return centres, share
 
 
-def area_under_curve(score: np.ndarray, wrong: np.ndarray) -> float:
-    """Return the probability that a wrong pair scores above a right one, ties counting half."""
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(wrong, score))
-
-
-def average_precision(score: np.ndarray, wrong: np.ndarray) -> float:
-    """Return the area under precision against recall of wrong pairs."""
-    from sklearn.metrics import average_precision_score
-
-    return float(average_precision_score(wrong, score))
-
-
 def reliability(probability: np.ndarray, wrong: np.ndarray) -> list[tuple[float, float, int]]:
     """Return for ten bins of probability its mean, the share of wrong pairs, and their number."""
     edges = np.linspace(0, 1, 11)
     bins = np.clip(np.searchsorted(edges, probability, "right") - 1, 0, len(edges) - 2)
-    found = []
-    for number in range(len(edges) - 1):
-        members = bins == number
-        if members.any():
-            found.append(
-                (
-                    float(probability[members].mean()),
-                    float(wrong[members].mean()),
-                    int(members.sum()),
-                )
-            )
-    return found
+    return [
+        (float(probability[members].mean()), float(wrong[members].mean()), int(members.sum()))
+        for members in (bins == number for number in np.unique(bins))
+    ]

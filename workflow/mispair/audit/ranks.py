@@ -34,7 +34,7 @@ REFERENCES = 10
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of n pairs, and what their block says of chance.
+    """Ranks of n pairs, and the null distribution from their block.
 
     Attributes
     ----------
@@ -119,19 +119,19 @@ def rank(
         excluded += b * (b - 1) - int(apart.sum())
         apart = apart.to(device)
 
-        own = scores.diagonal().clone()
-        better, rivals = _better(scores, own[:, None], apart, coins[0].to(device)[:, None])
+        paired = scores.diagonal().clone()
+        better, rivals = _better(scores, paired[:, None], apart, coins[0].to(device)[:, None])
         counts, draws = times(better, weights), times(rivals, weights)
         p_values = (counts + coins[0].to(device)[:, None]) / (draws + 1)
         for half in (0, 1):
             histograms[half] += _histograms(p_values[half::2].cpu(), weights[half::2].cpu())
-        better, rivals = _better(scores, own[None, :], apart, coins[1].to(device)[None, :])
+        better, rivals = _better(scores, paired[None, :], apart, coins[1].to(device)[None, :])
         of_pictures = (better.sum(dim=0) + coins[1].to(device)) / (rivals.sum(dim=0) + 1)
 
         columns = (torch.arange(b)[:, None] + others) % b
         drawn = scores.gather(1, columns.to(device))
         drawn[~apart.gather(1, columns.to(device))] = torch.nan
-        similarity[pairs], reference[pairs] = own.cpu().numpy(), drawn.cpu().numpy()
+        similarity[pairs], reference[pairs] = paired.cpu().numpy(), drawn.cpu().numpy()
         p_value[pairs], picture_p_value[pairs] = p_values[:, 0].cpu(), of_pictures.cpu()
         done += b
         progress(done)
@@ -145,13 +145,13 @@ def _on(embeddings: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(embeddings, np.float32)).to(device)
 
 
-def _better(scores: Tensor, own: Tensor, apart: Tensor, coins: Tensor) -> tuple[Tensor, Tensor]:
+def _better(scores: Tensor, paired: Tensor, apart: Tensor, coins: Tensor) -> tuple[Tensor, Tensor]:
     """Return how far others beat a pair's own score, a tie counting as its coin, and who competes.
 
     float32 (b, b) each.
     """
-    better = (scores > own).float()
-    ties = (scores == own) & apart
+    better = (scores > paired).float()
+    ties = (scores == paired) & apart
     if ties.is_cuda or ties.any():
         better = torch.where(ties, coins.expand_as(scores), better)
     rivals = apart.float()

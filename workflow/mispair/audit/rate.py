@@ -43,6 +43,12 @@ class Rate:
     low: float
     high: float
 
+    @classmethod
+    def of_part(cls, value: float, error: float, share: float) -> Rate:
+        """Return the rate of all pairs, where it is estimated for a share of them."""
+        numbers = (value, value - Z * error, value + Z * error)
+        return cls(*(share * min(1.0, max(0.0, number)) for number in numbers))
+
 
 @dataclass(frozen=True)
 class Mixture(Rate):
@@ -126,7 +132,7 @@ def _largest_likelihood(
         density = np.maximum(uniform / len(counts) + shares @ of_bins, 1e-12)
         return -float(observed @ np.log(density)), -(of_bins @ (observed / density))
 
-    found = minimize(
+    fit = minimize(
         loss,
         begin / begin.sum() * (1 - uniform),
         jac=True,
@@ -139,7 +145,7 @@ def _largest_likelihood(
         },
         options={"maxiter": 300, "ftol": 1e-12},
     )
-    return -float(found.fun) * counts.sum(), found.x
+    return -float(fit.fun) * counts.sum(), fit.x
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,7 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
 
     ``(mean − mean of trusted) / (½ − mean of trusted)`` of the pairs that are not trusted, as a
     share of all pairs, with an interval by the delta method. A p-value of a wrong caption is
-    ½ on average; trusted pairs say what it is of right ones, so the model may be weak.
+    ½ on average; trusted pairs show what it is of right ones, so the model may be weak.
 
     Parameters
     ----------
@@ -233,13 +239,14 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
         If fewer than 20 pairs are trusted, none is left, or trusted captions rank no better than
         random ones, so that the model cannot tell.
     """
-    known, others = p_values[trusted], p_values[~trusted]
-    if len(known) < LEAST_TRUSTED or not len(others):
+    of_trusted, others = p_values[trusted], p_values[~trusted]
+    if len(of_trusted) < LEAST_TRUSTED or not len(others):
         raise ValueError(
-            f"{len(known)} trusted pairs of {len(p_values)}: at least {LEAST_TRUSTED} are needed"
+            f"{len(of_trusted)} trusted pairs of {len(p_values)}: at least {LEAST_TRUSTED} are "
+            "needed"
         )
-    a, b = float(others.mean()), float(known.mean())
-    variance_a, variance_b = (float(x.var(ddof=1)) / len(x) for x in (others, known))
+    a, b = float(others.mean()), float(of_trusted.mean())
+    variance_a, variance_b = (float(x.var(ddof=1)) / len(x) for x in (others, of_trusted))
     gap = 0.5 - b
     if gap < 3 * variance_b**0.5 or gap <= 0.02:
         raise ValueError(
@@ -249,12 +256,7 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
     value = (a - b) / gap
     # d/da = 1/gap, d/db = (a − ½)/gap²
     error = (variance_a / gap**2 + variance_b * ((a - 0.5) / gap**2) ** 2) ** 0.5
-    share = len(others) / len(p_values)
-    low, middle, high = (
-        share * min(1.0, max(0.0, number))
-        for number in (value - Z * error, value, value + Z * error)
-    )
-    return Rate(middle, low, high)
+    return Rate.of_part(value, error, len(others) / len(p_values))
 
 
 def similar_rate(
@@ -284,12 +286,12 @@ def similar_rate(
         If too few pairs are trusted, or their right captions are not told from similar ones.
     """
     there = np.isfinite(p_values)
-    known, others = p_values[there & trusted], p_values[there & ~trusted]
+    of_trusted, others = p_values[there & trusted], p_values[there & ~trusted]
     swapped = swapped[np.isfinite(swapped)]
-    if min(len(known), len(swapped)) < LEAST_TRUSTED or not len(others):
-        raise ValueError(f"{len(known)} trusted pairs have similar captions: too few")
-    mean, right, wrong = float(others.mean()), float(known.mean()), float(swapped.mean())
-    errors = [float(part.var(ddof=1)) / len(part) for part in (others, known, swapped)]
+    if min(len(of_trusted), len(swapped)) < LEAST_TRUSTED or not len(others):
+        raise ValueError(f"{len(of_trusted)} trusted pairs have similar captions: too few")
+    mean, right, wrong = float(others.mean()), float(of_trusted.mean()), float(swapped.mean())
+    errors = [float(part.var(ddof=1)) / len(part) for part in (others, of_trusted, swapped)]
     gap = wrong - right
     if gap < 3 * (errors[1] + errors[2]) ** 0.5:
         raise ValueError("captions of trusted pairs rank no better than similar captions")
@@ -298,12 +300,13 @@ def similar_rate(
     of_unrelated = ((unrelated.high - unrelated.low) / (2 * Z) * (0.5 - right) / gap) ** 2
     variance = sum(slope**2 * error for slope, error in zip(slopes, errors, strict=True))
     error = (variance + of_unrelated) ** 0.5
-    share = len(others) / (len(others) + len(known))
-    low, middle, high = (
-        share * min(1.0, max(0.0, number))
-        for number in (value - Z * error, value, value + Z * error)
-    )
-    return Rate(middle, low, high)
+    return Rate.of_part(value, error, len(others) / (len(others) + len(of_trusted)))
+
+
+def untrusted_rates(histograms: np.ndarray) -> tuple[Storey, Mixture]:
+    """Return both estimates that need no trusted pairs, from histograms as `storey_rate` takes."""
+    storey = storey_rate(histograms)
+    return storey, mixture_rate(histograms[:, 0].sum(axis=0), storey.dispersion)
 
 
 def rate_rows(
@@ -331,13 +334,12 @@ def rate_rows(
         Pairs known to be right.
     """
     n = len(p_values)
-    storey = storey_rate(histograms)
-    mixture = mixture_rate(histograms[:, 0].sum(axis=0), storey.dispersion)
+    storey, mixture = untrusted_rates(histograms)
     wins = 1 - float(p_values.mean())
     error = float(p_values.std()) * (storey.dispersion / n) ** 0.5
+    against_random = Rate(wins, wins - Z * error, wins + Z * error)
     rows: list[Row] = [
-        {"metric": "wins_against_random", "value": wins, "n": n,
-         "low": wins - Z * error, "high": wins + Z * error},
+        _row("wins_against_random", against_random, n),
         {"metric": "power", "value": mixture.power},
         {"metric": "best_five_percent", "value": float((p_values < 0.05).mean()), "n": n},
         _row("storey", storey, n, tail=storey.tail),

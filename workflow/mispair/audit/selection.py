@@ -1,14 +1,10 @@
-"""Which pairs are kept, by the probability that their caption is wrong."""
+"""Which pairs are kept and shown, by the probability that their caption is wrong."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 import numpy as np
 
-UID = re.compile(r"[0-9a-f]{32}")
-"""Form of a DataComp uid."""
+from mispair.core.metrics import Row
 
 
 def kept_pairs(
@@ -39,28 +35,35 @@ def kept_pairs(
     return kept
 
 
-def uid_array(keys: Iterable[str]) -> np.ndarray | None:
-    """Return DataComp uids as DataComp's resharder reads them, sorted; None for other keys.
+def selection_rows(probability: np.ndarray, kept: np.ndarray) -> list[Row]:
+    """Return how many of n pairs are kept, and how many mistakes that is expected to be."""
+    n, judged = len(kept), np.isfinite(probability)
+    return [
+        {"metric": "pairs_kept", "value": int(kept.sum()), "n": n},
+        {"metric": "pairs_removed", "value": int((~kept).sum()), "n": n},
+        {"metric": "expected_wrong_kept", "value": float(probability[kept & judged].sum())},
+        {"metric": "expected_right_removed", "value": float((1 - probability[~kept]).sum())},
+    ]
 
-    Examples
-    --------
-    >>> uid_array(["000000000000000a000000000000000b"])
-    array([(10, 11)], dtype=[('f0', '<u8'), ('f1', '<u8')])
+
+def shown_kinds(
+    probability: np.ndarray, similarity: np.ndarray, number: int
+) -> dict[str, np.ndarray]:
+    """Return the positions of suspicious pairs by kind, the most suspicious first; (k,) int each.
+
+    Those whose caption is most likely wrong, or without probabilities the least similar ones; and
+    those of probabilities from 0.1 to 0.9, nearest to 0.5 first. A kind has at most `number`.
     """
-    names = list(keys)
-    if not names or not all(UID.fullmatch(name) for name in names):
-        return None
-    halves = [(int(name[:16], 16), int(name[16:], 16)) for name in names]
-    return np.sort(np.array(halves, np.dtype("u8,u8")))
+    judged = bool(np.isfinite(probability).any())
+    score = probability if judged else -similarity
+    between = (probability >= 0.1) & (probability <= 0.9)
+    return {
+        "most likely wrong" if judged else "least similar": _largest(score, number),
+        "could be either": _largest(np.where(between, -np.abs(probability - 0.5), np.nan), number),
+    }
 
 
-def most_likely(score: np.ndarray, number: int) -> np.ndarray:
-    """Return the positions of the largest scores, the largest first; (k,) int."""
+def _largest(score: np.ndarray, number: int) -> np.ndarray:
+    """Return the positions of the largest finite scores, the largest first; (k,) int."""
     judged = np.flatnonzero(np.isfinite(score))
     return judged[np.argsort(-score[judged], kind="stable")[:number]]
-
-
-def borderline(probability: np.ndarray, number: int) -> np.ndarray:
-    """Return the positions of probabilities from 0.1 to 0.9, those nearest to ½ first; (k,) int."""
-    between = np.flatnonzero((probability >= 0.1) & (probability <= 0.9))
-    return between[np.argsort(np.abs(probability[between] - 0.5), kind="stable")[:number]]

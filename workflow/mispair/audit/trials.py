@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mispair.audit import probability as probabilities
-from mispair.audit.embeddings import Embeddings, project
-from mispair.audit.injection import Injection
+from mispair.audit.embeddings import PairEmbeddings, project
+from mispair.audit.injection import Injection, inject
 from mispair.audit.neighbour_ranks import similar_ranks
 from mispair.audit.peers import neighbour_disagreement, two_gaussians
 from mispair.audit.ranks import Ranks, deal, rank
-from mispair.audit.rate import Rate, mixture_rate, similar_rate, storey_rate, trusted_rate
+from mispair.audit.rate import Rate, similar_rate, trusted_rate, untrusted_rates
 from mispair.core import seeds
 from mispair.core.metrics import Row
 from mispair.towers.features import PairedFeatures
@@ -28,8 +28,8 @@ class Trial:
 
     Attributes
     ----------
-    images, texts : Embeddings
-        Of all pairs, by the untouched model, in order of keys.
+    embeddings : PairEmbeddings
+        Of all pairs, by the untouched model.
     sample : (m,) int array
         The pairs that are looked at.
     same : two (n,) int arrays
@@ -42,8 +42,7 @@ class Trial:
         Where to compute.
     """
 
-    images: Embeddings
-    texts: Embeddings
+    embeddings: PairEmbeddings
     sample: np.ndarray
     same: tuple[np.ndarray, np.ndarray]
     nearest: np.ndarray
@@ -52,9 +51,21 @@ class Trial:
 
     def ranks(self, injection: Injection) -> Ranks:
         """Return ranks of the sample under an injection, by the untouched model."""
-        own = injection.source[self.sample]
-        images, texts = self.images.get(self.sample), self.texts.get(own)
-        return _ranks(images, texts, self.same[1][own], self.seed, self.device)
+        captions = injection.source[self.sample]
+        images, texts = self.embeddings.images_of(self.sample), self.embeddings.texts_of(captions)
+        return _ranks(images, texts, self.same[1][captions], self.seed, self.device)
+
+
+def injections(
+    rates: Sequence[float], texts: np.ndarray, nearest: np.ndarray, seed: int
+) -> list[Injection]:
+    """Return `inject` of each scheme and rate; at rate 0 all schemes are the same."""
+    return [
+        inject(scheme, rate, texts, nearest, seed)
+        for scheme in ("random", "similar")
+        for rate in rates
+        if rate > 0 or scheme == "random"
+    ]
 
 
 def _ranks(
@@ -69,50 +80,48 @@ def untouched_rows(trial: Trial, injection: Injection, trusted: int) -> list[Row
     """Return rates that the untouched model estimates, with and without trusted pairs."""
     wrong = injection.wrong[trial.sample]
     ranked = trial.ranks(injection)
-    storey = storey_rate(ranked.histograms)
-    mixture = mixture_rate(ranked.histograms[:, 0].sum(axis=0), storey.dispersion)
+    storey, mixture = untrusted_rates(ranked.histograms)
     generator = seeds.generator(trial.seed, "audit", "trusted", injection.scheme, injection.rate)
-    known = np.zeros(len(wrong), bool)
-    known[generator.permutation(np.flatnonzero(~wrong))[: min(trusted, len(wrong) // 10)]] = True
+    is_trusted = np.zeros(len(wrong), bool)
+    order = generator.permutation(np.flatnonzero(~wrong))
+    is_trusted[order[: min(trusted, len(wrong) // 10)]] = True
     rates = {"storey": storey, "mixture": mixture}
     with suppress(ValueError):
-        rates["trusted"] = trusted_rate(ranked.p_value, known)
+        rates["trusted"] = trusted_rate(ranked.p_value, is_trusted)
     if injection.scheme == "similar":
-        position = np.arange(len(injection.source))
-        pairs = trial.sample, injection.source[trial.sample], trial.sample[known]
+        pairs = trial.sample, injection.source[trial.sample], trial.sample[is_trusted]
         near, swapped = similar_ranks(
-            trial.images, trial.texts, position, *pairs, trial.nearest, trial.same, trial.seed
+            trial.embeddings, *pairs, trial.nearest, trial.same, trial.seed
         )
         with suppress(ValueError):
-            rates["similar"] = similar_rate(near, known, swapped, mixture)
-    origin = {**_origin(injection, wrong, "untouched"), "trusted": int(known.sum())}
-    return [{**origin, **_estimate(name, rate)} for name, rate in rates.items()]
+            rates["similar"] = similar_rate(near, is_trusted, swapped, mixture)
+    origin = {**_origin(injection, wrong, "untouched"), "trusted": int(is_trusted.sum())}
+    return [_row(origin, name, rate) for name, rate in rates.items()]
 
 
 def compared_rows(trial: Trial, injection: Injection) -> list[Row]:
-    """Return how well methods tell wrong pairs from right ones, and how reliable our words are."""
-    wrong, seed = injection.wrong[trial.sample], trial.seed
-    images, texts = trial.images.get(trial.sample), trial.texts.get(injection.source[trial.sample])
+    """Return how well methods separate wrong pairs from right ones, and how reliable ours is."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    wrong, embeddings = injection.wrong[trial.sample], trial.embeddings
     ranked = trial.ranks(injection)
-    storey = storey_rate(ranked.histograms)
-    rate = mixture_rate(ranked.histograms[:, 0].sum(axis=0), storey.dispersion).value
-    folds = seeds.generator(seed, "audit", "folds").integers(0, 2, len(wrong))
-    chance = probabilities.probabilities(
-        ranked.similarity, ranked.reference_similarity, rate, folds
-    )
+    rate = untrusted_rates(ranked.histograms)[1].value
+    chance = probabilities.probabilities_of(ranked, rate, trial.seed)
     scores = {
         "probability": chance,
         "cosine": -ranked.similarity.astype(np.float64),
-        "two-gaussians": two_gaussians(ranked.similarity, seed),
-        "neighbour-disagreement": neighbour_disagreement(images, texts),
+        "two-gaussians": two_gaussians(ranked.similarity, trial.seed),
+        "neighbour-disagreement": neighbour_disagreement(
+            embeddings.images_of(trial.sample), embeddings.texts_of(injection.source[trial.sample])
+        ),
     }
     origin = _origin(injection, wrong, "untouched")
     rows = [
-        {**origin, "metric": metric, "method": method, "value": area(score, wrong), "n": len(wrong)}
+        {**origin, "metric": metric, "method": method, "value": float(area(wrong, score))}
         for method, score in scores.items()
         for metric, area in (
-            ("auroc", probabilities.area_under_curve),
-            ("auprc", probabilities.average_precision),
+            ("auroc", roc_auc_score),
+            ("auprc", average_precision_score),
         )
     ]
     if injection.scheme == "random":
@@ -130,8 +139,8 @@ def trained_rows(
     """Return rates that projections estimate which were trained on these pairs.
 
     Projections are fitted on each half. Scoring the half that they were fitted on (``memorised``)
-    is what a model says of its own training pairs; scoring the other half (``cross-fitted``) is
-    what it says of new ones.
+    judges a model on its training pairs; scoring the other half (``cross-fitted``) judges it
+    on new ones.
 
     Parameters
     ----------
@@ -167,20 +176,18 @@ def trained_rows(
         weights = tuned.projections.image[run], tuned.projections.text[run]
         images = project(features.image_features, weights[0], features.crops)
         texts = project(features.text_features, weights[1])
-        words = trial.same[1][injections[number].source[trial.sample]]
+        numbers = trial.same[1][injections[number].source[trial.sample]]
         for scorer, judged in (("memorised", fitted), ("cross-fitted", 1 - fitted)):
             half = halves[judged]
-            own = texts[features.text_rows[number][half]]
-            ranked = _ranks(images[half], own, words[half], seed, trial.device)
+            captions = texts[features.text_rows[number][half]]
+            ranked = _ranks(images[half], captions, numbers[half], seed, trial.device)
             so_far = histograms.get((number, scorer), 0)
             histograms[number, scorer] = so_far + ranked.histograms
     rows = []
     for (number, scorer), counts in histograms.items():
-        storey = storey_rate(counts)
-        mixture = mixture_rate(counts[:, 0].sum(axis=0), storey.dispersion)
         origin = _origin(injections[number], injections[number].wrong[trial.sample], scorer)
-        rows += [{**origin, **_estimate("storey", storey)},
-                 {**origin, **_estimate("mixture", mixture)}]  # fmt: skip
+        for name, rate in zip(("storey", "mixture"), untrusted_rates(counts), strict=True):
+            rows.append(_row(origin, name, rate))
     return rows
 
 
@@ -191,7 +198,6 @@ def _origin(injection: Injection, wrong: np.ndarray, scorer: str) -> Row:
     }  # fmt: skip
 
 
-def _estimate(name: str, rate: Rate) -> Row:
-    return {
-        "metric": "rate", "method": name, "value": rate.value, "low": rate.low, "high": rate.high,
-    }  # fmt: skip
+def _row(origin: Row, method: str, rate: Rate) -> Row:
+    limits = {"value": rate.value, "low": rate.low, "high": rate.high}
+    return {**origin, "metric": "rate", "method": method, **limits}

@@ -38,8 +38,8 @@ def read_trusted(paths: Sequence[Path], keys: Any) -> np.ndarray:
     named = pc.unique(_keys(path))
     if not len(named):
         raise UserError(f"trusted: {path} names no key.")
-    known = pc.is_in(named, value_set=_text(keys))
-    missing = named.filter(pc.invert(known))
+    in_corpus = pc.is_in(named, value_set=_text(keys))
+    missing = named.filter(pc.invert(in_corpus))
     if len(missing):
         shown = ", ".join(repr(key) for key in missing[:SHOWN].to_pylist())
         raise UserError(

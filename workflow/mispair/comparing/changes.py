@@ -1,4 +1,4 @@
-"""In what two runs differ besides their numbers: one table each for what they were made from."""
+"""Differences between two runs other than their numbers: configuration, data, code, versions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mispair.comparing.runs import Run
-from mispair.core.words import count, duration
+from mispair.report.pages.records import origin
 from mispair.report.table import Table
 
 NOTHING = "–"
 DIGITS = 12
-"""Of a digest, as many as tell files apart."""
+"""Digits of a digest that are printed."""
 
 
 def changes(a: Run, b: Run) -> list[Table]:
-    """Return what each run is, and in what they differ; a table without rows says: in nothing."""
+    """Return what each run is and how they differ; a table without rows means no difference."""
     return [
-        Table("The two runs", ("", "A", "B"), tuple(_beside(_about(a), _about(b), every=True))),
-        Table("Configuration", ("key", "A", "B"), _differing(_flat(a.config), _flat(b.config))),
-        Table("Data", ("file or fingerprint", "A", "B"), _differing(_data(a), _data(b))),
-        Table("Code", ("step", "A", "B"), _differing(_code(a), _code(b))),
-        Table("Versions", ("of", "A", "B"), _differing(_versions(a), _versions(b))),
+        Table("The two runs", ("", "A", "B"), _side_by_side(_origin(a), _origin(b), every=True)),
+        Table("Configuration", ("key", "A", "B"), _side_by_side(_flat(a.config), _flat(b.config))),
+        Table("Data", ("file or fingerprint", "A", "B"), _side_by_side(_data(a), _data(b))),
+        Table("Code", ("step", "A", "B"), _side_by_side(_code(a), _code(b))),
+        Table("Versions", ("of", "A", "B"), _side_by_side(_versions(a), _versions(b))),
         Table(
             "Files of results",
             ("folder", "the same bytes", "other bytes", "in A only", "in B only"),
@@ -33,37 +33,17 @@ def changes(a: Run, b: Run) -> list[Table]:
     ]
 
 
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(_beside(one, other, every=False))
+def _side_by_side(
+    a: Mapping[str, str], b: Mapping[str, str], *, every: bool = False
+) -> tuple[tuple[str, str, str], ...]:
+    """Return a row for every key, or for those with different values."""
+    keys = (key for key in dict.fromkeys([*a, *b]) if every or a.get(key) != b.get(key))
+    return tuple((key, a.get(key, NOTHING), b.get(key, NOTHING)) for key in keys)
 
 
-def _beside(
-    one: Mapping[str, str], other: Mapping[str, str], *, every: bool
-) -> Iterable[tuple[str, ...]]:
-    for key in dict.fromkeys([*one, *other]):
-        left, right = one.get(key, NOTHING), other.get(key, NOTHING)
-        if every or left != right:
-            yield key, left, right
-
-
-def _about(run: Run) -> dict[str, str]:
-    record, steps = run.record, run.record["steps"].values()
-    git = record["git"]
-    state = "with changes" if git.get("difference") else "as committed"
-    commit = git.get("commit")
-    return {
-        "run": run.name,
-        "commit": f"{commit[:DIGITS]}, {state}" if commit else "no checkout",
-        "devices": _listed(value for step in steps for value in step["devices"]),
-        "system": f"{record['platform']['system']}, {record['platform']['cores']} cores",
-        "seeds": _listed(value for step in steps for value in step["seeds"]),
-        "jobs": count(sum(step["jobs"] for step in steps), "job"),
-        "time": duration(sum(step["wall_seconds"] for step in steps)),
-    }
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(sorted({str(value) for value in values if value is not None})) or NOTHING
+def _origin(run: Run) -> dict[str, str]:
+    """Return what a run was made with, in short."""
+    return {"run": run.name, **{name: text for name, text in origin(run.record).rows}}
 
 
 def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
@@ -99,14 +79,14 @@ def _versions(run: Run) -> dict[str, str]:
     return {"mispair": run.record["mispair"], **run.record["versions"]}
 
 
-def _results(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
     """Count files by their folder below ``results``."""
     counts: dict[str, Counter[str]] = {}
-    for name in sorted(one.keys() | other.keys()):
-        if name in one and name in other:
-            kind = "same" if one[name] == other[name] else "other"
+    for name in sorted(a.keys() | b.keys()):
+        if name in a and name in b:
+            kind = "same" if a[name] == b[name] else "other"
         else:
-            kind = "a" if name in one else "b"
+            kind = "a" if name in a else "b"
         counts.setdefault("/".join(PurePosixPath(name).parts[:2]), Counter())[kind] += 1
     for folder, kinds in counts.items():
         yield folder, *(f"{kinds[kind]:,}" for kind in ("same", "other", "a", "b"))

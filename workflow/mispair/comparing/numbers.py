@@ -21,26 +21,26 @@ REPEATED = ("seed", "trial", "draw", "shuffle")
 """What a number is averaged over."""
 
 ALONG = ("epoch", "step")
-"""Rows on the way of a training are not compared, nor are those that are parts of a number."""
+"""Columns of rows during a training, which are not compared."""
 
-SAID_ELSEWHERE = frozenset((
+REDUNDANT = frozenset((
     "fingerprint", "headline", "kind", "switch", "preset", "features", "misalignment", "encoder",
     "bias_schedule", "image_noise_variance", "caption_features", "definition_main", "pretraining",
     "method", "recipe", "model", "architecture",
 ))  # fmt: skip
-"""Columns that say more of an arm than is needed to know it again."""
+"""Columns that are not needed to identify an arm."""
 
 RULE = (
-    "Values are means over seeds, trials or draws. Beyond: the two 95 % intervals have nothing in "
-    "common. An interval is that of the mean (Student's t), or that of the evaluation itself, "
-    "whichever reaches further; without repetition and interval nothing is said."
+    "Values are means over seeds, trials or draws. Beyond: the two 95 % intervals do not overlap. "
+    "An interval is that of the mean (Student's t) or that of the evaluation itself, whichever is "
+    "wider."
 )
 
 BEYOND, WITHIN, UNKNOWN, SAME, ONLY_A, ONLY_B = (
     "beyond", "within", "no interval", "the same", "only in A", "only in B",
 )  # fmt: skip
 ORDER = (BEYOND, ONLY_A, ONLY_B, UNKNOWN, WITHIN, SAME)
-"""What is said of a number, what is to be looked at first."""
+"""Findings on a number, the most important first."""
 
 SHOWN_DIGITS = 4
 
@@ -51,9 +51,9 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
     Returns
     -------
     DataFrame
-        ``table``, ``metric``, ``arm`` (all else that tells the number from others), ``a``, ``b``,
-        ``difference`` (b − a), ``low_a``, ``high_a``, ``n_a`` (runs), the same of b, and
-        ``finding``, one of `ORDER`: what is beyond the intervals comes first.
+        ``table``, ``metric``, ``arm`` (all other keys), ``a``, ``b``, ``difference`` (b − a),
+        ``low_a``, ``high_a``, ``n_a`` (runs), the same of b, and ``finding``, one of `ORDER`, by
+        which rows are sorted.
     """
     compared = {name: table for name, table in studies.tables().items() if table.compared}
     measured = [name for name in compared if not (a[name].empty and b[name].empty)]
@@ -67,8 +67,8 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
     position = numbers["finding"].map({name: position for position, name in enumerate(ORDER)})
     width = numbers[["high_a", "high_b"]].sum(axis=1) - numbers[["low_a", "low_b"]].sum(axis=1)
     reach = numbers["difference"].abs() / width.where(width > 0)
-    ordered = numbers.assign(place=position, reach=-reach).sort_values(
-        ["place", "reach"], kind="stable", ignore_index=True
+    ordered = numbers.assign(position=position, reach=-reach).sort_values(
+        ["position", "reach"], kind="stable", ignore_index=True
     )
     columns = ["table", "metric", "arm", "a", "b", "difference", "low_a", "high_a", "n_a", "low_b",
                "high_b", "n_b", "finding"]  # fmt: skip
@@ -77,7 +77,9 @@ def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) ->
 
 def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     a, b = _long(a, columns), _long(b, columns)
-    apart = {*columns.values, "value", *REPEATED, *DETAILS, *ALONG, *SAID_ELSEWHERE}
+    apart = {*columns.values, "value", *REPEATED, *DETAILS, *ALONG, *REDUNDANT}
+    if "towers" in a and max(table["towers"].nunique() for table in (a, b)) == 1:
+        apart.add("towers")  # Each run has one model: the same arms are compared across models.
     keys = [column for column in a.columns if column not in apart]
     means = [_means(table, keys).add_suffix(side) for table, side in ((a, "_a"), (b, "_b"))]
     both = means[0].join(means[1], how="outer", sort=True).reset_index()
@@ -106,7 +108,7 @@ def _long(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return mean, interval and number of runs of each number, by its keys."""
     apart = [column for column in (*DETAILS, *ALONG) if column in table]
-    # How long something took is no result: it is never twice the same.
+    # Times are never the same twice.
     whole = table[table[apart].isna().all(axis=1) & ~table["metric"].str.contains("seconds")]
     for column in ("low", "high"):
         if column not in whole:
@@ -117,7 +119,7 @@ def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         low=("low", "mean"), high=("high", "mean"),
     )  # fmt: skip
     half = _t(means["n"].to_numpy()) * means["deviation"] / np.sqrt(means["n"])
-    # The wider of both; one that is not known is no bound.
+    # The wider of both; a missing one counts for nothing.
     low = pd.concat([means["value"] - half, means["low"]], axis=1).min(axis=1)
     high = pd.concat([means["value"] + half, means["high"]], axis=1).max(axis=1)
     return means.assign(low=low, high=high).drop(columns="deviation")
@@ -142,7 +144,7 @@ def _finding(row: Mapping[str, Any]) -> str:
 
 
 def printed(numbers: pd.DataFrame, most: int) -> list[Table]:
-    """Return the numbers that differ, at most so many, and those of one run alone, as tables."""
+    """Return a table of at most `most` numbers that differ, and one of numbers of one run alone."""
     tally = numbers["finding"].value_counts()
     counts = [f"{tally[name]:,} {name}" for name in ORDER if name in tally]
     both = numbers[~numbers["finding"].isin([SAME, ONLY_A, ONLY_B])]
@@ -182,7 +184,7 @@ def _alone(numbers: pd.DataFrame) -> list[Table]:
     alone = numbers[numbers["finding"].isin([ONLY_A, ONLY_B])]
     if alone.empty:
         return []
-    # What a number is of, but for the set it was measured on: start, scheme, rate; condition, C_s.
+    # The arm without the evaluation set: start, scheme, rate; condition, C_s.
     arms = alone.assign(of=alone["arm"].str.split(", ").str[:3].str.join(", "))
     keys = ["finding", "table", "of"]
     counted = arms.groupby(keys, sort=True).size().reset_index(name="numbers")

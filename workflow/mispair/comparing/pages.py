@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from mispair.core.failures import clean
+from mispair.report.exports.plain import aligned
 from mispair.report.table import Table
 
 WIDEST = 80
-"""Characters of the widest cell on a terminal."""
+"""Largest number of characters of a cell on a terminal."""
 
 
 def text_of(tables: Sequence[Table]) -> str:
@@ -20,13 +22,8 @@ def _text(table: Table) -> str:
     remark = [clean(table.remark, len(table.remark))] if table.remark else []
     if not table.rows:
         return "\n".join([f"{table.caption}: no difference", *remark])
-    rows = [[_cell(text) for text in row] for row in (table.heads, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([table.caption, *(f"  {line}" for line in lines), *remark])
+    heads, *rows = ([_cell(text) for text in row] for row in (table.heads, *table.rows))
+    return "\n".join([table.caption, textwrap.indent(aligned(heads, rows), "  "), *remark])
 
 
 def _cell(text: str) -> str:
@@ -35,7 +32,7 @@ def _cell(text: str) -> str:
 
 
 def html_of(tables: Sequence[Table], title: str) -> str:
-    """Return tables as a page that needs nothing but itself."""
+    """Return tables as a page without links to other files."""
     import jinja2
 
     environment = jinja2.Environment(

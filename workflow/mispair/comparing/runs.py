@@ -1,4 +1,4 @@
-"""Two runs to be compared, as their reports tell of them."""
+"""A run to compare: configuration, record and tables of its report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mispair.report import studies
 from mispair.report.study import Columns, columns
 
 CLAIMS = columns("claim* preset* | outcome* effect low high", compared=False)
-"""Of the table of verdicts, what is compared."""
+"""Columns of the table of verdicts that are compared."""
 
 FILE = "run.json"
 PLACES = (f"reports/{FILE}", FILE)
@@ -24,11 +24,7 @@ PLACES = (f"reports/{FILE}", FILE)
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its folder or file as it was given, configuration, record, tables and verdicts.
-
-    ``claims`` has the columns of `mispair.report.pages.claims_table`; a run of an earlier version
-    has none.
-    """
+    """A run: its path, configuration, record, tables and claims (empty in earlier versions)."""
 
     name: str
     config: Mapping[str, Any]
@@ -54,7 +50,9 @@ def read(path: Path) -> Run:
     record_file = _record_of(path)
     content = files.read_json(record_file)
     record = content.get(RECORD) if isinstance(content, dict) else None
-    needed = {"mispair", "git", "versions", "platform", "steps", "data", "results"}
+    needed = {
+        "mispair", "git", "versions", "platform", "steps", "data", "results", "unrecorded"
+    }  # fmt: skip
     if not isinstance(record, dict) or not needed <= record.keys():
         raise UserError(
             f"{record_file}: is no record of a run (reports/{FILE} of a finished run is)."
@@ -62,8 +60,8 @@ def read(path: Path) -> Run:
     folder = record_file.parent / "tables"
     if not folder.is_dir():
         raise UserError(
-            f"{folder}: is not there, so there are no numbers to compare. A run has its tables "
-            f"next to {FILE}: bring both from where it ran."
+            f"{folder}: does not exist, so there are no numbers to compare. A run has its tables "
+            f"next to {FILE}: copy both from the folder of the run."
         )
     config = {key: value for key, value in content.items() if key != RECORD}
     tables = {
@@ -79,14 +77,14 @@ def _record_of(path: Path) -> Path:
     for file in PLACES:
         if (path / file).is_file():
             return path / file
-    what = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "is not there"
+    what = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "does not exist"
     raise UserError(
         f"{path}: {what}. Give the folder of a finished run, that of its report, or its {FILE}."
     )
 
 
 def _table(path: Path, columns: Columns) -> pd.DataFrame:
-    """Read a table; one that this version knows and that run did not is empty."""
+    """Read a table; a missing one is empty."""
     if not path.is_file():
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.types.items()})
     try:
@@ -96,6 +94,6 @@ def _table(path: Path, columns: Columns) -> pd.DataFrame:
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{path}: cannot be read as a table of a report ({reason}). Run `snakemake "
-            "--forcerun gather_metrics` where it was made, and bring it again."
+            "--forcerun gather_metrics` in the folder of the run, and copy it again."
         ) from error
     return table.reindex(columns=[*columns.names])

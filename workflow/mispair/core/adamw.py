@@ -11,8 +11,8 @@ from torch import Tensor
 class AdamW:
     """AdamW of some tensors (Loshchilov and Hutter 2019, algorithm 2); without decay it is Adam.
 
-    It calls what ``torch.optim.AdamW(fused=True)`` calls, and not that class: the first optimiser
-    of ``torch.optim`` imports torch's compiler, two seconds in which a small job could be done.
+    It calls the kernel of ``torch.optim.AdamW(fused=True)`` and not that class, whose first use
+    imports torch's compiler: two seconds, more than a small job takes.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class AdamW:
         )  # fmt: skip
 
     def state(self, name: str = "optimiser") -> dict[str, Tensor]:
-        """Return what it remembers, by names that begin with `name`; each step changes it."""
+        """Return its tensors, by names that begin with `name`; each step changes them."""
         return {
             f"{name}.steps": self.steps,
             **{f"{name}.mean.{number}": values for number, values in enumerate(self.means)},
@@ -51,6 +51,6 @@ class AdamW:
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to a state, which may hold more."""
+        """Restore a state, which may hold other tensors as well."""
         for name, values in self.state().items():
             values.copy_(state[name])

@@ -1,4 +1,4 @@
-"""In which arithmetic trainings compute: the fastest products, and no denormal numbers."""
+"""Floating-point helpers for training: fast products, no denormal numbers."""
 
 from __future__ import annotations
 
@@ -66,9 +66,8 @@ def times(left: Tensor, right: Tensor) -> Tensor:
 def keep_freed_memory() -> None:
     """Have the C library keep the memory of one step for the next.
 
-    glibc returns blocks as large as a batch to the system as soon as they are freed, and the system
-    maps new ones page by page: 4 ms a step. What it keeps is twice the largest block of up to
-    32 MB that it has seen freed, so one is freed here. It is never written to, so that it takes no
-    memory. Other C libraries do not mind.
+    glibc returns freed blocks as large as a batch to the system, which maps new ones page by page:
+    4 ms a step. It keeps twice the largest block of up to 32 MB that was freed, so such a block is
+    freed here; it is never written to, so it takes no memory. No effect with other C libraries.
     """
     torch.empty(_KEPT_BYTES, dtype=torch.uint8)

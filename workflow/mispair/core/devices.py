@@ -1,4 +1,4 @@
-"""Where a step computes, and what it is called."""
+"""Devices on which steps compute: choice, names, memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 def choose_device(requested: str) -> str:
-    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``; a GPU is this process's own.
+    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``, and reserve a GPU.
 
     Waits while other jobs use all GPUs of the machine (`mispair.core.gpus`). Call it before
     anything touches CUDA.
@@ -39,7 +39,7 @@ def choose_device(requested: str) -> str:
     Raises
     ------
     UserError
-        If ``cuda`` is wanted and there is none: never a silent run on the CPU.
+        If ``cuda`` is requested and not available.
     """
     if requested == "cpu":
         return "cpu"
@@ -57,11 +57,11 @@ def choose_device(requested: str) -> str:
 
 
 def compute_repeatably() -> None:
-    """Make a GPU give the same bytes in each run, where CUDA has a way to.
+    """Make a GPU give the same bytes in each run, as far as CUDA can.
 
-    Products keep all bits of float32 (no TF32), cuDNN takes no algorithm by its speed, cuBLAS has a
-    workspace of its own for each stream, and an operation without a deterministic algorithm warns.
-    Call it before anything touches CUDA.
+    Products keep all bits of float32 (no TF32), cuDNN chooses no algorithm by speed, cuBLAS has a
+    workspace for each stream, and an operation without a deterministic algorithm warns. Call it
+    before anything touches CUDA.
     """
     import torch
 
@@ -70,7 +70,7 @@ def compute_repeatably() -> None:
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # What is allocated is written before it is read, so filling it first would only take time.
+    # Tensors are written before they are read, so filling new ones only takes time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
@@ -82,7 +82,7 @@ def upload(values: Tensor, device: str | torch.device) -> Tensor:
 
 
 def device_in_use() -> str:
-    """Return the name of what this process computed on so far."""
+    """Return the name of the device on which this process has computed so far."""
     if names := [gpu.name for gpu in gpus.held() if gpu.name]:
         return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
     torch = sys.modules.get("torch")
@@ -90,7 +90,7 @@ def device_in_use() -> str:
 
 
 def device_name(device: str) -> str:
-    """Return the name of the GPU, or ``cpu`` and the model as far as the system tells it."""
+    """Return the name of the GPU, or ``cpu`` with its model if the system has it."""
     if device == "cuda":
         import torch
 
@@ -100,12 +100,12 @@ def device_name(device: str) -> str:
 
 
 def peak_memory(device: str) -> int:
-    """Return the most memory in bytes that this process has held: of the GPU's, or resident."""
+    """Return the peak memory of this process in bytes: of the GPU, or resident."""
     if device == "cuda":
         import torch
 
         return torch.cuda.max_memory_allocated()
-    # Not `getrusage` where there is another way: on Linux it counts what the parent held, too.
+    # Not `getrusage` on Linux, where it includes the memory of the parent.
     if number := _listed("/proc/self/status", "VmHWM"):
         return 1024 * int(number.split()[0])
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -127,7 +127,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    # cuBLAS and cuDNN allocate on their own account; their errors have no class of their own.
+    # Errors of allocations by cuBLAS and cuDNN have no class.
     signs = ("can't allocate memory", "ALLOC_FAILED", "CUDA error: out of memory")
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
 
@@ -135,16 +135,16 @@ def is_out_of_memory(error: BaseException) -> bool:
 def in_portions(
     items: Sequence[Item], size: int, what: str, run: Callable[[Sequence[Item]], Result]
 ) -> Iterator[Result]:
-    """Yield what a function returns for portions of items, halved where memory runs out.
+    """Yield the results of a function on portions of items, halved where memory runs out.
 
     Parameters
     ----------
     items : sequence
-        What is to be worked on.
+        All items.
     size : int
-        Items of a portion at first.
+        Items of the first portion.
     what : str
-        What the items are, for messages.
+        Name of the items, for messages.
     run : callable
         Takes a portion.
 
@@ -166,11 +166,11 @@ def in_portions(
             start += len(portion)
             yield result
             continue
-        # Outside `except`: the error's frames hold on to the memory that is missing.
+        # Outside `except`: the frames of the error keep the memory that is missing.
         size = len(portion) // 2
         if not size:
             raise UserError(
-                f"memory does not hold one of the {what} ({reason}). Set device to cpu, or take a "
+                f"memory does not hold one of the {what} ({reason}). Set device to cpu, or use a "
                 "device with more memory."
             )
         log.warning("out of memory with %d %s: going on with %d (%s)",
@@ -187,7 +187,7 @@ def usable_cores() -> int:
 
 
 def _listed(path: str, name: str) -> str | None:
-    """Return what the first line with this name says in a list that Linux keeps."""
+    """Return the value of a name in a list of the Linux kernel, or None."""
     source = Path(path)
     for line in source.read_text(encoding="utf-8").splitlines() if source.is_file() else []:
         key, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Reading and writing: whole files or none, and one clear message when something is wrong."""
+"""Reading and writing of whole files, and one clear message for each kind of failure."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 LEAST_FREE = 1_000_000
-"""Bytes without which a run is not begun: Snakemake itself writes notes and logs as it goes."""
+"""Free bytes that a run needs to start: Snakemake itself writes metadata and logs."""
 
 
 class UserError(Exception):
-    """Something that the user can put right: the message names the file, the key and the remedy."""
+    """An error that the user can correct: the message names the file, the key and the remedy."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; rename it to `path` once it is whole and on disk.
 
-    It is in a folder of its own next to `path`, where libraries may have temporary files, too
-    (safetensors has). A job that is killed half-way leaves at most that folder, never a part of
-    `path`; the next that writes `path` on this machine removes it.
+    It is in a new folder next to `path`, where libraries may have temporary files, too. A job that
+    is killed leaves at most that folder, which the next job that writes `path` on this machine
+    removes.
 
     Raises
     ------
@@ -43,18 +43,18 @@ def replacing(path: Path) -> Iterator[Path]:
         If the disk is full, or the folder is missing or cannot be written.
     """
     path = Path(path)
-    with folder_beside(path) as folder:
+    with folder_next_to(path) as folder:
         temporary = folder / path.name
         yield temporary
         synced(temporary)
-        # safetensors makes files that only their owner can read; a lab shares its results.
+        # safetensors writes files that only their owner can read; a lab shares its results.
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
         synced(path.parent)
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def folder_next_to(path: Path) -> Iterator[Path]:
     """Yield an empty folder next to `path`, which is removed at the end.
 
     Raises
@@ -74,7 +74,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Make one clear message of a full disk, or of a folder that cannot be written.
+    """Turn errors of a full disk and of a folder that cannot be written into one message.
 
     Raises
     ------
@@ -87,10 +87,10 @@ def explained(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         number = getattr(error, "errno", None)
-        # safetensors raises an error of its own, which has the system's words but no number.
+        # The error of safetensors has the message of the system and no number.
         if number in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error):
             raise UserError(
-                f"{path}: the disk is full. Nothing half-written was kept; free some space and "
+                f"{path}: the disk is full. No partial file was kept; free some space and "
                 "run the same command again."
             ) from error
         if number in (errno.EACCES, errno.EROFS, errno.EPERM):
@@ -117,9 +117,9 @@ def refuse_full_or_read_only(*folders: str) -> None:
 
 
 def temporary_name(path: Path, ending: str = "part") -> Path:
-    """Return a name next to `path` for what is half-written, and remove what killed jobs left.
+    """Return a temporary name next to `path`, and remove those of processes that have ended.
 
-    The name says which process writes: what one of this machine left that has ended is rubbish.
+    The name holds the machine and the process.
     """
     mine = f".{path.name}.{socket.gethostname()}"
     for left in path.parent.glob(f"{glob.escape(mine)}-*-*.{ending}"):
@@ -129,7 +129,7 @@ def temporary_name(path: Path, ending: str = "part") -> Path:
 
 
 def _runs(process: str) -> bool:
-    """Tell whether a process of this machine runs, by its number."""
+    """Tell whether the process of a number runs on this machine."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
@@ -140,12 +140,12 @@ def _runs(process: str) -> bool:
 
 
 def synced(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk: only then may others rely on it."""
+    """Wait until a file, or the names in a folder, are on disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
     except OSError as error:
-        # Some file systems, mostly remote ones, cannot do it for folders.
+        # Some file systems, mostly remote ones, cannot sync folders.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
             raise
     finally:

@@ -13,11 +13,9 @@ from mispair.core import files
 
 @contextmanager
 def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
-    """Yield an empty folder next to `path`; it takes the place of `path` once it is complete.
+    """Yield an empty folder next to `path`, which replaces `path` if the block succeeds.
 
-    What was at `path` before is removed only then. On an error nothing half-written stays.
-    What is not `durable`, such as a thousand small files that are quickly made again, is not waited
-    for until it is on disk.
+    Unless `durable`, it does not wait until the files are on disk: for many small files.
 
     Raises
     ------
@@ -27,7 +25,7 @@ def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise files.UserError(f"{path}: is a file where a folder is to be written. Move it away.")
-    with files.folder_beside(path) as temporary:
+    with files.folder_next_to(path) as temporary:
         yield temporary
         for written in [*sorted(temporary.rglob("*")), temporary] if durable else []:
             files.synced(written)
@@ -36,7 +34,7 @@ def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
 
 
 def _take_the_place(new: Path, path: Path) -> None:
-    """Rename a folder to `path`, and remove what was there."""
+    """Rename a folder to `path`, and remove the former one."""
     while True:
         former = files.temporary_name(path, "former")
         with suppress(FileNotFoundError):
@@ -44,7 +42,7 @@ def _take_the_place(new: Path, path: Path) -> None:
         try:
             new.rename(path)
         except OSError as error:
-            # Another copy of the job was quicker: its folder gives way like any other.
+            # Another copy of the job was quicker: its folder is replaced as well.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:

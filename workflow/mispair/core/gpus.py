@@ -1,13 +1,12 @@
-"""Which GPUs of this machine a process has to itself: of several jobs side by side, each its own.
+"""Reservation of GPUs: each job on a machine has its own.
 
-A process locks the devices that it uses until it ends, however it ends. Without this, all jobs of
-one machine take the first GPU. Other users' jobs are not seen: where a machine is shared without a
-scheduler, name the devices that are yours in CUDA_VISIBLE_DEVICES. Numbers there are those of
-nvidia-smi (the order of the PCI bus), also where CUDA alone would count the fastest card first.
+A process locks the devices that it uses until it ends. Without this, all jobs of a machine take
+the first GPU. Jobs of other users are not seen: on a shared machine without a scheduler, name your
+devices in CUDA_VISIBLE_DEVICES. Numbers there are those of nvidia-smi (the order of the PCI bus).
 
-MIG instances are devices of their own if CUDA_VISIBLE_DEVICES names them (``MIG-...``); otherwise
-a GPU that is split counts once. AMD's GPUs are not listed here, so nothing is locked there: let
-one job at a time use them (``--resources gpu=1``).
+MIG instances are devices if CUDA_VISIBLE_DEVICES names them (``MIG-...``); otherwise a split GPU
+counts once. AMD's GPUs are not listed, so they are not locked: let one job at a time use them
+(``--resources gpu=1``).
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ log = logging.getLogger(__name__)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 RESERVED = "MISPAIR_GPUS_RESERVED"
-"""Set for the processes that a holder starts; a user who sets it does without locks."""
+"""Set for the processes that a holder starts; a user sets it to switch the locks off."""
 LOCKS = Path(f"/tmp/mispair-gpus-{os.getuid()}")
-"""One folder for each device. Not below TMPDIR: schedulers give each job another one."""
+"""One folder for each device, not below TMPDIR, which schedulers set for each job."""
 POLL = 0.5
-"""Seconds between two looks at devices that are all busy."""
+"""Seconds between two checks of devices that are all busy."""
 
 
 class Gpu(NamedTuple):
-    """A device: how CUDA_VISIBLE_DEVICES names it, what its lock is called, and its model."""
+    """A device: its entry in CUDA_VISIBLE_DEVICES, the name of its lock, and its model."""
 
     entry: str
     lock: str
@@ -55,7 +54,7 @@ def on_this_machine() -> list[Gpu]:
         pattern = r"^GPU \d+: (.+) \(UUID: (GPU-[^)]+)\)"
         if names := re.findall(pattern, listed.stdout, re.MULTILINE):
             return [Gpu(uuid, uuid, name) for name, uuid in names]
-    # Indices alone: a scheduler may count from 0 in each of its jobs, so its number goes with them.
+    # A scheduler may count from 0 in each of its jobs, so the number of the job is part of a lock.
     job = os.environ.get("SLURM_JOB_ID", "")
     paths = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
     numbers = sorted(int(number) for number in paths if number.isdecimal())
@@ -71,33 +70,24 @@ def usable() -> list[Gpu]:
     chosen: list[Gpu] = []
     for entry in map(str.strip, visible.split(",")):
         if entry.isdecimal() and int(entry) < len(gpus):
-            # By its UUID where that is known: CUDA may number the cards in another order.
+            # By its UUID if that is known: CUDA may number the cards in another order.
             chosen.append(gpus[int(entry)])
         elif entry.startswith("MIG-"):
             chosen.append(Gpu(entry, entry, ""))
         else:
             matches = [gpu for gpu in gpus if entry and gpu.lock.startswith(entry)]
             if len(matches) != 1:
-                break  # CUDA, too, ignores what stands after an entry that names no device
+                break  # CUDA, too, ignores all entries after one that names no device
             chosen.append(matches[0]._replace(entry=entry))
     return chosen
 
 
 def reserve(count: int = 1) -> list[str]:
-    """Lock GPUs until this process ends, and make CUDA see no others.
+    """Lock GPUs until this process ends, and hide all others from CUDA.
 
-    Call it before anything touches CUDA. If too few are free it waits; all that are asked for are
-    taken at once or none, so two that want several never wait for each other.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-
-    Returns
-    -------
-    list of str
-        The entries of CUDA_VISIBLE_DEVICES from now on; none on a machine without NVIDIA's GPUs.
+    Call it before anything touches CUDA. It waits while fewer than `count` are free, and takes all
+    at once, so that two jobs never wait for each other. Returns the entries of CUDA_VISIBLE_DEVICES
+    from now on; none on a machine without NVIDIA's GPUs.
 
     Raises
     ------
@@ -109,21 +99,21 @@ def reserve(count: int = 1) -> list[str]:
         return []
     if len({gpu.lock for gpu in gpus}) < count:
         raise UserError(
-            f"{count} GPUs are wanted, and this job may use {len(gpus)} "
-            f"({', '.join(gpu.entry for gpu in gpus)}). Ask for fewer, or see {VISIBLE}."
+            f"{count} GPUs are requested, and this job may use {len(gpus)} "
+            f"({', '.join(gpu.entry for gpu in gpus)}). Request fewer, or see {VISIBLE}."
         )
     if not _held and not os.environ.get(RESERVED):
         _wait_for(gpus, count)
         gpus = list(_held)
         _former[:] = [os.environ.get(VISIBLE)]
         os.environ[VISIBLE] = ",".join(gpu.entry for gpu in gpus)
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # what numbers of cards without a UUID mean
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # for entries that are numbers
         os.environ[RESERVED] = "1"
     return [gpu.entry for gpu in gpus[:count]]
 
 
 def release() -> None:
-    """Give back what `reserve` took: CUDA turned out to be of no use."""
+    """Release the GPUs that `reserve` locked, if CUDA cannot be used."""
     if not _held:
         return
     for lock in _held.values():
@@ -148,7 +138,7 @@ def _wait_for(gpus: list[Gpu], count: int) -> None:
         if not waits:
             waits = True
             log.info(
-                "of %d GPUs fewer than %d are free of other jobs: waiting (%s=1 does without)",
+                "of %d GPUs fewer than %d are free of other jobs: waiting (%s=1 switches this off)",
                 len(gpus), count, RESERVED,
             )  # fmt: skip
         time.sleep(POLL)
@@ -173,8 +163,8 @@ def _take(gpus: list[Gpu], count: int) -> bool:
 
 
 def _lock(gpu: Gpu) -> int | None:
-    """Return what keeps a GPU locked as long as it is open, or None if another process has it."""
-    # A folder and not a file: what clears old files out of /tmp leaves locked folders alone.
+    """Return an open lock of a GPU, or None if another process has it."""
+    # A folder and not a file: programs that clear old files out of /tmp keep locked folders.
     folder = LOCKS / re.sub(r"[^A-Za-z0-9-]", "_", gpu.lock)
     try:
         LOCKS.mkdir(mode=0o700, exist_ok=True)
@@ -185,8 +175,8 @@ def _lock(gpu: Gpu) -> int | None:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         raise UserError(
-            f"{error.filename or LOCKS}: cannot be used to tell which GPUs are free "
-            f"({error.strerror}). Remove it, or set {RESERVED}=1 to do without."
+            f"{error.filename or LOCKS}: cannot be used for locks of GPUs ({error.strerror}). "
+            f"Remove it, or set {RESERVED}=1 to switch locks off."
         ) from error
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,7 +187,7 @@ def _lock(gpu: Gpu) -> int | None:
 
 
 def _forget() -> None:
-    """Let a forked child not keep a lock that its parent has lost."""
+    """Close the locks in a forked child, so that it does not keep them after its parent."""
     for lock in _held.values():
         os.close(lock)
     _held.clear()

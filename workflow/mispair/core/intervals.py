@@ -65,12 +65,61 @@ def mean_of_shares(
         Counts of each class, each with at least one trial.
     """
     low, high = wilson(successes, trials, z)
-    share = successes / trials
-    mean, classes = share.mean(), len(share)
+    return mean_of_estimates(successes / trials, low, high)
+
+
+def mean_of_estimates(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
+    """Return an interval of the mean of independent estimates from the interval of each (MOVER)."""
+    mean, count = values.mean(), len(values)
     return (
-        float(mean - np.sqrt(((share - low) ** 2).sum()) / classes),
-        float(mean + np.sqrt(((high - share) ** 2).sum()) / classes),
+        float(mean - np.sqrt(((values - low) ** 2).sum()) / count),
+        float(mean + np.sqrt(((high - values) ** 2).sum()) / count),
     )
+
+
+def worst_of_shares(
+    successes: np.ndarray, trials: np.ndarray, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return an interval of the smallest of independent shares, such as a worst group's accuracy.
+
+    The smallest of the lower limits holds without a correction, because the limit of the share that
+    is truly smallest does. The smallest of the upper limits holds if all of them do, so these have
+    Sidak's level (Sidak 1967, JASA 62, 626). With one share this is Wilson's interval.
+
+    Parameters
+    ----------
+    successes, trials : (k,) arrays
+        Counts of each group, each with at least one trial.
+    confidence : float
+        Probability that the interval covers the smallest share, at least, as far as Wilson's do.
+    """
+    from scipy.stats import norm
+
+    tail = (1 - confidence) / 2
+    low, _ = wilson(successes, trials, float(norm.isf(tail)))
+    each = -np.expm1(np.log1p(-tail) / len(trials))
+    _, high = wilson(successes, trials, float(norm.isf(each)))
+    return float(low.min()), float(high.min())
+
+
+def share_of_variance(share: float, variance: float, n: int, z: float = Z95) -> tuple[float, float]:
+    """Return Wilson's interval of a share-like measure with the number of images it is worth.
+
+    That is the number of independent trials of which a share has the same variance (Korn and
+    Graubard 1998, Survey Methodology 24, 193). At 0 and 1, where the variance vanishes, it is `n`.
+
+    Parameters
+    ----------
+    share : float
+        The measure, from 0 to 1.
+    variance : float
+        Of the measure.
+    n : int
+        Number of images.
+    """
+    worth = share * (1 - share) / variance if variance > 0 else float(n)
+    low, high = wilson(share * worth, worth, z)
+    return low.item(), high.item()
 
 
 def mean(values: np.ndarray, z: float = Z95) -> tuple[float, float]:

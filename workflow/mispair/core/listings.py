@@ -1,6 +1,6 @@
-"""Listings of results, as ``sha256sum`` writes them: a digest and a name relative to the listing.
+"""Listings of results in the form of ``sha256sum``: digests, and names relative to the listing.
 
-A job that reads thousands of files has their listing as its input, so that Snakemake looks for one
+A job that reads thousands of files has their listing as its input, so that Snakemake checks one
 file instead of thousands. The listing changes when the content of any of the files does.
 """
 
@@ -14,7 +14,7 @@ from mispair.core.files import UserError, write_text
 from mispair.core.provenance import file_digest
 
 MARK = "@"
-"""What begins the name of a listing on the command line of a step."""
+"""Prefix of the name of a listing on the command line of a step."""
 
 
 def write_listing(listing: Path, files: Iterable[Path]) -> None:

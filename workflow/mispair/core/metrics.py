@@ -1,4 +1,4 @@
-"""The form in which every measuring step writes its results: tidy rows next to their provenance."""
+"""Files of metrics, in which every measuring step writes tidy rows and their provenance."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def write_metrics(path: Path, rows: list[Row], provenance: dict[str, Any]) -> No
     Parameters
     ----------
     path : Path
-        Where to.
+        File to write.
     rows : list of dict
         Flat rows: ``metric``, ``value`` and, where they apply, ``n``, ``low`` and ``high`` (95 %
         interval), ``chance``, ``seed`` and the step's own keys. A value that is not finite is
         written as null: JSON has no NaN.
     provenance : dict
-        What the rows were made from: fingerprints of data, model, class list, settings.
+        Fingerprints of data, model, class list and settings.
     """
     import json
 

@@ -1,8 +1,7 @@
-"""Where results come from: next to each, ``<result>.run.json`` says what it was made with and from.
+"""Provenance of results: ``<result>.run.json`` next to each has its inputs, settings and code.
 
-Written after every step that leaves results; what is for people (``reports/``) or differs from run
-to run (``logs/``) has none. The same job writes the same bytes: no times, no host, no number of
-cores.
+It is written after every step with results; reports, logs and benchmarks have none. The same job
+writes the same bytes: no times, no host, no number of cores.
 """
 
 from __future__ import annotations
@@ -28,15 +27,14 @@ log = logging.getLogger(__name__)
 
 ENDING = ".run.json"
 OWN = "mispair:"
-"""How a path in the package begins in a record, wherever the checkout lies."""
+"""Prefix of a path in the package, which does not depend on the folder of the checkout."""
 NO_RESULTS = ("benchmarks", "logs", "reports")
 CHANGE_NO_RESULT = ("workers",)
-"""Parameters of jobs that follow the number of cores."""
+"""Parameters of jobs that depend on the number of cores."""
 STATES = "checkpoint"
-"""Parameter of the folder of a job's states: no result, even if another copy of the job, which
-waits for it, makes it once this one has removed it."""
+"""Parameter of the folder of a job's resume states, which is no result."""
 BUDGET = 64_000_000
-"""Bytes that a job reads to digest files as a whole; of the rest, samples: a tenth of a second."""
+"""Bytes that a job reads for whole digests, in a tenth of a second; other files are sampled."""
 
 Facts = dict[str, Any]
 """Of a file: ``bytes``, and ``sha256`` of it all or ``sha256_of_samples``."""
@@ -44,23 +42,15 @@ Facts = dict[str, Any]
 
 @contextmanager
 def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[None]:
-    """Write where the results of a step come from, once the work inside has succeeded.
+    """Write the provenance of the results of a step once the work inside has succeeded.
 
-    A record that cannot be written is a warning: the results are there.
-
-    Parameters
-    ----------
-    step : str
-        Its name.
-    settings : Settings
-        As the step was given them.
-    job : mapping of str to object
-        Files and wildcards: the keyword arguments of the step's ``run``.
+    `job` has the keyword arguments of the step's ``run``: files and wildcards. A record that cannot
+    be written is a warning: the results exist.
     """
     for path in _paths(job):
         remember(path)
     before = {path: _state(path) for path in _paths(job)}
-    # Now: a module that is edited while the step runs is not the one that runs.
+    # Before the step runs: a module that is edited meanwhile is not the one that runs.
     code = code_version(step)
     yield
     try:
@@ -108,12 +98,9 @@ def _describe(
 
 def _paths(job: Mapping[str, Any]) -> list[Path]:
     """Return the files and folders among the arguments of a job, in order, each once."""
-    values = (item for value in job.values() for item in (value if _is_list(value) else [value]))
+    lists = (value if isinstance(value, list) else [value] for value in job.values())
+    values = (item for items in lists for item in items)
     return list(dict.fromkeys(item for item in values if isinstance(item, Path)))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def _state(path: Path) -> tuple[int, int] | None:
@@ -126,13 +113,13 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 def _plain(value: Any) -> Any:
-    if _is_list(value):
+    if isinstance(value, list):
         return [_plain(item) for item in value]
     return portable(value) if isinstance(value, Path) else value
 
 
 def portable(path: Path) -> str:
-    """Return a path as records name it: as given, or from the package if it is in there."""
+    """Return a path as in records: as given, or relative to the package if it is in the package."""
     whole = Path(os.path.abspath(path))
     if whole.is_relative_to(PACKAGE):
         return OWN + whole.relative_to(PACKAGE).as_posix()
@@ -173,19 +160,19 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def difference(name: str, facts: Facts) -> str | None:
-    """Say in what a file is not what a record says, or None if it is."""
+    """Describe how a file differs from its record, or return None if it agrees."""
     path = local_path(name)
     if not path.is_file():
-        return f"{path} is not there (looked from {Path.cwd()})"
+        return f"{path} does not exist (below {Path.cwd()})"
     if agrees(path, facts):
         return None
     size, former = path.stat().st_size, facts["bytes"]
     how = "other content of that size" if size == former else f"{size} bytes instead of {former}"
-    return f"{path} is not what it was: {how}"
+    return f"{path} has changed: {how}"
 
 
 def agrees(path: Path, facts: Facts) -> bool:
-    """Tell whether a file is there and has the bytes that a record says."""
+    """Tell whether a file exists with the bytes of a record."""
     if not path.is_file() or path.stat().st_size != facts["bytes"]:
         return False
     if "sha256" in facts:
@@ -203,21 +190,14 @@ def read(path: Path) -> dict[str, Any]:
     """
     content = files.read_json(path)
     if not isinstance(content, dict) or not {"step", "job", "inputs", "outputs"} <= content.keys():
-        raise files.UserError(f"{path}: does not say where a result comes from ({ENDING} does).")
+        raise files.UserError(f"{path}: is not a record of a result. Name a file *{ENDING}.")
     return content
 
 
 def ancestry(results: Iterable[Path], folder: Path) -> list[dict[str, Any]]:
-    """Return the records of results and of all results that they were made from, by output.
+    """Return the records of results (files and folders) and of all results they were made from.
 
-    Records of results that are no longer asked for are left out.
-
-    Parameters
-    ----------
-    results : iterable of Path
-        Files and folders to begin with.
-    folder : Path
-        Under which the records lie.
+    Only records below `folder` count; those of other results are left out.
     """
     writers: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.rglob(f"*{ENDING}")):

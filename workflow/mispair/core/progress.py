@@ -1,4 +1,4 @@
-"""How far a long step is: a bar on a terminal, and in a log one sober line a minute."""
+"""Progress of a long step: a bar on a terminal, one line a minute in a log."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import IO, Any, Self
 
+from mispair.core.words import duration
+
 log = logging.getLogger(__name__)
 
 LINE_SECONDS = 60.0
-"""Time between two lines of a log; what is done sooner says nothing."""
-
+"""Time between two lines of a log; shorter work logs nothing."""
 
 MANY = 10_000
-"""From here on a bar counts in thousands and millions."""
+"""Totals from which a bar counts in thousands and millions."""
 
 
 class Progress:
-    """Says how far something is, how fast it goes, and how long the rest will take.
+    """Shows how much is done, the rate, and the time left.
 
     Parameters
     ----------
     what : str
         What is done.
     total : float or None
-        How much there is of it; None if nobody knows.
+        Amount in all; None if unknown.
     unit : str
-        Of what, in the plural.
+        Unit of the amount, in the plural.
     stream : text file, optional
-        Where a bar is drawn if it is a terminal: stderr unless another is given.
+        Where a bar is drawn if it is a terminal; stderr by default.
     clock : callable
         Returns seconds.
 
@@ -79,7 +80,7 @@ class Progress:
             log.info("%s: %s %s in %s", self.what, done, self.unit, seconds)
 
     def reach(self, done: float) -> None:
-        """Say that so much is done; what the first call names was done before."""
+        """Set progress to `done`; the first call sets the starting point."""
         self.done = done
         if self._began is None:
             now = self.clock()
@@ -95,23 +96,21 @@ class Progress:
                 log.info("%s", self.line(now))
 
     def advance(self, more: float = 1) -> None:
-        """Say that more is done."""
+        """Add to the progress."""
         self.reach(self.done + more)
 
     def line(self, now: float) -> str:
-        """Return what a log says: done, total, rate and time that is left."""
+        """Return a line for a log: done, total, rate and time left."""
         assert self._began is not None
         since, first = self._began
         rate = (self.done - first) / max(now - since, 1e-9)
         if self.total is None:
             return f"{self.what}: {self.done:,.0f} {self.unit}, {speed(rate, self.unit)}"
         share = 100 * self.done / self.total if self.total else 100
-        left = (
-            f"{duration((self.total - self.done) / rate)} left" if rate > 0 else "no end in sight"
-        )
+        rest = f"{duration((self.total - self.done) / rate)} left" if rate > 0 else ""
         return (
             f"{self.what}: {self.done:,.0f} of {self.total:,.0f} {self.unit} ({share:.0f} %), "
-            f"{speed(rate, self.unit)}, {left}"
+            f"{speed(rate, self.unit)}, {rest or 'time left unknown'}"
         )
 
     def _drawn(self, done: float) -> Any:
@@ -133,7 +132,7 @@ class Progress:
 
 
 def speed(rate: float, unit: str) -> str:
-    """Return a rate in words, in a unit of time in which it is no tiny number.
+    """Format a rate per second, minute or hour, whichever is at least 1.
 
     Examples
     --------
@@ -144,19 +143,3 @@ def speed(rate: float, unit: str) -> str:
         if rate * seconds >= 1:
             return f"{rate * seconds:,.1f} {unit}/{name}"
     return f"{rate * 3600:,.1f} {unit}/h"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, with its two largest units.
-
-    Examples
-    --------
-    >>> duration(3.2), duration(62), duration(3 * 3600 + 120), duration(100 * 3600)
-    ('3 s', '1 min 2 s', '3 h 2 min', '4 d 4 h')
-    """
-    whole = round(seconds)
-    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"),
-             (whole % 60, "s")]  # fmt: skip
-    first = next((position for position, (number, _) in enumerate(parts) if number), 3)
-    shown = [f"{n} {unit}" for n, unit in parts[first : first + 2] if n]
-    return " ".join(shown) or "0 s"

@@ -1,4 +1,4 @@
-"""What a result was made from: the code of its step, and fingerprints of its data."""
+"""Provenance of a result: the code of its step, and fingerprints of its data."""
 
 from __future__ import annotations
 
@@ -52,11 +52,9 @@ def step_module_name(step: str) -> str:
 def code_version(step: str, *modules: str) -> list[str]:
     """Return one ``"module digest"`` string for each module that a step imports, directly or not.
 
-    `modules` are others that it imports by their name, which its text does not show.
-
-    Given to Snakemake as params, they rerun exactly the steps whose code changed. The digest is
-    taken over the syntax tree without docstrings, so a comment, a docstring or a line break
-    changes nothing, and neither does a checkout or a moved folder.
+    `modules` are others that it imports by name. As params of Snakemake they rerun exactly the
+    steps whose code changed. The digest is that of the syntax tree without docstrings: comments,
+    docstrings, line breaks and the folder of the checkout change nothing.
     """
     return [f"{module} {digest}" for module, digest in _closure(step_module_name(step), *modules)]
 
@@ -84,10 +82,10 @@ def _source(module: str) -> Path | None:
 
 
 Facts = tuple[str, tuple[str, ...]]
-"""Digest of a module without its words, and all names of this package that it imports."""
+"""Digest of a module without docstrings, and the names in this package that it imports."""
 
 MEMORY = PACKAGE / "__pycache__" / f"code-versions.{sys.implementation.cache_tag}.json"
-"""Facts by the SHA-256 of a module's text: to read 150 modules takes a second of each run."""
+"""Facts by the SHA-256 of a module's text: parsing 150 modules takes a second of each run."""
 
 _new: dict[str, Facts] = {}
 
@@ -112,11 +110,11 @@ def _known() -> dict[str, Facts]:
         facts = json.loads(MEMORY.read_text(encoding="utf-8"))
         return {key: (digest, tuple(names)) for key, (digest, names) in facts.items()}
     except (OSError, ValueError, AttributeError, TypeError):
-        return {}  # none yet, or a broken one: it is written
+        return {}  # missing or broken: it is written again
 
 
 def _remember() -> None:
-    """Keep new facts next to Python's own compiled files, where these may be written."""
+    """Store new facts next to Python's compiled files, if these may be written."""
     if not _new or sys.dont_write_bytecode:
         return
     temporary = MEMORY.with_name(f"{MEMORY.name}.{os.getpid()}")
@@ -131,7 +129,7 @@ def _remember() -> None:
 
 
 def _without_words(tree: ast.Module) -> ast.Module:
-    """Take the docstrings out of a syntax tree; comments are not in it."""
+    """Remove the docstrings from a syntax tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None

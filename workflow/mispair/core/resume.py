@@ -1,7 +1,7 @@
-"""A folder with the states of a job, so that one that is killed goes on from there.
+"""Resume states of a long job: a job that was killed continues from them.
 
-Every long step has one: it is of one copy of the job at a time, states are kept in it now and then
-and when the job is asked to end, and it is removed once the results are written.
+They are in a folder that one copy of the job uses at a time. A state is saved every minute and
+when the job is asked to end; all are removed once the results are written.
 """
 
 from __future__ import annotations
@@ -28,28 +28,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SAVE_SECONDS = 60.0
-"""Time between two states that are kept: what a job that is killed without warning loses."""
+"""Time between two states: what a job that is killed without warning loses."""
 
 WAIT_SECONDS = 30.0
-"""How long a job waits for another copy of itself, which may be about to end."""
+"""Seconds to wait for another copy of the same job to exit."""
 
 LOCK = ".lock"
 
 
 class Interrupted(UserError):  # noqa: N818 (it is no error of anyone's)
-    """A job ended early, as it was asked to; its state is kept."""
+    """The job was asked to end; its state is saved."""
 
 
 @contextmanager
 def checkpoints(folder: Path, job: str) -> Iterator[Checkpoints]:
-    """Yield the states of a job; they are removed when the block ends without an exception.
-
-    Only the main thread may use this, and only this copy of the job is in the block.
+    """Yield the states of a job, for the main thread; they are removed if the block succeeds.
 
     Raises
     ------
     UserError
-        If another copy of the job is at work, or the folder cannot be written.
+        If another copy of the job is running, or the folder cannot be written.
     """
     with only_copy(folder), asked_to_end() as ending:
         states = Checkpoints(folder, job, ending)
@@ -58,15 +56,15 @@ def checkpoints(folder: Path, job: str) -> Iterator[Checkpoints]:
 
 
 class Checkpoints:
-    """States by name, of one job only.
+    """States of one job by name.
 
     Parameters
     ----------
     folder : Path
-        Where they are kept.
+        Folder of the states.
     job : str
         Fingerprint of everything that the states depend on: code, settings, data. States of
-        another job, or broken files, are not used.
+        another job and broken files are not used.
     ending : callable, optional
         Tells whether the job is asked to end.
     """
@@ -75,11 +73,11 @@ class Checkpoints:
         self.folder, self.job, self.ending = folder, job, ending
 
     def keeper(self, name: str) -> FileKeeper:
-        """Return what keeps the state called `name`, of tensors."""
+        """Return the keeper of a state of tensors."""
         return FileKeeper(self.array_keeper(name))
 
     def array_keeper(self, name: str) -> ArrayKeeper:
-        """Return what keeps the state called `name`, of arrays."""
+        """Return the keeper of a state of arrays."""
         return ArrayKeeper(self.folder / f"{name}.safetensors", self.job, self.ending)
 
     def remove(self) -> None:
@@ -90,14 +88,14 @@ class Checkpoints:
 
 
 class ArrayKeeper:
-    """Keeps a state in a file."""
+    """Keeps a state of arrays in a file."""
 
     def __init__(self, path: Path, job: str, ending: Callable[[], bool]) -> None:
         self.path, self.job, self.ending = path, job, ending
         self.saved = time.monotonic()
 
     def load(self) -> dict[str, np.ndarray] | None:
-        """Return the state, if there is one of this very job."""
+        """Return the state, or None if there is none of this job."""
         self.saved = time.monotonic()
         if not self.path.exists():
             return None
@@ -113,7 +111,7 @@ class ArrayKeeper:
         return arrays
 
     def due(self) -> bool:
-        """Tell whether a state is wanted: the last one is old, or the job is asked to end."""
+        """Tell whether to save: the last state is old, or the job is asked to end."""
         return self.ending() or time.monotonic() - self.saved > SAVE_SECONDS
 
     def save(self, state: Mapping[str, np.ndarray]) -> None:
@@ -134,14 +132,14 @@ class ArrayKeeper:
 
 
 class FileKeeper:
-    """Keeps a state of tensors in a file (`mispair.simulation.training.training.Keeper`)."""
+    """Keeps a state of tensors in a file."""
 
     def __init__(self, keeper: ArrayKeeper) -> None:
         self._keeper = keeper
         self.due = keeper.due
 
     def load(self) -> dict[str, Tensor] | None:
-        """Return the state, if there is one of this very job."""
+        """Return the state, or None if there is none of this job."""
         import torch
 
         arrays = self._keeper.load()
@@ -156,10 +154,10 @@ class FileKeeper:
 
 @contextmanager
 def asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether a signal to end came, none of which ends the process meanwhile.
+    """Yield a function that tells whether a signal to end came; no such signal ends the process.
 
     A scheduler sends SIGTERM some seconds before it kills, or SIGUSR1 before a time limit: enough
-    to finish a step and to save. Only the main thread may use this.
+    to finish a step and to save. For the main thread only.
     """
     came: list[int] = []
     former = {
@@ -175,34 +173,34 @@ def asked_to_end() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def only_copy(folder: Path) -> Iterator[None]:
-    """Keep other copies of a job out of a folder until the block ends, or this process does.
+    """Keep other copies of a job out of a folder until the block or this process ends.
 
-    A requeued job may start while its former self still runs. The folder is made; it is removed
-    at the end if nothing is in it.
+    A requeued job may start while its first copy still runs. The folder is created, and removed at
+    the end if it is empty.
 
     Raises
     ------
     UserError
-        If another copy is in the block and stays there, or the folder cannot be written.
+        If another copy stays in the block, or the folder cannot be written.
     """
     path, until = folder / LOCK, time.monotonic() + WAIT_SECONDS
     with explained(folder):
         while (lock := _locked(path)) is None:
             if time.monotonic() > until:
                 raise UserError(
-                    f"{folder}: another copy of this job is at work there"
-                    f"{_holder(path)}, and this one ends. Wait until the other is done, or end "
+                    f"{folder}: another copy of this job is running"
+                    f"{_holder(path)}, so this one ends. Wait until the other is done, or end "
                     "it, and run the same command again if results are missing then."
                 )
             time.sleep(0.2)
     try:
         yield
     finally:
-        # Before the lock is let go: who waits for it sees that the file is another one by then.
+        # Before the lock is released: a waiter then finds a different inode.
         path.unlink(missing_ok=True)
         lock.close()
         with suppress(OSError):
-            folder.rmdir()  # states are in it, or another copy is
+            folder.rmdir()  # fails if states or another copy are in it
 
 
 def _locked(path: Path) -> IO[str] | None:
@@ -211,10 +209,10 @@ def _locked(path: Path) -> IO[str] | None:
     try:
         lock = path.open("a", encoding="utf-8")
     except FileNotFoundError:
-        return None  # the other copy was done just now, and took the folder away
+        return None  # the other copy has just ended and removed the folder
     try:
-        # Of this process alone: processes that decode for it, which may outlive it by seconds,
-        # do not inherit it, as they would with flock.
+        # Decoding processes, which may outlive this one by seconds, do not inherit the lock, as
+        # they would with flock.
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         lock.close()

@@ -1,13 +1,12 @@
-"""``reports/run.json``: all of a run in one file, from which it can be run again.
+"""``reports/run.json``: the configuration and the record of a run, from which it can run again.
 
-Its keys are those of ``config.yaml``, all of them, so that it is a configuration; one more,
-``record``, says what the run was made with and from, and what came out.
+It is a configuration with all keys of ``config.yaml``; its key ``record`` has the code, versions,
+data and results of the run.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 import os
 import platform
 from collections.abc import Container, Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from mispair import __version__
 from mispair.core import origins, software
+from mispair.core.benchmarks import rows_by_step
 from mispair.core.files import UserError
 from mispair.core.provenance import code_version, fingerprint
 from mispair.core.settings import NONE
@@ -27,7 +27,7 @@ def describe(
     unrecorded: Mapping[str, origins.Facts],
     benchmarks: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Put together what the records of all results say.
+    """Return the record of a run from the records of all its results.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def describe(
     unrecorded : mapping
         Facts of results that have no record.
     benchmarks : mapping of str to str
-        Snakemake's benchmark files by path relative to their folder.
+        Snakemake's benchmark files (`mispair.core.benchmarks.texts_of`).
     """
     steps: dict[str, dict[str, Any]] = {}
     facts_by_file: dict[str, origins.Facts] = {}
@@ -64,7 +64,7 @@ def describe(
         "steps": dict(sorted(steps.items())),
         "data": {name: facts for name, facts in files.items() if not _is_result(name, results)},
         "results": {name: facts for name, facts in files.items() if _is_result(name, results)},
-        # Made by a mispair that kept no records, or by hand.
+        # Made by hand, or by a version of mispair without records.
         "unrecorded": [
             name for name in files if _is_result(name, results) and name not in facts_by_file
         ],
@@ -85,26 +85,16 @@ def _add(step: dict[str, Any], key: str, value: Any) -> None:
 def _seconds(benchmarks: Mapping[str, str]) -> dict[str, tuple[float, float]]:
     """Sum the wall and core seconds of each step over its jobs."""
     times: dict[str, tuple[float, float]] = {}
-    for name, text in benchmarks.items():
-        step = name.split("/")[0].removesuffix(".tsv")
-        for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
-            wall, core = times.get(step, (0.0, 0.0))
-            times[step] = (
-                round(wall + _number(row.get("s")), 2),
-                round(core + _number(row.get("cpu_time")), 2),
-            )
+    for step, row in rows_by_step(benchmarks):
+        # A job that is too quick to be measured has no processor time.
+        more = (value if math.isfinite(value) else 0.0 for value in (row["s"], row["cpu_time"]))
+        wall, core = map(sum, zip(times.get(step, (0.0, 0.0)), more, strict=True))
+        times[step] = round(wall, 2), round(core, 2)
     return times
 
 
-def _number(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0  # "NA": too quick to be measured
-
-
 def refuse_other_version(record: Any) -> None:
-    """Refuse the record of a run of another mispair: its results need not come out again.
+    """Refuse the record of another version of mispair, whose results may differ.
 
     Raises
     ------
@@ -119,7 +109,7 @@ def refuse_other_version(record: Any) -> None:
         raise UserError(
             f"{RECORD}: the run was made by mispair {version}, and this is {__version__}, "
             f"whose results may differ. Use that version{f' (commit {commit})' if commit else ''}, "
-            f"or take the configuration alone: --config {RECORD}={NONE}"
+            f"or only the configuration: --config {RECORD}={NONE}"
         )
 
 
@@ -138,7 +128,7 @@ def refuse_other_data(record: Mapping[str, Any]) -> None:
         raise UserError(
             f"{RECORD}: the run was made from other files:\n  "
             + "\n  ".join(faults[:10] + more)
-            + f"\nPut them back, or take the configuration alone: --config {RECORD}={NONE}"
+            + f"\nRestore them, or use only the configuration: --config {RECORD}={NONE}"
         )
 
 

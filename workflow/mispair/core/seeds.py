@@ -1,7 +1,7 @@
-"""Random generators that depend on what they are for, and on nothing else.
+"""Random generators that depend on their purpose alone.
 
-A draw is named by a few parts (a seed, a step's name, an arm, a trial ...), so that neither the
-number of cores, nor the order of jobs, nor the presence of another arm changes it.
+A draw is named by a few parts (a seed, a step, an arm, a trial ...), so that the number of cores,
+the order of jobs and the presence of other arms do not change it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def generator(*parts: object) -> np.random.Generator:
 def torch_generator(*parts: object) -> torch.Generator:
     """Return a torch generator of the CPU, named by the parts.
 
-    Numbers for a GPU are drawn with it, too, and uploaded (`mispair.core.devices.upload`): a GPU's
-    generators give other numbers.
+    Numbers for a GPU are also drawn on the CPU and uploaded (`mispair.core.devices.upload`): the
+    generators of a GPU give other numbers.
     """
     import torch
 

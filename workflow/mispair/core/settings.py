@@ -1,7 +1,7 @@
-"""What every step's settings share: validation, and their form on the command line.
+"""Base of the settings of steps: validation, and their form on the command line.
 
-A step's ``Settings`` model is the one source of its section in ``config.yaml``, of its command-line
-flags, of the JSON schema and of the reference page.
+A step's ``Settings`` model is the only source of its section in ``config.yaml``, its command-line
+flags, the JSON schema and the reference page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NONE = "none"
-"""How an optional setting without a value is written on the command line."""
+"""An optional setting without a value on the command line."""
 
 
 class Settings(BaseModel):

@@ -1,7 +1,7 @@
-"""How much the files of a run hold, or will hold: rows, pairs of a shard, widths of towers.
+"""Amounts in the files of a run: rows, pairs of a shard, widths of towers.
 
-Files that are there are looked at, never read whole; of those that planned jobs will write, the
-jobs before have said it.
+Existing files are inspected, never read whole; the functions of ``work.py`` note what planned jobs
+will write.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 from mispair.core.listings import files_of, listing_of
 
 PAIRS_IN_A_SHARD = 10_000
-"""As img2dataset writes them: for shards that cannot be counted."""
+"""As img2dataset writes them; for shards that cannot be counted."""
 
 OWN_TRUNK = "cs3darknet_s"
-"""The image tower of the towers that come with mispair, with which rates are measured."""
+"""The image tower of mispair's own small towers, with which rates are measured."""
 
 
 @dataclass(frozen=True)
 class Towers:
-    """What a model costs, from its configuration and the header of its weights.
+    """Costs of a model, from its configuration and the header of its weights.
 
     Attributes
     ----------
     image_gflop, text_gflop : float
-        Products for one image, for one text; 0 where the tower is no transformer of open_clip's.
+        Products for one image and one text; 0 where the tower is no transformer of open_clip.
     image_width, text_width : int
         Numbers in a feature before the projections.
     neurons : int
@@ -49,18 +49,16 @@ class Towers:
 
 @dataclass
 class Sizes:
-    """What files hold.
+    """Amounts in files whose paths are relative to a folder.
 
     Attributes
     ----------
-    folder : Path
-        Paths are relative to it.
     is_finished : bool
-        Whether all jobs have run: then tables that are there are counted.
+        Whether all jobs have run: then existing tables are counted.
     planned : dict
         Rows of files that planned jobs will write.
     notes : set of str
-        What had to be assumed.
+        Assumptions that were made.
     """
 
     folder: Path
@@ -75,7 +73,7 @@ class Sizes:
     def rows(self, path: Path | str) -> int:
         """Return the rows of a table, the pairs of a shard, the features of a file."""
         name = str(path)
-        # A planned table of captions has one for each pair at most; a written one says how many.
+        # A planned table of captions has at most one for each pair; a written one can be counted.
         is_there = name.endswith(".parquet") and (self.folder / name).is_file()
         if name in self.planned and not (self.is_finished and is_there):
             return self.planned[name]
@@ -90,7 +88,7 @@ class Sizes:
         return sum(map(self.rows, paths))
 
     def bytes(self, paths: Iterable[Path | str]) -> int:
-        """Return the bytes of files and folders, of those that there are."""
+        """Return the bytes of existing files and folders."""
         total = 0
         for path in map(self.folder.__truediv__, map(str, paths)):
             inside = path.rglob("*") if path.is_dir() else [path]
@@ -106,7 +104,7 @@ class Sizes:
         return self._towers[name]
 
     def set_projection(self, path: Path, towers: Towers, seeds: int) -> None:
-        """Say which model's projections a planned file holds, and of how many seeds."""
+        """Note the model and the number of seeds of a planned file of projections."""
         self._of_projection[str(path)] = towers
         self.planned[str(path)] = seeds
 
@@ -146,7 +144,7 @@ class Sizes:
         return PAIRS_IN_A_SHARD
 
     def _pairs_per_byte(self, shard: Path) -> float:
-        """Count one shard of each folder; the others hold as many for their bytes."""
+        """Count one shard of each folder; the others are taken to have as many per byte."""
         if shard.parent not in self._per_byte:
             try:
                 with tarfile.open(shard) as opened:
@@ -159,7 +157,7 @@ class Sizes:
     def _measure(self, config: Path, weights: Path) -> Towers:
         settings = json.loads(config.read_text()) if config.is_file() else {}
         if not settings:
-            self.notes.add(f"{config.parent.name}: not there yet, taken for a ViT-B/32")
+            self.notes.add(f"{config.parent.name}: does not exist yet, taken for a ViT-B/32")
             settings = {"model_cfg": {"embed_dim": 512, "vision_cfg": {"patch_size": 32}}}
         model = settings.get("model_cfg", {})
         vision, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
@@ -169,11 +167,9 @@ class Sizes:
         width, layers = vision.get("width", 768), vision.get("layers", 12)
         image_gflop = 0.0
         if "timm_model_name" not in vision and isinstance(layers, int):
-            side = vision.get("image_size", 224)
-            patch = vision.get("patch_size", 16)
-            tokens = (max(side) if isinstance(side, list) else side) // patch
-            tokens = tokens * tokens + 1
-            image_gflop = _gflop(tokens, layers, width) + 6e-9 * tokens * patch * patch * width
+            side, patch = vision.get("image_size", 224), vision.get("patch_size", 16)
+            tokens = ((max(side) if isinstance(side, list) else side) // patch) ** 2 + 1
+            image_gflop = _gflop(tokens, layers, width) + 6e-9 * tokens * patch**2 * width
         else:
             self._note_other_trunk(config, vision)
             width = neurons
@@ -190,8 +186,8 @@ class Sizes:
     def _note_other_trunk(self, config: Path, vision: dict[str, Any]) -> None:
         if vision.get("timm_model_name") != OWN_TRUNK:
             self.notes.add(
-                f"{config.parent.name}: the products of its image tower are not known; an image is "
-                "taken to cost what it costs in mispair's own small tower"
+                f"{config.parent.name}: the cost of its image tower is unknown; that of the small "
+                "towers of mispair is taken"
             )
 
 
@@ -201,7 +197,7 @@ def _gflop(tokens: int, layers: int, width: int) -> float:
 
 
 def _shapes(path: Path) -> dict[str, list[int]]:
-    """Return the shapes in a safetensors file from its header; nothing of a file without one."""
+    """Return the shapes in a safetensors file from its header, or nothing."""
     from safetensors import SafetensorError, safe_open
 
     try:

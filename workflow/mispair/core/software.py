@@ -1,4 +1,4 @@
-"""Which software a result was made with: this checkout's commit, and versions of packages."""
+"""Software of a result: the commit of this checkout, and versions of packages."""
 
 from __future__ import annotations
 
@@ -20,27 +20,24 @@ PACKAGES = (
     "numpy", "open_clip_torch", "pandas", "pillow", "pyarrow", "safetensors", "scikit-learn",
     "scipy", "timm", "torch", "torchvision", "webdataset",
 )  # fmt: skip
-"""Those that a result may depend on."""
+"""Packages that a result may depend on."""
 
 
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of mispair, Python and the packages, without importing any.
 
-    From the names of the folders that pip leaves: much quicker than `importlib.metadata`, for
-    every job asks.
+    They come from the names of pip's folders, which is much quicker than `importlib.metadata`.
     """
-    found_versions: dict[str, str] = {}
-    wanted_names = {_normal(name): name for name in PACKAGES}
+    names = {_normal(name): name for name in PACKAGES}
+    of_packages: dict[str, str] = {}
     for folder in map(Path, sys.path):
-        names = os.listdir(folder) if folder.is_dir() else []
-        for entry in names:
-            if match := re.fullmatch(r"([^-]+)-([^-]+)\.dist-info", entry):
-                name = wanted_names.get(_normal(match[1]))
-                if name is not None:
-                    found_versions.setdefault(name, match[2])
-    versions_of_mispair = {"mispair": __version__, "python": platform.python_version()}
-    return versions_of_mispair | dict(sorted(found_versions.items()))
+        for entry in os.listdir(folder) if folder.is_dir() else []:
+            match = re.fullmatch(r"([^-]+)-([^-]+)\.dist-info", entry)
+            if match and (name := names.get(_normal(match[1]))):
+                of_packages.setdefault(name, match[2])
+    of_mispair = {"mispair": __version__, "python": platform.python_version()}
+    return of_mispair | dict(sorted(of_packages.items()))
 
 
 def _normal(name: str) -> str:
@@ -49,10 +46,7 @@ def _normal(name: str) -> str:
 
 @cache
 def commit() -> dict[str, Any] | None:
-    """Return the commit of this checkout and whether the package was changed since, if git knows.
-
-    Only the package counts: other words in README change no result.
-    """
+    """Return the commit of this checkout and whether the package has changed since, or None."""
     status = _git("status", "--porcelain=v2", "--branch", "--", str(PACKAGE))
     match = re.search(r"^# branch\.oid (\w+)$", status or "", re.MULTILINE)
     if status is None or match is None:
@@ -62,13 +56,13 @@ def commit() -> dict[str, Any] | None:
 
 
 def difference() -> str | None:
-    """Return the SHA-256 of what ``git diff HEAD`` says of the whole checkout, if it says any."""
+    """Return the SHA-256 of ``git diff HEAD`` of the whole checkout, or None if it is empty."""
     patch = _git("diff", "HEAD", "--no-ext-diff", "--no-color", "--binary")
     return hashlib.sha256(patch.encode()).hexdigest() if patch else None
 
 
 def _git(*arguments: str) -> str | None:
-    # An installed package may lie inside a checkout of something else.
+    # An installed package may be inside a checkout of something else.
     if not (CHECKOUT / ".git").exists():
         return None
     try:

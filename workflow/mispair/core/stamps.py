@@ -1,9 +1,9 @@
-"""Content of a user's own files, as short texts that change when it does.
+"""Stamps of a user's own files: short texts that change when the content does.
 
-Snakemake compares times, and a file that was copied or moved over another keeps its own (``cp -p``,
-``mv``, ``rsync -a``, ``tar -x``). Digests of all shards at each start would take hours. So a step
-that reads a file remembers its digest, and a file is read again only when its size, its times or
-its inode are not the remembered ones.
+Snakemake compares times, and a file that was copied or moved over another keeps its time (``cp
+-p``, ``mv``, ``rsync -a``, ``tar -x``). Digests of all shards at each start would take hours. So a
+step stores the digest of a file that it reads, and a file is read again only when its size, times
+or inode differ from the stored ones.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MADE = "results/"
 """Folder of files that rules write: Snakemake tracks their changes."""
 SNAKEMAKE = Path(".snakemake")
 DIGESTS = SNAKEMAKE / "mispair" / "digests"
-"""One file for each large file of the user's, next to the metadata that hold the stamps."""
+"""Folder with a file for each large file of the user."""
 SMALL = 65_536
-"""Files of up to this many bytes are digested at each start, as quickly as digests are read."""
+"""Files of up to this many bytes are digested at each start."""
 
 Entry = dict[str, Any]
 """``state`` and ``sha256`` of a file, and ``first``: its first digest, and the stamp of that."""
@@ -38,10 +38,7 @@ def stamp(paths: Iterable[str]) -> str:
 
 
 def remember(path: Path) -> None:
-    """Remember the digest of a user's file that a step is about to read.
-
-    Nothing happens to files of Snakemake's, small files, and files whose digest is up to date.
-    """
+    """Store the digest of a large file of the user that a step is about to read."""
     is_result = not path.is_absolute() and MADE.rstrip("/") in path.parts  # a module has a prefix
     if is_result or not SNAKEMAKE.is_dir() or not path.is_file():
         return
@@ -64,7 +61,7 @@ def _content(name: str) -> str:
 
 
 def _updated(path: Path, entry: Entry) -> Entry:
-    """Return the entry of a file as it is now; read the file only if its state has changed."""
+    """Return the current entry of a file; the file is read only if its state has changed."""
     status = path.stat()
     state = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
     if entry.get("state") == state:
@@ -85,10 +82,7 @@ def _updated(path: Path, entry: Entry) -> Entry:
 
 
 def _first_stamp(path: Path) -> str:
-    """Return the stamp of a file that no step has read, with which its first jobs are planned.
-
-    Inodes and times of status may differ between the machines of a cluster.
-    """
+    """Return the stamp before any step reads the file: inodes differ between machines."""
     status = path.stat()
     return fingerprint([str(status.st_size), str(status.st_mtime_ns)])
 

@@ -89,18 +89,20 @@ def listing(items: list[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a run time.
+    """Format a time with its two largest units.
 
     Examples
     --------
-    >>> duration(0.4), duration(75), duration(4000)
-    ('0.4 s', '1 min 15 s', '1 h 6 min')
+    >>> duration(0.4), duration(75), duration(4000), duration(3600 * 100)
+    ('0.4 s', '1 min 15 s', '1 h 6 min', '4 d 4 h')
     """
-    if seconds < 60:
+    whole = round(seconds)
+    if whole < 60:
         return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"),
+             (whole % 60, "s")]  # fmt: skip
+    first = next(position for position, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -1,10 +1,9 @@
-"""How much work a job has: what its time, its memory and its output grow with.
+"""Amounts of work of a job, on which its time, memory and output depend.
 
-A job costs what a job without work costs (``start``) and a rate for each unit of its work; the
-rates are measured (see `mispair.planning.rates`), the units follow from the job's settings and
-files. ``mispair/PACKAGE/work.py`` has a function for each step of the package: given the settings,
-the files and wildcards of a job and the sizes of files, it returns the work, and notes what the
-outputs will hold. A step without one takes the same time for all inputs.
+The cost of a job is that of a job without work (``start``) and a measured rate for each unit
+(`mispair.planning.rates`). ``mispair/PACKAGE/work.py`` has a function for each step of the package:
+given the settings, the files and wildcards of a job and the sizes of files, it returns the work and
+notes the sizes of the outputs. A step without a function takes the same time for all inputs.
 """
 
 from __future__ import annotations
@@ -17,14 +16,9 @@ Quantities = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Work:
-    """What a job is given to do.
+    """Amounts by unit on which time, memory and output depend.
 
-    Attributes
-    ----------
-    seconds, megabytes, disk_megabytes : dict of str to float
-        Amounts by unit that its time, its memory and its output grow with.
-    variant : str
-        Which of several methods of the step it is, each with rates of its own.
+    ``variant`` is one of several methods of the step, each with its rates.
     """
 
     seconds: Quantities = field(default_factory=dict)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mispair.core.files import UserError
-from mispair.evaluation import protocols, sets
+from mispair.evaluation import datacomp, protocols, sets
 from mispair.pairs.scenes.evaluation_sets import EVALUATION_SETS, files_of_generated
 
 GENERATED_SETS = "results/scenes/evaluation/{evaluation_set}"
@@ -68,7 +68,7 @@ class Evaluation:
             )
 
     def echo(self) -> list[str]:
-        """Return a line for each protocol that has no prompts for some of the sets."""
+        """Return what some protocols leave out, a line for each."""
         lines = []
         for protocol, source in self.protocols.items():
             without = [
@@ -79,13 +79,23 @@ class Evaluation:
             ]
             if without:
                 lines.append(f"protocol {protocol}: has no prompts for {', '.join(without)}")
+        if protocols.DATACOMP in self.protocols:
+            lines += self._echo_datacomp()
         return lines
+
+    def _echo_datacomp(self) -> list[str]:
+        """Return which sets are not DataComp's, so that they are measured but enter no mean."""
+        tasks = {name: datacomp.task(name) for name in self.folders}
+        others = [name for name, task in tasks.items() if task is None or not task.listed]
+        share = f"{len(tasks) - len(others)} of DataComp's {len(datacomp.task_names())} sets"
+        remaining = f"; in none of its means: {', '.join(others)}" if others else ""
+        return [f"protocol {protocols.DATACOMP}: {share}{remaining}"]
 
     def _is_generated(self, name: str) -> bool:
         return self.folders[name] == Path(GENERATED_SETS.format(evaluation_set=name))
 
     def _refuse_missing_pieces(self) -> None:
-        templates = protocols.CLIP_BENCHMARK in self.protocols
+        templates = not self.protocols.keys().isdisjoint(protocols.OF_FOLDER)
         missing = {
             str(folder): pieces
             for name, folder in self.folders.items()

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from mispair.evaluation.basis_searches import SEARCHES
+from mispair.evaluation.bases.searches import SEARCHES
 from mispair.evaluation.purity import random_rotation
 
 RECOVERED = 0.5

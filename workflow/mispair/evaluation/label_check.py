@@ -1,10 +1,10 @@
-"""Does a class list fit its labels? A list that is shifted or permuted betrays itself.
+"""Does a class list fit its labels? Lists that are shifted or permuted are detected.
 
-A model that knows the classes then answers with wrong names, but consistently. So names and
+A model that recognises the classes then answers with wrong names, but consistently. So names and
 labels are matched on one half of the images, and judged on the other. Three things
 look alike and must not be taken for a wrong list: a weak model, for which no relabelling helps
 on images that it was not fitted to; a model that mixes up a few classes; and a model that does
-not know the classes, but tells them apart, and so gives each some name consistently.
+not recognise the classes, but separates them, and so gives each some name consistently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARE_MOVED, LEAST_MOVED = 0.5, 3
 """Share and number of classes that move, at least: a model that mixes up two is no wrong list."""
 
 KNOWN = 0.7
-"""Accuracy after relabelling from which on the model knows the classes. Below, only a shift is
+"""Accuracy after relabelling from which on the model recognises the classes. Below, only a shift is
 reported: names given at random form any permutation, but hardly ever a shift."""
 
 SHARE_SHIFTED, FEWEST_SHIFTED = 0.8, 8
@@ -103,7 +103,7 @@ class LabelCheck:
         ]
 
     def described(self, classnames: Sequence[str]) -> str:
-        """Say what is likely wrong with a list of which at least one class moves."""
+        """Describe what is likely wrong with a list of which at least one class moves."""
         number = int(self.moved[0])
         listed, answered = classnames[number], classnames[int(self.assignment[number])]
         how = f"{len(self.moved)} of {self.classes} classes bear the name of another one"
@@ -145,11 +145,7 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
     stay = np.eye(classes) / (2 * classes)
     assigned = linear_sum_assignment(fitted + stay, maximize=True)[1]
     order = max((shifted, assigned), key=lambda order: held_out[numbers, order].sum())
-    old, new, moves = (
-        held_out[numbers, numbers],
-        held_out[numbers, order],
-        order != numbers,
-    )
+    old, new, moves = held_out[numbers, numbers], held_out[numbers, order], order != numbers
     only_new, only_old = new[moves].sum(), old[moves].sum()
     return LabelCheck(
         classes=len(np.unique(labels)),

@@ -29,6 +29,28 @@ class Probe:
     complaints: list[str]
 
 
+Split = tuple[np.ndarray, np.ndarray]
+"""Embeddings of length one (n, e), and labels (n,), of the images of a split."""
+
+
+def fit(
+    train: Split,
+    test: Split,
+    C: float | None,
+    grid: Sequence[float],
+    folds: int,
+    seed: int,
+    max_iter: int,
+) -> Probe:
+    """Return `probe` of the classes in both splits, with C or, without one, `best_c` of a grid."""
+    complaints: list[str] = []
+    if C is None:
+        C, complaints = best_c(*train, grid, folds, seed, max_iter)
+    classes = 1 + max(int(labels.max(initial=0)) for _, labels in (train, test))
+    result = probe(*train, *test, classes, C=C, max_iter=max_iter)
+    return Probe(result.rows, [*complaints, *result.complaints])
+
+
 def probe(
     train: np.ndarray,
     train_labels: np.ndarray,

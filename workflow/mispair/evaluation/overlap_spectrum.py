@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mispair.core.metrics import Row
 from mispair.evaluation.purity import unit_columns
-
-Row = dict[str, Any]
 
 GAUSSIAN = math.sqrt(2 / math.pi)
 """Mean absolute value of a Gaussian over its root mean square."""

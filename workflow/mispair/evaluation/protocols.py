@@ -8,6 +8,8 @@ carries the name of its protocol and the fingerprint of its prompts.
   classes for Pets, Caltech-101, Aircraft and Flowers, accuracy for all others. Class names are
   those of the folder, for FER-2013 and CLEVR counts those of SLIP (a class may have several).
   Models of LAION-400M have CLIP's 80 templates for ImageNet, as LaCLIP's evaluation of these.
+- ``datacomp``: the prompts of ``clip_benchmark``; the main metric of each set in DataComp's list,
+  such as the accuracy of the worst group or macro F1, and accuracy for all others.
 - ``single-prompt``: "a photo of a {c}"; accuracy.
 - ``captions``: for sets of captioned images: every caption stands for its image; recall of images
   by captions, or, where one of an image's captions is to be chosen, the share of right choices.
@@ -38,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
+from mispair.evaluation import datacomp
 from mispair.evaluation.set_names import canonical
 from mispair.evaluation.sets import (
     CAPTIONED,
@@ -54,14 +57,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT = "clip_benchmark", "laclip", "single-prompt"
-CAPTIONS = "captions"
-BUILT_IN = (CLIP_BENCHMARK, LACLIP, SINGLE_PROMPT, CAPTIONS)
+DATACOMP, CAPTIONS = "datacomp", "captions"
+BUILT_IN = (CLIP_BENCHMARK, LACLIP, DATACOMP, SINGLE_PROMPT, CAPTIONS)
+OF_FOLDER = (CLIP_BENCHMARK, DATACOMP)
+"""Protocols that take the templates in the set's folder."""
 
 LACLIP_DATA = Path(__file__).with_name("laclip.json")
 """Templates and metric of each set that protocol ``laclip`` knows, and its other names."""
 
-ACC1, MEAN_PER_CLASS = "acc1", "mean_per_class_recall"
-METRICS = (ACC1, MEAN_PER_CLASS)
+ACC1, MEAN_PER_CLASS, MACRO_F1 = "acc1", "mean_per_class_recall", "macro_f1"
+METRICS = (ACC1, MEAN_PER_CLASS, MACRO_F1, "worst_group_acc1", "worst_group_acc5")
 METRIC_OF_CAPTIONS: dict[Kind, str] = {
     "retrieval": "image_recall@1",
     "image_caption_selection": "selection_acc",
@@ -88,7 +93,7 @@ class Prompts:
     classnames : list of str
         Names of the k classes; each has a prompt. None for captions.
     metric : str
-        The headline: ``acc1`` or ``mean_per_class_recall``; of captions `METRIC_OF_CAPTIONS`.
+        The headline, one of `METRICS`; of captions one of `METRIC_OF_CAPTIONS`.
     templates : list of str or None
         What the prompts were made of; None if every class has its own.
     questions : list of (str, str)
@@ -160,8 +165,10 @@ def prompts(
         )
     if protocol == CAPTIONS:
         return _of_captions(opened)
-    if protocol == CLIP_BENCHMARK:
-        return _of_templates(protocol, opened.classnames, opened.templates, ACC1)
+    if protocol in OF_FOLDER:
+        metric = datacomp.metric(opened.name) if protocol == DATACOMP else ACC1
+        metric = metric if metric in METRICS else ACC1  # A set of classes may be called coco.
+        return _of_templates(protocol, opened.classnames, opened.templates, metric)
     if protocol == LACLIP:
         of_laclip = _of_laclip(opened.name)
         templates = of_laclip["templates"]
@@ -239,7 +246,7 @@ def protocol_files(source: str, directory: str | Path) -> list[Path]:
         Folder of the set, which need not exist yet.
     """
     directory = Path(directory)
-    if source == CLIP_BENCHMARK:
+    if source in OF_FOLDER:
         return [directory / TEMPLATES]
     if source == LACLIP:
         return [LACLIP_DATA]
@@ -256,7 +263,8 @@ def protocol_files(source: str, directory: str | Path) -> list[Path]:
 def applies(source: str, name: str, kind: Kind) -> bool:
     """Tell whether a protocol has prompts for a set of that name and kind.
 
-    ``clip_benchmark`` takes every classification set: one without templates lacks a piece.
+    ``clip_benchmark`` and ``datacomp`` take every classification set: one without templates lacks
+    a piece.
     """
     if kind in CAPTIONED or source == CAPTIONS:
         return kind in CAPTIONED and source == CAPTIONS

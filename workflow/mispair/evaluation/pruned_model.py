@@ -165,11 +165,11 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
         precision, the fastest of five runs.
     """
     for data in sets:
-        keys = {"evaluation_set": data.about["name"]}
+        keys = {"evaluation_set": data.metadata["name"]}
         embeddings = embed(data.image_features, image)
         single = embeddings.astype(np.float32)
         for name, prompts in data.prompts.items():
-            which = {**keys, "protocol": name, "fingerprint": prompts.about["fingerprint"]}
+            which = {**keys, "protocol": name, "fingerprint": prompts.metadata["fingerprint"]}
             classes = classifier(prompts.features, prompts.classes, text)
             right = answers(embeddings, classes) == data.labels
             yield {"metric": "acc1", "value": right.mean(), **which}

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mispair.core import intervals
+from mispair.core import intervals, seeds
 from mispair.core.files import UserError, read_tensors
 from mispair.core.intervals import Row
 from mispair.evaluation.purity import neuron_overlap
@@ -58,7 +58,7 @@ class Prompts:
 
     features: np.ndarray
     classes: np.ndarray
-    about: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class EvaluationSet:
     image_features: np.ndarray
     labels: np.ndarray
     prompts: Mapping[str, Prompts]
-    about: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_sets(
@@ -104,14 +104,14 @@ def read_sets(
     prompts = sorted(prompts)
     for path in images:
         arrays, metadata = _read(path, towers)
-        asked = {}
+        of_protocols = {}
         for source in [one for one in prompts if one.parent == path.parent]:
             tensors, which = _read(source, towers)
-            asked[which["protocol"]] = Prompts(
+            of_protocols[which["protocol"]] = Prompts(
                 tensors["prompt_features"], tensors["prompt_classes"], which
             )
-        if asked and "labels" in arrays:
-            yield EvaluationSet(arrays["image_features"], arrays["labels"], asked, metadata)
+        if of_protocols and "labels" in arrays:
+            yield EvaluationSet(arrays["image_features"], arrays["labels"], of_protocols, metadata)
 
 
 def _read(path: Path, towers: str | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -125,9 +125,11 @@ def origins(sets: Iterable[EvaluationSet]) -> dict[str, Any]:
     """Return the provenance of sets: the metadata of their images, and of their prompts."""
     sets = list(sets)
     return {
-        "evaluation_sets": {one.about["name"]: dict(one.about) for one in sets},
+        "evaluation_sets": {one.metadata["name"]: dict(one.metadata) for one in sets},
         "protocols": {
-            one.about["name"]: {name: dict(asked.about) for name, asked in one.prompts.items()}
+            one.metadata["name"]: {
+                name: dict(prompts.metadata) for name, prompts in one.prompts.items()
+            }
             for one in sets
         },
     }
@@ -243,7 +245,10 @@ class PrunableModel:
             for normalised, hits in zip(NORMALISED, right, strict=True):
                 limits = np.stack([hits / n, *intervals.wilson(hits, n)], axis=1)
                 for k, (value, low, high) in zip(ks, limits.tolist(), strict=True):
-                    yield _row(k, "acc1", value, n, low, high, protocol, normalised)
+                    yield {
+                        "k": k, "metric": "acc1", "value": value, "n": n, "low": low, "high": high,
+                        "protocol": protocol, "normalised": normalised,
+                    }  # fmt: skip
         kept, squares = 0, np.zeros(n)
         for k in ks:
             new = images[:, kept:k]
@@ -252,7 +257,10 @@ class PrunableModel:
             if self._silhouette is not None:
                 samples = self._silhouette.samples(images[:, :k], squares)
                 value, (low, high) = float(samples.mean()), intervals.mean(samples)
-            yield _row(k, "silhouette", value, n, low, high, None, NORMALISED[0])
+            yield {
+                "k": k, "metric": "silhouette", "value": value, "n": n, "low": low, "high": high,
+                "protocol": None, "normalised": NORMALISED[0],
+            }  # fmt: skip
 
 
 def order_by(strategy: str, value: np.ndarray) -> np.ndarray:
@@ -339,32 +347,66 @@ def sweep(
         for draw, generator in enumerate(generators)
     ]
     for ranking in rankings:
-        keys = {
-            "strategy": ranking.strategy,
-            "ranked_by": ranking.ranked_by,
-            "draw": ranking.draw,
-        }
+        keys = {"strategy": ranking.strategy, "ranked_by": ranking.ranked_by, "draw": ranking.draw}
         for row in model.scores(ranking.order, ks):
             if ranking.strategy == "random":
                 del row["low"], row["high"]
             yield {**row, **keys}
 
 
+def sweep_bases(
+    model: PrunableModel,
+    ks: Sequence[int],
+    rotations: Sequence[np.ndarray],
+    draws: int,
+    seed: int,
+) -> Iterator[Row]:
+    """Yield `sweep` in the model's own basis and in rotated ones, with the name of the ``basis``.
+
+    Rotated bases are a control of what is claimed of purity, and have no other rankings. All
+    together have as many random draws as the own basis.
+    """
+    for number, rotation in enumerate([None, *rotations]):
+        basis = "original" if rotation is None else f"rotated-{number - 1}"
+        of_basis, strategies, number_of_draws = model, RANKED, draws
+        if rotation is not None:
+            of_basis, strategies = model.rotated(rotation), PURITY
+            number_of_draws = -(-draws // len(rotations))
+        generators = [
+            seeds.generator(seed, "prune-neurons", basis, draw) for draw in range(number_of_draws)
+        ]
+        for row in sweep(of_basis, ks, generators, strategies):
+            yield {**row, "basis": basis}
+
+
+def kept_neurons(
+    models: Sequence[PrunableModel], strategy: str, ranked_by: str, k: int, neurons: int, seed: int
+) -> np.ndarray:
+    """Return the k neurons of a model that a strategy keeps for all sets, (k,) ascending int.
+
+    The values that neurons are ranked by are added over the sets; ``random`` is the first draw of
+    `sweep_bases`, and needs no set.
+
+    Raises
+    ------
+    ValueError
+        If there is no such number, strategy or ranking, or a ranking has no set.
+    """
+    if not 1 <= k <= neurons:
+        raise ValueError(f"ks: {k} is not one of 1 to {neurons}, the neurons of the projections")
+    if strategy == "random":
+        order = seeds.generator(seed, "prune-neurons", "original", 0).permutation(neurons)
+    elif strategy not in RANKED or ranked_by not in TOWERS:
+        choices = f"{', '.join(RANKED)} by {', '.join(TOWERS)}; or random"
+        raise ValueError(f"no {strategy} by {ranked_by}; there are {choices}")
+    elif not models:
+        raise ValueError("evaluation_sets: has no set with classes. Add one")
+    else:
+        values = [one.values(strategy.split("-")[1], ranked_by) for one in models]
+        order = order_by(strategy, np.sum(values, axis=0))
+    return np.sort(order[:k])
+
+
 def _covariance(rows: np.ndarray) -> np.ndarray:
     centred = rows - rows.mean(axis=0)
     return centred.T @ centred / len(rows)
-
-
-def _row(
-    k: int,
-    metric: str,
-    value: float,
-    n: int,
-    low: float,
-    high: float,
-    protocol: str | None,
-    normalised: str,
-) -> Row:
-    interval = {"low": low, "high": high}
-    which = {"protocol": protocol, "normalised": normalised}
-    return {"k": k, "metric": metric, "value": value, "n": n, **interval, **which}

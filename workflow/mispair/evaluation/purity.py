@@ -10,11 +10,11 @@ spectrum from what belongs to the basis.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-Row = dict[str, Any]
+from mispair.core import seeds
+from mispair.core.metrics import Row
 
 DEFINITION = (
     "A neuron is a column of a tower's final projection, a matrix with d rows (the width of the "
@@ -152,6 +152,13 @@ def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
     return q * np.sign(np.diag(r))
 
 
+def random_rotations(size: int, number: int, seed: int) -> list[np.ndarray]:
+    """Draw the rotations of a seed, which are the same wherever bases are rotated."""
+    return [
+        random_rotation(size, seeds.generator(seed, "rotation", which)) for which in range(number)
+    ]
+
+
 def measures(projection: np.ndarray, bins: int) -> list[Row]:
     """Return the purity measures of one projection in its own basis as rows.
 
@@ -177,14 +184,9 @@ def measures(projection: np.ndarray, bins: int) -> list[Row]:
         {"metric": "random_reference", "value": random_overlap(dimensions)},
     ]
     shares, edges = cosine_histogram(projection, bins)
+    histogram = {"metric": "cosine_histogram"}
     rows += [
-        {
-            "metric": "cosine_histogram",
-            "value": share,
-            "n": pairs // 2,
-            "bin_low": low,
-            "bin_high": high,
-        }
+        {**histogram, "value": share, "n": pairs // 2, "bin_low": low, "bin_high": high}
         for share, low, high in zip(shares, edges[:-1], edges[1:], strict=True)
     ]
     rows += [

@@ -106,8 +106,8 @@ def pair_credits(
     images, captions : arrays
         As of `credits`.
     questions : Questions
-        Their ``pairs`` say which images belong together; both have the same two captions, each its
-        own first.
+        Their ``pairs`` name the images that belong together; both have the same two captions, the
+        true one first.
 
     Returns
     -------
@@ -130,8 +130,8 @@ def pair_credits(
     one, two = captions[starts[first]], captions[starts[second]]
     of_one, of_two = images[first], images[second]
 
-    def wins(image: np.ndarray, caption: np.ndarray, other: np.ndarray) -> np.ndarray:
-        apart = np.einsum("ij,ij->i", image, caption) - other
+    def wins(image: np.ndarray, caption: np.ndarray, crossed_score: np.ndarray) -> np.ndarray:
+        apart = np.einsum("ij,ij->i", image, caption) - crossed_score
         return np.where(np.abs(apart) <= TIE, 0.5, apart > 0)
 
     crossed = np.einsum("ij,ij->i", of_one, two), np.einsum("ij,ij->i", of_two, one)
@@ -156,7 +156,7 @@ def selections(
         What is asked.
     pictures : (n,) int array
         Images with the same number are the same picture. Questions about one picture, of
-        whatever category, are counted as one trial in all intervals, which makes these too wide
+        any category, are counted as one trial in all intervals, which makes these too wide
         rather than too narrow.
 
     Returns

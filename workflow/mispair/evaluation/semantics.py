@@ -16,15 +16,14 @@ features, so one can ask directly how well a neuron follows a single one of them
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from mispair.core.metrics import Row
 from mispair.evaluation.overlap_spectrum import null_summary
 from mispair.evaluation.purity import neuron_overlap
-
-Row = dict[str, Any]
+from mispair.towers.activation_overlap import Covariance
 
 ORIGINAL = "original"
 """Name of the basis in which neurons are the columns of the projection."""
@@ -59,7 +58,7 @@ def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]
     return features, codes
 
 
-class Sample:
+class Sample(Covariance):
     """Embeddings and true features of a tower's inputs, added block by block.
 
     Held are the means and the sums of products of deviations, not the sample itself.
@@ -78,25 +77,13 @@ class Sample:
     def __init__(
         self, neurons: int, features: int, shuffles: Sequence[np.random.Generator] = ()
     ) -> None:
-        width = neurons + features * (1 + len(shuffles))
-        self.size, self.neurons, self.features = 0, neurons, features
-        self._shuffles = shuffles
-        self._mean, self._products = np.zeros(width), np.zeros((width, width))
+        super().__init__(neurons + features * (1 + len(shuffles)))
+        self.neurons, self.features, self._shuffles = neurons, features, shuffles
 
-    def add(self, embeddings: np.ndarray, codes: np.ndarray) -> None:
-        """Add a block of embeddings (m, e) and codes (m, f).
-
-        Sums of two samples are combined as by Chan, Golub and LeVeque (1983, The American
-        Statistician 37, 242), which loses no digits to large means.
-        """
+    def add_inputs(self, embeddings: np.ndarray, codes: np.ndarray) -> None:
+        """Add a block of embeddings (m, e) and codes (m, f)."""
         shuffled = [codes[draw.permutation(len(codes))] for draw in self._shuffles]
-        rows = np.hstack([embeddings, codes, *shuffled]).astype(np.float64, copy=False)
-        mean, total = rows.mean(axis=0), self.size + len(rows)
-        deviations, shift = rows - mean, mean - self._mean
-        self._products += deviations.T @ deviations
-        self._products += np.outer(shift, shift) * (self.size * len(rows) / total)
-        self._mean += shift * (len(rows) / total)
-        self.size = total
+        self.add(np.hstack([embeddings, codes, *shuffled]))
 
     @property
     def varying(self) -> np.ndarray:
@@ -227,10 +214,8 @@ def measures(
         ]  # fmt: skip
     null: list[dict[str, tuple[float, float]]] = []
     for number, rotation in enumerate(rotations):
-        turned, turned_overlap = (
-            sample.correlations(rotation),
-            neuron_overlap(projection @ rotation),
-        )
+        turned = sample.correlations(rotation)
+        turned_overlap = neuron_overlap(projection @ rotation)
         null.append(_together(turned, turned_overlap))
         if not number:
             name = f"{ROTATED}-{number}"

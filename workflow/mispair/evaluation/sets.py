@@ -5,7 +5,8 @@ whose samples are an image and ``KEY.cls``, the number of its class. A retrieval
 ``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. In a set for
 image_caption_selection the first of these lines is true and all others are not; ``KEY.json`` may
 name the ``category`` of the question, and the ``pair`` of two samples that have the same two
-captions in opposite order, as Winoground's examples. How many shards a split has is written in
+captions in opposite order, as Winoground's examples. A classification set may carry groups, as
+`mispair.evaluation.groups` reads them. How many shards a split has is written in
 ``SPLIT/nshards.txt``. Templates of prompts may be in the folder of the set; the protocol decides
 whether they are needed.
 """
@@ -18,12 +19,10 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
-
-from PIL import Image
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
-from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.evaluation.datacomp import GroupColumn, task
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
     SIDECAR_EXTENSION,
@@ -31,6 +30,11 @@ from mispair.pairs.shards.shards import (
     TruncatedShardError,
     read_samples,
 )
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from mispair.evaluation.groups import Group
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +70,8 @@ class Example(NamedTuple):
     """Of a question: its kind; empty if it has none."""
     pair: str = ""
     """Of a question: the example that it and another one form; empty if it stands alone."""
+    group: Group = None
+    """Of an image with a class: the group of images that it belongs to, if the set has groups."""
 
     def decode(self) -> Image.Image:
         """Return the image as RGB.
@@ -75,6 +81,9 @@ class Example(NamedTuple):
         UserError
             If it cannot be decoded.
         """
+        # Not at the top: the Snakefile imports this module, also where Pillow is not installed.
+        from mispair.pairs.shards.images import UndecodableImageError, decode_image
+
         try:
             return decode_image(self.image)
         except UndecodableImageError as error:
@@ -110,19 +119,29 @@ class EvaluationSet:
         """The templates as found; a UserError if there are none, or one cannot be used."""
         return read_templates(self.directory / TEMPLATES)
 
+    @property
+    def group_column(self) -> GroupColumn | None:
+        """Where ``KEY.npy`` has the groups, if that is known of a set of this name."""
+        known = task(self.name)
+        return known.group if known else None
+
     def samples(self) -> Iterator[Example]:
         """Yield every image of the split, in order, with its class or its captions.
 
         Raises
         ------
         UserError
-            If a shard is damaged, or a sample lacks its image, a class number of the list, or its
-            captions.
+            If a shard is damaged, or a sample lacks its image, a class number of the list, its
+            captions, or the group that other samples have.
         """
+        first: Example | None = None
         for shard in self.shards:
             try:
                 for sample in read_samples(shard):
-                    yield self._example(shard, sample)
+                    example = self._example(shard, sample)
+                    first = first or example
+                    _refuse_unlike_groups(first, example)
+                    yield example
             except TruncatedShardError as error:
                 raise UserError(
                     f"{shard}: is damaged ({error}). Fetch it again: an evaluation on a part of "
@@ -152,8 +171,11 @@ class EvaluationSet:
         if self.kind == "image_caption_selection":
             captions = _choices(shard, sample)
             return Example(shard, sample.key, sample.image, -1, captions, *_about(shard, sample))
+        from mispair.evaluation.groups import group_of  # the workflow's plan needs no arrays
+
         label = _label(shard, sample, len(self.classnames))
-        return Example(shard, sample.key, sample.image, label)
+        group = group_of(shard, sample, label, self.group_column)
+        return Example(shard, sample.key, sample.image, label, group=group)
 
 
 def kind_of(directory: Path) -> Kind:
@@ -247,7 +269,7 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
     remedy = "CLIP_benchmark's webdataset layout has all of them; fetch or write them."
     if any(TEMPLATES in pieces for pieces in missing.values()):
         remedy += (
-            " Templates are needed by protocol clip_benchmark only: a set without them can be "
+            " Templates are needed by clip_benchmark and datacomp only: a set without them can be "
             "evaluated with other protocols."
         )
     return "\n".join([*lines, remedy]) if len(lines) > 1 else f"{lines[0]} {remedy}"
@@ -425,6 +447,20 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
             f"{classes} names, so 0 to {classes - 1} are allowed. Labels and list do not fit."
         )
     return label
+
+
+def _refuse_unlike_groups(first: Example, second: Example) -> None:
+    """Refuse a set in which some samples have a group and others have none, or one of another kind.
+
+    A group that is written in two ways would be two groups.
+    """
+    if type(first.group) is not type(second.group):
+        with_group, without = (second, first) if first.group is None else (first, second)
+        lack = "has none" if without.group is None else "has it in another file"
+        raise UserError(
+            f"{without.shard}: sample {without.key} {lack}, but sample {with_group.key} names its "
+            "group. Give all samples a group (the field `group` of KEY.json), or none."
+        )
 
 
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:

@@ -84,7 +84,12 @@ def measure_semantics(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def identify_basis(settings: Any, job: Any, sizes: Sizes) -> Work:
-    return Work({"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs})
+    # Eight autoencoders: three products, forwards and backwards, of 256 inputs.
+    neurons = sizes.projection(job.projection).neurons
+    learned = 8 * 6 * 256e-9 * settings.updates * settings.latents * neurons
+    trained = {"GFLOP of autoencoders": learned} if settings.latents else {}
+    read = {"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs}
+    return Work(read | trained)
 
 
 def prune_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -6,13 +6,7 @@ from typing import Any
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results; none if the study does not run.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
     kinds = ("purity", "zeroshot", "probe", "pruning", "semantics", "basis")
     return [
         *(path for kind in kinds for path in dag.measured(kind)),

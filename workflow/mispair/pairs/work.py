@@ -63,6 +63,12 @@ def gather_index(settings: Any, job: Any, sizes: Sizes) -> Work:
     return Work(pairs, pairs, pairs)
 
 
+def find_similar_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
+    captions = sizes.rows(job.corpus)
+    compared = {"captions": captions, "million comparisons": captions**2 / 1e6}
+    return Work(compared, {"captions": captions}, {"captions": captions}, variant=settings.measure)
+
+
 def corrupt_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
     drawn = {"pairs": sizes.rows(job.corpus) * job.draws}
     writes = job.scheme in ("spurious", "missing", "drop") and job.rate > 0

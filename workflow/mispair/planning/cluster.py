@@ -1,8 +1,8 @@
-"""What jobs request from a cluster: less than the profile where the planned work needs less.
+"""Requests of jobs to a cluster: less than the profile gives where the planned work needs less.
 
-The profile's memory and time are upper bounds. The first attempt of a job asks for what
-`mispair plan` expects, with room to spare; later attempts ask for what the profile gives them. An
-attempt that a user cancelled does not count.
+The first attempt of a job requests what `mispair plan` expects, with a margin and at most what the
+profile gives; later attempts request what the profile gives. An attempt that a user cancelled does
+not count.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mispair.core import failures
 from mispair.core.files import UserError
 from mispair.core.sizes import Sizes
-from mispair.planning.benchmarks import Benchmark
-from mispair.planning.jobs import Job, command_words
-from mispair.planning.plan import FAR, HERE, NONE, Estimate, Estimator, recorded_benchmark
+from mispair.planning.estimates import FAR, HERE, NONE, Estimate, Estimator
+from mispair.planning.jobs import Job
+from mispair.planning.plan import recorded_benchmark
 from mispair.planning.rates import read_rates
+from mispair.planning.recorder import Recorder
 from mispair.planning.work import work_of
 
 ROOM = {"mem_mb": 2, "runtime": 4}
-"""Times the expected megabytes and minutes that are requested."""
+"""Factors from expected to requested megabytes and minutes."""
 LEAST = {"mem_mb": 1000, "runtime": 15}
-"""Megabytes and minutes that every job may ask for: two starts of Snakemake, slow disks."""
+"""Least megabytes and minutes of a request: Snakemake starts twice, and disks may be slow."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A job: its rule and its wildcards."""
@@ -37,19 +37,19 @@ class Requests:
 
     Parameters
     ----------
-    recorder : failures.Recorder
-        What watches the run, and counts cancelled attempts.
+    recorder : Recorder
+        Counts cancelled attempts.
     """
 
-    def __init__(self, recorder: failures.Recorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._planned: dict[Key, dict[str, int]] = {}
 
     def limit(self, rules: Iterable[Any]) -> None:
-        """Let the rules of a workflow ask for less than their profile gives them.
+        """Let the rules of a workflow request less than their profile gives them.
 
-        A kind of GPU is left to the rules that ask for a GPU: for every other one the plugin for
-        SLURM would request none of that kind, which some clusters refuse.
+        Only rules that ask for a GPU keep its kind: for others the plugin for SLURM would request
+        none of that kind, which some clusters refuse.
         """
         for rule in rules:
             if str(rule.resources.get("gpu").raw or 0) == "0":
@@ -82,19 +82,10 @@ class Requests:
         sizes, estimator = Sizes(Path(".")), Estimator(read_rates())
         needed = {job for job in dag.needrun_jobs() if job.shellcmd}
         for job in (job for layer in dag.toposorted(needed) for job in layer):
-            planned = Job(
-                rule=job.rule.name,
-                command=command_words(job.shellcmd),
-                inputs=tuple(map(str, job.input)),
-                outputs=tuple(map(str, job.output)),
-                benchmark=job.benchmark,
-                log=next(map(str, job.log), None),
-                threads=job.threads,
-                gpus=int(job.resources.get("gpu") or 0),
-            )
+            planned = Job.of(job.rule.name, job)
             if not planned.command:
                 continue
-            benchmark: Benchmark | None = recorded_benchmark(planned, Path("."), [])
+            benchmark = recorded_benchmark(planned, Path("."))
             estimate = estimator.estimate(planned, work_of(planned.command, sizes), benchmark)
             if request := request_for(estimate, planned.gpus):
                 self._planned[key_of(job.rule.name, job.wildcards_dict)] = request
@@ -106,7 +97,7 @@ def key_of(rule: str, wildcards: Mapping[str, str]) -> Key:
 
 
 def request_for(estimate: Estimate, gpus: int) -> dict[str, int]:
-    """Return the memory and time that a job asks for first; nothing where the estimate is poor.
+    """Return the memory and time of a first request; nothing where the estimate is poor.
 
     Examples
     --------

@@ -1,12 +1,14 @@
-"""The end of a run in which jobs failed: what is told, written and reported.
+"""The end of a run: where its report is, and what becomes of jobs that failed.
 
-With ``--keep-going`` a report of all that there is appears, as a site of its own: the report's own
-jobs are run again on the results that are there, with other paths and nothing else changed, so
-that no output of Snakemake is touched.
+Failures are a message, a file, and an incomplete report.
+
+With ``--keep-going`` the jobs of the report run again on the existing results, with paths below
+``reports/incomplete`` and nothing else changed, so that no output of Snakemake is touched.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import shlex
 import shutil
@@ -21,25 +23,21 @@ from typing import Any
 from mispair.core import failures
 from mispair.core.files import UserError
 from mispair.core.words import count
+from mispair.planning.recorder import Recorder
 from mispair.report import studies
 
 REPORTS, INCOMPLETE = "reports/", "reports/incomplete/"
 LOGS = Path("logs/incomplete_report")
 STEPS = (
-    "gather_metrics",
-    "record_run",
-    "draw_figures",
-    "draw_contact_sheet",
-    "draw_neurons",
-    "draw_suspects",
-    "write_report",
-)
+    "gather_metrics", "record_run", "draw_figures", "draw_contact_sheet", "draw_neurons",
+    "draw_suspects", "write_report",
+)  # fmt: skip
 """The steps of the report, in the order in which they run."""
 
 
-def watch(logger: logging.Logger) -> failures.Recorder:
-    """Begin to record what Snakemake's logger says of failed jobs, and whether Ctrl-C ends them."""
-    recorder = failures.Recorder()
+def watch(logger: logging.Logger) -> Recorder:
+    """Begin to record failed jobs from Snakemake's log, and interruptions by Ctrl-C."""
+    recorder = Recorder()
     logger.addHandler(recorder)
     logger.addFilter(recorder.passes)
     if threading.current_thread() is threading.main_thread():  # others cannot set handlers
@@ -47,22 +45,46 @@ def watch(logger: logging.Logger) -> failures.Recorder:
     return recorder
 
 
+def show_report_at_exit(workflow: Any, recorder: Recorder) -> None:
+    """Make the last line of a run the address of its report, below what Snakemake says last."""
+    folder = Path.cwd()  # Snakemake leaves it before the end
+
+    def show() -> None:
+        if page := written_report(workflow, recorder, folder):
+            print(f"\nThe report: {page.as_uri()}", file=sys.stderr)
+
+    atexit.register(show)
+
+
+def written_report(workflow: Any, recorder: Recorder, folder: Path) -> Path | None:
+    """Return the page that a run wrote or found up to date, or the incomplete one if jobs failed.
+
+    None after a dry run, an interruption, or a run for other targets.
+    """
+    if workflow.scheduler is None or workflow.dryrun or workflow.touch or recorder.is_interrupted:
+        return None
+    pages = [job.output[0] for job in workflow.dag.jobs if job.rule.name.endswith(STEPS[-1])]
+    if pages and workflow.scheduler.failed:
+        pages = [Path(INCOMPLETE, "index.html")]
+    return next((page for page in (folder / page for page in pages) if page.is_file()), None)
+
+
 def forget() -> None:
-    """Take away what an earlier run that failed has left."""
+    """Remove the files of an earlier run that failed."""
     failures.RECORD.unlink(missing_ok=True)
     for folder in (Path(INCOMPLETE), LOGS):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> None:
-    """Print what failed, write it down, and report what there is.
+def tell(workflow: Any, recorder: Recorder, logger: logging.Logger) -> None:
+    """Print the failures, write them to a file, and write an incomplete report.
 
     Parameters
     ----------
     workflow : snakemake.workflow.Workflow
-        Whose jobs are over.
-    recorder : failures.Recorder
-        What `watch` returned.
+        The workflow, whose jobs are over.
+    recorder : Recorder
+        The result of `watch`.
     logger : logging.Logger
         Snakemake's, which also writes the log of the run.
     """
@@ -71,7 +93,7 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
         done = record["jobs"] - len(record["failed"]) - len(record["not_run"])
         logger.warning(
             f"\nInterrupted: {done} of {count(record['jobs'], 'job')} were done. The same command "
-            "goes on from there."
+            "continues from there."
         )
     if not record["failed"]:
         return  # stopped by the user
@@ -79,7 +101,7 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
     say(f"\n{failures.described(record, failures.SHOWN)}\n")
     try:
         failures.write(record)
-        say(f"The same again: python -m mispair failures ({failures.RECORD})")
+        say(f"To print this again: python -m mispair failures ({failures.RECORD})")
         shutil.rmtree(INCOMPLETE, ignore_errors=True)
         stopped = any(job["because"] is None for job in record["not_run"])
         if workflow.execution_settings.keep_going and not stopped:
@@ -87,41 +109,41 @@ def tell(workflow: Any, recorder: failures.Recorder, logger: logging.Logger) -> 
             if message := report(jobs, lost(record)):
                 logger.error(message)
     except (OSError, UserError) as error:
-        logger.error(f"No report of what there is: {error}")
+        logger.error(f"No incomplete report: {error}")
 
 
 def lost(record: failures.Record) -> set[str]:
-    """Return what a run did not make, be it there from an earlier one or not."""
+    """Return the outputs that a run did not write, even if an earlier run did."""
     return {path for job in [*record["failed"], *record["not_run"]] for path in job["output"]}
 
 
 def report(jobs: Sequence[Any], lost: set[str]) -> str:
-    """Write the report of all that there is; return where it is, or why there is none.
+    """Write the incomplete report; return a message with its path, or why there is none.
 
     Parameters
     ----------
     jobs : sequence of snakemake.jobs.Job
-        Those of the report: there are none in a run for other targets.
+        Jobs of the report; none in a run for other targets.
     lost : set of str
-        Paths that the run should have made and did not.
+        Outputs that the run did not write (`lost`).
     """
     of_step = {step: [job for job in jobs if job.rule.name == step] for step in STEPS}
     if not any(lost.intersection(job.output) for job in of_step["write_report"]):
-        return ""  # it was not asked for, or is whole
+        return ""  # it was not requested, or is complete
     (gathering,) = of_step["gather_metrics"]
     if not any(map(studies.is_measurement, {*gathering.input} - lost)):
-        return "No report of what there is: nothing was measured."
+        return "No incomplete report: nothing was measured."
     LOGS.mkdir(parents=True, exist_ok=True)
     done = {step: all([_run(job, lost) for job in of_step[step]]) for step in STEPS}
     page = Path(INCOMPLETE, "index.html")
     if not page.is_file():
         step = next(name for name in (STEPS[0], STEPS[-1]) if not done[name])
-        return f"No report of what there is: {step} failed (see {LOGS / step}.log)."
-    return f"Incomplete report, of all that there is: {page.resolve()}"
+        return f"No incomplete report: {step} failed (see {LOGS / step}.log)."
+    return f"Incomplete report of the existing results: {page.resolve()}"
 
 
 def _run(job: Any, lost: set[str]) -> bool:
-    """Make the outputs of a job of the report below their folder of incomplete ones."""
+    """Run a job of the report with outputs below the folder of the incomplete report."""
     step = job.rule.name
     with Path(LOGS, f"{'-'.join([step, *job.wildcards_dict.values()])}.log").open("wb") as log:
         command = incomplete_command(job.shellcmd, {*job.input}, lost)
@@ -134,10 +156,9 @@ def _run(job: Any, lost: set[str]) -> bool:
 
 
 def incomplete_command(command: str, inputs: set[str], lost: set[str]) -> list[str]:
-    """Return the words of a rule's command that makes an incomplete report.
+    """Return the words of a rule's command with the paths of the incomplete report.
 
-    What is in the folder of the report is in that of the incomplete one; inputs that were lost
-    are left out.
+    Inputs that were lost are left out.
 
     Examples
     --------

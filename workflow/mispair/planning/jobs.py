@@ -1,8 +1,4 @@
-"""The jobs that Snakemake would run, as it says itself in a dry run.
-
-All options are Snakemake's own. Each job of a dry run is an event of its log, with its command,
-files, threads and resources; what depends on what follows from the files.
-"""
+"""The jobs that Snakemake would run, from the events of a dry run's log."""
 
 from __future__ import annotations
 
@@ -31,17 +27,17 @@ class Job:
     rule : str
         Its rule.
     command : tuple of str
-        What follows ``python -m mispair``; empty for a target, which runs nothing.
+        Words after ``python -m mispair``; empty for a target, which runs nothing.
     inputs, outputs : tuple of str
         Its files, relative to the folder of the run.
     benchmark, log : str, optional
-        Where its benchmark is recorded, and what it says.
+        Files of its benchmark and its log.
     threads, gpus : int
-        What it takes of a machine.
+        Share of a machine.
     group : str, optional
         The group with which it is submitted to a cluster.
     is_other_work : bool
-        Whether its settings or inputs are others than when it ran last.
+        Whether its settings or inputs have changed since it ran last.
     """
 
     rule: str
@@ -55,20 +51,35 @@ class Job:
     group: str | None = None
     is_other_work: bool = False
 
+    @classmethod
+    def of(cls, rule: str, job: Any, **facts: Any) -> Job:
+        """Return a job of Snakemake's, or of an event, which has the same attributes."""
+        return cls(
+            rule,
+            command=command_words(job.shellcmd or ""),
+            inputs=tuple(map(str, job.input)),
+            outputs=tuple(map(str, job.output)),
+            benchmark=job.benchmark,
+            log=next(map(str, job.log), None),
+            threads=job.threads,
+            gpus=int(dict(job.resources.items()).get("gpu") or 0),
+            **facts,
+        )
+
     @property
     def step(self) -> str:
-        """The step that it runs: rules that share a step share its name of the benchmarks."""
+        """Its step: rules that share a step share its folder of benchmarks."""
         return self.command[0].replace("-", "_") if self.command else ""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the jobs would run on, as Snakemake's options and profiles say.
+    """What the jobs would run on, by Snakemake's options and profiles.
 
     Attributes
     ----------
     folder : Path
-        Where the run takes place.
+        Folder of the run.
     cores : int
         Cores that jobs share on one machine.
     gpus : int, optional
@@ -76,9 +87,9 @@ class Machine:
     executor : str
         ``local``, or the executor of a cluster.
     jobs : int, optional
-        Jobs that are on a cluster at a time; None on one machine.
+        Largest number of jobs on a cluster at a time; None on one machine.
     first_check : float
-        Seconds until Snakemake looks at the jobs of a cluster for the first time.
+        Seconds until Snakemake checks the jobs of a cluster for the first time.
     """
 
     folder: Path
@@ -90,24 +101,17 @@ class Machine:
 
 
 def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
-    """Ask Snakemake which jobs it would run.
+    """Return the jobs that Snakemake would run, each after those that it needs, and the machine.
 
     Parameters
     ----------
     arguments : sequence of str
         As for ``snakemake``: targets, ``--cores``, ``--configfile``, a profile.
 
-    Returns
-    -------
-    jobs : list of Job
-        Each after those that it needs.
-    machine : Machine
-        What they would run on.
-
     Raises
     ------
     UserError
-        If Snakemake refuses; it has said why.
+        If Snakemake refuses; it has printed the reason.
     """
     from snakemake.cli import args_to_api, parse_args
     from snakemake.logging import logger
@@ -118,7 +122,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
         if getattr(record, "event", None) is not None:
             events.append(record)
         if record.levelno >= logging.WARNING:
-            # A dry run of Snakemake's complains on standard output, where the plan is to stand.
+            # A dry run of Snakemake's prints warnings to standard output, which is for the plan.
             print(record.getMessage(), file=sys.stderr)
         return False
 
@@ -136,7 +140,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
     finally:
         logger.removeFilter(keep)
     if not done:
-        raise UserError("Snakemake would not run this; what it said stands above.")
+        raise UserError("Snakemake would not run this; the reason is printed above.")
     limit = (args.resources or {}).get("gpu")
     first_check = getattr(args, "slurm_init_seconds_before_status_checks", None)
     machine = Machine(
@@ -156,29 +160,19 @@ def _jobs(events: list[Any]) -> list[Job]:
     for number, event in enumerate(events):
         match str(getattr(event.event, "value", event.event)):
             case "group_info":
-                # Groups of one name are submitted each for itself.
+                # Groups of one name are submitted separately.
                 group = f"{event.group_id} {number}"
             case "job_info":
-                command = event.shellcmd or ""
+                is_other = any(reason in event.reason for reason in OTHER_WORK)
+                group_of_job = group if event.indent else None
                 jobs.append(
-                    Job(
-                        rule=event.rule_name,
-                        command=command_words(command),
-                        inputs=tuple(map(str, event.input)),
-                        outputs=tuple(map(str, event.output)),
-                        benchmark=event.benchmark,
-                        log=next(map(str, event.log), None),
-                        threads=event.threads,
-                        gpus=int(dict(event.resources.items()).get("gpu") or 0),
-                        group=group if event.indent else None,
-                        is_other_work=any(reason in event.reason for reason in OTHER_WORK),
-                    )
+                    Job.of(event.rule_name, event, group=group_of_job, is_other_work=is_other)
                 )
     return jobs
 
 
 def command_words(command: str) -> tuple[str, ...]:
-    """Return what follows ``mispair`` in the command of a rule.
+    """Return the words after ``mispair`` in the command of a rule.
 
     Examples
     --------

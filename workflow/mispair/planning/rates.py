@@ -1,22 +1,21 @@
-"""What a unit of work costs: measured on recorded jobs, kept in ``rates.json``, and applied.
+"""Cost of a unit of work: measured on recorded jobs, kept in ``rates.json``, and applied.
 
 A rate is a line through recorded jobs: seconds = start + rate x units, for memory and output alike.
-No coefficient is negative, and errors count in proportion to what was measured, so that a job of a
-second weighs as much as one of an hour.
+No coefficient is negative. Errors count in proportion to what was measured, so that a job of a
+second has the weight of a job of an hour.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
+import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mispair.core.files import read_json
 from mispair.core.work import Quantities, Work
 
 RATES = Path(__file__).with_name("rates.json")
@@ -26,21 +25,7 @@ ASPECTS = ("seconds", "megabytes", "disk_megabytes")
 
 @dataclass(frozen=True)
 class Record:
-    """A job that has run: its work, and what it took.
-
-    Attributes
-    ----------
-    step : str
-        Its step.
-    work : Work
-        What it was given to do.
-    seconds : float
-        Wall time.
-    megabytes : float, optional
-        Largest memory; None where nothing was recorded.
-    disk_megabytes : float
-        Size of its outputs.
-    """
+    """A job that has run: its work, wall time, largest memory (None: not recorded), and output."""
 
     step: str
     work: Work
@@ -51,14 +36,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Rate:
-    """What a step costs.
+    """Cost of a step.
 
     Attributes
     ----------
     seconds, megabytes, disk_megabytes : dict of str to float
         The cost of a job without work (``start``) and of each unit.
     jobs : int
-        Jobs that it was measured on.
+        Number of jobs that it was measured on.
     largest : dict of str to float
         The largest amount of work among them, by unit.
     """
@@ -76,18 +61,16 @@ class Rate:
         return sum(rates.get(unit, 0.0) * amount for unit, amount in amounts.items())
 
     def beyond(self, work: Work) -> float:
-        """Return how many times the largest recorded work a job's is, in its farthest unit.
+        """Return the largest ratio of a job's work to the largest recorded work, over its units.
 
-        Work in a unit that was never recorded is infinitely far: its rate is not known.
+        Work in a unit without a record is infinitely far: its rate is unknown.
         """
-        return max(
-            (
-                amount / self.largest[unit] if self.largest.get(unit) else float("inf")
-                for unit, amount in work.seconds.items()
-                if amount > 0
-            ),
-            default=1.0,
-        )
+        ratios = [
+            amount / self.largest[unit] if self.largest.get(unit) else math.inf
+            for unit, amount in work.seconds.items()
+            if amount > 0
+        ]
+        return max(ratios, default=1.0)
 
 
 @dataclass(frozen=True)
@@ -97,8 +80,8 @@ class Measured:
     Attributes
     ----------
     machine : dict
-        What it is: ``processor``, ``cores``, ``device`` (cpu, or the name of a GPU), and what
-        `calibrate` took on it in seconds.
+        ``processor``, ``cores``, ``device`` (cpu, or the name of a GPU), and the seconds of
+        `calibrate`.
     steps : dict of str to Rate
         By step, or by ``step:variant``.
     """
@@ -108,7 +91,7 @@ class Measured:
 
 
 def name_of(step: str, work: Work) -> str:
-    """Return the name that the rates of a job go by."""
+    """Return the name of the rates of a job."""
     return f"{step}:{work.variant}" if work.variant else step
 
 
@@ -119,27 +102,23 @@ def fit(records: Sequence[Record]) -> dict[str, Rate]:
         by_name[name_of(record.step, record.work)].append(record)
     rates = {}
     for name, same in sorted(by_name.items()):
-        lines = {}
-        for aspect in ASPECTS:
-            pairs = [
-                (getattr(record.work, aspect), value)
-                for record in same
-                if (value := getattr(record, aspect)) is not None
-            ]
-            lines[aspect] = line_through(pairs)
-        largest: dict[str, float] = {}
-        for record in same:
-            for unit, amount in record.work.seconds.items():
-                largest[unit] = max(amount, largest.get(unit, 0.0))
+        lines = {
+            aspect: line_through(
+                [(getattr(one.work, aspect), getattr(one, aspect)) for one in same]
+            )
+            for aspect in ASPECTS
+        }
+        units = dict.fromkeys(unit for record in same for unit in record.work.seconds)
+        largest = {unit: max(one.work.seconds.get(unit, 0.0) for one in same) for unit in units}
         rates[name] = Rate(**lines, jobs=len(same), largest=largest)
     return rates
 
 
-def line_through(measured: Sequence[tuple[Quantities, float]]) -> Quantities:
+def line_through(measured: Sequence[tuple[Quantities, float | None]]) -> Quantities:
     """Fit value = start + sum of rate x amount, with no coefficient below zero.
 
-    Values that are all of the same work have one coefficient only: if their units were all there
-    is, nothing says how much is ``start``, and it is put there.
+    A unit whose amount never varies has no rate: its cost is part of ``start``. Values that are
+    missing or 0 are left out.
 
     Examples
     --------
@@ -150,31 +129,32 @@ def line_through(measured: Sequence[tuple[Quantities, float]]) -> Quantities:
     import numpy as np
     from scipy.optimize import nnls
 
-    measured = [(amounts, value) for amounts, value in measured if value > 0]
-    if not measured:
+    recorded = [(amounts, value) for amounts, value in measured if value]
+    if not recorded:
         return {}
-    units = sorted({unit for amounts, _ in measured for unit in amounts})
-    values = np.array([value for _, value in measured])
-    table = np.array([[amounts.get(unit, 0.0) for unit in units] for amounts, _ in measured])
-    table = table.reshape(len(values), len(units))
-    varies = [column for column in range(len(units)) if np.ptp(table[:, column]) > 0]
-    table = np.column_stack([np.ones(len(values)), table[:, varies]])
+    units = sorted({unit for amounts, _ in recorded for unit in amounts})
+    values = np.array([value for _, value in recorded])
+    columns = {START: np.ones(len(values))}
+    for unit in units:
+        column = np.array([amounts.get(unit, 0.0) for amounts, _ in recorded])
+        if np.ptp(column) > 0:
+            columns[unit] = column
+    table = np.column_stack([*columns.values()])
     scale = table.max(axis=0)
     coefficients, _ = nnls(table / scale / values[:, None], np.ones(len(values)))
-    names = [START, *(units[column] for column in varies)]
     return {
         name: float(f"{value:.4g}")
-        for name, value in zip(names, coefficients / scale, strict=True)
+        for name, value in zip(columns, coefficients / scale, strict=True)
         if value > 0
     }
 
 
 def calibrate(repetitions: int = 30) -> float:
-    """Return the seconds that this machine takes for a fixed piece of work: how fast a core is.
+    """Return the seconds that a core of this machine takes for a fixed piece of work.
 
-    Processor time, and the least of several: another program on the same core costs nothing.
+    The least processor time of several repetitions, so that other programs have no influence.
     """
-    least = float("inf")
+    least = math.inf
     for _ in range(repetitions):
         started = time.thread_time()
         texts = [str(number * number % 7919) for number in range(50_000)]
@@ -185,42 +165,9 @@ def calibrate(repetitions: int = 30) -> float:
     return least
 
 
-def this_machine(device: str) -> dict[str, Any]:
-    """Return the description of this machine."""
-    return {
-        "device": device,
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "calibration_seconds": float(f"{calibrate():.3g}"),
-    }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def read_rates(path: Path = RATES) -> list[Measured]:
     """Read the rates of every machine on which they were measured."""
-    from mispair.core.files import read_json
-
     return [
         Measured(one["machine"], {name: Rate(**rate) for name, rate in one["steps"].items()})
         for one in read_json(path)
     ]
-
-
-def write_rates(machines: Iterable[Measured], path: Path = RATES) -> None:
-    """Write rates, one line a step."""
-    from mispair.core.files import write_text
-
-    written = []
-    for one in machines:
-        lines = [
-            f"  {json.dumps(name)}: {json.dumps(asdict(rate))}" for name, rate in one.steps.items()
-        ]
-        machine = json.dumps(one.machine, ensure_ascii=False)
-        written.append(f'{{"machine": {machine},\n "steps": {{\n' + ",\n".join(lines) + "}}")
-    write_text(path, "[" + ",\n".join(written) + "]\n")

@@ -1,8 +1,7 @@
-"""When jobs run that wait for one another and share cores and GPUs: list scheduling.
+"""List scheduling of jobs that wait for one another and share cores and GPUs.
 
 Each job starts as soon as what it needs is done and there is room for it, in the order in which
-Snakemake names them. Snakemake's own scheduler fills the machine as well as it can, too; neither
-looks ahead, and both end within twice the best time possible.
+Snakemake lists them. Both this and Snakemake's scheduler end within twice the best time possible.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 FIRST_CHECK, LATER, LAST = 40.0, 10.0, 180.0
-"""Seconds after which the SLURM plugin looks at its jobs first unless a profile sets another time,
-how much longer it waits each time that nothing has changed, and the longest wait."""
+"""Seconds after which the SLURM plugin checks its jobs first unless a profile sets another time,
+the time by which each wait without a change is longer, and the longest wait."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Task:
     Attributes
     ----------
     seconds, megabytes : float
-        What it takes.
+        Wall time, and largest memory.
     threads, gpus : int
         Its share of the machine.
     needs : frozenset of int
-        Places of the tasks that must be done before.
+        Positions of the tasks that must be done before.
     is_remote : bool
         Whether it is submitted to a cluster.
     """
@@ -57,60 +57,58 @@ class Schedule:
 def schedule(
     tasks: Sequence[Task], cores: int, gpus: int | None = None, jobs: int | None = None
 ) -> Schedule:
-    """Run the tasks on paper.
+    """Return when tasks run.
 
     Parameters
     ----------
     tasks : sequence of Task
         In order of preference.
     cores : int
-        Cores that tasks on this machine share; one that wants more gets all of them.
+        Cores that tasks on this machine share; a task that asks for more gets all of them.
     gpus : int, optional
         GPUs that all tasks share; None for no limit.
     jobs : int, optional
-        Remote tasks at a time; None for no limit.
+        Largest number of remote tasks at a time; None for no limit.
+
+    Raises
+    ------
+    ValueError
+        If tasks wait for one another in a cycle.
     """
     room = {"cores": float(cores), "gpus": _limit(gpus), "jobs": _limit(jobs)}
-    waits = [len(task.needs) for task in tasks]
-    after: list[list[int]] = [[] for _ in tasks]
-    for number, task in enumerate(tasks):
-        for needed in task.needs:
-            after[needed].append(number)
     shares = [_share(task, room) for task in tasks]
-    ready = sorted(number for number, count in enumerate(waits) if count == 0)
+    order = _sorter(tasks)
+    order.prepare()
     starts, ends = [0.0] * len(tasks), [0.0] * len(tasks)
     running: list[tuple[float, int]] = []
+    ready: list[int] = []
     now = megabytes = peak = 0.0
-    while ready or running:
-        left = []
-        for number in ready:
+    while order.is_active():
+        waiting = []
+        for number in sorted([*ready, *order.get_ready()]):
             share = shares[number]
-            if any(amount > room[what] for what, amount in share.items()):
-                left.append(number)
+            if any(amount > room[resource] for resource, amount in share.items()):
+                waiting.append(number)
                 continue
-            for what, amount in share.items():
-                room[what] -= amount
+            for resource, amount in share.items():
+                room[resource] -= amount
             starts[number], ends[number] = now, now + tasks[number].seconds
             heapq.heappush(running, (ends[number], number))
             megabytes += tasks[number].megabytes
-        ready = left
+        ready = waiting
         peak = max(peak, megabytes)
-        if not running:
-            raise ValueError("tasks wait for one another in a circle")
         now = running[0][0]
         while running and running[0][0] <= now:
             _, done = heapq.heappop(running)
             megabytes -= tasks[done].megabytes
-            for what, amount in shares[done].items():
-                room[what] += amount
-            for number in after[done]:
-                waits[number] -= 1
-                if waits[number] == 0:
-                    ready.append(number)
-        ready.sort()
-    if any(waits):
-        raise ValueError("tasks wait for one another in a circle")
+            for resource, amount in shares[done].items():
+                room[resource] += amount
+            order.done(done)
     return Schedule(starts, ends, peak)
+
+
+def _sorter(tasks: Sequence[Task]) -> TopologicalSorter[int]:
+    return TopologicalSorter({number: task.needs for number, task in enumerate(tasks)})
 
 
 def _limit(number: int | None) -> float:
@@ -118,37 +116,18 @@ def _limit(number: int | None) -> float:
 
 
 def _share(task: Task, room: dict[str, float]) -> dict[str, float]:
-    """Return what a task takes; one that asks for more than there is gets what there is."""
+    """Return what a task takes of each resource, at most all of it."""
     requested = {"gpus": task.gpus, **({"jobs": 1} if task.is_remote else {"cores": task.threads})}
-    return {what: min(float(amount), room[what]) for what, amount in requested.items()}
+    return {resource: min(float(amount), room[resource]) for resource, amount in requested.items()}
 
 
 def levels(tasks: Sequence[Task]) -> int:
     """Return the number of remote tasks on the longest chain of tasks that wait for one another."""
     depth: dict[int, int] = {}
-    for number in in_order(tasks):
+    for number in _sorter(tasks).static_order():
         task = tasks[number]
         depth[number] = task.is_remote + max((depth[needed] for needed in task.needs), default=0)
     return max(depth.values(), default=0)
-
-
-def in_order(tasks: Sequence[Task]) -> list[int]:
-    """Return the places of the tasks, each after those that it needs."""
-    order: list[int] = []
-    seen: set[int] = set()
-    for first in range(len(tasks)):
-        stack = [first]
-        while stack:
-            number = stack[-1]
-            missing = [needed for needed in tasks[number].needs if needed not in seen]
-            if missing and number not in seen:
-                stack += missing
-                continue
-            stack.pop()
-            if number not in seen:
-                seen.add(number)
-                order.append(number)
-    return order
 
 
 def noticed(seconds: float, first_check: float = FIRST_CHECK) -> float:

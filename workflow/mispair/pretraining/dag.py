@@ -15,16 +15,10 @@ TRAINING = "results/pretraining/{corpus}/{scheme}~{rate}/draw~{draw}"
 
 
 class Pretraining:
-    """The trainings that the configuration asks for.
+    """The trainings that a checked configuration asks for.
 
-    Parameters
-    ----------
-    config : Config
-        The checked configuration.
-    wanted : bool
-        Whether the study is run.
-    generated : bool
-        Whether the corpus is the generated one.
+    `wanted` is whether a study trains small towers, `generated` whether the corpus is the generated
+    one.
 
     Raises
     ------
@@ -33,7 +27,7 @@ class Pretraining:
     """
 
     def __init__(self, config: Any, wanted: bool, generated: bool) -> None:
-        self._config, self._towers, self.wanted = config, config.train_small_towers, wanted
+        self._config, self._towers = config, config.train_small_towers
         self._sets = [
             name
             for name in config.evaluation_sets
@@ -43,12 +37,13 @@ class Pretraining:
             return
         if not generated:
             raise UserError(
-                "studies: pretraining needs the true features of pictures. Set "
-                "`shards: generated`, or leave the study out."
+                "train_small_towers: small towers need the true features of pictures. Set "
+                "`shards: generated`, or leave out the study pretraining and towers in "
+                "filter_captions.trains."
             )
         if not self._sets:
             raise UserError(
-                "evaluation_sets: pretraining needs a generated set for classification; name "
+                "evaluation_sets: small towers need a generated set for classification; name "
                 f"one of {', '.join(n for n, s in EVALUATION_SETS.items() if s.classnames)}."
             )
         if config.decode_pictures.side < self._towers.crop:
@@ -75,9 +70,7 @@ class Pretraining:
         return [(schemes[0], 0.0), *product(schemes, rates)]
 
     def results(self) -> list[str]:
-        """Return what is measured of every training."""
-        if not self.wanted:
-            return []
+        """Return what is measured of every training of the study pretraining."""
         folders = [
             TRAINING.format(corpus=self._config.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw)
             for (scheme, rate), draw in product(self.corruptions, range(self._towers.seeds))
@@ -93,19 +86,13 @@ class Pretraining:
         ]
 
     def corruption_flags(self, wildcards: Any) -> str:
-        """Return the flags of corrupt_captions for one draw: each draw has a seed of its own."""
+        """Return the flags of corrupt_captions for one draw: each draw has another seed."""
         settings = self._config.corrupt_captions
         seed = settings.seed + int(wildcards.draw)
         return command_line(settings.model_copy(update={"seed": seed}))
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results for the report.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
-    paths: list[str] = dag.pretraining.results()
+    """Return all files of results for the report, from the DAG of a checked configuration."""
+    paths: list[str] = dag.pretraining.results() if dag.runs("pretraining") else []
     return paths

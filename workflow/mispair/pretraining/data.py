@@ -1,31 +1,26 @@
-"""Pairs of a corpus as the small towers see them: pictures, captions and true features."""
+"""Pairs of a corpus from files: pictures, captions, true features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from mispair.core.files import UserError
+from mispair.core.files import UserError, read_tensors
 from mispair.pairs.captions.caption_texts import read_texts
 from mispair.pairs.index.books import read_columns
 from mispair.pairs.index.identities import identities
 
 
 def texts_of(
-    caption_ids: Sequence[str], index: Sequence[Path], written: Path | None = None
+    caption_ids: Sequence[str], index: Sequence[Path], written: Sequence[Path] = ()
 ) -> list[str]:
-    """Return the captions of pairs by their identities.
+    """Return the captions of pairs by their identities of 16 hexadecimal digits.
 
-    Parameters
-    ----------
-    caption_ids : sequence of str
-        Of each pair, 16 hexadecimal digits.
-    index : sequence of Path
-        The index of each group.
-    written : Path, optional
-        Texts that a scheme of corruption wrote: ``caption_id`` and ``caption``.
+    Texts that are not in the index, such as those that a scheme of corruption wrote, are in the
+    tables `written`: ``caption_id`` and ``caption``.
 
     Raises
     ------
@@ -36,10 +31,10 @@ def texts_of(
 
     numbers = identities(pa.chunked_array([pa.array(caption_ids, pa.large_string())]))
     decoded: dict[int, str] = {}
-    if written is not None:
-        table, _ = read_columns(written, ["caption_id", "caption"])
+    for path in written:
+        table, _ = read_columns(path, ["caption_id", "caption"])
         ids = identities(table["caption_id"])
-        decoded = dict(zip(ids.tolist(), table["caption"].to_pylist(), strict=True))
+        decoded |= dict(zip(ids.tolist(), table["caption"].to_pylist(), strict=True))
     missing = np.array([number not in decoded for number in numbers.tolist()], bool)
     decoded |= read_texts(index, numbers[missing])
     return [decoded[number] for number in numbers.tolist()]
@@ -48,14 +43,7 @@ def texts_of(
 def true_features(keys: Sequence[str], truth: Iterable[Path], names: Sequence[str]) -> np.ndarray:
     """Return which features the pictures of pairs show, (n, len(names)) bool.
 
-    Parameters
-    ----------
-    keys : sequence of str
-        Keys of the pairs.
-    truth : iterable of Path
-        Tables next to the shards with ``key`` and ``image_features``.
-    names : sequence of str
-        Features, as columns.
+    The tables of `truth` have the columns ``key`` and ``image_features``.
 
     Raises
     ------
@@ -91,13 +79,38 @@ def held_out_rows(pairs: int, held_out: int, draw: np.random.Generator) -> np.nd
     return np.sort(draw.permutation(pairs)[:held_out])
 
 
-def refuse_other_pairs(path: Path, pictures: Mapping[str, str], keys: str) -> None:
-    """Stop where pictures are not those of a table of pairs, by the fingerprint of its keys.
+def pictures_of(path: Path, pairs: str) -> np.ndarray:
+    """Read the pictures of a table of pairs, named by the fingerprint of its keys.
 
     Raises
     ------
     UserError
-        If they differ.
+        If the file has the pictures of other pairs.
     """
-    if pictures.get("pairs") != keys:
+    arrays, metadata = read_tensors(path)
+    if metadata.get("pairs") != pairs:
         raise UserError(f"{path}: has the pictures of other pairs. Delete it and run again.")
+    return arrays["pictures"]
+
+
+def in_rows(pairs: pd.DataFrame, encoded: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Return keys and features of a group of shards in the rows that its index gives to pictures.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        ``key`` and ``row`` of n kept pairs of the group.
+    encoded : (n, d) float32 array
+        Features of their pictures.
+
+    Returns
+    -------
+    list of m str, (m, d) float32 array
+        A picture that is not among the kept pairs has a row with an empty key and NaN.
+    """
+    places = pairs["row"].to_numpy()
+    length = int(places.max(initial=-1)) + 1
+    keys = np.full(length, "", object)
+    features = np.full((length, encoded.shape[1]), np.nan, np.float32)
+    keys[places], features[places] = pairs["key"].to_numpy(object), encoded
+    return [*keys], features

@@ -1,40 +1,55 @@
-"""What is measured of one small tower: mixing scores and recovery in several bases."""
+"""What is measured of small towers: mixing scores, recovery, overlap and zero-shot accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mispair.core import seeds
+from mispair.core.metrics import Row
 from mispair.evaluation.identified_basis import RECOVERED, correlations, halves, identify
-from mispair.evaluation.zeroshot import embed
-from mispair.pairs.scenes.scene_features import VOCABULARY
-from mispair.pretraining.mixing import centred_by_kind, comparisons, cross_fitted, mixing, readouts
+from mispair.evaluation.protocols import CLIP_BENCHMARK
+from mispair.evaluation.purity import neuron_overlap, random_overlap
+from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
+from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY
+from mispair.pretraining.labelled_sets import LabelledSet
+from mispair.pretraining.mixing import (
+    Sample,
+    centred_by_kind,
+    comparisons,
+    cross_fitted,
+    mixing,
+    readouts,
+)
 from mispair.pretraining.names import IDENTIFIED, LINEAR, NEURONS, PROMPTS
-
-Row = dict[str, Any]
-Sample = tuple[np.ndarray, np.ndarray]
+from mispair.pretraining.towers import SmallTowers, features_of_pictures, features_of_texts
+from mispair.pretraining.words import bags
 
 
 @dataclass(frozen=True)
-class Prompts:
-    """The words of features: each text, and the column of the feature that it names."""
+class Pairs:
+    """Pairs that towers were not trained on.
 
-    texts: list[str]
-    features: np.ndarray
+    Attributes
+    ----------
+    images : (n, side, side, 3) uint8 array
+    captions : list of str
+    codes : (n, f) bool array
+        Which of `FEATURES` each picture shows.
+    """
+
+    images: np.ndarray
+    captions: list[str]
+    codes: np.ndarray
 
 
-def words_of_features(features: Sequence[str]) -> Prompts:
-    """Return every word or phrase of the vocabulary with its feature, in the features' order."""
-    texts, columns = [], []
-    for column, feature in enumerate(features):
-        kind, value = feature.split(":")
-        texts += VOCABULARY[kind][value]
-        columns += [column] * len(VOCABULARY[kind][value])
-    return Prompts(texts, np.array(columns))
+def words_of_features(features: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """Return every text of the vocabulary, and the column (t,) of the feature that it names."""
+    texts = [VOCABULARY[kind][value] for kind, value in (name.split(":") for name in features)]
+    columns = np.repeat(np.arange(len(features)), [len(of_feature) for of_feature in texts])
+    return [text for of_feature in texts for text in of_feature], columns
 
 
 def embeddings_of(
@@ -56,17 +71,65 @@ def embeddings_of(
     return np.stack(means, axis=1)
 
 
+def measure_towers(
+    model: SmallTowers, words: Sequence[str], pairs: Pairs, partners: Mapping[str, str],
+    components: int, rotations: int, seed: int,
+) -> list[Row]:  # fmt: skip
+    """Return the rows of `measure_tower` and the overlap of neurons of both towers.
+
+    `words` is the vocabulary of the text tower; for other parameters see `measure_tower`.
+    """
+    features = {
+        "image": features_of_pictures(model, pairs.images),
+        "text": features_of_texts(model, bags(pairs.captions, words)),
+    }
+    projections = {
+        "image": model.image_projection.detach().numpy(),
+        "text": model.text_projection.detach().numpy(),
+    }
+    texts, columns = words_of_features(FEATURES)
+    prompts = embeddings_of(
+        features_of_texts(model, bags(texts, words)), projections["text"], columns
+    )
+    rows: list[Row] = []
+    for tower, projection in projections.items():
+        of_tower = measure_tower(
+            features[tower], projection, pairs.codes, FEATURES, partners, components, rotations,
+            seed, prompts if tower == "image" else None,
+        )  # fmt: skip
+        overlaps = {
+            "mean_abs_cosine": float(neuron_overlap(projection).mean()),
+            "mean_abs_cosine_random": random_overlap(len(projection)),
+        }
+        of_tower += [
+            {"metric": metric, "value": value, "n": projection.shape[1]}
+            for metric, value in overlaps.items()
+        ]
+        rows += [{"tower": tower, **row} for row in of_tower]
+    return rows
+
+
+def accuracy_rows(model: SmallTowers, words: Sequence[str], labelled: LabelledSet) -> list[Row]:
+    """Return the row of acc1 of one evaluation set."""
+    embeddings = embed(
+        features_of_pictures(model, labelled.images), model.image_projection.detach().numpy()
+    )
+    texts = features_of_texts(model, bags(labelled.prompts, words))
+    projection = model.text_projection.detach().numpy()
+    classes = classifier(texts, labelled.prompt_classes, projection)
+    _, ranks = classify(embeddings, classes, labelled.labels)
+    return [
+        {"evaluation_set": labelled.name, "protocol": CLIP_BENCHMARK, **row}
+        for row in accuracies(ranks, labelled.labels, labelled.classes)
+        if row["metric"] == "acc1"
+    ]
+
+
 def measure_tower(
-    tower_features: np.ndarray,
-    projection: np.ndarray,
-    codes: np.ndarray,
-    names: Sequence[str],
-    partners: Mapping[str, str],
-    components: int,
-    rotations: int,
-    seed: int,
+    tower_features: np.ndarray, projection: np.ndarray, codes: np.ndarray, names: Sequence[str],
+    partners: Mapping[str, str], components: int, rotations: int, seed: int,
     prompt_directions: np.ndarray | None = None,
-) -> list[Row]:
+) -> list[Row]:  # fmt: skip
     """Return mixing scores and recovery of one tower.
 
     Parameters
@@ -76,9 +139,7 @@ def measure_tower(
     projection : (d, e) array
         Columns are neurons.
     codes : (n, f) bool array
-        True features of the inputs.
-    names : sequence of str
-        Names ``kind:value`` of the features.
+        True features of the inputs, whose `names` are ``kind:value``.
     partners : mapping of str to str
         The feature that wrong captions name in place of each.
     components, rotations : int
@@ -128,38 +189,29 @@ def measure_tower(
                 for fit in (0, 1)
             ]
         )
+        means = {
+            "mixing": score.score, "linked_correlation": score.linked,
+            "other_correlation": score.others, "followed_correlation": score.recovery,
+        }  # fmt: skip
         rows += [
             {"basis": basis, "metric": metric, "value": value, "n": score.features}
-            for metric, value in (
-                ("mixing", score.score),
-                ("linked_correlation", score.linked),
-                ("other_correlation", score.others),
-                ("followed_correlation", score.recovery),
-            )
+            for metric, value in means.items()
         ]
-    fitted = [readouts((embeddings, truth[:, varying])) for embeddings, truth in samples]
-    ceiling = np.mean(
-        [
-            np.abs(np.diag(correlations(fitted[fit], *_varying(samples[1 - fit], varying))))
-            for fit in (0, 1)
-        ],
-        axis=0,
-    )
-    matrices = {
+    varied = [(embedded, features[:, varying]) for embedded, features in samples]
+    recoveries = {
         IDENTIFIED: searched.recovery,
         f"{IDENTIFIED}-null": searched.recovery_null.mean(axis=0),
-        LINEAR: ceiling,
+        LINEAR: np.mean([_followed(varied[fit], varied[1 - fit]) for fit in (0, 1)], axis=0),
     }
-    for basis, values in matrices.items():
+    for basis, values in recoveries.items():
+        above = int((values > RECOVERED).sum())
         rows += [
-            {"basis": basis, "metric": "recovery", "value": values.mean(), "n": len(values)},
-            {"basis": basis, "metric": "features_recovered",
-             "value": int((values > RECOVERED).sum()), "n": len(values)},
-        ]  # fmt: skip
+            {"basis": basis, "metric": metric, "value": value, "n": len(values)}
+            for metric, value in (("recovery", values.mean()), ("features_recovered", above))
+        ]
     return rows
 
 
-def _varying(sample: Sample, varying: np.ndarray) -> Sample:
-    """Return a sample with the features that vary."""
-    embeddings, truth = sample
-    return embeddings, truth[:, varying]
+def _followed(fitted_on: Sample, scored_on: Sample) -> np.ndarray:
+    """Return how well the linear readout of each feature follows it, (f,)."""
+    return np.abs(np.diag(correlations(readouts(fitted_on), *scored_on)))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,23 +37,14 @@ Sample = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Which features are compared for one feature: columns of the true features.
-
-    Attributes
-    ----------
-    feature : int
-        j.
-    linked, others : tuple of int
-        Columns of its linked features, and of the other values of its kind.
-    """
+    """A feature j, its linked features and the other values of its kind, as columns."""
 
     feature: int
     linked: tuple[int, ...]
     others: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Mixing:
+class Mixing(NamedTuple):
     """The score of a basis, a mean over features.
 
     Attributes
@@ -95,24 +87,16 @@ def comparisons(
     >>> comparisons(names, circle)[0]
     Comparison(feature=0, linked=(1, 4), others=(2, 3))
     """
-    kept = [name for number, name in enumerate(features) if varying is None or varying[number]]
-    column = {name: number for number, name in enumerate(features)}
+    kept = [(j, name) for j, name in enumerate(features) if varying is None or varying[j]]
     compared = []
-    for name in kept:
-        linked = {partners.get(name)} | {
-            candidate for candidate in kept if partners.get(candidate) == name
-        }
-        linked = (linked & set(kept)) - {name}
+    for j, name in kept:
+        rest = [(k, other) for k, other in kept if k != j]
+        linked = tuple(k for k, other in rest if name == partners.get(other)
+                       or other == partners.get(name))  # fmt: skip
         kind = name.split(":")[0]
-        unlinked = [k for k in kept if k.split(":")[0] == kind and k != name and k not in linked]
-        if linked and unlinked:
-            compared.append(
-                Comparison(
-                    column[name],
-                    tuple(sorted(column[str(k)] for k in linked)),
-                    tuple(column[k] for k in unlinked),
-                )
-            )
+        others = tuple(k for k, other in rest if other.split(":")[0] == kind and k not in linked)
+        if linked and others:
+            compared.append(Comparison(j, linked, others))
     return compared
 
 
@@ -159,32 +143,22 @@ def mixing(
         rows.append(
             (aligned[[*each.linked]].mean(), aligned[[*each.others]].mean(), aligned[each.feature])
         )
-    linked, unlinked, recovery = np.mean(rows, axis=0)
-    return Mixing(
-        float(linked - unlinked), float(linked), float(unlinked), float(recovery), len(rows)
-    )
+    linked, others, recovery = np.mean(rows, axis=0).tolist()
+    return Mixing(linked - others, linked, others, recovery, len(rows))
 
 
 def cross_fitted(parts: Sequence[Mixing]) -> Mixing:
     """Return the mean of scores with the halves of a sample in either role."""
-    means = [
-        float(np.mean([getattr(part, name) for part in parts]))
-        for name in ("score", "linked", "others", "recovery")
-    ]
-    return Mixing(means[0], means[1], means[2], means[3], parts[0].features)
+    score, linked, others, recovery = np.mean([part[:-1] for part in parts], axis=0).tolist()
+    return Mixing(score, linked, others, recovery, parts[0].features)
 
 
 def readouts(sample: Sample) -> np.ndarray:
-    """Return the direction of each true feature by ridge regression, (e, f).
+    """Return the direction of each true feature by ridge regression on a sample, (e, f).
 
-    The penalty is `RIDGE` times the mean variance of the coordinates. Without one, directions in
-    which an embedding hardly varies get large coefficients, and a few inputs of the other half that
-    do vary there dominate all correlations.
-
-    Parameters
-    ----------
-    sample : Sample
-        On which they are fitted; an intercept is fitted with them, without a penalty.
+    The penalty is `RIDGE` times the mean variance of the coordinates; the intercept has none.
+    Without a penalty, directions in which an embedding hardly varies get large coefficients, and a
+    few inputs of the other half that do vary there dominate all correlations.
     """
     embeddings, features = (np.asarray(part, dtype=np.float64) for part in sample)
     centred = embeddings - embeddings.mean(axis=0)
@@ -196,15 +170,7 @@ def readouts(sample: Sample) -> np.ndarray:
 
 
 def centred_by_kind(directions: np.ndarray, features: Sequence[str]) -> np.ndarray:
-    """Return directions of features less their mean over the features of the same kind.
-
-    Parameters
-    ----------
-    directions : (e, f) array
-        One for each feature.
-    features : sequence of str
-        Names ``kind:value``.
-    """
+    """Return directions (e, f) of features ``kind:value`` less the mean over each kind."""
     kinds = np.array([name.split(":")[0] for name in features])
     means = [directions[:, kinds == kind].mean(axis=1) for kind in kinds]
     return directions - np.stack(means, axis=1)

@@ -19,3 +19,6 @@ in the text tower (for the image tower alone)."""
 
 BASES = (IDENTIFIED, LINEAR, NEURONS, PROMPTS)
 TOWERS = ("image", "text")
+
+TOWERS_FILE = "towers.safetensors"
+"""Name of the file of small towers in the folder of a training."""

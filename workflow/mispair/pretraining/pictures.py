@@ -25,25 +25,18 @@ def read_pictures(
     side: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """Decode and resize the picture of every pair.
+    """Decode and resize the picture of every pair, (n, side, side, 3) uint8 in their order.
 
     Parameters
     ----------
     pairs : DataFrame
-        The corpus: ``key`` and ``group`` of each of n pairs.
+        ``key`` and ``group`` of each of n pairs.
     index : mapping of str to DataFrame
         The index of each group, as `mispair.pairs.steps.index_shards` writes it.
     shards : sequence of Path
         The shards that the indexes name.
-    side : int
-        Side of the pictures in pixels.
     progress : callable
-        Is given the number of decoded pictures.
-
-    Returns
-    -------
-    (n, side, side, 3) uint8 array
-        In the order of `pairs`.
+        Takes the number of decoded pictures.
 
     Raises
     ------
@@ -51,8 +44,8 @@ def read_pictures(
         If a pair is in no index, or a shard is missing or was changed.
     """
     paths = {path.name: path for path in shards}
-    rows = {(group, key): row for row, (group, key) in enumerate(zip(pairs["group"], pairs["key"],
-                                                                      strict=True))}  # fmt: skip
+    names = zip(pairs["group"], pairs["key"], strict=True)
+    rows = {name: row for row, name in enumerate(names)}
     pictures = np.zeros((len(pairs), side, side, 3), np.uint8)
     done = 0
     for group, table in index.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +60,7 @@ class Sizes:
 
 
 class SmallTowers(nn.Module):
-    """An image and a text tower with random weights.
-
-    Parameters
-    ----------
-    sizes : Sizes
-        Sizes of the towers.
-    seed : int
-        Of the weights: the same weights, whatever captions the towers are trained on.
-    """
+    """An image and a text tower with random weights that sizes and seed alone decide."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()
@@ -118,15 +109,12 @@ class Batches:
     Parameters
     ----------
     pictures : (n, side, side, 3) uint8 array
-        Pictures.
     bags : (n, words) uint8 array
         Captions of the same pairs.
     batch_size : int
         Pairs of a batch; the rest of a pass is left out.
     crop : int
         Side of the crop, the same place for all pictures of a batch.
-    seed : int
-        Of the orders and crops.
 
     Raises
     ------
@@ -166,11 +154,6 @@ class Batches:
 def channels_first(pictures: np.ndarray) -> Tensor:
     """Return (n, side, side, 3) pictures as a (n, 3, side, side) tensor."""
     return torch.from_numpy(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)))
-
-
-def loss_of_step(towers: SmallTowers, batches: Batches) -> Callable[[int], Tensor]:
-    """Return the loss of each step, for `mispair.sufficiency.training.train`."""
-    return lambda step: towers.loss(*batches.of_step(step))
 
 
 @torch.no_grad()

@@ -10,6 +10,17 @@ import numpy as np
 _WORD = re.compile(r"[a-z0-9]+")
 
 
+def words_of(caption: str) -> list[str]:
+    """Return the words of a caption in their order, in lower case and without punctuation.
+
+    Examples
+    --------
+    >>> words_of("The star, a red one")
+    ['the', 'star', 'a', 'red', 'one']
+    """
+    return _WORD.findall(caption.lower())
+
+
 def vocabulary(captions: Iterable[str]) -> list[str]:
     """Return every word of some captions once, sorted; words are letters and digits.
 
@@ -18,7 +29,7 @@ def vocabulary(captions: Iterable[str]) -> list[str]:
     >>> vocabulary(["A red star", "the star, 3"])
     ['3', 'a', 'red', 'star', 'the']
     """
-    return sorted({word for caption in captions for word in _WORD.findall(caption.lower())})
+    return sorted({word for caption in captions for word in words_of(caption)})
 
 
 def bags(captions: Sequence[str], known_words: Sequence[str]) -> np.ndarray:
@@ -34,5 +45,5 @@ def bags(captions: Sequence[str], known_words: Sequence[str]) -> np.ndarray:
     column = {word: number for number, word in enumerate(known_words)}
     rows = np.zeros((len(captions), len(known_words)), np.uint8)
     for row, caption in zip(rows, captions, strict=True):
-        row[[column[word] for word in _WORD.findall(caption.lower()) if word in column]] = 1
+        row[[column[word] for word in words_of(caption) if word in column]] = 1
     return rows

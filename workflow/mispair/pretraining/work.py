@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.sizes import Sizes
+from mispair.core.sizes import Sizes, Towers
 from mispair.core.work import Work
 
 
@@ -28,6 +28,21 @@ def train_small_towers(settings: Any, job: Any, sizes: Sizes) -> Work:
         {"pairs": pairs * settings.epochs, "GFLOP": 6e-9 * pairs * settings.epochs * products},
         {"pairs": sizes.rows(job.pairing)},
     )
+
+
+def encode_small_towers(settings: Any, job: Any, sizes: Sizes) -> Work:
+    from mispair.pretraining.settings import TowerSettings
+
+    # The widths of towers that are not there yet are those of the default settings.
+    width, neurons = (TowerSettings.model_fields[name].default for name in ("width", "embedding"))
+    pairs, captions = sizes.total(job.corpus), sizes.total(job.captions)
+    parts = {str(path): pairs / len(job.image_features) for path in job.image_features}
+    for path, rows in {**parts, str(job.text_features): captions}.items():
+        sizes.planned[path] = round(rows)
+    for path in job.projection:
+        sizes.set_projection(path, Towers(0, 0, width, width, neurons, 0), 1)
+    work = {"pairs": pairs, "captions": captions}
+    return Work(work, work, {"MB of features": 4e-6 * width * (pairs + captions)})
 
 
 def measure_mixing(settings: Any, job: Any, sizes: Sizes) -> Work:

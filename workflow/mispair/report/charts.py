@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 400, 240
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: its chart, the numbers in it, and one sentence that says what it shows.
+    """A figure: its chart, the numbers in it, and one sentence on them.
 
     ``toggle`` is the field whose values can be singled out in the legend.
     """
@@ -69,10 +69,7 @@ def summary(table: pd.DataFrame, keys: list[str], value: str = "value") -> pd.Da
 
 
 def limited(data: pd.DataFrame, **where: str) -> bool:
-    """Tell whether any row with these values has limits: the browser complains of a layer without.
-
-    Groups of one run have none.
-    """
+    """Tell whether any row with these values has limits; a layer without limits is an error."""
     if "low" not in data:
         return False
     rows = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
@@ -92,14 +89,10 @@ MOST = 2_000
 
 
 def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:
-    """Leave out what has no room in a plot: single runs first, then values of `x` in between.
+    """Thin out the rows of a plot to at most `most`: single runs first, then values of `x`.
 
-    Returns
-    -------
-    data : DataFrame
-        At most `most` rows, if two values of `x` have room.
-    remark : str
-        What was left out, as a sentence that begins with a space; empty if nothing was.
+    Returns the rows and a remark on what was left out, which begins with a space or is empty. Two
+    values of `x` always stay.
     """
     remark = ""
     if len(data) > most and "layer" in data and (data["layer"] == "run").any():
@@ -167,9 +160,15 @@ def colour(
     colours: Mapping[str, str],
     present: list[str],
     labels: Mapping[str, str] | None = None,
+    gap: int | None = None,
 ) -> alt.Color:
-    """Return a colour channel with a legend, whose labels are `labels` of the values."""
+    """Return a colour channel with a legend, whose labels are `labels` of the values.
+
+    `gap` is the space between entries, in pixels.
+    """
     legend = alt.Legend(symbolOpacity=1, symbolType="circle", symbolStrokeWidth=0)
+    if gap is not None:
+        legend.columnPadding = gap
     if labels is not None:
         legend.labelExpr = f"{json.dumps(dict(labels))}[datum.label] || datum.label"
         legend.labelLimit = 260
@@ -189,8 +188,8 @@ def fade(shown: float) -> Any:
 def add_toggle(spec: dict[str, Any], field: str) -> None:
     """Let the legend of a finished chart single out values of a field, in all its named views.
 
-    Vega-Lite wants such a selection once, at the top, with the names of one view of each panel;
-    Altair would add it to every layer, which is an error.
+    Vega-Lite needs the selection once, at the top, with the name of one view of each panel; Altair
+    would add it to every layer, which is an error.
     """
     select = {"type": "point", "fields": [field]}
     spec["params"] = [
@@ -212,7 +211,7 @@ def _names(node: Any) -> set[str]:
 
 
 VIEW = "panel_"
-"""How the names of views begin whose legend is the toggle."""
+"""Prefix of the names of views whose legend is the toggle."""
 
 
 def x_axis(field: str, title: str, ticks: list[float] | None = None) -> alt.X:
@@ -277,10 +276,7 @@ def config(font_size: int) -> dict[str, Any]:
 
 
 def for_paper(spec: Mapping[str, Any], font_size: int) -> dict[str, Any]:
-    """Return a finished chart as it is printed, to be read at the width of a column.
-
-    Larger letters stand on narrower panels, at most two side by side.
-    """
+    """Return a finished chart for print: larger letters, narrower panels, at most two in a row."""
     printed = _narrowed(spec)
     printed["config"] = {**config(font_size), "aria": False}
     printed["config"]["legend"]["columns"] = PAPER_LEGEND

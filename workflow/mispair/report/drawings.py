@@ -19,10 +19,17 @@ def by_name(*functions: Draw) -> dict[str, Draw]:
 
 
 def draw_of(figure: str) -> Draw:
-    """Return what draws a figure: the function of its name in its study's ``DRAWINGS``."""
+    """Return what draws a figure: the function of its name in its study's ``DRAWINGS``.
+
+    Those of small figures are in ``SMALL``.
+    """
     every = studies.studies()
     (name,) = (
-        declared.key for declared in every if figure in {each.name for each in declared.figures}
+        declared.key
+        for declared in every
+        if figure in {each.name for each in studies.drawn(declared.key)}
     )
-    draw: Draw = import_module(studies.module_name(name, "figures")).DRAWINGS[figure]
+    module = import_module(studies.module_name(name, "figures"))
+    is_small = figure in {each.name for each in studies.study(name).small}
+    draw: Draw = (module.SMALL if is_small else module.DRAWINGS)[figure]
     return draw

@@ -1,4 +1,4 @@
-"""What becomes of a figure: pictures, a table and an interactive chart."""
+"""The forms of a figure: pictures, a table and an interactive chart."""
 
 from __future__ import annotations
 
@@ -38,17 +38,12 @@ class Rendered:
 def render(
     figure: Figure, tables: Tables, font_size: int, paper_font_size: int, max_points: int
 ) -> Rendered:
-    """Draw a figure; where nothing can be drawn, draw why.
+    """Draw a figure, or the reason why it cannot be drawn.
 
-    Parameters
-    ----------
-    figure, tables, font_size, max_points
-        As in `compose`.
-    paper_font_size : int
-        Of labels in the forms to print, in pixels.
+    Font sizes are in pixels, that of ``paper`` in the forms to print; see `compose`.
     """
     spec, data = compose(figure, tables, font_size, max_points)
-    svg = _svg(charts.for_paper(spec, paper_font_size))
+    svg = as_svg(charts.for_paper(spec, paper_font_size))
     return Rendered(svg, in_order(vl_convert.svg_to_pdf(svg)), _png(svg), data, spec)
 
 
@@ -60,13 +55,13 @@ def compose(
     Parameters
     ----------
     figure : Figure
-        Which one.
+        Declaration of the figure.
     tables : Tables
         All measurements.
     font_size : int
-        Of labels on the page, in pixels.
+        Size of labels on the page, in pixels.
     max_points : int
-        More rows than this are not drawn: the figure says so.
+        A figure of more rows is a hole.
 
     Returns
     -------
@@ -101,13 +96,13 @@ def compose(
     return spec, data
 
 
-def _svg(spec: dict[str, Any]) -> str:
-    """Draw a picture: coordinates to a hundredth of a pixel, and no label on every single mark."""
+def as_svg(spec: dict[str, Any]) -> str:
+    """Draw a picture, with coordinates to a hundredth of a pixel."""
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
-    svg = _COORDINATES.sub(lambda found: _LONG.sub(_round, found[0]), svg)
-    # The drawing engine counts its clip paths over all pictures that it has ever drawn.
+    svg = _COORDINATES.sub(lambda match: _LONG.sub(_round, match[0]), svg)
+    # The drawing engine numbers its clip paths over all pictures that it has drawn.
     names = {name: f"part{number}" for number, name in enumerate(_IDENTIFIERS.findall(svg))}
-    return _REFERENCES.sub(lambda found: found[1] + names.get(found[2], found[2]) + found[3], svg)
+    return _REFERENCES.sub(lambda match: match[1] + names.get(match[2], match[2]) + match[3], svg)
 
 
 def few_colours(picture: Image.Image) -> Image.Image:

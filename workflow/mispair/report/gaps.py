@@ -1,4 +1,4 @@
-"""How far what was measured lies from what was published, in words for the table of claims."""
+"""Difference between a measured and a published number, in words and as numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import pandas as pd
 from mispair.core.words import number
 
 
+class Gap(str):
+    """Measured − published in words, with the two numbers and what they are numbers of.
+
+    It is a text, as pages print it; a claim without a published number has the text "".
+    """
+
+    measured: float
+    published: float
+    quantity: str
+
+
 def gap(measured: float, published: float, of: str, digits: int = 3) -> str:
-    """Return measured − published with what it is the difference of; empty if one is not known.
+    """Return measured − published with its quantity; empty if one is missing.
 
     Examples
     --------
@@ -19,30 +30,28 @@ def gap(measured: float, published: float, of: str, digits: int = 3) -> str:
     """
     if not math.isfinite(measured - published):
         return ""
-    return f"{number(measured - published, digits, sign=True)} {of}"
+    text = Gap(f"{number(measured - published, digits, sign=True)} {of}")
+    text.measured, text.published, text.quantity = measured, published, of.removeprefix("in ")
+    return text
 
 
 def gap_of_change(measured: pd.Series, published: pd.Series, digits: int = 3) -> str:
-    """Return the difference of two changes, each from the first to the last common place.
+    """Return the gap of changes, each from the first to the last common value of the sweep.
 
     Parameters
     ----------
     measured, published : Series
         Values by the swept probability, sorted.
     """
-    common = [rate for rate in measured.dropna().index if rate in published.dropna().index]
+    common = measured.dropna().index.intersection(published.dropna().index, sort=False)
     if len(common) < 2:
         return ""
     first, last = common[0], common[-1]
-    measured_change, published_change = (
-        float(values[last] - values[first]) for values in (measured, published)
-    )
-    return gap(
-        measured_change, published_change, f"in the change from {first:g} to {last:g}", digits
-    )
+    of_measured, of_published = (float(one[last] - one[first]) for one in (measured, published))
+    return gap(of_measured, of_published, f"in the change from {first:g} to {last:g}", digits)
 
 
 def gap_of_mean(measured: pd.Series, published: pd.Series, of: str, digits: int = 3) -> str:
-    """Return the mean difference over the common places of two series."""
-    apart = (measured - published.reindex(measured.index)).dropna()
-    return gap(float(apart.mean()), 0.0, of, digits) if len(apart) else ""
+    """Return the gap of means over the common values of the sweep of two series."""
+    both = pd.DataFrame({"measured": measured, "published": published}).dropna()
+    return gap(float(both["measured"].mean()), float(both["published"].mean()), of, digits)

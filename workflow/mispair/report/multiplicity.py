@@ -26,30 +26,24 @@ RULE = (
 
 
 def adjusted(verdicts: Sequence[Verdict], alpha: float) -> list[Verdict]:
-    """Return the verdicts with corrected p values, and without those that do not withstand them."""
+    """Return the verdicts with corrected p values; those above α can tell nothing."""
     results = list(verdicts)
     for primary, correct, name in ((True, holm, "Holm"), (False, benjamini_hochberg, "FDR")):
-        positions = [
-            position
+        tested = {
+            position: verdict.effect.p
             for position, verdict in enumerate(verdicts)
             if verdict.claim.primary == primary
             and verdict.effect is not None
             and math.isfinite(verdict.effect.p)
-        ]
-        corrected = correct([_p(verdicts[position]) for position in positions])
+        }
         kind = "primary test" if primary else "other test"
-        for position, p in zip(positions, corrected, strict=True):
+        for position, p in zip(tested, correct([*tested.values()]), strict=True):
             verdict = replace(verdicts[position], adjusted_p=p)
             if p > alpha and verdict.outcome in (SUPPORTS, CONTRADICTS):
                 reason = (
-                    f"{verdict.reason}; corrected for {count(len(positions), kind)} ({name}) "
+                    f"{verdict.reason}; corrected for {count(len(tested), kind)} ({name}) "
                     f"{p_value(p)}"
                 )
                 verdict = replace(verdict, outcome=UNDECIDED, reason=reason)
             results[position] = verdict
     return results
-
-
-def _p(verdict: Verdict) -> float:
-    assert verdict.effect is not None
-    return verdict.effect.p

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from functools import cache
 from importlib.resources import files
 
 import pandas as pd
@@ -12,14 +11,14 @@ NEURONS = 512
 """Width of the embedding of the published CC3M model: neurons of each projection."""
 
 
-@cache
-def _text(name: str) -> str:
-    return (files("mispair.report") / "published" / f"{name}.csv").read_text(encoding="utf-8")
+def _table(name: str) -> pd.DataFrame:
+    path = files("mispair.report") / "published" / f"{name}.csv"
+    return pd.read_csv(io.StringIO(path.read_text(encoding="utf-8")))
 
 
 def figure1() -> pd.DataFrame:
     """Figure 1: spurious_probability, trained_on and its four measures."""
-    return pd.read_csv(io.StringIO(_text("figure1_simulation")))
+    return _table("figure1_simulation")
 
 
 def figure1_curve(metric: str, arm: str) -> pd.Series:
@@ -40,28 +39,26 @@ def purity_by_scheme() -> pd.DataFrame:
 
     The authors' similarity shuffling draws one of the ten most similar captions.
     """
-    table = pd.read_csv(io.StringIO(_text("purity_by_shuffling")))
+    table = _table("purity_by_shuffling")
     return table.assign(scheme=table["scheme"].replace("similarity", "similar"))
 
 
 def table4() -> pd.DataFrame:
     """Table 4: dataset, shuffle_probability, accuracy (a share, not per cent) and silhouette."""
-    table = pd.read_csv(io.StringIO(_text("table4_caption_shuffling")))
+    table = _table("table4_caption_shuffling")
     table["accuracy"] = table.pop("accuracy_percent") / 100
     return table
 
 
 def pruning() -> pd.DataFrame:
     """Figure 2, CIFAR-10: strategy, neurons_kept of 512 and accuracy."""
-    return pd.read_csv(io.StringIO(_text("figure2_cifar10_pruning")))
+    return _table("figure2_cifar10_pruning")
 
 
 def checkpoints() -> pd.DataFrame:
     """Tables 2 and 3: dataset, pretraining, method, accuracy and top5 (shares), silhouette."""
-    table2 = pd.read_csv(io.StringIO(_text("table2_clip_vs_laclip")))
-    table3 = pd.read_csv(io.StringIO(_text("table3_imagenet"))).rename(
-        columns={"top1_percent": "accuracy_percent"}
-    )
+    table2 = _table("table2_clip_vs_laclip")
+    table3 = _table("table3_imagenet").rename(columns={"top1_percent": "accuracy_percent"})
     table = pd.concat([table2, table3], ignore_index=True)
     table["accuracy"] = table.pop("accuracy_percent") / 100
     table["top5"] = table.pop("top5_percent") / 100
@@ -70,28 +67,28 @@ def checkpoints() -> pd.DataFrame:
 
 def sugarcrepe() -> pd.Series:
     """SugarCrepe by OpenAI's ViT-B/32: the share of right choices by category."""
-    table = pd.read_csv(io.StringIO(_text("sugarcrepe")))
+    table = _table("sugarcrepe")
     shares: pd.Series = table.set_index("category")["accuracy_percent"] / 100
     return shares
 
 
 def sufficiency_risks() -> pd.DataFrame:
     """Figure 2 of the companion paper: flip, task, model and risk."""
-    return pd.read_csv(io.StringIO(_text("sufficiency_risks")))
+    return _table("sufficiency_risks")
 
 
 def sufficiency_prompts() -> pd.DataFrame:
     """Figures 5 and 6 of the companion paper, at p = 0.2: per_class, model and risk."""
-    return pd.read_csv(io.StringIO(_text("sufficiency_prompts")))
+    return _table("sufficiency_prompts")
 
 
 def sufficiency_shift() -> pd.DataFrame:
     """Figures 8 and 9 of the companion paper, from p = 0.2: flip, task, shifted, model, risk."""
-    return pd.read_csv(io.StringIO(_text("sufficiency_shift")))
+    return _table("sufficiency_shift")
 
 
 def laclip_imagenet() -> pd.DataFrame:
     """ImageNet by LaCLIP's authors: pretraining, architecture, method, templates, accuracy."""
-    table = pd.read_csv(io.StringIO(_text("laclip_imagenet")))
+    table = _table("laclip_imagenet")
     table["accuracy"] = table.pop("accuracy_percent") / 100
     return table

@@ -1,11 +1,11 @@
-"""The tests behind the verdicts: effects with intervals, trends over a sweep, draws at random."""
+"""Statistics of the verdicts: effects with intervals, trends over a sweep, random draws."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ PERMUTATIONS = 9_999
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence limits; limits are NaN where there is nothing to tell."""
+    """An estimate with its confidence limits, which may be NaN."""
 
     value: float
     low: float
@@ -99,8 +99,13 @@ class Trend:
         return min(1.0, 2 * min(self.p_rise, self.p_fall))
 
 
+def without_p(effect: Effect) -> Effect:
+    """Drop the p value against zero, for a rule that does not test against zero."""
+    return replace(effect, p=math.nan)
+
+
 def unknown_effect(value: float, n: int, unit: str) -> Effect:
-    """Return an effect without an interval: its replicates cannot give one."""
+    """Return an effect without an interval."""
     return Effect(value, math.nan, math.nan, math.nan, math.nan, math.nan, n, unit)
 
 
@@ -160,11 +165,10 @@ def effect_of_estimate(
 
 
 def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:
-    """Return the mean over C_s of each trial, so that a trial counts once.
+    """Return the mean over C_s of each trial: its values at different C_s are not independent.
 
-    A trial has the same dictionaries, starting weights and draws at every C_s, so its values are
-    not independent. Only trials that were measured at the most values of C_s count: a mean over
-    fewer of them would mix an effect of C_s into the spread of trials.
+    Only trials that were measured at the most values of C_s count: a mean over fewer values would
+    mix an effect of C_s into the spread of trials.
 
     Parameters
     ----------
@@ -224,10 +228,9 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
 def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95) -> Interval:
     """Return the mean of independent counts, each of `of` cases, with an interval.
 
-    It is the t interval over the counts, widened to Wilson's interval of all cases together: equal
-    counts have a spread of zero, and still come from finitely many cases. Wilson's interval takes
-    cases for independent, which those of one count need not be. So fewer than `LEAST_COUNTS` equal
-    counts give no interval: they cannot show how dependent their cases are.
+    It is the t interval over the counts, widened to Wilson's interval of all cases together:
+    equal counts have no spread. Wilson's interval assumes independent cases; fewer than
+    `LEAST_COUNTS` equal counts cannot show how dependent their cases are, and give no interval.
 
     Parameters
     ----------
@@ -256,10 +259,7 @@ def count_interval(counts: Sequence[float], of: float, confidence: float = 0.95)
 
 
 def prediction_interval(draws: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Return the interval in which one more random draw would lie, from the spread of draws.
-
-    ``mean ± t · s · sqrt(1 + 1/n)``: a strategy outside it is better or worse than chance.
-    """
+    """Return the prediction interval of one more random draw, ``mean ± t · s · sqrt(1 + 1/n)``."""
     values = np.asarray(draws, dtype=float)
     values = values[np.isfinite(values)]
     count = len(values)
@@ -274,23 +274,22 @@ def trend(x: Sequence[float], y: Sequence[float], blocks: Sequence[object] | Non
     """Test whether y rises or falls with x within blocks, by permutation.
 
     The statistic is the mean over blocks of Spearman's rank correlation. Under the null
-    hypothesis the values of a block may be exchanged among its x; all such permutations are gone
-    through where there are at most `PERMUTATIONS`, else as many random ones are drawn (from a
-    fixed stream) and the observed one is counted in.
+    hypothesis the values of a block may be exchanged among its x. All permutations are used if
+    there are at most `PERMUTATIONS`, else as many random ones (from a fixed stream) and the
+    observed one.
 
     Parameters
     ----------
     x, y : sequences of float
         Values; those with a missing y are left out.
     blocks : sequence, optional
-        What belongs together: the seed, or the seed and the evaluation set.
+        The block of each value: the seed, or the seed and the evaluation set.
 
     Returns
     -------
     Trend
         ``p_rise`` is the share of permutations that rise at least as much, ``p_fall`` the share
-        that fall at least as much: a claim names its direction, and is tested in it. NaN
-        without a block of at least three values.
+        that fall at least as much. NaN without a block of at least three values.
     """
     names = [0] * len(x) if blocks is None else blocks
     grouped: dict[object, list[tuple[float, float]]] = {}

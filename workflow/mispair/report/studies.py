@@ -13,7 +13,14 @@ from mispair.core.files import UserError
 from mispair.report.study import Columns, Figure, Study, columns
 
 Name = Literal[
-    "image_text", "audit", "simulation", "laclip", "sufficiency", "stepsize", "pretraining"
+    "image_text",
+    "audit",
+    "repair",
+    "simulation",
+    "laclip",
+    "sufficiency",
+    "stepsize",
+    "pretraining",
 ]
 """Packages of the studies, in the order of their pages."""
 
@@ -31,8 +38,7 @@ def module_name(study: str, part: str) -> str:
 def modules(*parts: str, of: Iterable[str] = NAMES) -> list[str]:
     """Return the names of such modules of some studies, by default of all.
 
-    `mispair.core.provenance.code_version` does not see them in the text of the steps of the report,
-    because this module imports them by name.
+    `mispair.core.provenance.code_version` needs them: they are imported by name.
     """
     return [module_name(name, part) for part in parts for name in of]
 
@@ -55,6 +61,12 @@ def figures(name: str | None = None) -> list[Figure]:
     return [figure for declared in of for figure in declared.figures]
 
 
+def drawn(name: str | None = None) -> list[Figure]:
+    """Return all figures that are drawn of a study, or of all: those of its page and small ones."""
+    of = studies() if name is None else [study(name)]
+    return [figure for declared in of for figure in (*declared.figures, *declared.small)]
+
+
 @cache
 def tables() -> dict[str, Columns]:
     """Return the columns of all tidy tables by name."""
@@ -64,13 +76,13 @@ def tables() -> dict[str, Columns]:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], Study, str]]:
-    """Return the patterns of all results, those with the fewest wildcards first."""
+    """Return the patterns of all results, the fewest wildcards first, then the longest."""
     every = [
         (pattern, declared, kind)
         for declared in studies()
         for pattern, kind in declared.results.items()
     ]
-    every.sort(key=lambda found: found[0].count("*"))
+    every.sort(key=lambda declaration: (declaration[0].count("*"), -len(declaration[0])))
     return [
         (re.compile("(.*/)?" + "[^/]*".join(map(re.escape, pattern.split("*")))), declared, kind)
         for pattern, declared, kind in every
@@ -78,9 +90,7 @@ def _patterns() -> list[tuple[re.Pattern[str], Study, str]]:
 
 
 def of_result(path: str) -> tuple[Study, str]:
-    """Return the study that a file of results belongs to, and its kind there.
-
-    Where several patterns fit, the first of those with the fewest wildcards counts.
+    """Return the study of a file of results and its kind, by the first pattern that fits.
 
     Raises
     ------
@@ -94,7 +104,7 @@ def of_result(path: str) -> tuple[Study, str]:
 
 
 def is_measurement(path: str) -> bool:
-    """Tell whether a file of results holds a measurement, and does not only describe something."""
+    """Tell whether a file of results holds a measurement, not only a description."""
     declared, kind = of_result(path)
     return kind not in declared.describing
 

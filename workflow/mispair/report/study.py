@@ -1,9 +1,9 @@
-"""What a study declares of itself for the report.
+"""Declarations of a study for the report.
 
-The folder ``mispair/STUDY/report`` of each study holds four modules that the report asks for, by
-what they import: ``study`` (`Study`: names, tables and figures as data, which the rules read as
-well), ``rows`` (from results to rows of tables), ``figures`` (what draws them), and ``pages``
-(`Pages`: claims, printed tables and sentences).
+The folder ``mispair/STUDY/report`` of each study holds four modules: ``study`` (`Study`: names,
+tables and figures as data, which the rules read as well), ``rows`` (from results to rows of
+tables), ``figures`` (functions that draw), and ``pages`` (`Pages`: claims, printed tables,
+sentences).
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its file name without ending, title, what it shows, and place in the paper.
+    """A figure: its file name without ending, title, caption, place in the paper, and section.
 
-    ``section`` is the part of the study's page that it belongs to. Only a figure of
-    ``every_scheme`` is given more than the main scheme of corruption.
+    A small figure has neither caption nor section.
+
+    Only a figure of ``every_scheme`` is given more than the main scheme of corruption.
     """
 
     name: str
     title: str
-    about: str
+    about: str = ""
     paper: str = ""
     section: str = ""
     every_scheme: bool = False
@@ -36,10 +37,10 @@ FORMS = (*PICTURES, "csv", "vl.json")
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a tidy table: those that tell rows apart, which it is sorted by, and values.
+    """The columns of a tidy table: keys, by which it is sorted, and values.
 
-    Those in ``text`` hold text; all others are numbers. `mispair compare` leaves a table alone that
-    is not ``compared``, such as one of curves.
+    Columns in ``text`` hold text, all others numbers. `mispair compare` skips a table that is not
+    ``compared``, such as one of curves.
     """
 
     keys: tuple[str, ...]
@@ -94,12 +95,12 @@ class Study:
         Kind of each file of results by the pattern of its path.
     figures : tuple of Figure
         In the order of the page.
+    small : tuple of Figure
+        Small figures next to the answers of its questions (`mispair.report.small`).
     describing : tuple of str
         Kinds of results that describe data and models, and are no measurement.
     measures : tuple of str
         Tables of which one has a row if anything was measured; all of them by default.
-    presets : tuple of str
-        Sets of settings whose verdicts are shown side by side.
     sections_of : callable
         Given a rule and the wildcards of a job, the sections that print its numbers.
 
@@ -116,9 +117,9 @@ class Study:
     tables: Mapping[str, Columns]
     results: Mapping[str, str]
     figures: tuple[Figure, ...]
+    small: tuple[Figure, ...] = ()
     describing: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
-    presets: tuple[str, ...] = ()
     sections_of: Callable[[str, Mapping[str, str]], Iterable[str]] = field(default=_nowhere)
 
     def __post_init__(self) -> None:

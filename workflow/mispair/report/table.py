@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mispair.core.words import MISSING, interval, number
+from mispair.core.words import MISSING, interval, number, significant
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is printed: caption, heads, cells, a remark below, and its place in a study.
+    """A table as it is printed: a warning above, caption, heads, cells, a remark below.
 
-    A ``warning`` stands above it.
+    ``section`` is the section of a study's page; a ``folded`` table is opened by a click.
     """
 
     caption: str
@@ -50,5 +50,19 @@ def with_interval(rows: pd.DataFrame, digits: int = 3) -> str:
 
 
 def or_dash(value: float, digits: int, sign: bool = False) -> str:
-    """Format a number; what was not measured is a dash."""
+    """Format a number, or a dash if it was not measured."""
     return number(value, digits, sign) if math.isfinite(value) else "–"
+
+
+def effect_cell(value: float, low: float, high: float) -> str:
+    """Format an effect with its limits, if it has any.
+
+    Examples
+    --------
+    >>> effect_cell(0.5, 0.25, 0.75), effect_cell(0.5, math.nan, math.nan)
+    ('+0.5000 (+0.2500 to +0.7500)', '+0.5000')
+    """
+    if not math.isfinite(value):
+        return "–"
+    limits = f" ({significant(low, sign=True)} to {significant(high, sign=True)})"
+    return significant(value, sign=True) + (limits if math.isfinite(low + high) else "")

@@ -1,9 +1,10 @@
-"""The tidy tables of the report: how measured rows become them."""
+"""The tidy tables of the report, and how rows become tables."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pandas as pd
@@ -19,7 +20,7 @@ PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
 """Tables with rows that belong to a protocol of zero-shot classification."""
 
 CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
-"""What replaces a protocol where no class is named in words."""
+"""Values in place of a protocol where no class is named in words."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
@@ -35,7 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def remembered(function: F) -> F:
     """Compute a function of tables and hashable arguments once for the same tables.
 
-    What a caller changes in a table that it gets, it changes in a copy.
+    A table is returned as a copy, which the caller may change.
     """
 
     @functools.wraps(function)
@@ -56,7 +57,7 @@ class Tables:
     Parameters
     ----------
     frames : mapping of str to DataFrame
-        The tables that there are; the others are empty.
+        Tables by name; missing ones are empty.
     """
 
     def __init__(self, frames: Mapping[str, pd.DataFrame]) -> None:
@@ -160,9 +161,9 @@ def _of_scheme(table: pd.DataFrame, name: str | None) -> pd.DataFrame:
 
 
 def read(sources: Mapping[str, Any]) -> Tables:
-    """Read tables back from CSV: `sources` gives the path, or an open file, of each by name.
+    """Read tables from CSV: `sources` are paths or open files by name.
 
-    An unknown name is left out; a missing one becomes an empty table.
+    Unknown names are left out; missing ones become empty tables.
     """
     return Tables(
         {
@@ -174,6 +175,11 @@ def read(sources: Mapping[str, Any]) -> Tables:
             if (source := sources.get(name)) is not None
         }
     )  # fmt: skip
+
+
+def read_csvs(paths: Iterable[Path]) -> Tables:
+    """Read the CSV files among the files of ``reports/tables``, each table by its name."""
+    return read({path.stem: path for path in paths if path.suffix == ".csv"})
 
 
 def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
@@ -223,7 +229,7 @@ def mean_by(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def everything(tables: Tables) -> pd.DataFrame:
-    """Return all measurements in one table, with the name of their own in ``table``."""
+    """Return all measurements in one table, with the name of their table in ``table``."""
     frames = {name: table for name, table in tables.frames.items() if name != "provenance"}
     types: dict[str, str] = {"table": "str"}
     for name in frames:
@@ -242,10 +248,7 @@ DETAILS = (
 
 
 def summary(union: pd.DataFrame) -> pd.DataFrame:
-    """Return `everything` without rows that are parts of a measurement, and without empty columns.
-
-    Those are most of the rows; each kind of measurement has a table with all of its own.
-    """
+    """Return `everything` without parts of measurements (most rows), and without empty columns."""
     parts = [column for column in DETAILS if column in union]
     whole: pd.DataFrame = union[union[parts].isna().all(axis=1)]
     return whole.dropna(axis="columns", how="all").reset_index(drop=True)

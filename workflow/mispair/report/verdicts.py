@@ -1,17 +1,16 @@
-"""Verdicts on the paper's claims: explicit rules on what was measured, and nothing typed in.
+"""Verdicts on the paper's claims, by explicit rules on what was measured.
 
-A claim is decided by a function ``decide_*``, of those below or of its study; the report prints
-their rules.
+A function ``decide_*``, of this module or of a study, decides a claim; the report prints its rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mispair.core.words import count, interval, number, p_value
+from mispair.report.gaps import Gap
 from mispair.report.statistics import Effect, Interval, Trend
 
 Outcome = Literal["supports", "contradicts", "no such effect", "cannot tell", "not measured"]
@@ -56,10 +55,9 @@ EFFECTS = (
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, where, by which rule it is judged, and which figure shows it.
+    """A sentence of the paper, its place there, the rule that decides it, and its figure.
 
-    A ``primary`` claim belongs to the few that the report is about: its p value is corrected with
-    those of the other primary claims alone.
+    The report is about the few ``primary`` claims. Their p values are corrected separately.
     """
 
     key: str
@@ -142,6 +140,16 @@ class Verdict:
         return "-".join(filter(None, ("claim", self.claim.key, self.preset)))
 
     @property
+    def numbers(self) -> tuple[float, float]:
+        """The measured and the published number that the gap compares; NaN if there is none.
+
+        Without a published number, the measured one is the effect.
+        """
+        if isinstance(self.gap, Gap):
+            return self.gap.measured, self.gap.published
+        return (self.effect.value if self.effect else math.nan), math.nan
+
+    @property
     def limited(self) -> tuple[str, ...]:
         """Names of the controls that limit the claim."""
         return tuple(control.name for control in self.controls if control.finding == "limits")
@@ -150,20 +158,8 @@ class Verdict:
 def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> tuple[Outcome, str]:
     """Judge a claimed effect by its p value, its sign and the smallest effect of interest.
 
-    No such effect, if two one-sided tests at α place it between −smallest and +smallest. Else it
-    supports (claimed sign) or contradicts (other sign), if p ≤ α and its estimate is at least the
-    smallest effect of interest. Else nothing can be told.
-
-    Parameters
-    ----------
-    effect : Effect
-        What was measured, with intervals at 1 − α and 1 − 2 α.
-    sign : int
-        +1 for a claimed effect above zero, −1 for one below.
-    smallest : float
-        Smallest effect of interest, above zero, in the unit of the effect.
-    alpha : float
-        Level of the two-sided test and of each one-sided test.
+    See `EFFECTS`. The effect has intervals at 1 − α and 1 − 2 α; `sign` is +1 for a claimed effect
+    above zero and −1 for one below; `smallest`, above zero, is in the unit of the effect.
     """
     if not smallest > 0:
         raise ValueError(f"the smallest effect of interest must be above 0, not {smallest}")
@@ -189,9 +185,8 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
 def decide_equal(effect: Effect, smallest: float) -> tuple[Outcome, str]:
     """Judge a claim that two things are the same, up to the smallest effect of interest.
 
-    Supports if two one-sided tests at α place the effect between −smallest and +smallest;
-    contradicts if its interval at 1 − α does not hold zero and its estimate is at least the
-    smallest effect of interest. Else nothing can be told.
+    Supports if two one-sided tests at α place the effect between −smallest and +smallest.
+    Contradicts if its interval at 1 − α does not hold zero and its estimate is at least smallest.
     """
     if (unknown := _without_interval(effect)) is not None:
         return unknown
@@ -204,23 +199,21 @@ def decide_equal(effect: Effect, smallest: float) -> tuple[Outcome, str]:
 
 
 def decide_bound(effect: Effect, bound: float, sign: int = 1) -> tuple[Outcome, str]:
-    """Judge a claim that an effect is at least `bound`; with `sign` −1, at most.
-
-    By one-sided tests at α, so by the interval at 1 − 2 α.
-    """
+    """Judge whether an effect is at least `bound` (sign −1: at most), by one-sided tests at α."""
     if (unknown := _without_interval(effect)) is not None:
         return unknown
-    low, high = (
-        (effect.inner_low, effect.inner_high)
-        if sign > 0
-        else (-effect.inner_high, -effect.inner_low)
-    )
+    low, high = _signed(effect.inner_low, effect.inner_high, sign)
     text = f"{bound:.3g}"
     if low >= sign * bound:
         return SUPPORTS, f"it is at {'least' if sign > 0 else 'most'} {text}"
     if high < sign * bound:
         return CONTRADICTS, f"it is {'below' if sign > 0 else 'above'} {text}"
     return UNDECIDED, f"values on both sides of {text} agree with the measurement"
+
+
+def _signed(low: float, high: float, sign: int) -> tuple[float, float]:
+    """Return an interval, mirrored at zero if the sign is negative."""
+    return (low, high) if sign > 0 else (-high, -low)
 
 
 def _without_interval(effect: Effect) -> tuple[Outcome, str] | None:
@@ -255,7 +248,7 @@ def decide_difference(measured: Interval, sign: int = 1) -> tuple[Outcome, str]:
         return UNMEASURED, "no pair of raw and filtered runs was measured"
     if not measured.known:
         return UNDECIDED, _without_spread(measured.n)
-    low, high = (measured.low, measured.high) if sign > 0 else (-measured.high, -measured.low)
+    low, high = _signed(measured.low, measured.high, sign)
     if low > 0:
         return SUPPORTS, "the whole interval lies on the claimed side of zero"
     if high < 0:
@@ -264,7 +257,7 @@ def decide_difference(measured: Interval, sign: int = 1) -> tuple[Outcome, str]:
 
 
 def _without_spread(replicates: int) -> str:
-    """Say why so many replicates have no interval."""
+    """Return the reason why so many replicates have no interval."""
     if replicates < LEAST_RUNS:
         return "one run alone decides nothing"
     return f"{count(replicates, 'run')} with equal values show no spread"
@@ -277,7 +270,7 @@ def decide_level(measured: Interval, level: float, sign: int = 1) -> tuple[Outco
     if not measured.known:
         return UNDECIDED, _without_spread(measured.n)
     text = f"{level:.3g}"
-    low, high = (measured.low, measured.high) if sign > 0 else (-measured.high, -measured.low)
+    low, high = _signed(measured.low, measured.high, sign)
     if low >= sign * level:
         return SUPPORTS, f"the whole interval {'reaches' if sign > 0 else 'keeps below'} {text}"
     if high < sign * level:
@@ -328,7 +321,7 @@ def trend_text(measured: Trend) -> str:
 
 
 def trend_words(measured: Trend, alpha: float) -> str:
-    """Say in words whether a value rises or falls, with the statistic behind it."""
+    """Return in words whether a value rises or falls, with its statistic."""
     if not math.isfinite(measured.rho):
         return "no test: fewer than three probabilities"
     if 2 * measured.p_rise <= alpha:
@@ -360,111 +353,9 @@ def effect_text(effect: Effect, confidence: float, digits: int = 3) -> str:
 
 
 def silenced(verdict: Verdict) -> Verdict:
-    """Return the verdict with controls that say nothing, if it shows no effect to explain."""
+    """Return the verdict with controls marked as not measured, if it has no effect to explain."""
     if verdict.effect is None or verdict.outcome in (SUPPORTS, CONTRADICTS):
         return verdict
     text = "The claim shows no effect that a control could keep, remove or explain."
     controls = tuple(Control(control.name, "not measured", text) for control in verdict.controls)
     return replace(verdict, controls=controls)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question of the reader, answered by the verdicts on some claims."""
-
-    text: str
-    claims: tuple[str, ...]
-
-
-MIX = "Do mismatched captions mix features and damage the model?"
-REPAIR = "Does recaptioning and filtering repair it?"
-"""Questions that claims of several studies answer."""
-
-
-def merged(questions: Iterable[Question]) -> list[Question]:
-    """Return the questions in their order, those of one text as one."""
-    claims: dict[str, tuple[str, ...]] = {}
-    for question in questions:
-        claims[question.text] = claims.get(question.text, ()) + question.claims
-    return [Question(text, keys) for text, keys in claims.items()]
-
-
-ANSWERS = (
-    "The answer is the outcome of the question’s primary claims, with their effects: “Yes” if they "
-    "are supported, “Yes, with limits” if a control limits one, “No: the opposite” if they are "
-    "contradicted, “No such effect”, or “Cannot tell”; where they differ, each is listed. A "
-    "question without a measured primary claim is answered by the count of its measured claims: "
-    "“Yes” if all are supported, “No such effect” if there is none in all, “No” if one is "
-    "contradicted and none supported, “Cannot tell” if none is supported or contradicted; else the "
-    "number of supported claims is given."
-)
-
-IN_WORDS: dict[Outcome, str] = {
-    SUPPORTS: "Yes",
-    CONTRADICTS: "No: the opposite",
-    ABSENT: "No such effect",
-    UNDECIDED: "Cannot tell",
-}
-"""The answer that a primary claim gives, by its outcome."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a question, with the verdicts behind it and what limits the supported ones.
-
-    ``primary`` holds the measured verdicts on primary claims, which give the answer.
-    """
-
-    question: str
-    short: str
-    primary: tuple[Verdict, ...]
-    tally: tuple[tuple[Outcome, int], ...]
-    limits: tuple[str, ...]
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def measured(self) -> bool:
-        """Whether anything was measured on the question."""
-        return any(verdict.outcome != UNMEASURED for verdict in self.verdicts)
-
-
-def answer(question: Question, verdicts: Sequence[Verdict]) -> Answer:
-    """Sum up the verdicts on a question's claims by the rule `ANSWERS`."""
-    members = [verdict for verdict in verdicts if verdict.claim.key in question.claims]
-    tally = {name: sum(member.outcome == name for member in members) for name in OUTCOMES}
-    measured = [member for member in members if member.outcome != UNMEASURED]
-    primary = tuple(member for member in measured if member.claim.primary)
-    if not measured:
-        short = "Not measured"
-    elif primary:
-        short = _of_primary(primary)
-    else:
-        short = _of_tally(tally, measured)
-    present = tuple((name, amount) for name, amount in tally.items() if amount)
-    limits = tuple(_limits(measured))
-    return Answer(question.text, short, primary, present, limits, tuple(members))
-
-
-def _limits(members: Sequence[Verdict]) -> dict[str, None]:
-    """Return the names of the controls that limit supported claims, each once."""
-    supported = [member for member in members if member.outcome == SUPPORTS]
-    return dict.fromkeys(name for member in supported for name in member.limited)
-
-
-def _of_primary(primary: Sequence[Verdict]) -> str:
-    outcomes = {verdict.outcome for verdict in primary}
-    if len(outcomes) > 1:
-        return "The primary claims differ"
-    (outcome,) = outcomes
-    return IN_WORDS[outcome] + (", with limits" if _limits(primary) else "")
-
-
-def _of_tally(tally: Mapping[Outcome, int], measured: Sequence[Verdict]) -> str:
-    supported, number = tally[SUPPORTS], len(measured)
-    if supported == number:
-        return "Yes, with limits" if _limits(measured) else "Yes"
-    if supported:
-        return f"{supported} of {count(number, 'claim')} supported"
-    if tally[CONTRADICTS]:
-        return "No"
-    return "No such effect" if tally[ABSENT] == number else "Cannot tell"

@@ -1,4 +1,4 @@
-"""How often captions hold the image's features, and spurious ones (Theorem 4.3, Eq. 13)."""
+"""Shares of captions with the image's features, and with spurious ones (Theorem 4.3, Eq. 13)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,16 @@ SHOWN_PAIRS = 12
 
 
 def decode(captions: Tensor, rows: Tensor, threshold: float = 0.5) -> Tensor:
-    """Return the codes that captions y = H z + noise show.
+    """Return the codes (n, d) that captions y = H z + noise (n, d1) show.
 
-    ẑ_j = sign(<y, H_j>) if |<y, H_j>| > threshold, and 0 otherwise. With the threshold 1/2, ẑ is
-    the code whose entries 0 and ±1 are nearest to the projections. Raw captions do not need this:
-    their codes are known, and noise of standard deviation 0.24 would turn 4 % of zeros into ones.
+    ẑ_j = sign(<y, H_j>) if |<y, H_j>| > threshold, and 0 otherwise; `rows` are Hᵀ (d, d1). With the
+    threshold 1/2, ẑ is the code whose entries 0 and ±1 are nearest to the projections. Raw captions
+    do not need this: their codes are given, and noise of standard deviation 0.24 would turn 4 % of
+    zeros into ones.
 
-    Parameters
-    ----------
-    captions : Tensor (n, d1)
-        Captions y.
-    rows : Tensor (d, d1)
-        H transposed, with orthonormal rows.
-    threshold : float
-        1/2 takes Eq. 13's z = 1 at its word. A decoder whose captions are shorter than true ones
-        then appears to leave features out, although the cosines of S3 do not see a caption's
-        length; half of `scale` is the threshold that does not see it either.
-
-    Returns
-    -------
-    Tensor (n, d)
-        Codes of -1, 0 and 1, in the captions' dtype.
+    The threshold 1/2 reads Eq. 13's z = 1 literally. A decoder whose captions are shorter than true
+    ones then appears to leave features out, although the cosines of S3 do not depend on a caption's
+    length; half of `scale` is the threshold that does not depend on it either.
     """
     shown = captions @ rows.T
     return shown.sign() * (shown.abs() > threshold)
@@ -54,12 +43,10 @@ def caption_statistics(
 ) -> dict[str, float]:
     """Estimate the two probabilities of Eq. 13 from the codes of images and their captions.
 
-    The second is for spuriously correlated features; ``caption_wrong`` needs none.
-
     Parameters
     ----------
     image_codes, text_codes : Tensor (n, d)
-        z_x and z_y (or what `decode` makes of a caption), with entries -1, 0 and 1.
+        z_x and z_y (or `decode` of a caption), with entries -1, 0 and 1.
     spurious : Tensor (d, d) of bool
         Whether j' (column) is in the spurious set of j (row); the diagonal is ignored.
 
@@ -106,21 +93,10 @@ def sample_captions(
 ) -> list[dict[str, Any]]:
     """Return the first pairs feature by feature, for a figure of captions before and after.
 
-    Parameters
-    ----------
-    image_codes : Tensor (n, d)
-        z_x.
-    captions : mapping of str to Tensor (n, d)
-        Codes of the pairs' captions by source.
-    replaced : Tensor (n,) of bool
-        Whether the filter replaced the caption.
-
-    Returns
-    -------
-    list of dict
-        Rows ``caption_feature`` with ``source``, ``pair``, ``latent`` (the feature's number), the
-        image's entry ``x``, the caption's ``y`` and ``replaced``, of every feature that the image
-        or any of the captions has.
+    Codes of images and, by source, of captions are (n, d); `replaced` (n,) marks replaced captions.
+    Each row ``caption_feature`` has ``source``, ``pair``, ``latent`` (the feature's number), the
+    image's entry ``x``, the caption's ``y`` and ``replaced``; there is one for every feature that
+    the image or any of the captions has.
     """
     rows: list[dict[str, Any]] = []
     shown = {source: codes[:SHOWN_PAIRS].cpu() for source, codes in captions.items()}

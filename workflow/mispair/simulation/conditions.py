@@ -1,6 +1,6 @@
-"""The conditions of the study: the preset, the other one, and what lies between and around them.
+"""The conditions of the study: the preset, the other one, and those between and around them.
 
-The rules ask this module, and no step imports it: an edit of it reruns only those jobs whose
+Only the rules import this module, no step does: an edit of it reruns only those jobs whose
 settings it changes.
 """
 
@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from mispair.core.files import UserError
 from mispair.simulation import literal
-from mispair.simulation.presets import PRESETS
 from mispair.simulation.scaling import scaled
-from mispair.simulation.study import Study
+from mispair.simulation.study import PRESETS, Study
 
 if TYPE_CHECKING:
     from mispair.simulation.settings import Settings
@@ -60,17 +59,10 @@ Kind = Literal["base", "preset", "bridge", "grid", "scaling", "literal"]
 class Condition:
     """One setting of all numbers, at which trials are run.
 
-    Attributes
-    ----------
-    name : str
-        Safe as a file name.
-    study : Study
-        Complete: nothing is left to a preset.
-    kind : {"base", "preset", "bridge", "grid", "scaling", "literal"}
-        What it is run for: the configuration itself, the other preset, the bridge, the grid, the
-        sweep over the number of features d, or what the text states in place of a repair.
-    switch : str, optional
-        The switch that a condition of the bridge or of the text throws.
+    The name is safe as a file name. The study is complete: nothing is left to a preset. The kind is
+    the purpose: the configuration itself, the other preset, the bridge, the grid, the sweep over
+    the number of features d, or the statements of the text in place of repairs. A condition of the
+    bridge or of the text throws one switch.
     """
 
     name: str
@@ -80,7 +72,7 @@ class Condition:
 
 
 def conditions(settings: Settings) -> dict[str, Condition]:
-    """Return the conditions that a configuration asks for, by name; the base condition is first.
+    """Return the conditions of a configuration by name; the base condition is first.
 
     Raises
     ------
@@ -93,7 +85,7 @@ def conditions(settings: Settings) -> dict[str, Condition]:
     >>> list(conditions(Settings(preset="as-written", compare_presets=True)))
     ['as-written', 'as-run']
     """
-    base = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
+    base = settings.study()
     planned = [Condition(base.preset, base, "base")]
     problems: dict[str, list[str]] = {}
 

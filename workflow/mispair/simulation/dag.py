@@ -1,4 +1,4 @@
-"""The results of the study that the report is made of."""
+"""Files of results of the study, from which the report is made."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ from typing import Any
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results; none if the study does not run.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results of a `mispair.dag.Dag`; none if the study does not run."""
     paths: list[str] = dag.simulations()
     return paths

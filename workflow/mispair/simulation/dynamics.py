@@ -1,4 +1,4 @@
-r"""How alignments grow in phase I, as the theory has it (Eqs. 32 to 36), and Eq. 11's loss gap.
+r"""Growth of alignments in phase I by the theory (Eqs. 32 to 36), and Eq. 11's loss gap.
 
 Without thresholds (b = 0), and as long as features are small, only the term -<f(x), h(y)> of the
 loss moves the weights. In expectation over pairs, one step of gradient descent then changes
@@ -23,26 +23,11 @@ import numpy as np
 def alignments_after(
     image: np.ndarray, text: np.ndarray, moment: np.ndarray, step_size: float, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Go `steps` times through Eq. 34 at once, without its error term.
+    """Take `steps` steps of Eq. 34 at once, without its error term.
 
-    With C = U diag(s) Vᵀ, each singular value links A U's column with B V's; their sum grows by
-    1 + η s a step and their difference by 1 - η s.
-
-    Parameters
-    ----------
-    image, text : ndarray (m, d)
-        A and B at the start.
-    moment : ndarray (d, d)
-        C.
-    step_size : float
-        η.
-    steps : int
-        t, at least 0.
-
-    Returns
-    -------
-    tuple of two ndarray (m, d)
-        A and B after t steps.
+    With C = U diag(s) Vᵀ, each singular value links A U's column with B V's; their sum grows by 1 +
+    η s a step and their difference by 1 - η s. A and B (`image`, `text`) are (m, d), C (`moment`)
+    is (d, d), `step_size` is η.
     """
     left, singular, right = np.linalg.svd(moment)
     a, b = image @ left, text @ right.T
@@ -64,18 +49,7 @@ def alignments_as_printed(
     b and c are η C_jj and η C_jj', averaged with their mirror images under j ↔ j'; other entries of
     C are dropped. Both encoders get the same alignments: the printed solution keeps the modes of
     A + B, which grow by a + b ± c, and drops those of A - B, which Eq. 34 lets shrink by a - b ± c.
-
-    Parameters
-    ----------
-    image, text, moment, step_size, steps
-        As in `alignments_after`.
-    partners : ndarray (d,) of int
-        The partner j' of every feature j.
-
-    Returns
-    -------
-    tuple of two ndarray (m, d)
-        The same values twice.
+    `partners` (d,) is j' of every j; the other arguments are those of `alignments_after`.
 
     Raises
     ------
@@ -106,7 +80,7 @@ def trajectory_errors(
     measured : sequence of (int, ndarray (m, d), ndarray (m, d))
         Steps with A and B.
     predicted : mapping of str to callable
-        By source, what returns A and B for a number of steps.
+        By source, a function from a number of steps to A and B.
     spurious : ndarray (d, d) of bool, optional
         Whether feature j' (column) is spuriously correlated with j.
 
@@ -117,9 +91,8 @@ def trajectory_errors(
         Frobenius norm of A and B together, for the source ``measured`` and each prediction;
         ``alignment_error`` is the norm of the difference from what was measured, divided by the
         measured norm, for each prediction. With `spurious`, ``alignment_true``,
-        ``alignment_spurious`` and ``alignment_other`` are mean absolute alignments of neurons with
-        their own feature (the one with which the neuron is aligned most at the last step
-        measured), with the features spuriously correlated with it, and with all others.
+        ``alignment_spurious`` and ``alignment_other`` are mean absolute alignments by the groups of
+        `feature_groups` at the last step measured.
     """
     rows = []
     groups = {} if spurious is None or not measured else feature_groups(measured[-1][1:], spurious)
@@ -140,14 +113,10 @@ def trajectory_errors(
 def feature_groups(
     last: tuple[np.ndarray, np.ndarray], spurious: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return masks (2, m, d) of a neuron's own feature, of spuriously correlated and of others.
+    """Return masks (2, m, d) of true, of spuriously correlated and of other features of neurons.
 
-    Parameters
-    ----------
-    last : tuple of two ndarray (m, d)
-        A and B when neurons have grown.
-    spurious : ndarray (d, d) of bool
-        Whether feature j' (column) is spuriously correlated with j; the diagonal is ignored.
+    The true feature of a neuron is that of its largest alignment in `last`, A and B (m, d) of grown
+    neurons. `spurious` (d, d) is as in `trajectory_errors`; its diagonal is ignored.
     """
     strongest = np.abs(np.stack(last)).argmax(axis=2)
     true = np.eye(len(spurious), dtype=bool)[strongest]
@@ -156,10 +125,10 @@ def feature_groups(
 
 
 def _by_group(
-    groups: Mapping[str, np.ndarray], step: int, source: str, errors: np.ndarray
+    groups: Mapping[str, np.ndarray], step: int, source: str, values: np.ndarray
 ) -> list[dict[str, Any]]:
     return [
-        _row(f"alignment_{name}", step, source, float(np.abs(errors[mask]).mean()))
+        _row(f"alignment_{name}", step, source, float(np.abs(values[mask]).mean()))
         for name, mask in groups.items()
         if mask.any()
     ]

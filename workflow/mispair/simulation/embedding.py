@@ -8,23 +8,12 @@ PERPLEXITY = 30.0
 
 
 def tsne(features: np.ndarray, seed: int) -> np.ndarray:
-    """Embed features in the plane by t-SNE.
+    """Embed features (n, m) in the plane by t-SNE, as coordinates (n, 2).
 
-    Starts from the principal components, with perplexity `PERPLEXITY` or a third of the number of
-    other vectors if that is less. Repeats exactly on one thread.
-
-    Parameters
-    ----------
-    features : ndarray (n, m)
-        Vectors, at least one, of at least two entries. Their scale does not matter.
-    seed : int
-        Of what is random in it.
-
-    Returns
-    -------
-    ndarray (n, 2)
-        Coordinates, without meaning beyond who is near whom. All 0 if all vectors are the same, as
-        silenced encoders' are.
+    t-SNE starts from the principal components, with perplexity `PERPLEXITY` or a third of the
+    number of other vectors if that is less. The scale of the features does not matter. The
+    coordinates show only which vectors are neighbours; all are 0 if all vectors are the same, as
+    those of silenced encoders are. The result repeats exactly on one thread.
 
     Raises
     ------

@@ -19,7 +19,7 @@ ARMS = (
 )  # fmt: skip
 """What an arm is trained on, in the order in which a job names them; the oracle is raw at 0."""
 LONGER = "longer"
-"""No arm of its own: raw and filtered are trained on after their end, for theorem 4.1."""
+"""No arm: raw and filtered are trained on after their end, for theorem 4.1."""
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 """Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
 
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True)
 class _Request:
-    """What one key of the configuration wants: the first trials, on some arms, at some C_s."""
+    """The request of one key of the configuration: first trials, on some arms, at some C_s."""
 
     key: str
     probabilities: Iterable[float]
@@ -45,11 +45,10 @@ class _Request:
 
 
 def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
-    """Return what a configuration asks to be simulated, each trial, C_s and arm once.
+    """Return the jobs of a configuration, with each trial, C_s and arm once.
 
     A job has at most `trials_per_job` trials at `probabilities_per_job` C_s, all on the same arms.
-    A C_s that only the arms or the bridge name is run in the base condition too: there is always
-    something to compare with.
+    A C_s that only the arms or the bridge name is run in the base condition too, as a comparison.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""What the paper's text states, in place of choices with which preset ``as-written`` trains.
+"""Statements of the paper's text, in place of choices with which preset ``as-written`` trains.
 
-Each statement is a switch of its own, thrown alone; ``all`` throws those that do not exclude each
+Each statement is a switch that is thrown alone; ``all`` throws those that do not exclude each
 other. The bias schedule of Eqs. 79 to 81 has two readings, because the step size of Eq. 1's sum
 over pairs is not that of the expectations in the proofs.
 """
@@ -36,7 +36,7 @@ STATEMENTS: dict[str, str] = {
     "steps": "d² log d steps of S1 and S4, d log d of S2 (theorems 4.1 and 4.3)",
     "all": "bias, decoder, codes and steps together",
 }
-"""What the text states, by the name of the switch."""
+"""The statements by the name of the switch."""
 
 CHANGES: dict[str, Callable[[Study], dict[str, Any]]] = {
     "bias": lambda base: _BIAS,

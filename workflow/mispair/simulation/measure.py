@@ -1,7 +1,8 @@
-"""What is measured on trained encoders, as rows of metric, value and what tells them apart."""
+"""Measurements of trained encoders, as rows of metric, value and what distinguishes them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,22 +13,27 @@ from torch import Tensor
 from mispair.simulation import metrics
 from mispair.simulation.embedding import tsne
 from mispair.simulation.mixing import mixing
-from mispair.simulation.presets import PRESETS
 from mispair.simulation.sampling.data import Dictionaries
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.held_out import TestSet, draw_test_set
-from mispair.simulation.study import Study
+from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.transformer import TransformerEncoders
 
 Row = dict[str, Any]
 AnyEncoders = Encoders | TransformerEncoders
 
+
+def rows_of(values: Mapping[str, float], **keys: Any) -> list[Row]:
+    """Return a row for each metric, with its value and what distinguishes it."""
+    return [{"metric": name, "value": value, **keys} for name, value in values.items()]
+
+
 MARGINS = (1, 2)
 """Margins of the test sets of ``accuracy_by_protocol``."""
 
 SIMILARITY: dict[str, Literal["cosine", "inner"]] = {"as-run": "cosine", "as-written": "inner"}
-"""By what an image's class is chosen: the public code's cosine, or section 2.2's inner product."""
+"""Similarity that chooses an image's class: the public code's cosine, or section 2.2's product."""
 
 SHOWN_IMAGES = 400
 """Test images in figure 5."""
@@ -37,16 +43,7 @@ SHOWN_IMAGES = 400
 class Examiner:
     """Measures the encoders of one trial, always on the same test sets.
 
-    Attributes
-    ----------
-    study : Study
-        Settings.
-    draws : Draws
-        Of the trial.
-    dictionaries : Dictionaries
-        Of the trial.
-    spurious : Tensor (d, d) of bool
-        Whether feature j' (column) is spuriously correlated with j.
+    ``spurious`` (d, d) is whether feature j' (column) is spuriously correlated with j.
     """
 
     study: Study
@@ -79,7 +76,7 @@ class Examiner:
 
     @cached_property
     def main_test(self) -> TestSet:
-        """The test set of the study's own definition."""
+        """The test set of the study's definition."""
         return self.tests[self.protocol(self.study.figure1_definition)]
 
     def purified(self, encoders: Encoders, definition: str) -> metrics.Purified:
@@ -105,18 +102,15 @@ class Examiner:
                     "purified_threshold": count.threshold,
                 }
             test = self.tests[self.protocol(definition)]
-            features = encoders.image_features(test.images)
-            values["accuracy"] = metrics.zero_shot_accuracy(
-                features,
+            features, prompts = (
+                encoders.image_features(test.images),
                 encoders.text_features(test.prompts),
-                test.labels,
-                similarity=SIMILARITY[definition],
+            )
+            values["accuracy"] = metrics.zero_shot_accuracy(
+                features, prompts, test.labels, SIMILARITY[definition]
             )
             values["silhouette"] = metrics.cosine_silhouette(features, test.labels)
-            rows += [
-                {"metric": name, "value": value, "definition": definition}
-                for name, value in values.items()
-            ]
+            rows += rows_of(values, definition=definition)
         return rows
 
     def protocols(self, encoders: AnyEncoders) -> list[Row]:
@@ -128,12 +122,12 @@ class Examiner:
                 test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
                 features = variant.image_features(test.images)
                 for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
-                    value = metrics.zero_shot_accuracy(
-                        features, variant.text_features(texts), test.labels, similarity=similarity
+                    accuracy = metrics.zero_shot_accuracy(
+                        features, variant.text_features(texts), test.labels, similarity
                     )
-                    rows.append(
-                        {"metric": "accuracy_by_protocol", "value": value, "prompts": prompts,
-                         "margin": margin, "bias": bias}
+                    rows += rows_of(
+                        {"accuracy_by_protocol": accuracy},
+                        prompts=prompts, margin=margin, bias=bias,
                     )  # fmt: skip
         return rows
 
@@ -145,31 +139,25 @@ class Examiner:
         for (tower, features), weights in zip(towers, encoders.weights, strict=True):
             cosines = metrics.alignments(weights, features)
             top = metrics.top_two(cosines)
-            for name, column in zip(("top_alignment", "second_alignment"), top.T, strict=True):
-                rows.append({"metric": name, "value": float(column.mean()), "tower": tower})
+            first, second = (float(column.mean()) for column in top.T)
+            rows += rows_of({"top_alignment": first, "second_alignment": second}, tower=tower)
             if detailed:
                 rows += [
                     {"metric": "neuron_alignment", "tower": tower, "neuron": neuron,
                      "x": float(first), "y": float(second)}
                     for neuron, (first, second) in enumerate(top)
                 ]  # fmt: skip
-            counts = metrics.histogram(cosines)
+            counts = metrics.histogram(cosines).tolist()
             edges = np.linspace(0, 1, len(counts) + 1).round(6).tolist()
-            rows += [
-                {"metric": "cosine_histogram", "value": value, "tower": tower, "from": low,
-                 "to": high}
-                for value, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
-            ]  # fmt: skip
+            for value, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
+                limits = {"from": low, "to": high}
+                rows += rows_of({"cosine_histogram": value}, tower=tower, **limits)
         image, text = encoders.weights
         mixed = mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
-        return rows + [
-            {"metric": key, "value": value}
-            for key, value in mixed.means().items()
-            if not np.isnan(value)
-        ]
+        return rows + rows_of({k: v for k, v in mixed.means().items() if not np.isnan(v)})
 
     def embedding(self, encoders: AnyEncoders) -> list[Row]:
-        """Lay out the test images' features in the plane (figure 5)."""
+        """Embed the test images' features in the plane (figure 5)."""
         test = self.main_test
         features = encoders.image_features(test.images[:SHOWN_IMAGES]).double().cpu().numpy()
         coordinates = tsne(features, self.study.seed)

@@ -1,4 +1,4 @@
-"""What is measured on trained encoders: figure 1's four numbers and the cosines of figures 3, 4."""
+"""Measures of trained encoders: figure 1's four numbers and the cosines of figures 3 and 4."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ HISTOGRAM_BINS = 50
 
 @dataclass(frozen=True)
 class Purified:
-    """How many features have neurons of their own, by one of two definitions.
+    """Number of features that some neuron is purified for, by one of two definitions.
 
-    Attributes
-    ----------
-    features : int
-        Distinct features for which some neuron is purified.
-    magnitude : float
-        How well those neurons are aligned, as `purified` or `purified_as_written` defines it. 0
-        where there are none.
-    threshold : float
-        The cosine above which a neuron counted as aligned with a feature.
+    ``features`` counts distinct features, ``magnitude`` is how well their neurons are aligned (0
+    without any), by `purified` or `purified_as_written`. A neuron counts as aligned with a feature
+    if their cosine exceeds ``threshold``.
     """
 
     features: int
@@ -54,23 +48,11 @@ def top_two(cosines: np.ndarray) -> np.ndarray:
 def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purified:
     """Count purified features as the public code does.
 
-    A neuron is purified at a threshold if exactly one of its absolute cosines lies above it. Of
-    the thresholds ``low``, ``low + step``, ... up to ``high`` that one is used which gives the most
-    distinct features, the lowest of these if several do. The magnitude is the sum of the purified
-    neurons' cosines divided by the number of features: several neurons of one feature all count in
-    the sum, so that it can exceed 1.
-
-    Parameters
-    ----------
-    cosines : ndarray (m, d)
-        Absolute cosines of neurons with features.
-    low, high, step : float
-        The thresholds that are tried.
-
-    Returns
-    -------
-    Purified
-        Count, magnitude and the threshold.
+    A neuron is purified at a threshold if exactly one of its absolute cosines (`cosines`, (m, d))
+    exceeds it. Of the thresholds ``low``, ``low + step``, ... up to ``high`` that one is used which
+    gives the most distinct features, the lowest of these if several do. The magnitude is the sum of
+    the purified neurons' cosines divided by the number of features: several neurons of one feature
+    all count in the sum, so that it can exceed 1.
 
     Examples
     --------
@@ -97,15 +79,8 @@ def purified_as_written(cosines: np.ndarray, threshold: float = 0.5) -> Purified
     """Count purified features as the paper's text does (section 5.1, figures 1a and 1b).
 
     A neuron is purified for the feature on which its projection is largest, if their absolute
-    cosine exceeds the threshold. Distinct features are counted; the magnitude is the mean, over all
-    purified neurons, of their largest absolute cosine.
-
-    Parameters
-    ----------
-    cosines : ndarray (m, d)
-        Absolute cosines of neurons with features.
-    threshold : float
-        The text's is 0.5.
+    cosine (`cosines`, (m, d)) exceeds the threshold. Distinct features are counted; the magnitude
+    is the mean, over all purified neurons, of their largest absolute cosine.
 
     Examples
     --------
@@ -128,19 +103,12 @@ def zero_shot_accuracy(
     labels: Tensor,
     similarity: Literal["cosine", "inner"] = "cosine",
 ) -> float:
-    """Share of images whose most similar prompt is that of their class.
+    """Return the share of images whose most similar prompt is that of their class.
 
-    Parameters
-    ----------
-    features : Tensor (n, m)
-        Of the images.
-    prompts : Tensor (classes, m)
-        Features of the classes' prompts.
-    labels : Tensor (n,)
-        The classes. Ties go to the first class; vectors of zeros are equally similar to everything.
-    similarity : str
-        ``inner``: argmax_k <f(x), h(y_k)>, as the text says (section 2.2). ``cosine``: of vectors
-        that were normalised first, as the public code does. They differ only by the prompts' norms.
+    Features of images are (n, m), those of the prompts (classes, m), labels (n,). Ties go to the
+    first class; vectors of zeros are equally similar to everything. The similarity ``inner`` is
+    argmax_k <f(x), h(y_k)> of the text (section 2.2); ``cosine`` normalises vectors first, as the
+    public code does. They differ only by the prompts' norms.
     """
     if similarity == "cosine":
         features, prompts = _unit(features), _unit(prompts)
@@ -148,23 +116,12 @@ def zero_shot_accuracy(
 
 
 def cosine_silhouette(features: Tensor, labels: Tensor) -> float:
-    """Mean silhouette of labelled vectors under the cosine distance 1 - cos.
+    """Return the mean silhouette of labelled vectors (n, m) under the cosine distance 1 - cos.
 
     For each vector, a is the mean distance to the others of its class and b the least mean distance
-    to another class; its silhouette is (b - a) / max(a, b), and 0 if it is alone in its class.
-    Same as ``sklearn.metrics.silhouette_score(features, labels, metric="cosine")``.
-
-    Parameters
-    ----------
-    features : Tensor (n, m)
-        Vectors; one of zeros has distance 1 to every other.
-    labels : Tensor (n,)
-        Their classes.
-
-    Returns
-    -------
-    float
-        From -1 to 1; NaN with fewer than two classes.
+    to another class; its silhouette is (b - a) / max(a, b), and 0 if it is alone in its class. A
+    vector of zeros has distance 1 to every other. NaN with fewer than two classes. The same as
+    ``sklearn.metrics.silhouette_score(features, labels, metric="cosine")``.
     """
     classes, index, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
     if len(classes) < 2:

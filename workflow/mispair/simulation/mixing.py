@@ -82,22 +82,11 @@ def mixing(
     text_rows: Tensor,
     spurious: Tensor,
 ) -> Mixing:
-    """Find the two features that each neuron pair has learned most.
+    """Return the two features that each neuron pair has learned most.
 
-    Parameters
-    ----------
-    image_weights, text_weights : Tensor (m, d1)
-        The neurons w_i and v_i.
-    image_rows, text_rows : Tensor (d, d1)
-        The dictionaries M and H, transposed; rows must be orthonormal.
-    spurious : Tensor (d, d) of bool
-        Whether j' (column) is in the spurious set of j (row). Either direction makes {j, j'} a
-        spurious pair; the diagonal is ignored.
-
-    Returns
-    -------
-    Mixing
-        By neuron pair; `Mixing.means` averages.
+    Neurons w_i and v_i are (m, d1); `image_rows` and `text_rows` are Mᵀ and Hᵀ (d, d1) with
+    orthonormal rows. `spurious` (d, d) tells whether j' (column) is in the spurious set of j (row).
+    Either direction makes {j, j'} a spurious pair; the diagonal is ignored.
     """
     alphas = (projections(image_weights, image_rows) + projections(text_weights, text_rows)) / 2
     features = np.argsort(-np.abs(alphas), axis=1, kind="stable")[:, :2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -16,19 +16,20 @@ import torch
 
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.core.progress import Progress
+from mispair.core.provenance import fingerprint
 from mispair.simulation.dynamics import relative_loss_gap
-from mispair.simulation.measure import Row
+from mispair.simulation.measure import Row, rows_of
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced
-from mispair.simulation.training.training import Keeper, Plan, Trained, train, train_side_by_side
+from mispair.simulation.training.training import Keeper, Outcome, Plan, Trained, train_side_by_side
 from mispair.simulation.training.transformer import TransformerEncoders, train_transformer
 from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, before
 
 log = logging.getLogger(__name__)
 
 LONGER = "longer"
-"""Asks, among the arms, for raw and filtered trainings to go on after their end."""
+"""Among the arms: raw and filtered trainings continue after their end."""
 
 RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 """Arms that S4 trains, besides those of further rounds."""
@@ -37,17 +38,24 @@ Which = Sequence[tuple[float, int]]
 """Trials, each by its C_s and number."""
 
 Keepers = Callable[[Which, str], Keeper | None]
-"""Gives the keeper of the training of trials, side by side if they are several, on an arm."""
+"""Returns the keeper of a training on an arm, of one trial or of several side by side."""
 
-Found = dict[tuple[float, int], dict[str, list[Row]]]
+RowsOfTrials = dict[tuple[float, int], dict[str, list[Row]]]
 """Rows by C_s and trial, and by arm."""
 
 
 def is_arm(name: str) -> bool:
-    """Tell whether something is the name of an arm."""
+    """Tell whether this is the name of an arm."""
     number = name.removeprefix(ROUND)
     further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
     return further or name in ("raw", "high-quality-only", LONGER, *RETRAINED)
+
+
+def training_name(which: Which, arm: str) -> str:
+    """Return a name for the training of trials on an arm, short for any number of trials."""
+    names = [f"{probability:g}-{trial}" for probability, trial in which]
+    trials = names[0] if len(names) == 1 else f"{len(names)}-trials-{fingerprint(names)}"
+    return f"{trials}-{arm}"
 
 
 def run_trials(
@@ -57,8 +65,8 @@ def run_trials(
     arms: Sequence[str] = ("raw", "filtered"),
     device: str = "cpu",
     keepers: Keepers = lambda which, arm: None,
-) -> Found:
-    """Run trials of one condition.
+) -> RowsOfTrials:
+    """Run trials of one condition, at each C_s.
 
     Parameters
     ----------
@@ -67,25 +75,24 @@ def run_trials(
     spurious_probabilities : sequence of float
         Each C_s, within the range of the study's model of misalignment.
     trials : sequence of int
-        Numbers of the trials, run at each C_s; with the seed, a number determines every draw of
-        its trial.
+        With the seed, the number of a trial determines every draw of it.
     arms : sequence of str
-        On what to train: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
+        Training data: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
         the first two, the run is detailed: it also trains on, to see how much lower losses get,
         and gives the alignments of single neurons and, of trial 0, an embedding of the test images.
-        ``longer`` is no arm: it asks for the first of these only.
+        ``longer`` is no arm: with it, raw and filtered trainings go on after their end.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
-        Gives the keeper of each training.
+        Returns the keeper of each training.
 
     Returns
     -------
     dict of (float, int) to dict of str to list of dict
-        By C_s and trial, and by arm, rows of ``metric``, ``value`` and what tells them apart. An
+        By C_s and trial, and by arm, rows of ``metric``, ``value`` and what distinguishes them. An
         arm whose training diverged or fell silent has the one row ``diverged_at_step`` or
-        ``silenced_at_step``; arms that would have to be made from it have none.
+        ``silenced_at_step``; arms that depend on it have none.
     """
     if study.encoder == "transformer":
         # Only a one-layer encoder sees noise through products with its weights.
@@ -93,7 +100,7 @@ def run_trials(
     dtype = torch.float64 if study.precision == "float64" else torch.float32
     runs = list(product(spurious_probabilities, trials))
 
-    def run(which: Which) -> Found:
+    def run(which: Which) -> RowsOfTrials:
         group = [
             Trial(study, probability, Draws(study.seed, trial, device, dtype))
             for probability, trial in which
@@ -101,14 +108,14 @@ def run_trials(
         run_side_by_side(group, arms, keepers)
         return dict(zip(which, (trial.rows for trial in group), strict=True))
 
-    outcomes: Found = {}
+    outcomes: RowsOfTrials = {}
     for rows_of_portion in in_portions(runs, trials_at_once(study, device), "trials", run):
         outcomes |= rows_of_portion
     return outcomes
 
 
 def trials_at_once(study: Study, device: str) -> int:
-    """Return how many trials are to be trained at the same time: on a CPU, one."""
+    """Return the number of trials that are trained at the same time: on a CPU, one."""
     if device == "cpu":
         return 1
     return max(1, int(MEMORY_SHARE * free_memory(device) / bytes_of_trial(study)))
@@ -131,9 +138,9 @@ def run_side_by_side(
     arms: Sequence[str] = ("raw", "filtered"),
     keepers: Keepers = lambda which, arm: None,
 ) -> None:
-    """Take trials of one study, at any C_s, through their arms; their rows are found in them.
+    """Take trials of one study, at any C_s, through their arms; the trials hold their rows.
 
-    Arms and keepers are those of `run_trials`. Trainings that are alike in all but their data are
+    Arms and keepers are those of `run_trials`. Trainings that differ in their data only are
     stacked into one.
     """
     _Runner(trials, arms, keepers).run()
@@ -173,13 +180,19 @@ class _Runner:
                 _mark(trial, arm, failure, "the decoder")
         self._train(arm, trainings)
         if arm in ("replace-all", "generated-only"):
-            return  # made of the captions of the filtered arm, which are reported there
+            return  # their captions are those of the filtered arm, which are reported there
         for trial, _ in trainings:
             if arm in trial.trained:
                 trial.rows[arm] += trial.captions(arm).rows
 
     def _train(self, arm: str, trainings: Sequence[tuple[Trial, Training]]) -> None:
-        for plan, group in _by_plan(trainings).items():
+        by_length: dict[tuple[int, int, bool], list[tuple[Trial, Training]]] = {}
+        for trial, training in trainings:
+            plan = training.plan
+            length = plan.epochs, plan.steps_per_epoch, plan.holds_thresholds
+            by_length.setdefault(length, []).append((trial, training))
+        for group in by_length.values():
+            plan = group[0][1].plan
             began = time.perf_counter()
             outcomes = self._outcomes(arm, group, plan)
             seconds = time.perf_counter() - began
@@ -196,40 +209,39 @@ class _Runner:
 
     def _outcomes(
         self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
-    ) -> list[Trained | Diverged | Silenced]:
-        starts = [training.start for _, training in group]
-        sources = [training.source for _, training in group]
-        watching = [trial for trial, _ in group if arm == "raw" and trial.follows_theory]
-        one_layer = [start for start in starts if isinstance(start, Encoders)]
-        if len(group) > 1 and len(one_layer) == len(starts):
-            watches = [trial.watch for trial in watching]
-            keeper = self._keeper(arm, [trial for trial, _ in group], watching)
-            with Progress(f"{arm}, {len(group)} trials", plan.steps, "steps") as progress:
-                return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
-        outcomes: list[Trained | Diverged | Silenced] = []
-        for (trial, training), start in zip(group, starts, strict=True):
-            keeper = self._keeper(arm, [trial], [trial] if trial in watching else [])
-            batch = training.source.batch
-            which = f"{arm}, C_s {trial.spurious_probability:g}, trial {trial.draws.trial}"
-            try:
-                with Progress(which, plan.steps, "steps") as progress:
-                    if isinstance(start, TransformerEncoders):
-                        outcomes.append(
-                            train_transformer(start, batch, plan, keeper, progress.reach)
-                        )
-                    else:
-                        watch = trial.watch if trial in watching else None
-                        outcomes.append(train(start, batch, plan, keeper, watch, progress.reach))
-            except (Diverged, Silenced) as failure:
-                outcomes.append(failure)
-        return outcomes
+    ) -> list[Outcome]:
+        """Train a group side by side, or transformers one after the other."""
+        stacked = all(isinstance(training.start, Encoders) for _, training in group)
+        portions = [group] if stacked else [[member] for member in group]
+        return [
+            outcome for portion in portions for outcome in self._train_stack(arm, portion, plan)
+        ]
 
-    def _keeper(
-        self, arm: str, trials: Sequence[Trial], watching: Sequence[Trial]
-    ) -> Keeper | None:
+    def _train_stack(
+        self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
+    ) -> list[Outcome]:
+        trials, sources = [trial for trial, _ in group], [training.source for _, training in group]
         which = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
+        watching = [trial for trial in trials if arm == "raw" and trial.follows_theory]
         keeper = self.keepers(which, arm)
-        return WatchingKeeper(keeper, watching) if keeper is not None and watching else keeper
+        if keeper is not None and watching:
+            keeper = WatchingKeeper(keeper, watching)
+        label = f"C_s {which[0][0]:g}, trial {which[0][1]}"
+        if len(group) > 1:
+            label = f"{len(group)} trials"
+        with Progress(f"{arm}, {label}", plan.steps, "steps") as progress:
+            starts = [training.start for _, training in group]
+            first = starts[0]
+            if isinstance(first, TransformerEncoders):
+                try:
+                    return [
+                        train_transformer(first, sources[0].batch, plan, keeper, progress.reach)
+                    ]
+                except Diverged as failure:
+                    return [failure]
+            one_layer = [start for start in starts if isinstance(start, Encoders)]
+            watches = [trial.watch for trial in watching]
+            return train_side_by_side(one_layer, sources, plan, watches, keeper, progress.reach)
 
     def _measure(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
         examiner, study, encoders = trial.examiner, trial.study, trained.encoders
@@ -237,17 +249,13 @@ class _Runner:
         if isinstance(encoders, Encoders):
             rows += examiner.neurons(encoders, self.detailed)
         steps = {"phase2_step": trained.phases.second, "phase3_step": trained.phases.third}
-        rows += [{"metric": key, "value": step} for key, step in steps.items() if step is not None]
-        rows += [
-            {"metric": "loss", "value": float(of_epoch.mean()), "epoch": epoch}
-            for epoch, of_epoch in enumerate(trained.losses, start=1)
-        ]
+        rows += rows_of({name: step for name, step in steps.items() if step is not None})
+        for epoch, losses in enumerate(trained.losses, start=1):
+            rows += rows_of({"loss": float(losses.mean())}, epoch=epoch)
         if arm == "raw":
-            rows += [
-                {"metric": "noise_to_signal", "value": study.noise_to_signal(f"{tower}_noise"),
-                 "tower": tower}
-                for tower in ("image", "text")
-            ]  # fmt: skip
+            for tower in ("image", "text"):
+                ratio = study.noise_to_signal(f"{tower}_noise")
+                rows += rows_of({"noise_to_signal": ratio}, tower=tower)
         if arm in ("raw", "filtered"):
             if self.detailed or LONGER in self.arms:
                 rows += self._loss_gap(trial, arm, training, trained)
@@ -256,11 +264,7 @@ class _Runner:
         return rows
 
     def _loss_gap(self, trial: Trial, arm: str, training: Training, trained: Trained) -> list[Row]:
-        """Train on, and compare with the lower of the two losses.
-
-        This is a local reference for Theorem 4.1: the same run continued, with its thresholds
-        held. How far its loss lies above the optimum L* is not known.
-        """
+        """Continue the run with its thresholds held, and compare with the lower of both losses."""
         if trial.study.longer_steps == 0:
             return []
         longer = trial.longer(training, trained)
@@ -269,31 +273,22 @@ class _Runner:
             return []
         loss = trial.loss(trained.encoders, training.source)
         reference = min(loss, trial.loss(outcome.encoders, training.source))
-        rows: list[Row] = [{"metric": "loss_longer", "value": reference}]
+        values = {"loss_longer": reference}
         if reference != 0:
-            rows.append({"metric": "loss_gap", "value": relative_loss_gap(loss, reference)})
-        return rows
-
-
-def _by_plan(
-    trainings: Iterable[tuple[Trial, Training]],
-) -> dict[Plan, list[tuple[Trial, Training]]]:
-    groups: dict[Plan, list[tuple[Trial, Training]]] = {}
-    for trial, training in trainings:
-        groups.setdefault(training.plan, []).append((trial, training))
-    return groups
+            values["loss_gap"] = relative_loss_gap(loss, reference)
+        return rows_of(values)
 
 
 def _mark(trial: Trial, arm: str, failure: Diverged | Silenced, what: str) -> None:
     log.warning(
-        "C_s = %g, trial %d, %s arm: %s: %s; the other trials go on",
+        "C_s = %g, trial %d, %s arm: %s: %s; the other trials continue",
         trial.spurious_probability, trial.draws.trial, arm, what, failure,
     )  # fmt: skip
     metric = "silenced_at_step" if isinstance(failure, Silenced) else "diverged_at_step"
-    trial.rows[arm] = [{"metric": metric, "value": failure.step}]
+    trial.rows[arm] = rows_of({metric: failure.step})
 
 
-def rows(outcomes: Found, **keys: Any) -> list[Row]:
+def rows(outcomes: RowsOfTrials, **keys: Any) -> list[Row]:
     """Return all rows of `run_trials` with their arm (``trained_on``), C_s, trial and `keys`."""
     return [
         {**row, "trained_on": arm, "spurious_probability": probability, "trial": trial, **keys}

@@ -1,4 +1,4 @@
-"""How the settings of a study follow the number of features d.
+"""Settings of a study as functions of the number of features d.
 
 The theorems of section 4 are asymptotic: probabilities of order 1/d, o(1) and 1 - Θ(1). One d
 cannot contradict them; the slope of a measure over d can. Conditions of a sweep over d therefore
@@ -61,14 +61,7 @@ RULED = {
 
 
 def scaled(base: Study, d: int) -> dict[str, Any]:
-    """Return the settings that differ from the base study's if there are `d` features.
-
-    Parameters
-    ----------
-    base : Study
-        The study whose constants hold for every d.
-    d : int
-        Number of features, at least 2.
+    """Return the settings that differ from the base study's if there are `d` features, at least 2.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Settings of the step that simulates, and the names that these choose from."""
+"""Settings of the step `simulate`, and their choices."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.simulation.study import Study
+from mispair.simulation.study import BiasSchedule, Misalignment, Study
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Misalignment = Literal["caption", "partner", "groups", "random-sets", "independent"]
-BiasSchedule = Literal["practical", "zero", "theory"]
 Switch = Literal[
     "latents", "misalignment", "noise", "data", "pretraining", "encoder", "loss", "optimiser",
     "decoder", "filter", "retraining", "test",
@@ -117,3 +115,7 @@ class Settings(Study):
         description="First trials of the sweep over d in which S1 and S4 go on for longer_steps, "
         "to see how low the loss gets.",
     )
+
+    def study(self) -> Study:
+        """Return the settings of the base condition."""
+        return Study.model_validate(self.model_dump(include=set(Study.model_fields)))

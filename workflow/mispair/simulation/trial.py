@@ -1,4 +1,4 @@
-"""What the arms of one trial share: its data, its stages S1 to S4, and what is measured on them.
+"""One trial: its data, its stages S1 to S4, and the measurements that all its arms share.
 
 All arms of a trial share dictionaries, pairs, their order and the test sets. S1 starts from the
 same weights for any training data, and so does S4.
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from mispair.simulation.caption_statistics import caption_statistics, decode, sample_captions, scale
 from mispair.simulation.dynamics import alignments_after, alignments_as_printed, trajectory_errors
-from mispair.simulation.measure import AnyEncoders, Examiner, Row
+from mispair.simulation.measure import AnyEncoders, Examiner, Row, rows_of
 from mispair.simulation.sampling.data import (
+    Population,
     Sample,
     draw_dictionaries,
     draw_high_quality,
@@ -38,15 +39,14 @@ from mispair.simulation.training.decoder import (
 )
 from mispair.simulation.training.encoder import Encoders, draw_encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
-from mispair.simulation.training.losses import loss_named
-from mispair.simulation.training.training import Keeper, Plan, Trained, plan_of
+from mispair.simulation.training.training import Keeper, Plan, Trained
 from mispair.simulation.training.transformer import TransformerEncoders, draw_transformers
 
 ROUND = "filtered-"
-"""Arms of the second and later rounds are called after it: filtered-2, filtered-3, ..."""
+"""Prefix of the arms of later rounds: filtered-2, filtered-3, ..."""
 
 WATCHED_EVERY, WATCHED_UNTIL = 8, 200
-"""Steps between two looks at the alignments of phase I, and the last one."""
+"""Steps between two records of the alignments of phase I, and the last step recorded."""
 
 PAIRED_UP = ("partner", "independent")
 """Models of misalignment whose spurious sets are pairs, as in Eqs. 35 and 36."""
@@ -54,7 +54,7 @@ PAIRED_UP = ("partner", "independent")
 
 @dataclass(frozen=True)
 class Training:
-    """A training to be done: from where, on which pairs, and how."""
+    """A training that is prepared: its start, its pairs, and its plan."""
 
     start: AnyEncoders
     source: Source
@@ -63,7 +63,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Captions:
-    """What S2 and S3 made of the pairs of S_w.
+    """Results of S2 and S3 on the pairs of S_w.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Captions:
     enough : bool
         Whether S1 purified enough features for the decoder to start from the encoders.
     rows : list of dict
-        What was measured.
+        Measurements.
     """
 
     hidden: Tensor
@@ -90,20 +90,8 @@ class Captions:
 class Trial:
     """One trial of one condition at one C_s.
 
-    Attributes
-    ----------
-    study : Study
-        Settings.
-    spurious_probability : float
-        C_s.
-    draws : Draws
-        Its random draws; they know its number.
-    rows : dict of str to list of dict
-        What was measured, by arm.
-    trained : dict of str to Trained
-        What training ended with, by arm.
-    watched : list
-        Steps of S1's phase I with the alignments (m, d) of both encoders then.
+    ``rows`` holds its measurements and ``trained`` its trainings, by arm. ``watched`` holds steps
+    of S1's phase I with the alignments (m, d) of both encoders then.
     """
 
     study: Study
@@ -115,10 +103,13 @@ class Trial:
     _captions: dict[str, Captions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Draw what everything else is made of."""
+        """Draw the dictionaries and the spurious sets."""
         draw = first_axes if self.study.dictionaries == "axes" else draw_dictionaries
         self.dictionaries = draw(self.draws, self.study.d1, self.study.d)
         self.spurious = draw_spurious_sets(self.draws, self.study)
+        self.population = Population(
+            self.draws, self.study, self.dictionaries, self.spurious, self.spurious_probability
+        )
         self.examiner = Examiner(
             self.study, self.draws, self.dictionaries, self.spurious.correlated
         )
@@ -126,14 +117,12 @@ class Trial:
     @cached_property
     def high_quality(self) -> Sample:
         """S_h."""
-        return draw_high_quality(self.draws, self.dictionaries, self.study)
+        return draw_high_quality(self.population)
 
     @cached_property
     def low_quality(self) -> Sample:
         """S_w; with fresh data, the pairs that S3 filters."""
-        return draw_low_quality(
-            self.draws, self.dictionaries, self.study, self.spurious_probability, self.spurious
-        )
+        return draw_low_quality(self.population)
 
     # S1 and S4 ----------------------------------------------------------------------------------
 
@@ -146,10 +135,7 @@ class Trial:
         elif study.pretrain_on_high_quality:
             source = self._mixed(self.high_quality, "raw", with_raw=True)
         else:
-            source = FreshSource(
-                self.draws, "raw", self.dictionaries, study, self.spurious_probability,
-                self.spurious,
-            )  # fmt: skip
+            source = FreshSource(self.population, "raw")
         return Training(self._start("raw"), source, self._plan(study.epochs))
 
     def pretraining_on_high_quality(self) -> Training:
@@ -158,7 +144,7 @@ class Trial:
         return Training(self._start("raw"), source, self._plan(self.study.epochs))
 
     def retraining(self, arm: str) -> Training:
-        """Prepare S4 on what S2 and S3 make for an arm."""
+        """Prepare S4 on the pairs that S2 and S3 make for an arm."""
         study, captions = self.study, self.captions(arm)
         everything = torch.ones_like(captions.replaced)
         replaced = everything if arm == "replace-all" else captions.replaced
@@ -175,26 +161,24 @@ class Trial:
             with_raw = study.retrain_with_raw and captions.enough
             source = self._mixed(fixed, "filtered", with_raw)
         if not captions.enough and arm != "generated-only":
-            plan = plan_of(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
+            plan = Plan(study, study.retrain_epochs_filtered_only, source.steps_per_epoch)
         if study.retrain_weights == "continued":
-            # The thresholds stay what they were: phase I is over.
             start: AnyEncoders = self.trained["raw"].encoders
-            plan = replace(plan, bias_schedule="none")
+            plan = replace(plan, holds_thresholds=True)
         else:
             start = self._start("filtered" if study.retrain_weights == "fresh" else "raw")
         return Training(start, source, plan)
 
     def longer(self, training: Training, trained: Trained) -> Training:
-        """Prepare to go on with a training, to see how low its loss can get (Theorem 4.1)."""
+        """Prepare to continue a training, to see how low its loss can get (Theorem 4.1)."""
         epochs = -(-self.study.longer_steps // self.study.steps_per_epoch)
-        plan = replace(self._plan(epochs), bias_schedule="none")
+        plan = replace(self._plan(epochs), holds_thresholds=True)
         return Training(trained.encoders, training.source, plan)
 
     def loss(self, encoders: AnyEncoders, source: Source) -> float:
         """Return the mean loss over the batches of the first epoch, without the penalty."""
         study = self.study
-        loss = loss_named(study.loss, study.temperature, study.loss_reduction)
-        total = 0.0
+        loss, total = self._plan(1).loss, 0.0
         for step in range(study.steps_per_epoch):
             batch = source.batch(step)
             features = encoders.features(0, batch.image), encoders.features(1, batch.text)
@@ -206,7 +190,7 @@ class Trial:
         return draw(self.draws, name, self.study)
 
     def _plan(self, epochs: int) -> Plan:
-        return plan_of(self.study, epochs, self.study.steps_per_epoch)
+        return Plan(self.study, epochs, self.study.steps_per_epoch)
 
     def _with_high_quality(self, sample: Sample) -> list[Sample]:
         return [self.high_quality, sample] if self.study.pretrain_on_high_quality else [sample]
@@ -217,10 +201,7 @@ class Trial:
     def _mixed(self, fixed: Sample, name: str, with_raw: bool) -> MixedSource:
         capacity = self.study.steps_per_epoch * self.study.batch_size
         raw = max(0, capacity - len(fixed)) if with_raw else 0
-        return MixedSource(
-            self.draws, fixed, raw, name, self.dictionaries, self.study,
-            self.spurious_probability, self.spurious,
-        )  # fmt: skip
+        return MixedSource(self.population, name, fixed, raw)
 
     # S2 and S3 ----------------------------------------------------------------------------------
 
@@ -247,14 +228,14 @@ class Trial:
             "decoder_loss": loss,
             **shares(compared.replaced, sample.pairs.misaligned),
         }
-        rows: list[Row] = [{"metric": key, "value": value} for key, value in values.items()]
+        rows = rows_of(values)
         codes = sample.pairs
         captions = decoder.captions(compared.hidden)
         generated = decode(captions, dictionaries.text)
         filtered = torch.where(compared.replaced[:, None], generated, codes.text)
-        # A decoder whose captions are short keeps features that a threshold of 1/2 does not see.
+        # A decoder whose captions are short keeps features that a threshold of 1/2 misses.
         length = scale(captions, dictionaries.text, codes.image)
-        rows.append({"metric": "caption_scale", "value": length})
+        rows += rows_of({"caption_scale": length})
         sources = {"raw": codes.text, "generated": generated, "filtered": filtered}
         if length > 0:
             sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
@@ -263,11 +244,8 @@ class Trial:
             rows += sample_captions(codes.image, shown, compared.replaced)
         for source, texts in sources.items():
             statistics = caption_statistics(codes.image, texts, self.spurious.correlated)
-            rows += [
-                {"metric": key, "value": value, "source": source}
-                for key, value in statistics.items()
-                if not math.isnan(value)
-            ]
+            counted = {name: value for name, value in statistics.items() if not math.isnan(value)}
+            rows += rows_of(counted, source=source)
         return Captions(compared.hidden, decoder, compared.replaced, enough, rows)
 
     def _purified_enough(self, encoders: AnyEncoders) -> bool:
@@ -283,7 +261,7 @@ class Trial:
 
     @property
     def follows_theory(self) -> bool:
-        """Whether Eqs. 34 to 36 speak of how S1 is trained here."""
+        """Whether Eqs. 34 to 36 hold for the training of S1."""
         study = self.study
         return (
             study.optimiser == "sgd"
@@ -293,14 +271,14 @@ class Trial:
         )
 
     def watch(self, step: int, encoders: Encoders) -> None:
-        """Look at the alignments that a step of S1 meets, as long as thresholds are zero."""
+        """Record the alignments that a step of S1 meets, as long as thresholds are zero."""
         if step % WATCHED_EVERY or step > WATCHED_UNTIL:
             return
         thresholds = encoders.biases.any()
         if thresholds.device.type == "cpu" and thresholds:
             return
         sides = (self.dictionaries.image, self.dictionaries.text)
-        # What has thresholds is marked, and left out later: asking now would wait for a GPU.
+        # Neurons with thresholds are marked, and left out later: asking now would wait for a GPU.
         image, text = (
             (w @ rows.T).masked_fill_(thresholds, torch.nan)
             for w, rows in zip(encoders.weights, sides, strict=True)
@@ -308,7 +286,7 @@ class Trial:
         self.watched.append((step, image, text))
 
     def trajectories(self) -> list[Row]:
-        """Compare what was watched with Eq. 34 and, where features are paired up, Eqs. 35, 36."""
+        """Compare recorded alignments with Eq. 34 and, where features are in pairs, Eqs. 35, 36."""
         if not self.watched:
             return []
         values = torch.stack([torch.stack(both) for _, *both in self.watched]).cpu()
@@ -337,14 +315,14 @@ class Trial:
 
 
 class WatchingKeeper:
-    """Keeps what trials have watched together with the state of the training that they watch."""
+    """Keeps recorded alignments together with the state of the training that trials watch."""
 
     def __init__(self, keeper: Keeper, trials: Sequence[Trial]) -> None:
         self.keeper, self.trials = keeper, trials
         self.due = keeper.due
 
     def load(self) -> dict[str, Tensor] | None:
-        """Return the last state, and take up what had been watched by then."""
+        """Return the last state, and restore the alignments recorded by then."""
         saved = self.keeper.load()
         if saved is None:
             return None
@@ -357,7 +335,7 @@ class WatchingKeeper:
         return state
 
     def save(self, state: dict[str, Tensor]) -> None:
-        """Save a state with what has been watched."""
+        """Save a state with the alignments recorded so far."""
         seen: dict[str, Tensor] = {}
         for number, trial in enumerate(self.trials):
             seen[f"watched.{number}"] = _stacked(trial.watched)
@@ -366,7 +344,7 @@ class WatchingKeeper:
 
 
 def _stacked(watched: Sequence[tuple[int, Tensor, Tensor]]) -> Tensor:
-    # In main memory, where what a state gave back lies already.
+    # In main memory, as alignments of a restored state are.
     return torch.stack([torch.stack([image.cpu(), text.cpu()]) for _, image, text in watched])
 
 

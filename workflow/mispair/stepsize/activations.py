@@ -1,9 +1,9 @@
-"""Smooth activations of the two-layer networks, with the constants that the theory asks of them."""
+"""Smooth activations of the two-layer networks, with the constants that the theory uses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import erf, expit
 
 Array = NDArray[np.float64]
-Numbers = Sequence[float]
-"""Constants in the order of `Constants`."""
 
 HUBER = 0.5
 """Width h of the quadratic part of the Huber ReLU."""
@@ -22,7 +20,7 @@ LEAK = 0.5
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theory knows of an activation φ.
+    """The constants of an activation φ that the theory uses.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class Constants:
     slope: float
     curvature: float
     homogeneity: float
-    least_slope: float
+    least_slope: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,33 +98,17 @@ def _huber(z: Array) -> Array:
     return value
 
 
-def _base(
-    name: str, value: Callable[[Array], Array], slope: Callable[[Array], Array],
-    curvature: Callable[[Array], Array], paper: Numbers, tight: Numbers,
-    softplus: float = 0.0,
-) -> Activation:  # fmt: skip
-    return Activation(
-        name, value, slope, curvature, _constants(paper), _constants(tight), softplus=softplus
-    )
-
-
-def _constants(numbers: Numbers) -> Constants:
-    """Return constants, with no lower bound of the slope where none is given."""
-    slope, curvature, homogeneity, *least = numbers
-    return Constants(slope, curvature, homogeneity, least[0] if least else 0.0)
-
-
 def _mixed(
-    name: str, linear: float, scale: float, base: Activation,
-    paper: Numbers, tight: Numbers,
-) -> Activation:  # fmt: skip
+    name: str, linear: float, scale: float, base: Activation, paper: Constants, tight: Constants
+) -> Activation:
+    """Return the activation linear · z + scale · base(z)."""
     return Activation(
         name,
         lambda z: linear * z + scale * base.value(z),
         lambda z: linear + scale * base.slope(z),
         lambda z: scale * base.curvature(z),
-        _constants(paper),
-        _constants(tight),
+        paper,
+        tight,
         linear,
         scale * base.softplus,
     )
@@ -134,39 +116,36 @@ def _mixed(
 
 _LOG_2 = math.log(2)
 
-_SOFTPLUS = _base(
+_SOFTPLUS = Activation(
     "softplus", lambda z: np.logaddexp(0, z), expit, lambda z: expit(z) * expit(-z),
-    (1, 1, _LOG_2), (1, 0.25, _LOG_2), 1.0,
+    Constants(1, 1, _LOG_2), Constants(1, 0.25, _LOG_2), softplus=1.0,
 )  # fmt: skip
-_GELU = _base(
+_GELU = Activation(
     "gelu", lambda z: z * _cumulative(z), lambda z: _cumulative(z) + z * _normal(z),
     lambda z: (2 - z * z) * _normal(z),
     # As printed, κ is too small: the supremum of z² times the normal density is 0.2935.
-    (1.242, 2, 0.242),
-    (1.1289041, math.sqrt(2 / math.pi), 2 * math.exp(-1) / math.sqrt(2 * math.pi)),
+    Constants(1.242, 2, 0.242),
+    Constants(
+        1.1289041, math.sqrt(2 / math.pi), 2 * math.exp(-1) / math.sqrt(2 * math.pi)
+    ),
 )  # fmt: skip
-_SILU = _base(
+_SILU = Activation(
     "silu", lambda z: z * expit(z), _silu_slope, _silu_curvature,
-    (2, 4, 1), (1.0998394, 0.5, 0.4392288),
+    Constants(2, 4, 1), Constants(1.0998394, 0.5, 0.4392288),
 )  # fmt: skip
-_HUBER_RELU = _base(
+_HUBER_RELU = Activation(
     "huber_relu", _huber, lambda z: np.clip(z / HUBER, 0, 1),
     lambda z: np.where((z > 0) & (z < HUBER), 1 / HUBER, 0.0),
-    (1, 1 / HUBER, HUBER / 2), (1, 1 / HUBER, HUBER / 2),
+    Constants(1, 1 / HUBER, HUBER / 2), Constants(1, 1 / HUBER, HUBER / 2),
 )  # fmt: skip
 
 
-def _leaky(base: Activation, paper: Numbers, least_slope: float, largest: float) -> Activation:
-    """Return LEAK · z + (1 − LEAK)/4 · base(z); its tight constants are those of the base."""
-    scale = (1 - LEAK) / 4
-    bound = base.tight
-    tight = (largest, scale * bound.curvature, scale * bound.homogeneity, least_slope)
+def _leaky(base: Activation, paper: Constants, lowest: float) -> Activation:
+    """Return LEAK · z + (1 − LEAK)/4 · base(z) of a base with this lowest slope."""
+    scale, bound = (1 - LEAK) / 4, base.tight
+    tight = Constants(LEAK + scale * bound.slope, scale * bound.curvature,
+                      scale * bound.homogeneity, LEAK + scale * lowest)  # fmt: skip
     return _mixed(f"leaky_{base.name}", LEAK, scale, base, paper, tight)
-
-
-def _leaky_of(base: Activation, paper: Numbers, lowest: float) -> Activation:
-    scale = (1 - LEAK) / 4
-    return _leaky(base, paper, LEAK + scale * lowest, LEAK + scale * base.tight.slope)
 
 
 ACTIVATIONS = {
@@ -176,14 +155,14 @@ ACTIVATIONS = {
         _GELU,
         _SILU,
         _HUBER_RELU,
-        _leaky_of(_SOFTPLUS, (1, 1, 1, LEAK / 2), 0.0),
+        _leaky(_SOFTPLUS, Constants(1, 1, 1, LEAK / 2), 0.0),
         # The slopes of GELU and SiLU go from −0.1289041 and −0.0998394 to as much above 1.
-        _leaky_of(_GELU, (1, 1, 1, LEAK / 2), -0.1289041),
-        _leaky_of(_SILU, (1, 1, 1, LEAK / 2), -0.0998394),
-        _leaky_of(_HUBER_RELU, (1, 1 / (4 * HUBER), HUBER / 2, LEAK), 0.0),
+        _leaky(_GELU, Constants(1, 1, 1, LEAK / 2), -0.1289041),
+        _leaky(_SILU, Constants(1, 1, 1, LEAK / 2), -0.0998394),
+        _leaky(_HUBER_RELU, Constants(1, 1 / (4 * HUBER), HUBER / 2, LEAK), 0.0),
         _mixed(
             "half_softplus", 0.5, 0.5, _SOFTPLUS,
-            (1, 0.5, _LOG_2 / 2, 0.5), (1, 0.125, _LOG_2 / 2, 0.5),
+            Constants(1, 0.5, _LOG_2 / 2, 0.5), Constants(1, 0.125, _LOG_2 / 2, 0.5),
         ),
     )
 }  # fmt: skip

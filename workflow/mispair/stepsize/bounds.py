@@ -24,18 +24,16 @@ def rate_bounds(
 
     1/(1/L_s + 3 m η ρ² (t−s)) ≤ L_t ≤ 2/((t−s) m η g_c(w_s)²): the largest left over middle, and
     the *logarithm* of the largest middle over right, as g_c may be tiny; of these the first is at
-    most 1 and the second at most 0. The m of m η g_c² is the caller's, in `log_modified`.
+    most 1 and the second at most 0.
 
     Parameters
     ----------
     risk : ndarray (T + 1,)
         Of one run.
     log_modified : float
-        log(√m g_c) at step s.
+        log(√m g_c) at step s, with the m of m η g_c².
     settled : int
         s, or −1 if the run never got there: both are NaN then.
-    constants, stepsize, radius
-        Of activation, run and data.
     """
     if settled < 0 or settled >= len(risk) - 1:
         return math.nan, math.nan
@@ -54,16 +52,8 @@ def average_risk_bound(
     """Return the average risk of the first t steps, and its bound, for t = 1, ..., T.
 
     The bound is [1 + 8 log²(γ² η t)/α² + 8 κ²/α² + η²]/(γ² η t) + ‖w₀‖²/(m η t); it is given (not
-    NaN) where γ² η t ≥ 1, as its proof needs.
-
-    Parameters
-    ----------
-    risk : ndarray (T + 1,)
-        Of one run.
-    constants, stepsize, margin
-        Of activation, run and data; α must be positive.
-    start : float
-        ‖w₀‖/√m.
+    NaN) where γ² η t ≥ 1, as its proof needs. The risk is (T + 1,), `start` is ‖w₀‖/√m, and α must
+    be positive.
     """
     t = np.arange(1, len(risk))
     average = np.cumsum(risk[:-1]) / t

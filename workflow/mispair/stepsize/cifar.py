@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mispair.core.files import UserError
-from mispair.stepsize.cifar_files import RECORD, RECORDS, refuse_other_file
-from mispair.stepsize.data_sets import DataSet
+from mispair.stepsize.cifar_files import CIFAR, RECORD, RECORDS, refuse_other_file
+from mispair.stepsize.data_sets import MADE, DataSet
 
 TRAIN_IMAGES = 6_000
 PLANE, CAR = 0, 1
+
+
+def data_maker(data_set: str, cifar: list[Path]) -> Callable[[int], DataSet]:
+    """Return what makes a data set from a seed; only cifar2 reads the files of CIFAR-10."""
+    return (lambda seed: read_cifar(cifar, seed)) if data_set == CIFAR else MADE[data_set]
 
 
 def read_cifar(
@@ -20,21 +26,9 @@ def read_cifar(
 ) -> DataSet:
     """Read airplanes (+) and automobiles (−).
 
-    Parameters
-    ----------
-    files : list of Path
-        As `cifar_files` names them: the last one is the test set.
-    seed : int
-        Of the sample of the training images.
-    images : int
-        Size of the sample; all if there are fewer.
-    records : int
-        Records that each file must have.
-
-    Returns
-    -------
-    DataSet
-        Pixels between 0 and 1, divided by the largest norm of a training image.
+    Pixels are between 0 and 1, divided by the largest norm of a training image. Each file has
+    `records` records; the last one is the test set. Of the training images, the seed draws a sample
+    of at most `images`.
 
     Raises
     ------

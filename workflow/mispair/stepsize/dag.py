@@ -13,13 +13,7 @@ MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
 
 
 class Stepsize:
-    """What the configuration asks of the study.
-
-    Parameters
-    ----------
-    config : Config
-        The checked configuration.
-    """
+    """The jobs that a checked configuration asks for."""
 
     def __init__(self, config: Any) -> None:
         self._two_layer, self._multilayer = config.train_two_layer, config.train_multilayer
@@ -56,10 +50,7 @@ class Stepsize:
         return [*self._parts, *deep]
 
     def part_flags(self, wildcards: Any) -> str:
-        """Return what a job trains as one string of command-line flags.
-
-        Of a file that no part of the configuration is for there is nothing to say.
-        """
+        """Return what a job trains as one string of flags; none for a file of no part."""
         part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
         if part is None:
             return ""
@@ -75,19 +66,13 @@ class Stepsize:
             return []
         if self._cifar_dir is None:
             raise UserError(
-                "cifar2 is asked for, and train_two_layer.cifar_dir names no folder with "
+                "cifar2 is configured, and train_two_layer.cifar_dir names no folder with "
                 "CIFAR-10's binary release."
             )
         return cifar_files(self._cifar_dir)
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results for the report.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results for the report, from the DAG of a checked configuration."""
     paths: list[str] = dag.stepsize.results()
     return paths

@@ -48,7 +48,7 @@ CORNER_LABELS = np.array([1.0, 1.0, -1.0, -1.0])
 
 
 def xor4(seed: int) -> DataSet:
-    """Return the four corners of XOR, of norm √2 as they stand."""
+    """Return the four corners of XOR, of norm √2."""
     return DataSet(CORNERS.copy(), CORNER_LABELS.copy())
 
 
@@ -118,15 +118,10 @@ START_SCALES = {"two_point": 0.0, "five_point": 0.1}
 """Standard deviation of the weights at the start, where it is not 1."""
 
 
-def start_scale(name: str) -> float:
-    """Return the standard deviation of the first weights on a data set."""
-    return START_SCALES.get(name, 1.0)
-
-
 def start_weights(name: str, width: int, dimensions: int, seed: int) -> Array:
     """Return the weights (width, dimensions) that training begins with."""
     drawn = np.random.default_rng(seed).standard_normal((width, dimensions))
-    return drawn * start_scale(name)
+    return drawn * START_SCALES.get(name, 1.0)
 
 
 def output_signs(width: int) -> Array:

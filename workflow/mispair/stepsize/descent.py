@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +12,22 @@ from scipy.special import expit
 from mispair.stepsize.activations import Activation
 from mispair.stepsize.data_sets import DataSet
 from mispair.stepsize.networks import Networks
+from mispair.stepsize.stepping import (
+    Keeper,
+    Report,
+    State,
+    first_state,
+    loaded,
+    steps_from,
+    stop_diverged,
+)
 
 Array = NDArray[np.float64]
 
-RISK_STOP = 1e6
-"""Risk above which a run counts as diverged and is stopped."""
 LOGGED = ("risk", "potential", "least", "norm", "along")
-STEPS_BETWEEN_LOOKS = 64
-"""Steps after which the keeper of the state is asked whether one is wanted."""
 
 Look = Callable[[Array], Array]
 """From the weights (R, m, d) to a row of numbers for each run (R, k)."""
-
-
-class Keeper(Protocol):
-    """Keeps the state of a descent, so that a job that was killed goes on from it."""
-
-    def load(self) -> Mapping[str, NDArray[np.generic]] | None:
-        """Return the state, if there is one."""
-
-    def due(self) -> bool:
-        """Tell whether a state is wanted now."""
-
-    def save(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Keep a state in place of the last."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +36,6 @@ class Stack:
 
     Attributes
     ----------
-    data : DataSet
-        What is learned.
-    activation : Activation
-        φ.
     stepsizes : ndarray (R,)
         η of each run: the step on w is m η, so that curves of different widths m compare.
     start : ndarray (R, m, d)
@@ -90,7 +77,7 @@ class Curves:
     final : ndarray (R, m, d)
         The last weights.
     looked : ndarray (looks, R, k)
-        What a look found, at each step where one was asked for.
+        What a look returned, at each step of `look_at`.
     """
 
     risk: Array
@@ -109,7 +96,7 @@ def descend(
     look: Look | None = None,
     look_at: Sequence[int] = (),
     keeper: Keeper | None = None,
-    progress: Callable[[int], None] = lambda step: None,
+    progress: Report = lambda step: None,
 ) -> Curves:
     """Run gradient descent with constant steps: w ← w − m η ∇L(w).
 
@@ -126,65 +113,42 @@ def descend(
     keeper : Keeper, optional
         Keeps the state now and then.
     progress : callable, optional
-        Told which step comes next.
+        Takes the step that comes next.
     """
     networks = Networks(stack.data.points, stack.activation, stack.width)
-    kept = {} if keeper is None else keeper.load() or {}
-    state: dict[str, NDArray[Any]] = {name: np.array(array) for name, array in kept.items()}
-    state = state or _begun(stack, steps, len(look_at))
-    weights, rates = state["weights"], state["rates"]
-    at = 0
+    state = loaded(keeper, lambda: _begun(stack, steps, len(look_at)))
+    weights = state["weights"]
+    number = {step: position for position, step in enumerate(look_at)}
     size = networks.runs_at_a_time
-    blocks = [slice(first, first + size) for first in range(0, len(rates), size)]
-    begin = int(state["step"])
-    for t in range(begin, steps + 1):
-        progress(t)
-        if keeper is not None and t > begin and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
-            state["step"][...] = t
-            keeper.save(state)
-        while at < len(look_at) and look_at[at] < t:
-            at += 1
-        if look is not None and at < len(look_at) and look_at[at] == t:
+    blocks = [slice(first, first + size) for first in range(0, len(weights), size)]
+    for t in steps_from(state, steps, keeper, progress):
+        if look is not None and t in number:
             measured = look(weights)
             if state["looked"].shape[2] != measured.shape[1]:
                 state["looked"] = np.full((len(look_at), *measured.shape), np.nan)
-            state["looked"][at] = np.where(state["diverged"][:, None] < 0, measured, np.nan)
+            running = state["diverged"][:, None] < 0
+            state["looked"][number[t]] = np.where(running, measured, np.nan)
         with np.errstate(over="ignore", invalid="ignore"):
             for block in blocks:
                 _step(stack, networks, state, block, t, t < steps)
-        lost = ~(state["risk"][t] <= RISK_STOP) & (state["diverged"] < 0)
-        if lost.any():
-            state["diverged"][lost] = t
-        if (stopped := state["diverged"] >= 0).any():
-            rates[stopped], weights[stopped] = 0, 0
-            for name in LOGGED:
-                state[name][t, stopped & ~lost] = np.nan
+        if (stopped := stop_diverged(state, t, LOGGED)) is not None:
+            weights[stopped] = 0
     logged = {name: state[name] for name in (*LOGGED, "diverged", "looked")}
     return Curves(**logged, final=weights)
 
 
-def _begun(stack: Stack, steps: int, looks: int) -> dict[str, NDArray[Any]]:
-    runs = len(stack.stepsizes)
-    state: dict[str, NDArray[Any]] = {name: np.full((steps + 1, runs), np.nan) for name in LOGGED}
-    state |= {
+def _begun(stack: Stack, steps: int, looks: int) -> State:
+    return {
+        **first_state(stack.stepsizes, steps, LOGGED),
         "weights": stack.start.astype(np.float64).copy(),
-        "rates": stack.stepsizes.astype(np.float64).copy(),
-        "diverged": np.full(runs, -1),
-        "looked": np.full((looks, runs, 0), np.nan),
-        "step": np.zeros((), dtype=np.int64),
+        "looked": np.full((looks, len(stack.stepsizes), 0), np.nan),
     }
-    return state
 
 
 def _step(
-    stack: Stack,
-    networks: Networks,
-    state: dict[str, NDArray[Any]],
-    block: slice,
-    t: int,
-    moves: bool,
+    stack: Stack, networks: Networks, state: State, block: slice, t: int, moves: bool
 ) -> None:
-    """Log some runs at step t and, if asked to, move their weights."""
+    """Log some runs at step t, and move their weights if they are to move."""
     weights, labels = state["weights"][block], stack.data.labels
     outputs, pull = networks.forward(weights)
     margins = outputs * labels

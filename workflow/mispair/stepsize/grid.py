@@ -24,7 +24,7 @@ Stepsize = Annotated[float, Field(gt=0)]
 
 
 class Part(settings.Settings):
-    """A part of the study on one data set: every activation is a job of its own."""
+    """A part of the study on one data set: every activation is a separate job."""
 
     part: PartName = Field(
         description="What the runs are for: sweep (phases, margins, speed), sharpness (measured on "

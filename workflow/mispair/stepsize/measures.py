@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,14 +20,14 @@ from mispair.stepsize.bounds import (
 )
 from mispair.stepsize.descent import Curves, Stack
 from mispair.stepsize.margins import Margins, margins
-from mispair.stepsize.phases import Phases, first_below, phases
+from mispair.stepsize.phases import Phases, first_below, phase_columns, phases
 from mispair.stepsize.thresholds import BELOW_MARGIN, thresholds, transition_time
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]
 
 FALL = 1e-9
-"""Relative fall of what the theory says rises that counts; less is rounding."""
+"""Smallest relative fall that counts of a quantity that rises by the theory; less is rounding."""
 PROPORTION = 100
 """T/η of the schedule η ∝ T: a practical one, as the theorem's asks for T of 10⁷."""
 
@@ -39,7 +39,9 @@ class Run:
     Attributes
     ----------
     stack, index, curves
-        The run's place in a stack, and what was logged.
+        The run's position in a stack, and the curves of all runs of the stack.
+    keys : dict
+        Columns that name the run.
     separable : float or None
         γ of the data; None if no plane through the origin separates them.
     sharpness : float
@@ -51,6 +53,7 @@ class Run:
     stack: Stack
     index: int
     curves: Curves
+    keys: Row
     separable: float | None
     sharpness: float
     accuracy: float
@@ -70,6 +73,27 @@ class Run:
         """L at every step."""
         return np.ascontiguousarray(self.curves.risk[:, self.index])
 
+    @property
+    def norm(self) -> Array:
+        """‖w‖ at every step."""
+        return self.curves.norm[:, self.index]
+
+    @property
+    def diverged(self) -> int:
+        """Step at which the run was stopped, or −1."""
+        return int(self.curves.diverged[self.index])
+
+    @property
+    def start(self) -> float:
+        """‖w₀‖/√m."""
+        return float(self.norm[0]) / math.sqrt(self.stack.width)
+
+    @property
+    def gamma(self) -> float:
+        """γ as bounds use it; only of separable points."""
+        assert self.separable is not None
+        return self.separable * (1 - BELOW_MARGIN)
+
     @cached_property
     def phases(self) -> Phases:
         """Its two phases."""
@@ -79,24 +103,21 @@ class Run:
     def margins(self) -> Margins:
         """Its margins, with the tight constants."""
         return margins(
-            self.risk, self.curves.least[:, self.index], self.curves.norm[:, self.index],
-            self.stack.activation.tight, self.stepsize, self.stack.data.radius, self.points,
+            self.risk, self.curves.least[:, self.index], self.norm, self.stack.activation.tight,
+            self.stepsize, self.stack.data.radius, self.points,
         )  # fmt: skip
 
     @property
     def monotone(self) -> bool:
         """Whether the risk never rose, and the run did not diverge."""
-        return self.phases.rises == 0 and self.curves.diverged[self.index] < 0
+        return self.phases.rises == 0 and self.diverged < 0
 
     @property
     def bounded(self) -> bool:
         """Whether bounds apply that need separable points of norm 1 at most, and α > 0."""
         short = self.stack.data.radius <= 1 + 1e-9
-        return short and self.separable is not None and self._increases
-
-    @property
-    def _increases(self) -> bool:
-        return self.stack.activation.tight.least_slope > 0
+        increases = self.stack.activation.tight.least_slope > 0
+        return short and self.separable is not None and increases
 
 
 def run_row(run: Run) -> Row:
@@ -114,12 +135,7 @@ def run_row(run: Run) -> Row:
         "step_on_weights": width * run.stepsize,
         "steps": steps,
         "points": run.points,
-        "rises": phase.rises,
-        "transition": phase.transition,
-        "settled": int(phase.settled),
-        "diverged": int(run.curves.diverged[run.index]),
-        "peak": phase.peak,
-        "lowest_rise": phase.lowest_rise,
+        **phase_columns(phase, run.diverged),
         "transition_risk": run.risk[phase.transition],
         "final_risk": run.risk[-1],
         "stable_threshold": tight.stable,
@@ -151,22 +167,19 @@ def run_row(run: Run) -> Row:
 
 
 def _after(run: Run, settled: int) -> Row:
-    """Return how often after step s each quantity falls that the theory says rises."""
+    """Return how often after step s each quantity falls that rises by the theory."""
     names = ("norm_falls", "auxiliary_falls", "modified_falls", "margin_falls")
     if settled < 0:
-        empty = ("margin_drawdown", "order_breaks")
-        return dict.fromkeys((*names, *empty), math.nan)
+        return dict.fromkeys((*names, "margin_drawdown", "order_breaks"), math.nan)
     m = run.margins
-    curves = (
-        run.curves.norm[:, run.index], m.auxiliary, m.log_modified, m.normalised,
-    )  # fmt: skip
-    tails = [curve[settled:] for curve in curves]
-    norm, auxiliary, log_modified, g = tails
-    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in tails]
+    norm, auxiliary, log_modified, g, smoothed = tails = [
+        curve[settled:]
+        for curve in (run.norm, m.auxiliary, m.log_modified, m.normalised, m.smoothed)
+    ]
+    falls = [int((np.diff(curve) < -FALL * np.abs(curve[:-1])).sum()) for curve in tails[:4]]
     drawdown = float((np.maximum.accumulate(g) - g).max() / abs(g[-1]))
     # g_c <= g_b <= g <= g_a <= g + log(2n)/‖w‖, to rounding.
     slack = FALL * np.abs(g)
-    smoothed = m.smoothed[settled:]
     ordered = (
         (log_modified <= np.log(auxiliary) + FALL)
         & (auxiliary <= g + slack)
@@ -182,45 +195,32 @@ def _after(run: Run, settled: int) -> Row:
 
 def _bounds(run: Run, settled: int) -> Row:
     """Return the theory's bounds as left over right: at most 1 where they hold."""
-    constants, radius = run.stack.activation.tight, run.stack.data.radius
-    width = run.stack.width
-    log_modified = run.margins.log_modified[settled] + 0.5 * math.log(width)
+    constants, eta = run.stack.activation.tight, run.stepsize
+    log_modified = run.margins.log_modified[settled] + 0.5 * math.log(run.stack.width)
     lower, upper = rate_bounds(
-        run.risk, float(log_modified), settled, constants, run.stepsize, radius
+        run.risk, float(log_modified), settled, constants, eta, run.stack.data.radius
     )
     ratios = {"rate_lower": lower, "rate_upper_log": upper}
     names = ("average_ratio", "potential_ratio", "transition_bound", "stable_ratio")
     if not run.bounded:
         return ratios | dict.fromkeys(names, math.nan)
     average, potential = averages(run)
-    gamma, start = _gamma(run), _start(run)
     return ratios | {
         "average_ratio": worst(*average),
         "potential_ratio": worst(*potential),
-        "transition_bound": transition_time(constants, run.stepsize, gamma, run.points, start),
-        "stable_ratio": stable_bound_ratio(run.risk, settled, constants, run.stepsize, gamma),
+        "transition_bound": transition_time(constants, eta, run.gamma, run.points, run.start),
+        "stable_ratio": stable_bound_ratio(run.risk, settled, constants, eta, run.gamma),
     }
-
-
-def _gamma(run: Run) -> float:
-    assert run.separable is not None
-    return run.separable * (1 - BELOW_MARGIN)
-
-
-def _start(run: Run) -> float:
-    return float(run.curves.norm[0, run.index]) / math.sqrt(run.stack.width)
 
 
 def averages(run: Run) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return average risk and average gradient potential, each with its bound, t = 1, ..., T."""
-    constants, gamma = run.stack.activation.tight, _gamma(run)
+    constants, eta = run.stack.activation.tight, run.stepsize
+    potential, along = (curve[:, run.index] for curve in (run.curves.potential, run.curves.along))
     return (
-        average_risk_bound(run.risk, constants, run.stepsize, gamma, _start(run)),
-        average_potential_bound(
-            run.curves.potential[:, run.index], run.curves.along[:, run.index], constants,
-            run.stepsize, gamma, run.stack.width,
-        ),
-    )  # fmt: skip
+        average_risk_bound(run.risk, constants, eta, run.gamma, run.start),
+        average_potential_bound(potential, along, constants, eta, run.gamma, run.stack.width),
+    )
 
 
 def _time_risk(run: Run) -> Row:
@@ -228,13 +228,10 @@ def _time_risk(run: Run) -> Row:
     t = np.arange(1, len(run.risk))
     product = t * run.risk[1:]
     last = max(1, len(product) // 10)
-    is_finite = np.isfinite(product).any()
+    parts = {"": product, "_early": product[:last], "_late": product[last:]}
     return {
-        "least_time_risk": float(np.nanmin(product)) if is_finite else math.nan,
-        "least_time_risk_early": float(np.nanmin(product[:last])) if is_finite else math.nan,
-        "least_time_risk_late": (
-            float(np.nanmin(product[last:])) if np.isfinite(product[last:]).any() else math.nan
-        ),
+        f"least_time_risk{name}": (float(np.nanmin(part)) if np.isfinite(part).any() else math.nan)
+        for name, part in parts.items()
     }
 
 
@@ -246,7 +243,7 @@ def curve_rows(
         "risk": run.risk,
         "potential": run.curves.potential[:, run.index],
         "margin": run.margins.normalised,
-        "norm": run.curves.norm[:, run.index],
+        "norm": run.norm,
     }
     if part == "bounds" and run.bounded:
         (average, bound), (potential, potential_bound) = averages(run)
@@ -270,20 +267,18 @@ def largest_monotone(runs: Sequence[Run]) -> Run | None:
     return max(monotone, key=lambda run: run.stepsize) if monotone else None
 
 
-def speedups(
-    runs: Sequence[tuple[Run, Mapping[str, Any]]], levels: Sequence[float]
-) -> Iterator[Row]:
+def speedups(runs: Sequence[Run], levels: Sequence[float]) -> Iterator[Row]:
     """Yield the steps of each run to each risk, next to those of the largest monotone stepsize.
 
     Without a monotone run there is nothing to compare with: the columns are NaN.
     """
-    reference = largest_monotone([run for run, _ in runs])
+    reference = largest_monotone(runs)
     for level in levels:
         reference_steps = math.nan if reference is None else _steps_to(reference, level)
-        for run, keys in runs:
+        for run in runs:
             steps = _steps_to(run, level)
             yield {
-                **keys, "level": level, "steps_to_level": steps,
+                **run.keys, "level": level, "steps_to_level": steps,
                 "monotone_stepsize": math.nan if reference is None else reference.stepsize,
                 "speedup": reference_steps / steps,
             }  # fmt: skip
@@ -295,23 +290,16 @@ def _steps_to(run: Run, level: float) -> float:
     return math.nan if first < 0 else float(max(1, first))
 
 
-def acceleration(
-    runs: Sequence[tuple[Run, Mapping[str, Any]]], budgets: Sequence[int]
-) -> Iterator[Row]:
+def acceleration(runs: Sequence[Run], budgets: Sequence[int]) -> Iterator[Row]:
     """Yield the risk after T steps at fixed stepsizes, and at the one nearest T/`PROPORTION`."""
-    reference = largest_monotone([run for run, _ in runs])
-    ladder = np.log([run.stepsize for run, _ in runs])
-
-    def nearest(stepsize: float) -> tuple[Run, Mapping[str, Any]]:
-        return runs[int(np.abs(ladder - math.log(stepsize)).argmin())]
-
+    reference = largest_monotone(runs)
+    ladder = np.log([run.stepsize for run in runs])
     for budget in budgets:
         schedules = {"one": 1.0, "proportional": budget / PROPORTION}
         if reference is not None:
             schedules["monotone"] = reference.stepsize
         for schedule, stepsize in schedules.items():
-            run, keys = nearest(stepsize)
+            run = runs[int(np.abs(ladder - math.log(stepsize)).argmin())]
             if budget < len(run.risk):
-                yield {
-                    **keys, "schedule": schedule, "budget": budget, "risk": run.risk[budget],
-                }  # fmt: skip
+                row = {"schedule": schedule, "budget": budget, "risk": run.risk[budget]}
+                yield {**run.keys, **row}

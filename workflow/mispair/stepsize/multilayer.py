@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from mispair.stepsize.data_sets import DataSet
-from mispair.stepsize.descent import RISK_STOP, STEPS_BETWEEN_LOOKS, Keeper
-from mispair.stepsize.phases import phases
+from mispair.stepsize.phases import phase_columns, phases
+from mispair.stepsize.stepping import (
+    Keeper,
+    Report,
+    State,
+    first_state,
+    loaded,
+    steps_from,
+    stop_diverged,
+)
 from mispair.stepsize.thinning import kept_steps
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]
 
+LOGGED = ("risk", "margin", "norm")
 LAYERS = 4
 """Trainable layers: the normalised margin divides by the fourth power of the weights' norm."""
 
@@ -30,26 +40,26 @@ def train(
     seed: int,
     points: int,
     keeper: Keeper | None = None,
-    progress: Callable[[int], None] = lambda step: None,
+    progress: Report = lambda step: None,
 ) -> list[Row]:
     """Train one network for each stepsize from the same first weights.
 
     Parameters
     ----------
     data : DataSet
-        What is learned, with a test set.
+        With a test set.
     width : int
         Neurons of each of the three hidden layers.
     stepsizes : sequence of float
-        Steps on the weights, as they are: widths do not enter.
+        Steps on the weights; they do not depend on the width.
     steps, points : int
         T, and points of a curve that are kept.
     seed : int
-        Of the first weights, which are torch's own for linear layers. There are no biases.
+        Of the first weights, which are those of torch for linear layers. There are no biases.
     keeper : Keeper, optional
         Keeps the state now and then.
     progress : callable, optional
-        Told which step comes next.
+        Takes the step that comes next.
 
     Returns
     -------
@@ -57,48 +67,35 @@ def train(
         Rows of ``kind`` run and curve.
     """
     inputs, labels = torch.from_numpy(data.points), torch.from_numpy(data.labels)
-    tests = torch.from_numpy(data.test_points), torch.from_numpy(data.test_labels)
+    test_points, test_labels = (torch.from_numpy(data.test_points),
+                                torch.from_numpy(data.test_labels))  # fmt: skip
     kept = kept_steps(steps, points)
-    shape = (steps + 1, len(stepsizes))
-    state: dict[str, NDArray[Any]] = {
-        name: np.array(array) for name, array in ((keeper and keeper.load()) or {}).items()
-    } or {
-        "risk": np.full(shape, np.nan), "margin": np.full(shape, np.nan),
-        "norm": np.full(shape, np.nan), "accuracy": np.full((len(kept), shape[1]), np.nan),
-        "rates": np.array(stepsizes, dtype=np.float64), "step": np.zeros((), dtype=np.int64),
-        "diverged": np.full(shape[1], -1),
-        **{f"layer{k}": w for k, w in enumerate(_start(data, width, shape[1], seed))},
-    }  # fmt: skip
+    number = {step: position for position, step in enumerate(kept.tolist())}
+    state = loaded(keeper, lambda: {
+        **first_state(stepsizes, steps, LOGGED),
+        "accuracy": np.full((len(kept), len(stepsizes)), np.nan),
+        **{f"layer{k}": w for k, w in enumerate(_start(data, width, len(stepsizes), seed))},
+    })  # fmt: skip
     layers = [torch.from_numpy(state[f"layer{k}"]).requires_grad_() for k in range(LAYERS)]
-    begin = int(state["step"])
-    for t in range(begin, steps + 1):
-        progress(t)
-        if keeper is not None and t > begin and t % STEPS_BETWEEN_LOOKS == 0 and keeper.due():
-            state["step"][...] = t
-            keeper.save(state)
+    for t in steps_from(state, steps, keeper, progress):
         q = _outputs(layers, inputs) * labels
-        risks = torch.nn.functional.softplus(-q).mean(dim=1)
+        risks = functional.softplus(-q).mean(dim=1)
         gradients = torch.autograd.grad(risks.sum(), layers)
         with torch.no_grad():
-            size = sum(w.square().sum(dim=(1, 2)) for w in layers)
-            norm = torch.as_tensor(size).sqrt()
+            norm = torch.as_tensor(sum(w.square().sum(dim=(1, 2)) for w in layers)).sqrt()
             state["risk"][t] = risks.numpy()
             state["margin"][t] = (q.amin(dim=1) / norm**LAYERS).numpy()
             state["norm"][t] = norm.numpy()
-            if t in kept:
-                right = (_outputs(layers, tests[0]) > 0) == (tests[1] > 0)
-                state["accuracy"][np.searchsorted(kept, t)] = right.double().mean(dim=1).numpy()
-            lost = ~(state["risk"][t] <= RISK_STOP) & (state["diverged"] < 0)
-            state["diverged"][lost] = t
-            stopped = state["diverged"] >= 0
-            for name in ("risk", "margin", "norm"):
-                state[name][t, stopped & ~lost] = np.nan
-            state["rates"][stopped] = 0
+            if t in number:
+                right = (_outputs(layers, test_points) > 0) == (test_labels > 0)
+                state["accuracy"][number[t]] = right.double().mean(dim=1).numpy()
+            stopped = stop_diverged(state, t, LOGGED)
             if t < steps:
                 rates = torch.from_numpy(state["rates"])[:, None, None]
                 for weights, gradient in zip(layers, gradients, strict=True):
                     weights -= rates * gradient
-                    weights[torch.from_numpy(stopped)] = 0
+                    if stopped is not None:
+                        weights[torch.from_numpy(stopped)] = 0
     return _rows(state, stepsizes, width, kept, seed)
 
 
@@ -117,35 +114,32 @@ def _outputs(layers: Sequence[Tensor], inputs: Tensor) -> Tensor:
     """Return the outputs (R, n) of networks with layers (R, out, in) on inputs (n, d)."""
     hidden = inputs.expand(len(layers[0]), -1, -1)
     for weights in layers[:-1]:
-        hidden = torch.nn.functional.gelu(hidden @ weights.mT)
+        hidden = functional.gelu(hidden @ weights.mT)
     return (hidden @ layers[-1].mT)[:, :, 0]
 
 
 def _rows(
-    state: dict[str, NDArray[Any]], stepsizes: Sequence[float], width: int,
-    kept: NDArray[np.int64], seed: int,
-) -> list[Row]:  # fmt: skip
+    state: State, stepsizes: Sequence[float], width: int, kept: NDArray[np.int64], seed: int
+) -> list[Row]:
     rows: list[Row] = []
     for r, stepsize in enumerate(stepsizes):
         keys = {
             "part": "multilayer", "activation": "gelu", "width": width, "seed": seed,
             "stepsize": stepsize,
         }  # fmt: skip
-        phase = phases(state["risk"][:, r])
+        risk, margin, norm, accuracy = (
+            state[name][:, r] for name in ("risk", "margin", "norm", "accuracy")
+        )
+        phase = phases(risk)
         rows.append({
-            "kind": "run", **keys, "step_on_weights": stepsize, "steps": len(state["risk"]) - 1,
-            "rises": phase.rises, "transition": phase.transition,
-            "settled": int(phase.settled), "diverged": int(state["diverged"][r]),
-            "peak": phase.peak, "lowest_rise": phase.lowest_rise,
-            "final_risk": float(state["risk"][-1, r]),
-            "margin_final": float(state["margin"][-1, r]),
-            "margin_transition": float(state["margin"][phase.transition, r]),
-            "accuracy": float(state["accuracy"][-1, r]),
+            "kind": "run", **keys, "step_on_weights": stepsize, "steps": len(risk) - 1,
+            **phase_columns(phase, int(state["diverged"][r])),
+            "final_risk": float(risk[-1]), "margin_final": float(margin[-1]),
+            "margin_transition": float(margin[phase.transition]), "accuracy": float(accuracy[-1]),
         })  # fmt: skip
         rows += [
-            {"kind": "curve", **keys, "t": int(t), "risk": float(state["risk"][t, r]),
-             "margin": float(state["margin"][t, r]), "norm": float(state["norm"][t, r]),
-             "accuracy": float(state["accuracy"][k, r])}
+            {"kind": "curve", **keys, "t": int(t), "risk": float(risk[t]),
+             "margin": float(margin[t]), "norm": float(norm[t]), "accuracy": float(accuracy[k])}
             for k, t in enumerate(kept)
         ]  # fmt: skip
     return rows

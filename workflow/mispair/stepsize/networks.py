@@ -26,17 +26,7 @@ Pull = Callable[[Array], Array]
 
 
 class Networks:
-    """Evaluates stacks of networks of one width on one set of points.
-
-    Parameters
-    ----------
-    points : ndarray (n, d)
-        The data.
-    activation : Activation
-        φ.
-    width : int
-        m, at most `WIDEST`.
-    """
+    """Evaluates stacks of networks of one width m, at most `WIDEST`, on points (n, d)."""
 
     def __init__(self, points: Array, activation: Activation, width: int) -> None:
         if width > WIDEST:
@@ -51,7 +41,7 @@ class Networks:
         return max(1, BLOCK // (len(self.points) * len(self.signs)))
 
     def forward(self, weights: Array) -> tuple[Array, Pull]:
-        """Return the outputs (R, n) of networks (R, m, d), and what pulls gradients back.
+        """Return the outputs (R, n) of networks (R, m, d), and their `Pull`.
 
         The second is to be used before the next call: it shares this one's memory.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,14 @@ def phases(risk: Array) -> Phases:
         float(finite[: transition + 1].max()) if len(finite) else math.nan,
         float(finite[rose].min()) if len(rose) else math.nan,
     )
+
+
+def phase_columns(phase: Phases, diverged: int) -> dict[str, Any]:
+    """Return the columns of a run's phases; `diverged` is the step at which it was stopped."""
+    return {
+        "rises": phase.rises, "transition": phase.transition, "settled": int(phase.settled),
+        "diverged": diverged, "peak": phase.peak, "lowest_rise": phase.lowest_rise,
+    }  # fmt: skip
 
 
 def first_below(risk: Array, level: float) -> int:

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 SUM_WEIGHT = 1e4
 """Weight of the row that holds the multipliers' sum at 1."""
 LARGEST = 1_000_000
-"""Numbers in the points of a data set up to which a plane is looked for: beyond, it takes hours."""
+"""Numbers in the points of a data set up to which a plane is searched: beyond, it takes hours."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ def separation(data: DataSet) -> Separation | None:
     """Return the plane of largest margin through the origin, or None if no plane separates.
 
     Its normal is the shortest convex combination of the labelled points y_i x_i (the dual
-    problem), found by non-negative least squares. ``margin`` is the certificate min_i y_i <x_i, w*>
+    problem), by non-negative least squares. ``margin`` is the certificate min_i y_i <x_i, w*>
     itself, which is at most the largest margin, so bounds that use it hold. Data sets of more than
-    `LARGEST` numbers are not looked at.
+    `LARGEST` numbers are not searched.
     """
     if data.points.size > LARGEST:
         return None
@@ -41,7 +41,7 @@ def separation(data: DataSet) -> Separation | None:
     target = np.append(np.zeros(signed.shape[1]), SUM_WEIGHT)
     try:
         multipliers, _ = nnls(system, target)
-    except RuntimeError:  # it found no solution within its iterations
+    except RuntimeError:  # no solution within its iterations
         return None
     shortest = signed.T @ (multipliers / multipliers.sum())
     length = np.linalg.norm(shortest)

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 DENSE = 120
 """Weights up to which all eigenvalues are computed; beyond, Lanczos finds the largest."""
 TOLERANCE = 1e-4
-"""Relative accuracy that Lanczos is asked for."""
+"""Relative accuracy of Lanczos."""
 
 
 class Hessian:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from mispair.core.progress import Progress
 from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
-from mispair.stepsize.descent import Curves, Keeper, Look, Stack, accuracy, descend
+from mispair.stepsize.descent import Curves, Look, Stack, accuracy, descend
 from mispair.stepsize.measures import Run, acceleration, curve_rows, run_row, speedups
 from mispair.stepsize.separation import separation
 from mispair.stepsize.sharpness import sharpness
+from mispair.stepsize.stepping import Keeper
 from mispair.stepsize.thinning import kept_steps
 
 Row = dict[str, Any]
@@ -24,22 +25,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Plan:
-    """A job of the study.
+    """A job of the study: every combination of width, stepsize and seed.
 
     Attributes
     ----------
-    part, data_set, activation : str
-        As `mispair.stepsize.grid.Part` names them.
-    widths, stepsizes, seeds
-        What is combined.
-    steps : int
-        T.
+    part, data_set, activation, widths, stepsizes, seeds, steps
+        As in `mispair.stepsize.grid.Part`.
     points : int
-        Of a curve that is kept, on a log scale.
+        Points of a curve that are kept, on a log scale.
     looks : tuple of int
         Steps up to which the sharpness is measured at each, and how many on a log scale after.
     risk_levels : sequence of float
-        Risks whose first step is looked for.
+        Risks to which steps are counted.
     budgets : sequence of int
         Steps T at which the acceleration is read off.
     """
@@ -64,19 +61,8 @@ def run_plan(
 ) -> list[Row]:
     """Train all networks of a plan, and return the rows that were measured.
 
-    Parameters
-    ----------
-    plan : Plan
-        What to run.
-    make : callable
-        Returns the data set of a seed.
-    keeper : callable, optional
-        Returns what keeps the state of a stack, by a name.
-
-    Returns
-    -------
-    list of dict
-        ``kind`` says which table a row is of: run, curve, speedup or acceleration.
+    `make` makes the data set of a seed, and `keeper` what keeps the state of a stack by its name.
+    The ``kind`` of a row names its table: run, curve, speedup or acceleration.
     """
     rows: list[Row] = []
     for name, stack, seeds in stacks(plan, make):
@@ -118,9 +104,9 @@ def stacks(plan: Plan, make: Callable[[int], DataSet]) -> Iterator[tuple[str, St
 
 
 def looks(plan: Plan, stack: Stack) -> tuple[list[int], Look]:
-    """Return at which steps the weights themselves are looked at, and what is measured then.
+    """Return the steps at which the weights themselves are measured, and what is measured then.
 
-    The sharpness at the start belongs to every run: it says where oscillation should begin.
+    The sharpness at the start belongs to every run: it predicts the onset of oscillation.
     """
     if plan.part == "neurons":
         return kept_steps(plan.steps, plan.points).tolist(), lambda w: neuron_margins(stack, w)
@@ -147,34 +133,34 @@ def measured(
     if stack.direction is not None:
         margin = float((stack.data.labels * (stack.data.points @ stack.direction)).min())
     first = np.full(len(seeds), np.nan) if plan.part == "neurons" else curves.looked[0, :, 0]
-    right = (
-        accuracy(stack, curves.final)
-        if len(stack.data.test_points)
-        else np.full(len(seeds), np.nan)
-    )
+    right = np.full(len(seeds), np.nan)
+    if len(stack.data.test_points):
+        right = accuracy(stack, curves.final)
+    runs = [
+        Run(stack, r, curves, _keys(plan, stack, r, seed), margin, float(first[r]), float(right[r]))
+        for r, seed in enumerate(seeds)
+    ]
     rows: list[Row] = []
-    runs = []
-    for r, seed in enumerate(seeds):
-        run = Run(
-            stack, r, curves, margin, float(first[r]),
-            float(right[r]),
-        )  # fmt: skip
-        keys = {
-            "part": plan.part, "data_set": plan.data_set, "activation": plan.activation,
-            "width": stack.width, "stepsize": float(stack.stepsizes[r]), "seed": seed,
-        }  # fmt: skip
-        runs.append((run, keys))
-        rows.append({"kind": "run", **keys, **run_row(run)})
-        if seed == plan.seeds[0] and plan.part not in ("onset", "acceleration"):
+    for r, run in enumerate(runs):
+        rows.append({"kind": "run", **run.keys, **run_row(run)})
+        if run.keys["seed"] == plan.seeds[0] and plan.part not in ("onset", "acceleration"):
             looked = curves.looked[:, r] if len(look_at) > 1 else None
             steps = look_at if looked is not None else kept_steps(plan.steps, plan.points)
             rows += [
-                {"kind": "curve", **keys, **row}
+                {"kind": "curve", **run.keys, **row}
                 for row in curve_rows(run, np.array(steps), looked, plan.part)
             ]
     for seed in dict.fromkeys(seeds):
-        of_seed = [(run, keys) for run, keys in runs if keys["seed"] == seed]
+        of_seed = [run for run in runs if run.keys["seed"] == seed]
         rows += [{"kind": "speedup", **row} for row in speedups(of_seed, plan.risk_levels)]
         if plan.part == "acceleration":
             rows += [{"kind": "acceleration", **row} for row in acceleration(of_seed, plan.budgets)]
     return rows
+
+
+def _keys(plan: Plan, stack: Stack, r: int, seed: int) -> Row:
+    """Return the columns that name run r of a stack."""
+    return {
+        "part": plan.part, "data_set": plan.data_set, "activation": plan.activation,
+        "width": stack.width, "stepsize": float(stack.stepsizes[r]), "seed": seed,
+    }  # fmt: skip

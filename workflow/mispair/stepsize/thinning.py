@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 def kept_steps(steps: int, points: int, first: int = 0) -> NDArray[np.int64]:
     """Return distinct steps from 0 to `steps`, both among them.
 
-    Parameters
-    ----------
-    steps : int
-        The last one, at least 1.
-    points : int
-        Of the log scale, at most.
-    first : int
-        All steps up to this one are kept too.
+    These are all steps up to `first`, and at most so many `points` on a log scale.
 
     Examples
     --------

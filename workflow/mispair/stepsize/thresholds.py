@@ -1,4 +1,4 @@
-"""What the theory asks of the risk: thresholds between the phases, and the time to reach them."""
+"""Thresholds of the risk between the phases, and the time to reach them, by the theory."""
 
 from __future__ import annotations
 
@@ -45,18 +45,8 @@ def transition_time(
 
     τ = 128 (1 + 4κ)/(α² γ²) · max{c₂ η, c₁ n, e, u log u, u ‖w₀‖/√m}, u = (c₂ η + c₁ n)/η,
     c₁ = 4 e^(κ+2), c₂ = 8 + 4 B. As printed, τ lacks γ² and has c₁ and c₂ exchanged; this is what
-    its proof shows.
-
-    Parameters
-    ----------
-    constants : Constants
-        Of the activation; α must be positive.
-    stepsize, margin : float
-        η and γ.
-    points : int
-        n.
-    start : float
-        ‖w₀‖/√m.
+    its proof shows. η is the stepsize, γ the margin, n the points, and `start` ‖w₀‖/√m; α must be
+    positive.
     """
     first = 4 * math.exp(constants.homogeneity + 2)
     second = 8 + 4 * constants.curvature

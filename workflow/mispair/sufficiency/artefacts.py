@@ -1,23 +1,27 @@
-"""The files of the study: trees, encoders and heads, each saying what it is."""
+"""The files of the study: trees, encoders, heads and measures, each with its metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mispair.core.devices import choose_device, free_memory
-from mispair.core.files import UserError, read_tensors, write_tensors
+from mispair.core.devices import choose_device
+from mispair.core.files import read_tensors, write_tensors
+from mispair.core.metrics import Row, write_metrics
 from mispair.sufficiency.encoders import ROWS, UNTRAINED, load_weights
 from mispair.sufficiency.heads import Head, start_head
+from mispair.sufficiency.measures import Setting
 from mispair.sufficiency.names import Arm, Task
-from mispair.sufficiency.sizes import Size, refuse_too_large
+from mispair.sufficiency.settings import Measuring
+from mispair.sufficiency.sizes import refuse_too_large
 from mispair.sufficiency.transformer import Towers
 from mispair.sufficiency.trees import Skeletons
 
-Precision = Literal["float32", "float64"]
+Metadata = dict[str, str]
 
 
 def prepared(device: str) -> str:
@@ -28,75 +32,74 @@ def prepared(device: str) -> str:
     return chosen
 
 
-def dtype_of(precision: Precision) -> torch.dtype:
-    """Return a number format by its name."""
-    dtype: torch.dtype = getattr(torch, precision)
-    return dtype
+def read_trees(path: Path) -> tuple[Skeletons, Metadata]:
+    """Read what draw_trees wrote."""
+    arrays, metadata = read_tensors(path)
+    return Skeletons.of_arrays(arrays), metadata
 
 
-def refuse(needed: int, device: str, what: str, remedy: str) -> None:
-    """Stop before an allocation that cannot work.
+def read_setting(
+    step: str, settings: Measuring, trees: Path, flip: float, seed: int | None, samples: int
+) -> tuple[Setting, Metadata]:
+    """Read the trees that a step measures on, with their metadata.
 
-    Raises
-    ------
-    UserError
-        If it is too large for the memory of the machine, or of its GPU.
-    """
-    try:
-        refuse_too_large(needed, free_memory(device), what, remedy)
-    except ValueError as error:
-        raise UserError(f"{error}.") from error
-
-
-def refuse_too_many_samples(
-    step: str, size: Size, samples: int, device: str, dtype: torch.dtype
-) -> None:
-    """Stop before a step draws so many pairs of such trees that they cannot be held.
+    Without a `seed` it is that of the trees.
 
     Raises
     ------
     UserError
-        If they are too many for the memory of the machine, or of its GPU.
+        If so many samples do not fit into the memory of the machine, or of its GPU.
     """
-    refuse(
+    device = prepared(settings.device)
+    dtype: torch.dtype = getattr(torch, settings.precision)
+    skeletons, metadata = read_trees(trees)
+    size = skeletons.size
+    refuse_too_large(
         size.bytes_of_samples(samples) + size.bytes_of_messages(min(ROWS, samples), dtype.itemsize),
         device,
         f"{step}: {samples:,} pairs of {size.leaves:,} leaves each",
         f"lower {step}.samples, or draw_trees.depth or branching",
     )
+    seed = int(metadata["tree"]) if seed is None else seed
+    return Setting(skeletons, flip, seed, device, dtype), metadata
 
 
-def read_trees(path: Path) -> tuple[Skeletons, dict[str, str]]:
-    """Read what draw_trees wrote: the trees, and which they are."""
-    arrays, metadata = read_tensors(path)
-    return Skeletons.of_arrays(arrays), metadata
+def write_measures(
+    path: Path, rows: Sequence[Row], setting: Setting, settings: Measuring, metadata: Metadata
+) -> None:
+    """Write what was measured of one training, each row with its trees, flip and seed."""
+    keys = {**tree_columns(metadata), "flip": setting.flip, "seed": setting.seed}
+    provenance = {"settings": settings.model_dump(), "trees": metadata, "device": setting.device}
+    write_metrics(path, [{**keys, **row} for row in rows], provenance)
 
 
-def which(metadata: dict[str, str]) -> dict[str, Any]:
-    """Return the columns that name trees, from what their file says."""
+def tree_columns(metadata: Metadata) -> dict[str, Any]:
+    """Return the columns that name trees."""
     return {"size": metadata["size"], "tree": int(metadata["tree"])}
 
 
-def write_weights(path: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write weights with what they are."""
+def write_weights(path: Path, weights: dict[str, Tensor], metadata: Metadata) -> None:
+    """Write weights with their metadata."""
     write_tensors(path, {name: value.cpu().numpy() for name, value in weights.items()}, metadata)
 
 
-def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, dict[str, str]]:
-    """Read encoders as they were trained, or as they were before, for evaluation alone."""
+def _loaded(module: nn.Module, arrays: dict[str, Any], name: str, device: str) -> Any:
+    """Give a module the weights under a name; return it for evaluation alone."""
+    load_weights(module, {key: torch.from_numpy(array) for key, array in arrays.items()}, name)
+    return module.to(device).requires_grad_(False)
+
+
+def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, Metadata]:
+    """Read encoders as they were after training, or before, for evaluation alone."""
     arrays, metadata = read_tensors(path)
-    sizes = (int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks"))
-    towers = Towers(*sizes)
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    load_weights(towers, tensors, "trained" if trained else UNTRAINED)
-    return towers.to(device).requires_grad_(False), metadata
+    towers = Towers(*(int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks")))
+    return _loaded(towers, arrays, "trained" if trained else UNTRAINED, device), metadata
 
 
-def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, dict[str, str]]:
+def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, Metadata]:
     """Read a trained head, for evaluation alone."""
     arrays, metadata = read_tensors(path)
     task: Task = "cdm" if metadata["task"] == "cdm" else "vlm"
     arm: Arm = metadata["arm"]  # type: ignore[assignment]
     head = start_head(task, arm, skeletons.size, int(metadata["width"]), int(metadata["blocks"]), 0)
-    load_weights(head, {name: torch.from_numpy(array) for name, array in arrays.items()}, "trained")
-    return head.to(device).requires_grad_(False), metadata
+    return _loaded(head, arrays, "trained", device), metadata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 
 import torch
@@ -10,14 +9,6 @@ from torch import Tensor
 
 from mispair.sufficiency.belief_propagation import from_the_left, leaf_beliefs, upward
 from mispair.sufficiency.sampling import Trees
-
-
-def log_likelihood_ratio(one: Tensor, second: Tensor) -> Tensor:
-    """Return log P(image, text) / (P(image) P(text)) from the root's posteriors given either.
-
-    This is the similarity at which the contrastive risk is least. Leading dimensions broadcast.
-    """
-    return (one * second).sum(dim=-1).log() + math.log(one.shape[-1])
 
 
 def first_leaf(transitions: Tensor) -> Tensor:
@@ -47,11 +38,11 @@ def denoise(trees: Trees, noisy: Tensor, text: Tensor | None, sigma: float) -> T
     Parameters
     ----------
     trees : Trees
-        Their matrices say in which precision.
+        At the flip probabilities that the predictor assumes.
     noisy : Tensor (batch, leaves)
         Image with Gaussian noise.
     text : Tensor of int (batch, leaves), or None
-        The text of the pair; None for what can be said without it.
+        The text of the pair; None for a prediction without it.
     sigma : float
         Standard deviation of the noise.
     """
@@ -70,11 +61,11 @@ def next_words(trees: Trees, text: Tensor, image: Tensor | None) -> Tensor:
     Parameters
     ----------
     trees : Trees
-        Their matrices say in which precision.
+        At the flip probabilities that the predictor assumes.
     text : Tensor of int (batch, leaves)
-        Whole texts; each position is told of its past alone.
+        Whole texts; each position is predicted from its past alone.
     image : Tensor of int (batch, leaves), or None
-        The image of the pair; None for what can be said without it.
+        The image of the pair; None for a prediction without it.
 
     Returns
     -------

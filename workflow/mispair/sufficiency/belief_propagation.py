@@ -66,7 +66,7 @@ def _batch_last(evidence: Tensor, transitions: Tensor) -> Tensor:
 
 
 def upward(transitions: Tensor, evidence: Tensor) -> Upward:
-    """Send what is known of the leaves to the root.
+    """Send the evidence on the leaves to the root.
 
     Parameters
     ----------
@@ -92,16 +92,14 @@ def _up(transitions: Tensor, leaves: Tensor) -> Upward:
 
 
 def downward(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
-    """Return what each node is, given all evidence that is not its own: by level, from 1 on.
+    """Return what each node is, given all evidence but that below it: by level, from 1 on.
 
     To multiply the last level by the evidence on the leaves gives the leaves' beliefs.
 
     Parameters
     ----------
-    transitions : Tensor (depth, branching, symbols, symbols)
-        As for `upward`.
-    up : Upward
-        Its messages.
+    transitions, up
+        As for `upward`, and its messages.
     external : Tensor (batch, symbols), optional
         Evidence on the root from elsewhere, such as the other tree's `Upward.root`.
 
@@ -114,19 +112,9 @@ def downward(transitions: Tensor, up: Upward, external: Tensor | None = None) ->
 
 
 def leaf_beliefs(transitions: Tensor, evidence: Tensor, external: Tensor | None = None) -> Tensor:
-    """Return the probabilities of each leaf's symbols given all evidence.
+    """Return the probabilities of each leaf given all evidence: (batch, leaves, symbols).
 
-    Parameters
-    ----------
-    transitions, evidence : Tensor
-        As for `upward`.
-    external : Tensor (batch, symbols), optional
-        As for `downward`.
-
-    Returns
-    -------
-    Tensor (batch, leaves, symbols)
-        Probabilities.
+    Parameters are those of `upward` and `downward`.
     """
     leaves = _batch_last(evidence, transitions)
     beliefs = _down(transitions, _up(transitions, leaves), external, after=True)[-1].mul_(leaves)
@@ -137,38 +125,20 @@ def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = Non
     """Return what each node is, given the leaves to the left of its subtree: by level, from 1 on.
 
     The last level holds the distribution of every leaf given all leaves before it, for all leaves
-    at once. This is exact and takes one pass: leaves to the right are not seen, so what they would
-    send is constant, and a node hears of its left siblings, which are complete, and of what its
-    parent knew from the left.
-
-    Parameters
-    ----------
-    transitions, up, external
-        As for `downward`; `up` of all leaves.
-
-    Returns
-    -------
-    list of Tensor (batch, branching**level, symbols)
-        Probabilities.
+    at once. This is exact and takes one pass: leaves to the right are not seen, so their messages
+    are constant, and a node receives those of its left siblings, which are complete, and the belief
+    of its parent from the left. Parameters and shapes are those of `downward`; `up` is of all
+    leaves.
     """
     return [_batch_first(level) for level in _down(transitions, up, external, after=False)]
 
 
 def _heard(evidence: Tensor | float, sent: Tensor, after: bool) -> Tensor:
-    """Multiply, for each child, what its parent knows by the messages of its siblings.
+    """Multiply, for each child, the belief of its parent by the messages of its siblings.
 
-    Parameters
-    ----------
-    evidence : Tensor (nodes, symbols, batch), or 1
-        Evidence on the parents from elsewhere.
-    sent : Tensor (nodes, branching, symbols, batch)
-        Messages from the children.
-    after : bool
-        Whether the siblings to the right count as those to the left do.
-
-    Returns
-    -------
-    Tensor (nodes, branching, symbols, batch)
+    The `evidence` on the parents from elsewhere is (nodes, symbols, batch), or 1; messages `sent`
+    by the children, and the result, are (nodes, branching, symbols, batch). Siblings to the right
+    count only if `after` is true.
     """
     heard = torch.empty_like(sent)
     heard[:, 0] = evidence
@@ -184,7 +154,7 @@ def _heard(evidence: Tensor | float, sent: Tensor, after: bool) -> Tensor:
 
 
 def _down(transitions: Tensor, up: Upward, external: Tensor | None, after: bool) -> list[Tensor]:
-    """Return the levels from 1 on, each node hearing of its parent and of its siblings."""
+    """Return the levels from 1 on, each node from its parent and its siblings."""
     belief: Tensor | float = 1.0 if external is None else external.T
     levels = []
     for matrices, sent in zip(transitions, up.sent, strict=True):
@@ -200,7 +170,7 @@ def ancestors(leaves: int, branching: int, levels_up: int) -> Tensor:
 
 
 def prefix_messages(transitions: Tensor, up: Upward) -> list[Tensor]:
-    """Return what the leaves up to and with each leaf tell each of its ancestors.
+    """Return the messages of the leaves up to and with each leaf to each of its ancestors.
 
     Parameters
     ----------

@@ -13,18 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 PAIRS = 256
-"""Pairs whose candidates are looked at at a time."""
+"""Pairs whose candidates are computed at a time."""
 
 
 def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None) -> Tensor:
     """Return the sum of both directions' cross-entropies, mean over the batch.
 
-    Parameters
-    ----------
-    image, text : Tensor (batch, symbols)
-        Features of matched pairs.
-    candidates : int, optional
-        Of each pair, its match among them; None for the whole batch.
+    Features are (batch, symbols); each pair has so many candidates, its match among them, or
+    without a number the whole batch.
 
     Raises
     ------
@@ -52,7 +48,7 @@ def with_candidates(
     Parameters
     ----------
     one, partners : Tensor (pairs, symbols)
-        What each pair is asked with, and its other half.
+        One half of each pair, and the other half.
     candidates : int
         Of each pair.
     first, last : int, optional
@@ -73,17 +69,15 @@ def with_candidates(
         raise ValueError(
             f"{candidates} candidates are not between 2 and the {number} pairs to draw them from"
         )
-    asked = one[first:last]
-    indices = (
-        torch.arange(first, first + len(asked) + candidates - 1, device=partners.device) % number
-    )
-    products = asked @ partners[indices].mT
-    return products.as_strided((len(asked), candidates), (products.shape[1] + 1, 1))
+    rows = one[first:last]
+    indices = torch.arange(first, first + len(rows) + candidates - 1, device=partners.device)
+    products = rows @ partners[indices % number].mT
+    return products.as_strided((len(rows), candidates), (products.shape[1] + 1, 1))
 
 
 @dataclass(frozen=True)
 class Direction:
-    """One half of the risk, pair by pair.
+    """The risk of one direction, or the sum of both, pair by pair.
 
     Attributes
     ----------
@@ -107,7 +101,7 @@ def compare(
     Parameters
     ----------
     image, text : Tensor (pairs, symbols)
-        Features; or logarithms of what is to be compared: only their products count.
+        Features: only their products count.
     image_posterior, text_posterior : Tensor (pairs, symbols)
         The root's posteriors, whose product is the ratio up to a constant.
     candidates : int
@@ -116,12 +110,18 @@ def compare(
     Returns
     -------
     dict of str to Direction
-        ``text_given_image`` and ``image_given_text``.
+        ``text_given_image``, ``image_given_text`` and their sum, ``both``.
     """
+    text_given_image = _direction(image, text, image_posterior, text_posterior, candidates)
+    image_given_text = _direction(text, image, text_posterior, image_posterior, candidates)
+    both = Direction(
+        text_given_image.model + image_given_text.model,
+        text_given_image.bayes + image_given_text.bayes,
+        text_given_image.divergence + image_given_text.divergence,
+    )
     return {
-        "text_given_image": _direction(image, text, image_posterior, text_posterior, candidates),
-        "image_given_text": _direction(text, image, text_posterior, image_posterior, candidates),
-    }
+        "text_given_image": text_given_image, "image_given_text": image_given_text, "both": both,
+    }  # fmt: skip
 
 
 def _direction(
@@ -136,17 +136,11 @@ def _direction(
     return Direction(*(torch.cat(parts) for parts in zip(*triples, strict=True)))
 
 
-def best_losses(
-    image: Tensor, text: Tensor, true_image: Tensor, true_text: Tensor, candidates: int
-) -> tuple[Tensor, Tensor]:
-    """Return the losses of posteriors under other trees, and under the right ones: (pairs,) each.
+def match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
+    """Return the loss of each pair under posteriors of the root, both directions summed: (pairs,).
 
-    Both directions are summed.
+    The product of the posteriors given both halves is the likelihood ratio up to a constant.
     """
-    return _match_losses(image, text, candidates), _match_losses(true_image, true_text, candidates)
-
-
-def _match_losses(image: Tensor, text: Tensor, candidates: int) -> Tensor:
     parts = []
     for first in range(0, len(image), PAIRS):
         block = candidates, first, first + PAIRS

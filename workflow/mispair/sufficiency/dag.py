@@ -20,13 +20,7 @@ PUBLISHED = (Size(4, 3, 10), 42)
 
 
 class Sufficiency:
-    """What the configuration asks of the study.
-
-    Parameters
-    ----------
-    config : Config
-        The checked configuration.
-    """
+    """The jobs that a checked configuration asks for."""
 
     def __init__(self, config: Any) -> None:
         self._trees, self._bayes = config.draw_trees, config.measure_bayes
@@ -129,12 +123,6 @@ def _encoders(wildcards: Any, variant: str) -> str:
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results for the report.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results for the report, from the DAG of a checked configuration."""
     paths: list[str] = dag.sufficiency.results()
     return paths

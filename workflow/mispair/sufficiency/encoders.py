@@ -1,4 +1,4 @@
-"""The contrastive encoders: how each variant is made, trained and told apart."""
+"""The contrastive encoders: first weights, loss, oracle feature, evaluation in parts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mispair.sufficiency.contrastive import contrastive_loss
 from mispair.sufficiency.guidance import for_encoder, penalty
 from mispair.sufficiency.sampling import Trees, draw_pairs
 from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.training import LossOfStep
 from mispair.sufficiency.transformer import Towers
 
 UNTRAINED = "untrained"
@@ -30,7 +31,7 @@ def start_towers(size: Size, width: int, blocks: int, seed: int) -> Towers:
 
 @contextmanager
 def seeded(*parts: object) -> Iterator[None]:
-    """Seed PyTorch's own generator for a block, which modules draw their first weights from."""
+    """Seed PyTorch's generator for a block, which modules draw their first weights from."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seeds.integer(*parts))
         yield
@@ -44,8 +45,8 @@ def loss_of_step(
     candidates: int | None,
     guidance_weight: float,
     seed: int,
-) -> Callable[[int], Tensor]:
-    """Return what draws the pairs of a step and returns their loss.
+) -> LossOfStep:
+    """Return the loss of a step, which draws its pairs.
 
     Every variant meets the same pairs in the same order.
     """

@@ -19,16 +19,7 @@ SMALL = Size(2, 2, 3)
 
 
 def table_of(transitions: np.ndarray) -> np.ndarray:
-    """Return P(all leaves | root), one entry for every configuration, in the order of `product`.
-
-    Parameters
-    ----------
-    transitions : ndarray (depth, branching, symbols, symbols)
-
-    Returns
-    -------
-    ndarray (symbols, symbols**leaves)
-    """
+    """Return P(all leaves | root), (symbols, symbols**leaves), in the order of `product`."""
     below = np.eye(transitions.shape[-1])
     for matrices in transitions[::-1]:
         sides = [matrix @ below for matrix in matrices]
@@ -36,28 +27,13 @@ def table_of(transitions: np.ndarray) -> np.ndarray:
     return below
 
 
-def errors(flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int = 50) -> dict[
-    str, float
-]:  # fmt: skip
+def errors(
+    flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int = 50
+) -> dict[str, float]:
     """Return the largest error of each task's best predictor on a tiny tree.
 
-    Parameters
-    ----------
-    flip : float
-        Flip probability.
-    seed : int
-        Of trees and pairs.
-    sigma : float
-        Noise of the images.
-    dtype : torch.dtype
-        Of belief propagation; the sums are in double precision.
-    pairs : int
-        Pairs that are looked at.
-
-    Returns
-    -------
-    dict of str to float
-        By task: clip (posterior of the root), zsc (class), cdm (mean of a leaf), vlm (next leaf).
+    The errors are by task: clip (posterior of the root), zsc (class), cdm (mean of a leaf), vlm
+    (next leaf). The `dtype` is that of belief propagation; the sums are in double precision.
     """
     skeletons = draw_skeletons(seed, SMALL)
     trees = trees_at(skeletons, flip, flip, dtype=dtype)
@@ -79,14 +55,14 @@ def errors(flip: float, seed: int, sigma: float, dtype: torch.dtype, pairs: int 
     for text, picture, reading in zip(
         drawn.text.numpy(), drawn.image.numpy(), noisy.numpy(), strict=True
     ):
-        told_text = of_text[:, (every == text).all(axis=1)][:, 0]
-        told_image = of_image[:, (every == picture).all(axis=1)][:, 0]
-        expected["clip"].append(told_image / told_image.sum())
-        chances = told_image @ of_text
+        given_text = of_text[:, (every == text).all(axis=1)][:, 0]
+        given_image = of_image[:, (every == picture).all(axis=1)][:, 0]
+        expected["clip"].append(given_image / given_image.sum())
+        chances = given_image @ of_text
         classes = np.array([chances[every[:, 0] == s].sum() for s in range(SMALL.symbols)])
         expected["zsc"].append(classes / chances.sum())
         fits = np.exp(-((reading - every) ** 2).sum(axis=1) / (2 * sigma**2))
-        weights = (told_text @ of_image) * fits
+        weights = (given_text @ of_image) * fits
         expected["cdm"].append(weights @ every / weights.sum())
         following = []
         for length in range(1, SMALL.leaves):

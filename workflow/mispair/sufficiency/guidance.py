@@ -1,10 +1,10 @@
-"""What guided models are shown: the messages of belief propagation, layer by layer.
+"""Targets of guided models: the messages of belief propagation, layer by layer.
 
 Messages are logarithms with their largest entry shifted to zero. The first L blocks of a model are
-to hold the upward messages of its leaves' ancestors, level by level; a head's next block the root,
-told of both modalities; and its last L blocks what comes down. At text positions of the next-word
-head all of these know the past alone. The published code's messages of the heads differ in
-detail; what is supervised here is this.
+to hold the upward messages of its leaves' ancestors, level by level; a head's next block the root
+given both modalities; and its last L blocks the downward messages. At text positions of the
+next-word head all of these depend on the past alone. The published code's messages of the heads
+differ in detail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mispair.sufficiency.belief_propagation import (
 from mispair.sufficiency.sampling import Trees
 
 SMALLEST = 1e-20
-"""Share of the largest entry below which messages are not told apart: of trees without noise."""
+"""Smallest share of the largest entry that is kept: trees without noise have messages of 0."""
 
 
 def logs(messages: Tensor) -> Tensor:
@@ -94,17 +94,13 @@ def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
 def penalty(states: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
     """Return the squared distance of the states' first channels, summed; mean over the batch.
 
-    Parameters
-    ----------
-    states : sequence of Tensor (batch, tokens, width)
-        After each block; those beyond the targets are free.
-    targets : sequence of Tensor (batch, tokens, symbols)
-        Of the first blocks.
+    States (batch, tokens, width) are those after each block, targets (batch, tokens, symbols) those
+    of the first blocks: further blocks are free.
 
     Raises
     ------
     ValueError
-        If there are fewer blocks than targets.
+        If there are fewer blocks than targets, or fewer channels than symbols.
     """
     if len(states) < len(targets):
         raise ValueError(

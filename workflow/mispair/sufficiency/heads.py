@@ -1,18 +1,16 @@
 """The two downstream tasks: denoising an image given its text, and the next word given an image.
 
-An arm says what a head is told of the other modality, and how it is trained:
+An arm names what a head reads of the other modality, and how it is trained:
 
 - ``frozen``: the feature of the trained contrastive encoder, which is not trained on;
 - ``shallow``: the same with a head of fewer blocks;
 - ``untrained``: the feature of the encoder's random first weights, a control;
-- ``oracle``: the logarithm of the root's exact posterior, which is all that there is to know;
+- ``oracle``: the logarithm of the root's exact posterior, which holds all information;
 - ``joint``: all leaves, read by the head itself;
 - ``guided``: as joint, with the messages of belief propagation shown to its blocks.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,9 +20,10 @@ from mispair.sufficiency import bayes
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import in_parts, oracle_feature, seeded
 from mispair.sufficiency.guidance import for_denoiser, for_next_word, penalty
-from mispair.sufficiency.names import Arm, Task
+from mispair.sufficiency.names import READ_LEAVES, Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs
 from mispair.sufficiency.sizes import Size
+from mispair.sufficiency.training import LossOfStep
 from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, Towers
 
 Head = Denoiser | NextWord
@@ -32,24 +31,24 @@ Head = Denoiser | NextWord
 
 def start_head(task: Task, arm: Arm, size: Size, width: int, blocks: int, seed: int) -> Head:
     """Return a head with random weights that task, arm and seed decide."""
-    condition: Condition = "tokens" if arm in ("joint", "guided") else "feature"
+    condition: Condition = "tokens" if arm in READ_LEAVES else "feature"
     kind = Denoiser if task == "cdm" else NextWord
     with seeded(seed, "head", task, arm):
         return kind(size.leaves, size.symbols, width, blocks, condition)
 
 
-def guidance_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None) -> Tensor:
-    """Return what a head is told of the other modality of some pairs.
+def condition_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers | None) -> Tensor:
+    """Return what a head reads of the other modality of some pairs.
 
     Parameters
     ----------
     trees : Trees
-        At the flip probability of the training: what the oracle believes in.
+        At the flip probability of the training, which the oracle assumes.
     towers : Towers, optional
         For arms `names.OF_ENCODERS`: trained, or random for ``untrained``.
     """
     source = pairs.text if task == "cdm" else pairs.image
-    if arm in ("joint", "guided"):
+    if arm in READ_LEAVES:
         return source
     if arm == "oracle":
         transitions = trees.text if task == "cdm" else trees.image
@@ -58,27 +57,23 @@ def guidance_of(task: Task, arm: Arm, trees: Trees, pairs: Pairs, towers: Towers
     return in_parts(towers.text if task == "cdm" else towers.image, source)
 
 
-def losses_of(
-    head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
-) -> Tensor:
-    """Return each pair's loss: (batch,).
-
-    Squared errors are summed over the image's leaves; cross-entropies of the next word are averaged
-    over the positions.
-    """
-    return _losses(head, head.read(_states(head, pairs, noisy, given, sigma)[-1]), pairs)
-
-
 def _states(
     head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
 ) -> list[Tensor]:
+    """Return the tokens of a head after each block."""
     if isinstance(head, NextWord):
         return head.states(pairs.text, given)
     assert noisy is not None
     return head.states(bayes.noisy_evidence(noisy, head.symbols, sigma), given)
 
 
-def _losses(head: Head, output: Tensor, pairs: Pairs) -> Tensor:
+def _losses(head: Head, tokens: Tensor, pairs: Pairs) -> Tensor:
+    """Return each pair's loss (batch,) from the tokens after the last block.
+
+    Squared errors are summed over the image's leaves; cross-entropies of the next word are averaged
+    over the positions.
+    """
+    output = head.read(tokens)
     if isinstance(head, Denoiser):
         return (output - pairs.image).square().sum(dim=-1)
     return F.cross_entropy(output.mT, pairs.text[:, 1:], reduction="none").mean(dim=-1)
@@ -95,16 +90,16 @@ def loss_of_step(
     sigma: float,
     guidance_weight: float,
     seed: int,
-) -> Callable[[int], Tensor]:
-    """Return what draws the pairs of a step, the same for all arms, and returns their loss."""
+) -> LossOfStep:
+    """Return the loss of a step, which draws its pairs, the same for all arms."""
 
     def loss(step: int) -> Tensor:
         draw = seeds.torch_generator(seed, "train-head", step)
         pairs = draw_pairs(trees, batch_size, draw)
         noisy = add_noise(pairs.image, sigma, draw) if task == "cdm" else None
-        given = guidance_of(task, arm, trees, pairs, towers)
+        given = condition_of(task, arm, trees, pairs, towers)
         states = _states(head, pairs, noisy, given, sigma)
-        value = _losses(head, head.read(states[-1]), pairs).mean()
+        value = _losses(head, states[-1], pairs).mean()
         if arm == "guided":
             if noisy is not None:
                 targets = for_denoiser(trees, noisy, pairs.text, sigma)
@@ -117,24 +112,20 @@ def loss_of_step(
 
 
 def bayes_losses(
-    task: Task,
-    trees: Trees,
-    pairs: Pairs,
-    noisy: Tensor | None,
-    sigma: float,
-    guidance: bool = True,
-) -> Tensor:
+    task: Task, trees: Trees, pairs: Pairs, noisy: Tensor | None, sigma: float,
+    conditional: bool = True,
+) -> Tensor:  # fmt: skip
     """Return each pair's loss of the best predictor under given trees: (batch,).
 
-    Without `guidance` it knows nothing of the other modality.
+    Unless it is `conditional` it does not read the other modality.
     """
 
     def denoised(image: Tensor, reading: Tensor, text: Tensor) -> Tensor:
-        mean = bayes.denoise(trees, reading, text if guidance else None, sigma)
+        mean = bayes.denoise(trees, reading, text if conditional else None, sigma)
         return (mean - image).square().sum(dim=-1)
 
     def predicted(image: Tensor, text: Tensor) -> Tensor:
-        logs = bayes.next_words(trees, text, image if guidance else None)
+        logs = bayes.next_words(trees, text, image if conditional else None)
         return -logs.gather(-1, text[:, 1:, None])[..., 0].mean(dim=-1)
 
     if task == "vlm":
@@ -144,14 +135,15 @@ def bayes_losses(
 
 
 def head_losses(
-    task: Task, head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
+    head: Head, pairs: Pairs, noisy: Tensor | None, given: Tensor, sigma: float
 ) -> Tensor:
     """Return each pair's loss of a trained head, some pairs at a time: (batch,)."""
 
     def losses(
         root: Tensor, text: Tensor, image: Tensor, reading: Tensor, features: Tensor
     ) -> Tensor:
-        return losses_of(head, Pairs(root, text, image), reading, features, sigma)
+        part = Pairs(root, text, image)
+        return _losses(head, _states(head, part, reading, features, sigma)[-1], part)
 
     reading = pairs.image if noisy is None else noisy
     return in_parts(losses, *pairs, reading, given)

@@ -1,4 +1,4 @@
-"""How much of what leaves tell of the root is left in a feature of them."""
+"""Information on the root that a feature of the leaves loses."""
 
 from __future__ import annotations
 
@@ -21,21 +21,9 @@ def information_lost(
     Its mean is I(root; leaves) - I(root; feature), or more: the posterior given the feature is the
     best that a perceptron with one hidden layer, fitted to the first half of the samples, can do.
 
-    Parameters
-    ----------
-    features : Tensor (samples, symbols)
-        Standardised here.
-    posteriors : Tensor (samples, symbols)
-        Of the root given the leaves, exactly.
-    steps : int
-        Steps of Adam, each on all samples of the first half.
-    generator : torch.Generator
-        For the first weights.
-
-    Returns
-    -------
-    Tensor (samples - samples // 2,)
-        Of the second half, in nats.
+    Features and the exact posteriors of the root given the leaves are (samples, symbols). Each step
+    of Adam is on all samples of the first half; the generator draws the first weights. Returned are
+    the samples of the second half, in nats.
     """
     half = len(features) // 2
     inputs = (features - features[:half].mean(dim=0)) / features[:half].std(dim=0).clamp_min(1e-12)

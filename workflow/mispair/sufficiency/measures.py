@@ -1,8 +1,8 @@
-"""What is measured of the encoders and the heads, as rows: each mean with its 95 % interval."""
+"""Measures of the encoders and the heads, as rows: each mean with its 95 % interval."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,10 +13,10 @@ from torch import Tensor
 from mispair.core import seeds
 from mispair.sufficiency import bayes, information, zero_shot
 from mispair.sufficiency.belief_propagation import upward
-from mispair.sufficiency.contrastive import best_losses, compare
+from mispair.sufficiency.contrastive import compare, match_losses
 from mispair.sufficiency.encoders import in_parts
 from mispair.sufficiency.estimates import estimate, fit_inverse
-from mispair.sufficiency.heads import Head, bayes_losses, guidance_of, head_losses
+from mispair.sufficiency.heads import Head, bayes_losses, condition_of, head_losses
 from mispair.sufficiency.names import TASKS, Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.transformer import Towers
@@ -25,8 +25,11 @@ from mispair.sufficiency.trees import Skeletons
 Row = dict[str, Any]
 
 BAYES, EXACT, UNCONDITIONAL, MISSPECIFIED = "bayes", "exact", "unconditional", "misspecified"
-"""Belief propagation that knows all; the best similarity, with as many prompts as a model has;
+"""Belief propagation with all information; the best similarity, with as many prompts as a model;
 belief propagation without the other modality; and with the trees of the training."""
+
+REFERENCES = (UNCONDITIONAL, "untrained", "oracle", "joint")
+"""Predictors that every head is compared with as trained, besides belief propagation."""
 
 FIT_FROM = 10
 """Fewest prompts for a class of which A / M + B is fitted: below, single prompts decide."""
@@ -34,20 +37,10 @@ FIT_FROM = 10
 
 @dataclass(frozen=True)
 class Setting:
-    """On what is measured.
+    """The training that is measured, and how.
 
-    Attributes
-    ----------
-    skeletons : Skeletons
-        The trees.
-    flip : float
-        Flip probability of the training.
-    seed : int
-        Of the training, and of the samples.
-    device : str
-        Where.
-    dtype : torch.dtype
-        Of belief propagation.
+    `flip` is the flip probability of the training, `seed` that of the training and of the samples,
+    and `dtype` the number format of belief propagation.
     """
 
     skeletons: Skeletons
@@ -57,7 +50,7 @@ class Setting:
     dtype: torch.dtype
 
     def trees(self, text_flip: float | None = None, image_flip: float | None = None) -> Trees:
-        """Return the trees, at the training's flip probability where no other is given."""
+        """Return the trees, with the training's flip probability where none is given."""
         text, image = (self.flip if flip is None else flip for flip in (text_flip, image_flip))
         return trees_at(self.skeletons, text, image, self.device, self.dtype)
 
@@ -66,7 +59,7 @@ class Setting:
         return seeds.torch_generator(self.seed, "measure", *parts)
 
     def pairs(self, trees: Trees, number: int, *parts: object) -> Pairs:
-        """Draw pairs."""
+        """Draw pairs with the generator of the parts."""
         return draw_pairs(trees, number, self.generator(*parts))
 
 
@@ -76,15 +69,27 @@ def posteriors(trees: Trees, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return image, in_parts(lambda leaves: upward(trees.text, leaves).posterior, pairs.text)
 
 
-def risks(losses: Mapping[str, Tensor], about: Row, block: int = 1) -> list[Row]:
+def risks(losses: Mapping[str, Tensor], keys: Row, block: int = 1) -> list[Row]:
     """Return the mean loss of each arm, and its difference from Bayes', sample by sample."""
     rows = []
     for arm, values in losses.items():
-        rows.append({**about, "arm": arm, "metric": "risk", **estimate(values, block)})
+        rows.append({**keys, "arm": arm, "metric": "risk", **estimate(values, block)})
         if arm != BAYES:
-            gap = estimate(values - losses[BAYES], block)
-            rows.append({**about, "arm": arm, "metric": "difference", "reference": BAYES, **gap})
+            rows.append(difference(losses, arm, BAYES, keys, block))
     return rows
+
+
+def difference(
+    losses: Mapping[str, Tensor], arm: str, reference: str, keys: Row, block: int = 1
+) -> Row:
+    """Return the mean loss of an arm less that of a reference, sample by sample."""
+    gap = estimate(losses[arm] - losses[reference], block)
+    return {**keys, "arm": arm, "metric": "difference", "reference": reference, **gap}
+
+
+def features(encoded: Towers, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the features of images and of texts, (n, symbols) each."""
+    return in_parts(encoded.image, images), in_parts(encoded.text, texts)
 
 
 def contrastive(
@@ -94,37 +99,27 @@ def contrastive(
     trees = setting.trees()
     pairs = setting.pairs(trees, number, "contrastive")
     best = posteriors(trees, pairs)
-    features = {
-        arm: (in_parts(encoded.image, pairs.image), in_parts(encoded.text, pairs.text))
-        for arm, encoded in towers.items()
-    }
+    of_arm = {arm: features(encoded, pairs.image, pairs.text) for arm, encoded in towers.items()}
     rows = []
     for k in candidates:
         losses: dict[str, Tensor] = {}
         keys = {"task": "clip", "candidates": k}
-        for arm, of_pairs in features.items():
+        for arm, of_pairs in of_arm.items():
             compared = compare(*of_pairs, *best, k)
-            losses[BAYES] = sum_of(direction.bayes for direction in compared.values())
-            losses[arm] = sum_of(direction.model for direction in compared.values())
-            parts = {name: direction.divergence for name, direction in compared.items()}
-            parts["both"] = sum_of(parts.values())
+            losses[BAYES], losses[arm] = compared["both"].bayes, compared["both"].model
             rows += [
-                {**keys, "arm": arm, "metric": "sufficiency", "part": part, **estimate(values, k)}
-                for part, values in parts.items()
-            ]
+                {**keys, "arm": arm, "metric": "sufficiency", "part": part,
+                 **estimate(direction.divergence, k)}
+                for part, direction in compared.items()
+            ]  # fmt: skip
         rows += risks(losses, keys, k)
     return rows
-
-
-def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    """Add tensors."""
-    return torch.stack(list(parts)).sum(dim=0)
 
 
 def root_information(
     setting: Setting, towers: Mapping[str, Towers], number: int, steps: int
 ) -> list[Row]:
-    """Return how much of what leaves tell of the root each encoder loses, in nats."""
+    """Return how much of the information of the leaves on the root each encoder loses, in nats."""
     trees = setting.trees()
     pairs = setting.pairs(trees, number, "information")
     leaves = {"image": pairs.image, "text": pairs.text}
@@ -135,9 +130,9 @@ def root_information(
         keys = {"task": "clip", "part": modality}
         rows.append({**keys, "arm": BAYES, "metric": "information", **held})
         for arm, encoded in towers.items():
-            features = in_parts(getattr(encoded, modality), leaves[modality])
+            read = in_parts(getattr(encoded, modality), leaves[modality])
             draw = seeds.torch_generator(setting.seed, "information", modality)
-            lost = information.information_lost(features, values, steps, draw)
+            lost = information.information_lost(read, values, steps, draw)
             rows.append({**keys, "arm": arm, "metric": "information_lost", **estimate(lost)})
     return rows
 
@@ -153,11 +148,7 @@ def classification(
         losses_at[BAYES] = losses[BAYES]
         keys = {"task": "zsc", "per_class": m}
         rows += risks(losses_at, keys)
-        rows += [
-            {**keys, "arm": arm, "metric": "difference", "reference": EXACT,
-             **estimate(losses_at[arm] - losses_at[EXACT])}
-            for arm in towers
-        ]  # fmt: skip
+        rows += [difference(losses_at, arm, EXACT, keys) for arm in towers]
     fitted = [position for position, m in enumerate(per_class) if m >= FIT_FROM]
     if len(fitted) >= 2:
         for arm in (EXACT, *towers):
@@ -174,7 +165,7 @@ def _zero_shot(
     setting: Setting, flip: float, towers: Mapping[str, Towers], number: int,
     per_class: Sequence[int],
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return each image's loss: (images,) of belief propagation, (M, images) of what prompts."""
+    """Return each image's loss: (images,) of belief propagation, (M, images) with prompts."""
     trees, believed = setting.trees(flip, flip), setting.trees()
     pairs = setting.pairs(trees, number, "zero-shot", flip)
     prompts = zero_shot.draw_prompts(trees, max(per_class), setting.generator("prompts", flip))
@@ -194,8 +185,8 @@ def _zero_shot(
     results = {BAYES: by_belief(trees), MISSPECIFIED: by_belief(believed)}
     results[EXACT] = by_prompts(zero_shot.of_posteriors(image, posterior))
     for arm, encoded in towers.items():
-        features = in_parts(encoded.image, pairs.image), in_parts(encoded.text, prompts)
-        results[arm] = by_prompts(zero_shot.of_features(*features))
+        similarity = zero_shot.of_features(*features(encoded, pairs.image, prompts))
+        results[arm] = by_prompts(similarity)
     return results
 
 
@@ -208,13 +199,14 @@ def shifted_contrastive(
     for flip in flips:
         trees = setting.trees(flip, flip)
         pairs = setting.pairs(trees, number, "shifted-contrastive", flip)
-        right, wrong = posteriors(trees, pairs), posteriors(believed, pairs)
-        under, best = best_losses(*wrong, *right, candidates)
-        losses = {BAYES: best, MISSPECIFIED: under}
+        right = posteriors(trees, pairs)
+        losses = {
+            BAYES: match_losses(*right, candidates),
+            MISSPECIFIED: match_losses(*posteriors(believed, pairs), candidates),
+        }
         for arm, encoded in towers.items():
-            features = in_parts(encoded.image, pairs.image), in_parts(encoded.text, pairs.text)
-            compared = compare(*features, *right, candidates)
-            losses[arm] = sum_of(direction.model for direction in compared.values())
+            of_pairs = features(encoded, pairs.image, pairs.text)
+            losses[arm] = compare(*of_pairs, *right, candidates)["both"].model
         keys = {"task": "clip", "candidates": candidates, "shifted": "both", "test_flip": flip}
         rows += risks(losses, keys, candidates)
     return rows
@@ -239,49 +231,40 @@ def shifted_classification(
 
 def transfer(
     setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
-    sigma: float, flips: Sequence[float], references: Sequence[str],
+    sigma: float, flips: Sequence[float],
 ) -> list[Row]:  # fmt: skip
     """Return risks of heads on common samples, as trained and where flip probabilities shift.
 
     Parameters
     ----------
-    setting : Setting
-        Of the training.
-    task : {'cdm', 'vlm'}
-        Which.
     heads : mapping
         Trained heads by arm, with the encoders that they read.
     number : int
         Samples.
     sigma : float
-        Noise of the images.
+        Standard deviation of the images' noise.
     flips : sequence of float
-        Probabilities of the shifted tests: of both trees, or of one alone.
-    references : sequence of str
-        Arms, or ``unconditional``, that all others are compared with as trained.
+        Probabilities of the shifted tests: of both trees, or of the predicted one alone.
     """
     keys: Row = {"task": task}
     losses = _transfer(setting, task, heads, number, sigma, setting.flip, setting.flip)
     del losses[MISSPECIFIED]  # the trees are those of the training
     rows = risks(losses, keys)
-    for arm, reference in product(heads, references):
-        if arm != reference and reference in losses:
-            gap = estimate(losses[arm] - losses[reference])
-            rows.append({**keys, "arm": arm, "metric": "difference", "reference": reference, **gap})
-    predicted = "image" if task == "cdm" else "text"
+    rows += [
+        difference(losses, arm, reference, keys)
+        for arm, reference in product(heads, REFERENCES)
+        if arm != reference and reference in losses
+    ]
     for flip in flips:
         tests = {"both": (flip, flip)}
         if flip != setting.flip:
-            tests[predicted] = _only(predicted, flip, setting.flip)
+            tests |= (
+                {"image": (setting.flip, flip)} if task == "cdm" else {"text": (flip, setting.flip)}
+            )
         for shifted, (text, image) in tests.items():
             results = _transfer(setting, task, heads, number, sigma, text, image)
             rows += risks(results, {**keys, "shifted": shifted, "test_flip": flip})
     return rows
-
-
-def _only(modality: str, flip: float, absent: float) -> tuple[float, float]:
-    """Return the flip probabilities of text and image where one of them is shifted."""
-    return (flip, absent) if modality == "text" else (absent, flip)
 
 
 def _transfer(
@@ -295,14 +278,14 @@ def _transfer(
     losses = {
         BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
         MISSPECIFIED: bayes_losses(task, believed, pairs, noisy, sigma),
-        UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, guidance=False),
+        UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, conditional=False),
     }
     features_of: dict[object, Tensor] = {}  # frozen and shallow heads read one feature
     for arm, (head, towers) in heads.items():
         source = arm if towers is None else towers
         if source not in features_of:
-            features_of[source] = guidance_of(task, arm, believed, pairs, towers)
-        losses[arm] = head_losses(task, head, pairs, noisy, features_of[source], sigma)
+            features_of[source] = condition_of(task, arm, believed, pairs, towers)
+        losses[arm] = head_losses(head, pairs, noisy, features_of[source], sigma)
     return losses
 
 
@@ -312,7 +295,7 @@ def bayes_risks(setting: Setting, number: int, candidates: int, sigma: float) ->
     draw = setting.generator("bayes", setting.flip)
     pairs = draw_pairs(trees, number, draw)
     image, text = posteriors(trees, pairs)
-    best, _ = best_losses(image, text, image, text, candidates)
+    best = match_losses(image, text, candidates)
     rows = risks({BAYES: best}, {"task": "clip", "candidates": candidates}, candidates)
     logs = bayes.class_probabilities(image, trees.text).log()
     rows += risks({BAYES: zero_shot.losses_of(logs, pairs.text[:, 0])}, {"task": "zsc"})
@@ -320,7 +303,7 @@ def bayes_risks(setting: Setting, number: int, candidates: int, sigma: float) ->
     for task in TASKS:
         losses = {
             BAYES: bayes_losses(task, trees, pairs, noisy, sigma),
-            UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, guidance=False),
+            UNCONDITIONAL: bayes_losses(task, trees, pairs, noisy, sigma, conditional=False),
         }
         rows += risks(losses, {"task": task})
     return rows

@@ -1,4 +1,4 @@
-"""What trainings and tasks are called, for settings and rules too: nothing here takes time."""
+"""Names of trainings and tasks, for settings and rules as well: this module loads quickly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Task = Literal["cdm", "vlm"]
 """Conditional denoising, and next-word prediction by vision and language."""
 
 Arm = Literal["frozen", "shallow", "untrained", "oracle", "joint", "guided"]
-"""What a head is told of the other modality: see `mispair.sufficiency.heads`."""
+"""What a head reads of the other modality: see `mispair.sufficiency.heads`."""
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -24,3 +24,6 @@ ARMS: tuple[Arm, ...] = get_args(Arm)
 
 OF_ENCODERS: tuple[Arm, ...] = ("frozen", "shallow", "untrained")
 """Arms whose heads read a contrastive encoder."""
+
+READ_LEAVES: tuple[Arm, ...] = ("joint", "guided")
+"""Arms whose heads read all leaves of the other modality."""

@@ -15,12 +15,9 @@ from mispair.sufficiency.trees import Skeletons
 
 @dataclass(frozen=True)
 class Trees:
-    """The transition matrices of both trees at chosen flip probabilities, on a device.
+    """Transition matrices of both trees at chosen flip probabilities, on a device.
 
-    Attributes
-    ----------
-    text, image : Tensor (depth, branching, symbols, symbols)
-        Rows sum to one.
+    Each is (depth, branching, symbols, symbols); rows sum to one.
     """
 
     text: Tensor

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from mispair.core.devices import MEMORY_SHARE
+from mispair.core.devices import MEMORY_SHARE, free_memory
+from mispair.core.files import UserError
 
 
 class Size(NamedTuple):
@@ -32,23 +33,14 @@ class Size(NamedTuple):
         """
         if not re.fullmatch(r"\d+x\d+x\d+", text):
             raise ValueError(f"a size is depth x branching x symbols, as in 2x3x10, and not {text}")
-        return cls(*map(int, text.split("x"))).checked()
-
-    def checked(self) -> Size:
-        """Return the size itself.
-
-        Raises
-        ------
-        ValueError
-            If there is no such tree, or nothing to tell apart in it.
-        """
-        if self.symbols < 2:
+        size = cls(*map(int, text.split("x")))
+        if size.symbols < 2:
             raise ValueError(
-                f"an alphabet of {self.symbols} tells nothing apart: it takes 2 symbols or more"
+                f"an alphabet of {size.symbols} is too small: it takes 2 symbols or more"
             )
-        if self.depth < 1 or self.branching < 1:
+        if size.depth < 1 or size.branching < 1:
             raise ValueError("depth and branching must be 1 or more")
-        return self
+        return size
 
     def __str__(self) -> str:
         return "x".join(map(str, self))
@@ -82,16 +74,17 @@ class Size(NamedTuple):
         return 4 * batch * blocks * tokens * (20 * width + 3 * tokens)
 
 
-def refuse_too_large(needed: int, available: int, what: str, remedy: str) -> None:
-    """Stop before an allocation that cannot work.
+def refuse_too_large(needed: int, device: str, what: str, remedy: str) -> None:
+    """Stop before an allocation of `needed` bytes that cannot work.
 
     Raises
     ------
-    ValueError
-        If more is needed than there is, with both numbers and what to do.
+    UserError
+        If the memory of the machine, or of its GPU, is too small, with both numbers.
     """
+    available = free_memory(device)
     if needed > MEMORY_SHARE * available:
-        raise ValueError(
+        raise UserError(
             f"{what} would take {needed / 1e9:,.1f} GB of memory, and there are "
-            f"{available / 1e9:,.1f} GB: {remedy}"
+            f"{available / 1e9:,.1f} GB: {remedy}."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -34,10 +34,21 @@ class Plan:
     weight_decay: float
     clip: float
 
+    @classmethod
+    def of(cls, settings: Any, lr: float, steps: int) -> Plan:
+        """Return the plan of a step's settings, with its first step size and its length."""
+        last_lr = lr * settings.last_lr_share
+        return cls(steps, lr, last_lr, settings.weight_decay, settings.clip)
+
     def lr_at(self, step: int) -> float:
         """Return the step size of a step, counted from 0."""
         share = (1 + math.cos(math.pi * step / self.steps)) / 2
         return self.last_lr + (self.lr - self.last_lr) * share
+
+
+LossOfStep = Callable[[int], Tensor]
+"""Draws the batch of a step, counted from 0, and returns its loss: of the step alone, so that a
+training that continues meets the batches that it would have met."""
 
 
 class Keeper(Protocol):
@@ -47,7 +58,7 @@ class Keeper(Protocol):
         """Return the last state that was saved, if any was."""
 
     def due(self) -> bool:
-        """Tell whether a state is wanted now."""
+        """Tell whether a state is due."""
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state in place of the last."""
@@ -55,7 +66,7 @@ class Keeper(Protocol):
 
 def train(
     model: nn.Module,
-    loss_of: Callable[[int], Tensor],
+    loss_of: LossOfStep,
     plan: Plan,
     keeper: Keeper | None = None,
     progress: Callable[[int], None] = lambda step: None,
@@ -67,14 +78,11 @@ def train(
     model : Module
         All its parameters are trained.
     loss_of : callable
-        Draws the batch of a step, counted from 0, and returns its loss: of the step alone, so
-        that a training that goes on meets the batches that it would have met.
-    plan : Plan
-        Length and step sizes.
+        Loss of a step.
     keeper : Keeper, optional
-        Is given the state whenever it is due. If it has one, training goes on from there.
+        Saves the state whenever it is due. If it has one, training continues from there.
     progress : callable, optional
-        Told how many steps are taken: before the first one here, and after each.
+        Takes the number of steps: before the first one here, and after each.
 
     Raises
     ------
@@ -95,7 +103,7 @@ def train(
         optimiser.restore(saved)
     progress(begin)
     keep_freed_memory()
-    # To look at a loss is to wait for a GPU.
+    # Reading a loss synchronises the GPU.
     check_every = 1 if device.type == "cpu" else 100
     with denormals_flushed():
         for step in range(begin, plan.steps):

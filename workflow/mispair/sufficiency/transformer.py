@@ -1,8 +1,8 @@
 """Transformers that read leaves: the contrastive encoder and the heads of the two tasks.
 
 A block is pre-norm, with one head of the full width, no projection behind the attention, no final
-norm and no dropout, as in the published study. Every model returns its hidden states next to its
-output if asked: guidance compares them with messages of belief propagation.
+norm and no dropout, as in the published study. The `states` of a
+model are its tokens after each block: guidance compares them with messages of belief propagation.
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Condition = Literal["feature", "tokens"]
-"""What a head is told of the other modality: one vector, or all its leaves."""
+"""What a head reads of the other modality: one vector, or all its leaves."""
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each added to what comes in.
-
-    Parameters
-    ----------
-    width : int
-        Of a token.
-    """
+    """Attention and a perceptron on tokens of one width, each added to what comes in."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -56,15 +50,7 @@ def _run(blocks: nn.ModuleList, tokens: Tensor, mask: Tensor | None = None) -> l
 
 
 class Encoder(nn.Module):
-    """Turn the leaves of one tree into a vector of as many numbers as there are symbols.
-
-    Parameters
-    ----------
-    leaves, symbols : int
-        Of the tree.
-    width, blocks : int
-        Of the transformer.
-    """
+    """Turn the leaves of one tree into a vector of as many numbers as there are symbols."""
 
     def __init__(self, leaves: int, symbols: int, width: int, blocks: int) -> None:
         super().__init__()
@@ -97,7 +83,7 @@ class Towers(nn.Module):
 
 
 class _Conditioned(nn.Module):
-    """A transformer on tokens of its own modality and on what is known of the other."""
+    """A transformer on tokens of one modality and on a condition from the other modality."""
 
     def __init__(
         self, leaves: int, size: int, symbols: int, width: int, blocks: int, condition: Condition
@@ -114,24 +100,14 @@ class _Conditioned(nn.Module):
         self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
 
     def condition(self, given: Tensor) -> Tensor:
-        """Return tokens of what is known: of symbols (batch, leaves) or features (batch, S)."""
+        """Return tokens of a condition: symbols (batch, leaves) or features (batch, S)."""
         if self.other is not None:
             return self.other(given)
         return F.pad(given, (0, self.width - given.shape[-1]))[:, None]
 
 
 class Denoiser(_Conditioned):
-    """Estimate every clean image leaf from the noisy ones and what is known of the text.
-
-    Parameters
-    ----------
-    leaves, symbols : int
-        Of the trees.
-    width, blocks : int
-        Of the transformer.
-    condition : {'feature', 'tokens'}
-        Of the text.
-    """
+    """Estimate every clean image leaf from the noisy ones and a condition on the text."""
 
     def __init__(
         self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
@@ -141,28 +117,21 @@ class Denoiser(_Conditioned):
         self.leaves = leaves
 
     def states(self, evidence: Tensor, given: Tensor) -> list[Tensor]:
-        """Return the tokens after each block: those of the image first."""
+        """Return the tokens after each block, those of the image first.
+
+        `evidence` holds log-likelihoods of the noisy leaves, (batch, leaves, symbols).
+        """
         image = F.pad(evidence, (0, self.width - evidence.shape[-1]))
         tokens = torch.cat([image, self.condition(given)], dim=1) + self.position
         return _run(self.blocks, tokens)
 
     def read(self, tokens: Tensor) -> Tensor:
-        """Return the estimates (batch, leaves) of the last block's tokens."""
+        """Return the estimates (batch, leaves) from the last block's tokens."""
         return self.readout(tokens[:, : self.leaves])[..., 0]
-
-    def forward(self, evidence: Tensor, given: Tensor) -> Tensor:
-        """Return estimates from log-likelihoods of the noisy leaves (batch, leaves, symbols)."""
-        return self.read(self.states(evidence, given)[-1])
 
 
 class NextWord(_Conditioned):
-    """Predict each text leaf but the first from those before it and what is known of the image.
-
-    Parameters
-    ----------
-    leaves, symbols, width, blocks, condition
-        As for `Denoiser`; the condition is of the image.
-    """
+    """Predict each text leaf but the first from those before it and a condition on the image."""
 
     def __init__(
         self, leaves: int, symbols: int, width: int, blocks: int, condition: Condition
@@ -174,17 +143,13 @@ class NextWord(_Conditioned):
         self.mask: Tensor
 
     def states(self, text: Tensor, given: Tensor) -> list[Tensor]:
-        """Return the tokens after each block: those of the condition first."""
+        """Return the tokens after each block of whole texts, those of the condition first."""
         tokens = torch.cat([self.condition(given), self.embedding(text[:, :-1])], dim=1)
         return _run(self.blocks, tokens + self.position, self.mask)
 
     def read(self, tokens: Tensor) -> Tensor:
-        """Return logits (batch, leaves - 1, symbols) of the last block's tokens."""
+        """Return logits (batch, leaves - 1, symbols) of the leaves 2, 3, ... from last tokens."""
         return self.readout(tokens[:, self.conditions :])
-
-    def forward(self, text: Tensor, given: Tensor) -> Tensor:
-        """Return logits for the leaves 2, 3, ... of whole texts (batch, leaves)."""
-        return self.read(self.states(text, given)[-1])
 
 
 def _mask(conditions: int, symbols: int) -> Tensor:

@@ -80,38 +80,20 @@ class Skeletons:
 
 
 def draw_skeletons(seed: int, size: Size, scale: float = 1.0) -> Skeletons:
-    """Draw both trees, the text's first.
+    """Draw both trees, the text's first, with logits of flipped children of deviation `scale`.
 
     The generator is NumPy's old one (MT19937, ``RandomState``) and the order is permutation, then
     the children's normals, level by level: for the seed 42 and the published size this gives the
     trees of the published numbers.
-
-    Parameters
-    ----------
-    seed : int
-        Of the trees, 0 or more.
-    size : Size
-        Of both.
-    scale : float
-        Standard deviation of the logits of flipped children.
     """
     draw = np.random.RandomState(seed)
 
     def skeleton() -> Skeleton:
-        levels = [
-            (
-                draw.permutation(size.symbols),
-                [
-                    scale * draw.normal(size=(size.symbols, size.symbols))
-                    for _ in range(size.branching)
-                ],
-            )
-            for _ in range(size.depth)
-        ]
-        return Skeleton(
-            np.array([permutation for permutation, _ in levels]),
-            np.array([noise for _, noise in levels]),
-        )
+        permutations, noise = [], []
+        for _ in range(size.depth):
+            permutations.append(draw.permutation(size.symbols))
+            noise.append(scale * draw.normal(size=(size.branching, size.symbols, size.symbols)))
+        return Skeleton(np.array(permutations), np.array(noise))
 
     text = skeleton()
     return Skeletons(text, skeleton())

@@ -39,7 +39,7 @@ def transformer_operations(tokens: int, width: int, blocks: int) -> float:
 
 def train_encoders(settings: Any, job: Any, sizes: Sizes) -> Work:
     leaves = _trees(job).leaves
-    blocks = settings.shallow_blocks if job.variant == "shallow" else settings.blocks
+    blocks = settings.blocks_of(job.variant)
     pairs = settings.steps * settings.batch_size
     return Work(
         {
@@ -51,7 +51,7 @@ def train_encoders(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def measure_sufficiency(settings: Any, job: Any, sizes: Sizes) -> Work:
     size, encoders = _trees(job), len(job.encoders) + 1
-    shifted = len(settings.test_flips) if settings.shifted_from in (None, job.flip) else 0
+    shifted = len(settings.flips_from(job.flip))
     prompts = size.symbols * max(settings.per_class)
     encoded = 2 * settings.samples * (2 + shifted) + (settings.classified + prompts) * (1 + shifted)
     return Work(
@@ -62,7 +62,7 @@ def measure_sufficiency(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 def train_head(settings: Any, job: Any, sizes: Sizes) -> Work:
     leaves = _trees(job).leaves
-    width = (settings.vlm_width or settings.width) if job.task == "vlm" else settings.width
+    width = settings.width_of(job.task)
     tokens = 2 * leaves if job.arm in ("joint", "guided") else leaves + 1
     blocks = settings.shallow_blocks if job.arm == "shallow" else settings.blocks
     flops = settings.steps * settings.batch_size * transformer_operations(tokens, width, blocks)

@@ -13,7 +13,7 @@ from mispair.core.devices import upload
 from mispair.sufficiency.sampling import Trees, draw_leaves
 
 CHUNK = 1_000_000
-"""Similarities that are looked at at a time."""
+"""Similarities that are computed at a time."""
 
 Similarity = Callable[[slice], Tensor]
 """Similarities of some test images with all prompts: (images, prompts)."""
@@ -25,19 +25,15 @@ def draw_prompts(trees: Trees, per_class: int, generator: torch.Generator) -> Te
     Returns
     -------
     Tensor of int (symbols * per_class, leaves)
-        The first class's first. Each is drawn from the trees given its first leaf.
+        Ordered by class. Each is drawn from the trees given its first leaf.
     """
     symbols = trees.size.symbols
-    prompts: list[list[Tensor]] = [[] for _ in range(symbols)]
-    have = [0] * symbols
-    while min(have) < per_class:
+    texts = torch.zeros(0, trees.size.leaves, dtype=torch.long, device=trees.text.device)
+    while bool((texts[:, 0].bincount(minlength=symbols) < per_class).any()):
         roots = torch.randint(symbols, (2 * per_class * symbols,), generator=generator)
-        texts = draw_leaves(trees.text, upload(roots, trees.text.device), generator)
-        for name in range(symbols):
-            of_name = texts[texts[:, 0] == name]
-            prompts[name].append(of_name)
-            have[name] += len(of_name)
-    return torch.cat([torch.cat(parts)[:per_class] for parts in prompts])
+        more = draw_leaves(trees.text, upload(roots, trees.text.device), generator)
+        texts = torch.cat([texts, more])
+    return torch.cat([texts[texts[:, 0] == name][:per_class] for name in range(symbols)])
 
 
 def class_log_probabilities(
@@ -45,20 +41,8 @@ def class_log_probabilities(
 ) -> Tensor:
     """Return log-probabilities of the classes with the first M prompts of each.
 
-    The score of a class is the logarithm of the mean over its prompts of exp(similarity).
-
-    Parameters
-    ----------
-    similarity : callable
-        Of a slice of the images with all prompts, ordered as `draw_prompts` does.
-    images, symbols : int
-        How many there are.
-    per_class : sequence of int
-        Every M.
-
-    Returns
-    -------
-    Tensor (len(per_class), images, symbols)
+    The score of a class is the logarithm of the mean over its prompts of exp(similarity). Prompts
+    are in the order of `draw_prompts`. The result is (len(per_class), images, symbols).
     """
     numbers = sorted(set(per_class))
     rows = max(1, CHUNK // (symbols * numbers[-1]))
@@ -80,7 +64,10 @@ def of_features(images: Tensor, prompts: Tensor) -> Similarity:
 
 
 def of_posteriors(images: Tensor, prompts: Tensor) -> Similarity:
-    """Return the log-likelihood ratio of posteriors of the root as a similarity."""
+    """Return log P(image, text) / (P(image) P(text)) from the root's posteriors given either.
+
+    This is the similarity at which the contrastive risk is least.
+    """
     return lambda chosen: (images[chosen] @ prompts.mT).log() + math.log(images.shape[-1])
 
 

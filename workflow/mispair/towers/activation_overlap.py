@@ -62,12 +62,8 @@ class Covariance:
 def mean_abs_correlation(projection: np.ndarray, covariance: np.ndarray) -> float:
     """Return the mean absolute correlation of the activations of different neurons.
 
-    Parameters
-    ----------
-    projection : (d, e) array
-        Columns are neurons.
-    covariance : (d, d) array
-        Of the features before the projection.
+    The projection (d, e) has a neuron in each column; the covariance (d, d) is that of the features
+    before it.
 
     Raises
     ------

@@ -10,6 +10,9 @@ Start = Literal[
 ]  # fmt: skip
 """Starts of a fine-tuning: from the model's projections, and controls that change one thing."""
 
+REPAIR = "repair-"
+"""Beginning of the names of starts whose captions a rule of the study repair decides on."""
+
 AnyStart = Literal["untouched", "audit-weighted", Start]
 """The model's own projections, or any fine-tuning."""
 

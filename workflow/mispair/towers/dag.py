@@ -12,7 +12,12 @@ from mispair.core.files import UserError, read_json
 from mispair.core.provenance import PACKAGE
 from mispair.towers.checkpoints.model_spec import ModelSpec, open_clip_definition, open_clip_names
 
-SHIPPED_TOWERS = PACKAGE / "towers" / "shipped" / "scenes-small"
+SHIPPED = {
+    "shipped": PACKAGE / "towers" / "shipped" / "scenes-small",
+    "shipped-1": PACKAGE / "towers" / "shipped" / "scenes-small-1",
+}
+"""Towers that are part of mispair, by name; those of one recipe differ in their seed."""
+SHIPPED_TOWERS = SHIPPED["shipped"]
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_WEIGHTS = "open_clip_model.safetensors"
 TRAINED_TOWERS = [
@@ -30,14 +35,9 @@ LABELS = {"pretraining", "method"}
 class Models:
     """The models of a run by name: the one that is fine-tuned, and those that are compared.
 
-    Parameters
-    ----------
-    main : str or ModelSpec, optional
-        The key ``towers``: ``shipped``, ``train``, a folder, or a model.
-    compared : sequence of ModelSpec
-        The key ``models``.
-    start : str or ModelSpec, optional
-        What ``pretrain_towers.start`` names.
+    `main` is the key ``towers`` (a name of `SHIPPED`, ``train``, a folder, or a model), `compared`
+    the key ``models``, `start` what ``pretrain_towers.start`` names, and `scorer` other towers that
+    ``filter_captions.scorer`` names (of `SHIPPED`, or a folder).
 
     Raises
     ------
@@ -50,6 +50,7 @@ class Models:
         main: str | ModelSpec | None,
         compared: list[ModelSpec],
         start: str | ModelSpec | None = None,
+        scorer: str | None = None,
     ) -> None:
         self.main = ""
         self.specs: dict[str, ModelSpec] = {}
@@ -58,15 +59,21 @@ class Models:
             self._add(main, "towers")
             self.main = main.name
         elif main is not None:
-            self.main = {"shipped": SHIPPED_TOWERS.name, "train": "trained"}.get(
-                main, Path(main).name
-            )
+            self.main = "trained" if main == "train" else SHIPPED.get(main, Path(main)).name
             self._files[self.main] = TRAINED_TOWERS if main == "train" else _of_folder(main)
         for number, spec in enumerate(compared):
             self._add(spec, f"models[{number}]")
         self.compared = [spec.name for spec in compared]
         self.start = self._start(start)
         """Files of the towers that pretrain_towers starts from; the configuration comes first."""
+        self.scorer = "" if scorer is None else SHIPPED.get(scorer, Path(scorer)).name
+        if scorer is not None:
+            if self.scorer in self._files:
+                raise UserError(
+                    f"filter_captions.scorer: {scorer!r} has the name of the towers that are "
+                    "fine-tuned or of a model. For the same towers write untouched."
+                )
+            self._files[self.scorer] = _of_folder(scorer, "filter_captions.scorer")
 
     def _start(self, start: str | ModelSpec | None) -> list[str]:
         key = "pretrain_towers.start"
@@ -120,10 +127,7 @@ class Models:
     def neurons(self, definition: str) -> int | None:
         """Return the width of the main model's embedding; None if only its weights decide.
 
-        Parameters
-        ----------
-        definition : str
-            The model definition that `pretrain_towers` reads, for towers that are not there yet.
+        `definition` is what `pretrain_towers` reads, for towers that are not there yet.
 
         Raises
         ------
@@ -150,11 +154,16 @@ class Models:
 
 
 def _of_folder(source: str, key: str = "towers") -> list[str]:
-    folder = SHIPPED_TOWERS if source == "shipped" else Path(source)
+    folder = SHIPPED.get(source, Path(source))
     if not (folder / TOWER_CONFIG).is_file():
-        alternative = "the name of one of `models`" if key.endswith("start") else "`train`"
+        alternatives = {
+            "pretrain_towers.start": "the name of one of `models`",
+            "filter_captions.scorer": "`raw` nor `untouched`",
+        }
+        alternative = alternatives.get(key, "`train`")
         raise UserError(
-            f"{key}: {source!r} is neither `shipped` nor {alternative} nor a folder with an "
+            f"{key}: {source!r} is neither one of {', '.join(f'`{name}`' for name in SHIPPED)} nor "
+            f"{alternative} nor a folder with an "
             f"{TOWER_CONFIG} (a local open_clip model) in it (looked for {folder.absolute()})."
         )
     remaining = sorted(p for p in folder.iterdir() if p.is_file() and p.name != TOWER_CONFIG)

@@ -50,19 +50,14 @@ class Tower:
 
     Parameters
     ----------
-    kind : str
-        "image" or "text", for messages.
-    forward : callable
-        From inputs (n, ...) on the device to features (n, d).
-    width : int
-        Number d of features.
+    kind, forward
+        "image" or "text", for messages, and what turns inputs (n, ...) on the device into features
+        (n, `width`).
     batch_size : int
         Inputs of a forward pass; halved where memory runs out, until `restart`. `smallest` is
         the least that it came to.
     precision : {"fp32", "bf16", "fp16"}
         Number format of the products; features are float32 for fp32, else float16.
-    device : str
-        ``cpu`` or ``cuda``.
     whole_batches : bool
         Fill the last batch up: each length would be compiled.
     """
@@ -89,10 +84,7 @@ class Tower:
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the features (n, d) of inputs (n, ...), on the device; nothing waits for a GPU.
 
-        Raises
-        ------
-        UserError
-            If memory does not even hold a batch of one.
+        Raises a UserError if memory does not even hold a batch of one.
         """
         blocks = [torch.empty((0, self.width), dtype=self.stored, device=self.device)]
         done = 0
@@ -138,10 +130,7 @@ class Tower:
 
 
 def _filled_up(piece: torch.Tensor, size: int) -> torch.Tensor:
-    """Repeat the last row up to a size, in the order of memory and the kind of memory of the rest.
-
-    Compiled code is for one order; a copy from memory that is not pinned waits for the GPU.
-    """
+    """Repeat the last row up to a size, with the strides and the kind of memory of the rest."""
     filled = torch.empty_strided(
         (size, *piece.shape[1:]), piece.stride(), dtype=piece.dtype, pin_memory=piece.is_pinned()
     )
@@ -167,16 +156,12 @@ class Growing:
 
     Parameters
     ----------
-    tower : Tower
-        What makes them.
-    names : sequence of str
-        Names of the inputs, for messages.
+    tower, names
+        What makes them, and the names of the inputs, for messages.
     rows : int
         How many features they will have: a multiple of the number of names.
-    keeper : FileKeeper, optional
-        Has some, or all, if the job was killed.
-    progress : callable, optional
-        Told how many rows there are: at first, and whenever some are added.
+    keeper, progress
+        Has some, or all, if the job was killed; gets the number of rows with each batch.
     """
 
     def __init__(
@@ -196,13 +181,7 @@ class Growing:
         progress(self.done)
 
     def add(self, features: torch.Tensor) -> None:
-        """Append the features of a batch.
-
-        Raises
-        ------
-        UserError
-            If the part is kept now, and a feature is not finite.
-        """
+        """Append the features of a batch; raise a UserError if they are kept now and not finite."""
         self.features[self.done : self.done + len(features)] = features
         self.done += len(features)
         self.progress(self.done)
@@ -210,13 +189,7 @@ class Growing:
             self.keeper.save({"features": self.on_host()})
 
     def on_host(self) -> torch.Tensor:
-        """Return what is there, on the host, once it is finite.
-
-        Raises
-        ------
-        UserError
-            If a feature is not finite, with the name of its input.
-        """
+        """Return the features on the host; raise a UserError if one of them is not finite."""
         features = self.features[: self.done].cpu()
         finite = features.isfinite().all(dim=1)
         if not finite.all():
@@ -231,16 +204,8 @@ class Growing:
 class Encoder:
     """Frozen towers, ready to run: `image` and `text` are each a `Tower`.
 
-    Parameters
-    ----------
-    towers : Towers
-        The towers; their weights are laid out, and their modules compiled, in place.
-    batch_size : int
-        Images or texts of a forward pass.
-    precision : {"fp32", "bf16", "fp16"}
-        Number format of the products.
-    compile : bool
-        Run the towers through ``torch.compile``.
+    The towers' weights are laid out, and with `compile` their modules compiled, in place.
+    `batch_size` are the images or texts of a forward pass, `precision` the format of the products.
     """
 
     def __init__(
@@ -397,13 +362,7 @@ def encode_images(
     precision: Precision = "fp32",
     record: EncodingRecord | None = None,
 ) -> np.ndarray:
-    """Return pre-projection features (n, d_image) of RGB images, prepared the model's own way.
-
-    Raises
-    ------
-    UserError
-        If a feature is not finite; the message says of which image.
-    """
+    """Return pre-projection features (n, d_image) of RGB images, prepared the model's own way."""
     encoder = Encoder(towers, batch_size, precision)
     pictures = (
         Picture(str(number), b"", partial(_as_it_is, image)) for number, image in enumerate(images)
@@ -422,12 +381,6 @@ def encode_texts(
     precision: Precision = "fp32",
     record: EncodingRecord | None = None,
 ) -> np.ndarray:
-    """Return pre-projection features (c, d_text) of texts.
-
-    Raises
-    ------
-    UserError
-        If a feature is not finite; the message has the text.
-    """
+    """Return pre-projection features (c, d_text) of texts."""
     encoder = Encoder(towers, batch_size, precision)
     return encoder.encode_texts(texts, texts, record or EncodingRecord(encoder.device)).numpy()

@@ -55,13 +55,7 @@ class EncodingRecord:
             self.seconds[what] += time.perf_counter() - started
 
     def finish(self, **about: Any) -> dict[str, Any]:
-        """Log the record in one line, warn of a GPU that waits, and return it for JSON.
-
-        Parameters
-        ----------
-        **about
-            Further entries: precision and batch size.
-        """
+        """Log the record in one line, warn of a GPU that waits, and return it for JSON."""
         seconds = self.seconds["images"] + self.seconds["captions"]
         content = {
             "device": device_name(self.device),

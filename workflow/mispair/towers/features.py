@@ -13,6 +13,7 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.pairs.corruption.swap_draws import column
+from mispair.towers.caption_choices import CaptionChoices
 
 BLOCK = 1024
 """Rows copied at a time, so that a copy needs no second part's memory."""
@@ -71,6 +72,9 @@ class PairedFeatures:
         Whether the pair has its image's own text; None where every pair has.
     weights : (draws, n) float32 array, optional
         Weight of each pair in a loss, not negative; None where all weigh the same.
+    choices : CaptionChoices, optional
+        Rows of the captions among which that of each pair is drawn at each step; None where every
+        pair always has the caption of `text_rows`.
     """
 
     image_features: np.ndarray
@@ -80,6 +84,7 @@ class PairedFeatures:
     image_rows: np.ndarray | None = None
     keeps_caption: np.ndarray | None = None
     weights: np.ndarray | None = None
+    choices: CaptionChoices | None = None
 
     @property
     def pairs(self) -> int:
@@ -96,6 +101,7 @@ class PairedFeatures:
             image_rows=None if self.image_rows is None else self.image_rows[some],
             keeps_caption=None if self.keeps_caption is None else self.keeps_caption[some],
             weights=None if self.weights is None else self.weights[some],
+            choices=None if self.choices is None else self.choices.of_draws(some),
         )
 
 
@@ -148,6 +154,7 @@ def gather(
     parts: Mapping[str, Callable[[], Part]],
     pairing: pd.DataFrame,
     draws: Sequence[np.ndarray] | None = None,
+    choices: CaptionChoices | None = None,
 ) -> PairedFeatures:
     """Assemble the features of a pairing from the parts in which they are cached.
 
@@ -165,6 +172,8 @@ def gather(
     draws : sequence of (n,) int arrays, optional
         Positions of the pairs of each draw in the pairing, ascending, as many in each; None takes
         one draw, of all pairs.
+    choices : CaptionChoices, optional
+        Identities of further captions that the pairs may have, for the same draws.
 
     Raises
     ------
@@ -177,6 +186,8 @@ def gather(
         raise ValueError("the pairing holds no pair")
     chosen = [np.arange(len(pairing))] if draws is None else list(draws)
     ids = [pairing[column("caption_id", draw)].iloc[rows] for draw, rows in enumerate(chosen)]
+    if choices is not None:
+        ids.append(pd.Series(choices.captions, dtype=ids[0].dtype))
     codes, captions = pd.factorize(ids[0] if len(ids) == 1 else pd.concat(ids))
     del ids
     used = np.unique(np.concatenate(chosen))
@@ -187,10 +198,16 @@ def gather(
         collector.take(name, parts[name]())
     images, texts, crops = collector.finished()
     image_rows = None if same else np.stack([np.searchsorted(used, rows) for rows in chosen])
-    text_rows = codes.astype(np.int64).reshape(len(chosen), -1)
+    codes = codes.astype(np.int64)
+    of_pairs, of_choices = np.split(codes, [len(chosen) * len(chosen[0])])
+    text_rows = of_pairs.reshape(len(chosen), -1)
+    if choices is not None:
+        choices = dataclasses.replace(choices, captions=of_choices)
     changed = [pairing[column("text_changed", draw)] for draw in range(len(chosen))]
     keeps = [~values.to_numpy(bool)[rows] for values, rows in zip(changed, chosen, strict=True)]
-    return PairedFeatures(images, texts, text_rows, crops, image_rows, np.stack(keeps))
+    return PairedFeatures(
+        images, texts, text_rows, crops, image_rows, np.stack(keeps), choices=choices
+    )
 
 
 class _Collector:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mispair.core import files
+from mispair.towers.joined_names import TOKENIZER_NAME, is_joined
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,7 @@ class Towers:
             return features
 
     def truncated(self, texts: Sequence[str], tokens: torch.Tensor) -> np.ndarray:
-        """Return which texts the tokenizer cut, (n,) bool.
+        """Return which of n texts the tokenizer cut, (n,) bool; tokens are (n, context_length).
 
         A text is cut if its tokens change when there is room for one more. Only texts whose
         tokens reach the end of their row are tried: its last two places, as some tokenizers
@@ -108,41 +109,30 @@ class Towers:
         Face that fill up rows on the right. One that ends every row in the same token (filling
         up on the left, or ``"tokenizer_mode": "clips"``) hides its cuts: with the first none is
         counted, with the second a text that fits to the last place counts as cut.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            The n texts.
-        tokens : torch.Tensor
-            Their tokens, (n, context_length), as `tokenizer` gives them.
         """
         cut = np.zeros(len(texts), dtype=bool)
         empty = self.tokenizer([""])[0, -2:]
         (suspects,) = np.nonzero((tokens[:, -2:].cpu() != empty).any(1).numpy())
         if len(suspects):
             longer = self.tokenizer([texts[int(row)] for row in suspects], self.context_length + 1)
-            cut[suspects] = (longer[:, :-1] != tokens[suspects].cpu()).any(1).numpy()
+            changed = (longer[:, :-1] != tokens[suspects].cpu()).any(1)
+            # A tokenizer without a mark of the end only adds to a row with more room.
+            cut[suspects] = (changed | (longer[:, -1] != empty[-1])).numpy()
         return cut
 
 
 def load_towers(directory: Path, device: str = "cpu") -> Towers:
-    """Load towers from a folder with an ``open_clip_config.json`` and weights.
+    """Load towers from a folder with an ``open_clip_config.json`` and weights, to a torch device.
 
-    Parameters
-    ----------
-    directory : Path
-        The folder. Weights are ``open_clip_model.safetensors``; a vocabulary named in the
-        configuration (``tokenizer_kwargs.bpe_path``) is in the same folder.
-    device : str
-        torch device.
+    Weights are ``open_clip_model.safetensors``; a vocabulary named in the configuration
+    (``tokenizer_kwargs.bpe_path``) is in the same folder.
 
     Raises
     ------
     UserError
         If something is missing or cannot be read, or a final projection is not a plain matrix.
     """
-    import open_clip
-
+    from mispair.towers import joined
     from mispair.towers.taking_apart import take_apart
 
     directory = Path(directory).resolve()
@@ -152,17 +142,17 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     if not weights.is_file():
         raise files.UserError(f"{weights}: is missing. Towers need their weights as safetensors.")
     identity = fingerprint(directory)
+    loader = "mispair" if is_joined(config) else "open_clip"
     try:
-        model, _, preprocess = open_clip.create_model_and_transforms(
-            f"local-dir:{directory}",
-            device=device,
-            precision="fp32",
-            vision_cfg=with_trunk_in(directory, config["model_cfg"]["vision_cfg"]),
-        )
-        tokenizer = _tokenizer(directory, config)
+        if is_joined(config):
+            model, preprocess, tokenizer = joined.load(directory, config, weights, device)
+        else:
+            model, preprocess, tokenizer = _load_with_open_clip(directory, config, device)
+    except files.UserError:
+        raise
     except Exception as error:  # of any kind: open_clip checks little of what a folder holds
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise files.UserError(f"{directory}: open_clip cannot load it ({what}).") from error
+        raise files.UserError(f"{directory}: {loader} cannot load it ({what}).") from error
     model.eval().requires_grad_(False)
     parts = take_apart(model)
     return Towers(
@@ -177,6 +167,21 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
         logit_scale=float(model.logit_scale),
         fingerprint=identity,
     )
+
+
+def _load_with_open_clip(
+    directory: Path, config: dict[str, Any], device: str
+) -> tuple[Any, Callable[[Any], torch.Tensor], Callable[..., torch.Tensor]]:
+    """Return model, preparation of pictures and tokenizer of a local open_clip folder."""
+    import open_clip
+
+    model, _, preprocess = open_clip.create_model_and_transforms(
+        f"local-dir:{directory}",
+        device=device,
+        precision="fp32",
+        vision_cfg=with_trunk_in(directory, config["model_cfg"]["vision_cfg"]),
+    )
+    return model, preprocess, _tokenizer(directory, config)
 
 
 def made_from_laion(directory: Path) -> bool:
@@ -218,14 +223,9 @@ def fingerprint(directory: Path) -> str:
 def write_configuration(folder: Path, content: dict[str, Any], final: Path) -> None:
     """Write ``open_clip_config.json``, so that open_clip finds its files from everywhere.
 
-    Parameters
-    ----------
-    folder : Path
-        Where to. The files that timm and the tokenizer read exist already.
-    content : dict
-        The configuration. Relative paths are taken from `folder`.
-    final : Path
-        The folder after it is renamed: paths in the file are absolute and start with it.
+    The files that timm and the tokenizer read exist in `folder` already, where relative paths of
+    `content` start. Paths in the file are absolute and start with `final`, the folder after it is
+    renamed.
     """
     content = json.loads(json.dumps(content))
     vision = content["model_cfg"]["vision_cfg"]
@@ -306,6 +306,8 @@ def refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
 def _vocabulary(directory: Path, config: dict[str, Any]) -> list[Path]:
     """Return the files in the folder that say what tokens mean."""
     text = config["model_cfg"]["text_cfg"]
+    if is_joined(config):
+        return [directory / TOKENIZER_NAME]
     if text.get("hf_tokenizer_name"):
         paths = [directory / name for name in HUGGING_FACE_VOCABULARIES]
         return [path for path in paths if path.is_file()]

@@ -51,19 +51,11 @@ def temperature_rows(
 ) -> list[dict[str, Any]]:
     """Return the final logit scale, whether it converged, and the cosine gap of every seed.
 
-    Parameters
-    ----------
-    tensors : mapping of str to (s, ...) array
-        Of a projection file; one that was not fine-tuned has the logit scale only.
-    seeds : sequence of int
-        Of the stack.
-
-    Returns
-    -------
-    list of dict
-        ``metric``, ``seed`` and ``value``: ``logit_scale`` (the factor, not its log) and, after a
-        fine-tuning, `MEASURES`, ``logit_scale_converged`` (0 or 1) and ``gap_times_scale``.
-        Missing values, such as a gap without a pair that keeps its caption, have no row.
+    The tensors (s, ...) are those of a projection file; one that was not fine-tuned has the logit
+    scale only. Rows have ``metric``, ``seed`` and ``value``: ``logit_scale`` (the factor, not its
+    log) and, after a fine-tuning, `MEASURES`, ``logit_scale_converged`` (0 or 1) and
+    ``gap_times_scale``. Missing values, such as a gap without a pair that keeps its caption, have
+    no row.
     """
     scale = np.exp(np.asarray(tensors["logit_scale"], np.float64))
     values = {"logit_scale": scale}

@@ -32,18 +32,8 @@ STALL_SECONDS = 600
 class ShardImages(Dataset[torch.Tensor | UserError]):
     """Images of an index, ready for a tower: ``images[[4, 5]]`` are rows 4 and 5 of the index.
 
-    Rows that are asked for together are in one shard.
-
-    Parameters
-    ----------
-    shards : mapping of str to Path
-        The shards, by the names that the index gives them.
-    index : DataFrame
-        Index rows.
-    prepare : Preparation
-        From picture and key to tensors.
-    form : PixelForm
-        Form of the pixels.
+    Rows that are asked for together are in one shard. Shards have the names that the index gives
+    them; `prepare` makes tensors of picture and key.
 
     Raises
     ------

@@ -8,12 +8,6 @@ from mispair.core.sizes import Sizes, Towers
 from mispair.core.work import Work
 
 
-def find_similar_captions(settings: Any, job: Any, sizes: Sizes) -> Work:
-    captions = sizes.rows(job.corpus)
-    compared = {"captions": captions, "million comparisons": captions**2 / 1e6}
-    return Work(compared, {"captions": captions}, {"captions": captions}, variant=settings.measure)
-
-
 def encoding(
     number: int, what: str, gflop: float, width: int, towers: Towers, workers: int
 ) -> Work:
@@ -71,12 +65,17 @@ def finetune_projection(settings: Any, job: Any, sizes: Sizes) -> Work:
     # A third of a step, without the gradients.
     samples = pairs * training.epochs * settings.seeds + measured / 3
     widths = towers.image_width + towers.text_width
+    # Each seed has its own pairs.
+    held = min(all_pairs, settings.seeds * pairs)
+    texts = 1.0
+    if settings.draw_captions == "each-step":
+        # All captions of a pair are held; of the rows of features one is its image.
+        texts = max(1.0, sizes.total(job.feature_rows) / max(1, all_pairs) - 1)
     # Forward and twice backward: both projections, and each with all others of its batch.
     products = 6 * towers.neurons * (widths + 2 * training.batch_size)
     return Work(
         {"rows read": sizes.total(job.feature_rows), "GFLOP": 1e-9 * samples * products},
-        # Each seed has its own pairs.
-        {"MB of features": 4e-6 * min(all_pairs, settings.seeds * pairs) * widths},
+        {"MB of features": 4e-6 * held * (towers.image_width + texts * towers.text_width)},
         {"MB of projections": _projections(towers, settings.seeds)},
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
@@ -18,9 +20,11 @@ NEAR_SIMILAR = 0.03
 """The same of captions of similar pictures."""
 
 LEAST = 0.1
-"""Smaller shares say little on a model that memorises."""
+"""Smaller shares show little of a model that memorises."""
 
 NOT_RUN = "the audit was not tried with known shares"
+
+UNKNOWN = "how many captions of this corpus are those of similar pictures is not known"
 
 ESTIMATES = Claim(
     "audit-estimates", "audit",
@@ -41,73 +45,104 @@ SIMILAR = Claim(
     "not in the paper", "known shares, similar", "audit_calibration",
 )  # fmt: skip
 
+OWN = (
+    " The captions of your own corpus may be wrong, too: then the true share is the one to be "
+    "expected from the estimate of these and the known share of all others."
+)
+
 RULES = {
     "known shares": "At each known share: the error of the estimate, and its 95 % interval. "
     "Supports if no error is larger than the number in the claim. Contradicts if an interval lies "
     "farther than that from the true share. Cannot tell otherwise, and where the model cannot tell "
-    "right captions from wrong ones.",
+    "right captions from wrong ones." + OWN,
     "known shares, trained": f"At each known share of at least {LEAST:g}. Supports if the interval "
     "of projections that judge the pairs they were trained on lies below the true share, and "
     f"the error of cross-fitted ones is at most {NEAR:g}. Contradicts if no interval of the first "
-    "lies below the true share. Cannot tell otherwise.",
+    "lies below the true share. Cannot tell otherwise." + OWN,
     "known shares, similar": "Supports if less than a tenth of the true share is found among "
     "random captions, and with pairs known to be right the error is at most the number in the "
     "claim. Contradicts if an interval of the latter lies farther than that from the true share. "
-    "Cannot tell otherwise.",
+    "Cannot tell otherwise, and where the captions of your own corpus may be wrong, too.",
 }
 """Rules of the claims in words, as the report prints them."""
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on the claims."""
-    rates = shown_rates(tables.audit_calibration)
-    random = rates[rates["scheme"] == "random"]
-    similar = rates[rates["scheme"] == "similar"]
+    rates, is_right = shown_rates(tables.audit_calibration), _is_right(tables)
+    rates = rates if is_right else expected(rates)
+    by_series = {
+        key: of_series for key, of_series in rates.groupby(["scheme", "series"], sort=False)
+    }  # fmt: skip
+
+    def of(scheme: str, *series: str) -> list[pd.DataFrame]:
+        return [by_series.get((scheme, name), rates[:0]) for name in series]
+
+    least = LEAST - NEAR
+    trained = [part[part["true"] >= least] for part in of("random", MEMORISED, CROSS_FITTED)]
+    refused = bool(refusal(tables))
     return [
-        _estimates(random[random["series"] == UNTOUCHED], bool(refusal(tables))),
-        _cleaner(random[random["true"] >= LEAST - NEAR]),
-        _similar(similar),
+        _verdict(ESTIMATES, of("random", UNTOUCHED), lambda only: _estimates(only, refused)),
+        _verdict(CLEANER, trained, _cleaner),
+        _verdict(
+            SIMILAR,
+            of("similar", UNTOUCHED, TRUSTED),
+            _similar if is_right else lambda *_: (verdicts.UNDECIDED, UNKNOWN),
+        ),
     ]
 
 
-def _estimates(rates: pd.DataFrame, refused: bool) -> Verdict:
-    if rates.empty:
-        return Verdict(ESTIMATES, verdicts.UNMEASURED, NOT_RUN)
-    outcome, reason = _near(rates, NEAR)
+def _is_right(tables: Tables) -> bool:
+    """Tell whether the captions of the corpus itself are right, as those of generated scenes."""
+    origin = tables.provenance
+    told = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
+    return "False" not in set(told)
+
+
+def expected(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates of a corpus that has wrong captions itself, with the share to be expected.
+
+    A share q of wrong captions among which a share b was wrong before makes 1 - (1 - b)(1 - q) of
+    all wrong. b is the estimate without added ones, by a model that was not trained on the pairs;
+    the intervals get wider by its own, and these estimates are left out.
+    """
+    own = rates[(rates["series"] == UNTOUCHED) & (rates["scheme"] == "random")]
+    own = own[own["injected"] == 0]
+    if own.empty:
+        return rates[:0]
+    left = 1 - rates["true"]
+    share, low, high = (float(own[name].iloc[0]) for name in ("value", "low", "high"))
+    return rates.assign(
+        true=1 - (1 - share) * left,
+        low=rates["low"] - (high - share) * left,
+        high=rates["high"] + (share - low) * left,
+    )[rates["injected"] > 0]
+
+
+def _estimates(rates: pd.DataFrame, refused: bool) -> tuple[Outcome, str]:
     if refused:
-        outcome = verdicts.UNDECIDED
         reason = "this model cannot tell right captions from wrong ones, so no rate is reported"
-    return _verdict(ESTIMATES, outcome, reason, rates)
+        return verdicts.UNDECIDED, reason
+    return _near(rates, NEAR)
 
 
-def _cleaner(rates: pd.DataFrame) -> Verdict:
-    memorised = rates[rates["series"] == MEMORISED]
-    fitted = rates[rates["series"] == CROSS_FITTED]
-    if memorised.empty or fitted.empty:
-        return Verdict(CLEANER, verdicts.UNMEASURED, NOT_RUN)
+def _cleaner(memorised: pd.DataFrame, fitted: pd.DataFrame) -> tuple[Outcome, str]:
     below = memorised["high"] < memorised["true"]
-    near, _ = _near(fitted, NEAR)
-    outcome: Outcome = verdicts.UNDECIDED
     reason = "projections that were trained on the pairs find less than the true share"
     if not below.any():
-        outcome, reason = verdicts.CONTRADICTS, "no interval lies below the true share"
-    elif not below.all():
-        reason = "at some shares only " + reason
-    elif near == verdicts.SUPPORTS:
-        outcome, reason = verdicts.SUPPORTS, f"{reason}, and cross-fitted ones find it"
-    else:
-        reason += f", and cross-fitted ones are off by more than {NEAR:g}"
-    return _verdict(CLEANER, outcome, reason, pd.concat([memorised, fitted]))
+        return verdicts.CONTRADICTS, "no interval lies below the true share"
+    if not below.all():
+        return verdicts.UNDECIDED, f"at some shares only {reason}"
+    if _near(fitted, NEAR)[0] == verdicts.SUPPORTS:
+        return verdicts.SUPPORTS, f"{reason}, and cross-fitted ones find it"
+    return verdicts.UNDECIDED, f"{reason}, and cross-fitted ones are off by more than {NEAR:g}"
 
 
-def _similar(rates: pd.DataFrame) -> Verdict:
-    blind, seeing = rates[rates["series"] == UNTOUCHED], rates[rates["series"] == TRUSTED]
-    if blind.empty or seeing.empty:
-        return Verdict(SIMILAR, verdicts.UNMEASURED, NOT_RUN)
+def _similar(blind: pd.DataFrame, seeing: pd.DataFrame) -> tuple[Outcome, str]:
     outcome, reason = _near(seeing, NEAR_SIMILAR)
     if outcome == verdicts.SUPPORTS and not (blind["value"] < 0.1 * blind["true"]).all():
-        outcome, reason = verdicts.UNDECIDED, "random captions show a part of the share"
-    return _verdict(SIMILAR, outcome, reason, rates)
+        return verdicts.UNDECIDED, "random captions show a part of the share"
+    return outcome, reason
 
 
 def _near(rates: pd.DataFrame, near: float) -> tuple[Outcome, str]:
@@ -119,7 +154,14 @@ def _near(rates: pd.DataFrame, near: float) -> tuple[Outcome, str]:
     return (verdicts.SUPPORTS if (error <= near).all() else verdicts.UNDECIDED), worst
 
 
-def _verdict(claim: Claim, outcome: Outcome, reason: str, rates: pd.DataFrame) -> Verdict:
+def _verdict(
+    claim: Claim, parts: list[pd.DataFrame], decide: Callable[..., tuple[Outcome, str]]
+) -> Verdict:
+    """Judge a claim on its series of estimates, of which none may be missing."""
+    if any(part.empty for part in parts):
+        return Verdict(claim, verdicts.UNMEASURED, NOT_RUN)
+    outcome, reason = decide(*parts)
+    rates = pd.concat(parts)
     covered = int(((rates["low"] <= rates["true"]) & (rates["true"] <= rates["high"])).sum())
     texts = [
         f"{name}: "

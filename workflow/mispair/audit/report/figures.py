@@ -5,20 +5,15 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from mispair.audit.report.runs import (
-    CROSS_FITTED,
-    MEMORISED,
-    TRUSTED,
-    UNTOUCHED,
-    shown_rates,
-)
+from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHED, shown_rates
 from mispair.audit.report.words import estimate, percent
-from mispair.report import charts, style
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 NOT_RUN = "the audit was not run"
+SHARE = alt.Scale(domain=[0, 1])
 
 COLOURS = {
     UNTOUCHED: style.BLUE,
@@ -40,7 +35,7 @@ def audit_p_values(tables: Tables) -> Drawing | Hole:
     title = "Pairs, relative to random captions"
     bars = charts.only(alt.Chart().mark_bar(color=style.BLUE, opacity=0.75), "density").encode(
         x=alt.X("low:Q", title="p-value of the caption among random captions",
-                scale=alt.Scale(domain=[0, 1])),
+                scale=SHARE),
         x2="high:Q",
         y2=alt.datum(0),
         y=alt.Y("value:Q", title=title, scale=alt.Scale(type="symlog", constant=0.1)),
@@ -72,18 +67,17 @@ def audit_calibration(tables: Tables) -> Drawing | Hole:
     if data.empty:
         return Hole(NOT_RUN)
     panels = []
+    present = [name for name in COLOURS if name in set(data["series"])]
     for scheme in dict.fromkeys(data["scheme"]):
-        own = data[data["scheme"] == scheme]
-        present = [name for name in COLOURS if name in set(own["series"])]
         base = alt.Chart().encode(
             x=alt.X("true:Q", title="True share of wrong captions",
-                    scale=alt.Scale(domain=[0, 1])),
+                    scale=SHARE),
             color=charts.colour("series", "Estimate", COLOURS, present),
             tooltip=charts.tips("series:N:estimate", "true:Q:true share", "value:Q:estimated",
                                 "low:Q:from", "high:Q:to"),
         )  # fmt: skip
         title = "Estimated share"
-        axis = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 1]))
+        axis = alt.Y("value:Q", title=title, scale=SHARE)
         truth = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4]).encode(
             x="true:Q", y=alt.Y("true:Q", title=title)
         )  # fmt: skip
@@ -114,8 +108,8 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
     data = table[table["metric"] == "reliability"][["at", "value", "n"]]
     if data.empty:
         return Hole(NOT_RUN)
-    axis = alt.X("at:Q", title="Mean probability of the bin", scale=alt.Scale(domain=[0, 1]))
-    share = alt.Y("value:Q", title="Share of wrong captions", scale=alt.Scale(domain=[0, 1]))
+    axis = alt.X("at:Q", title="Mean probability of the bin", scale=SHARE)
+    share = alt.Y("value:Q", title="Share of wrong captions", scale=SHARE)
     truth = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4]).encode(x="at:Q", y="at:Q")
     points = alt.Chart().mark_point(color=style.BLUE, filled=True, opacity=0.8).encode(
         x=axis, y=share,
@@ -129,4 +123,21 @@ def audit_reliability(tables: Tables) -> Drawing | Hole:
     return Drawing(charts.side_by_side([chart], 1, data), data, sentence)
 
 
+def small_audit(tables: Tables) -> Drawing | Hole:
+    """Draw estimated against true shares of permuted captions, by the untouched model."""
+    rates = shown_rates(tables.audit_calibration)
+    rates = rates[(rates["scheme"] == "random") & (rates["series"] == UNTOUCHED)]
+    if rates.empty:
+        return Hole(NOT_RUN)
+    points = rates.rename(columns={"true": "x"})[["x", "value", "low", "high"]]
+    chart, data = small.scatter(
+        points.reset_index(drop=True), "True share of wrong captions", "Estimated share",
+        colour=style.BLUE, diagonal=True,
+    )  # fmt: skip
+    listed = ", ".join(f"{row.value:.3f} of {row.x:.3f}" for row in points.itertuples())
+    return Drawing(chart, data, f"Estimated of true shares: {listed}. Dashed: equal.")
+
+
 DRAWINGS = by_name(audit_p_values, audit_calibration, audit_reliability)
+
+SMALL = by_name(small_audit)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from mispair.audit.report import claims
+from mispair.audit.report import answers, claims
 from mispair.audit.report.runs import shown_rates
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.words import details, headline, percent
@@ -16,7 +16,7 @@ from mispair.core.words import MISSING, interval, number
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Question, Verdict
+from mispair.report.verdicts import Verdict
 
 NAMES = {
     "probability": "probability of mispair",
@@ -142,17 +142,14 @@ def _pieces(content: Any) -> Mapping[str, Piece]:
 
 def _summary(tables: Tables) -> list[str]:
     first = headline(tables)
+    if first and not tables.audit_calibration.empty:
+        return ["the audit"]  # whose answer has the share
     return [f"the audit ({first[0].lower()}{first[1:].rstrip('.')})"] if first else []
 
 
 PAGES = Pages(
     judges=(claims.judge,),
-    questions=(
-        Question(
-            "How many captions are wrong, and can they be found?",
-            ("audit-estimates", "audit-memorised", "audit-similar"),
-        ),
-    ),
+    questions=answers.QUESTIONS,
     answer=headline,
     tables=_tables,
     rules=claims.RULES,

@@ -76,4 +76,5 @@ STUDY = Study(
             section=APART,
         ),
     ),
+    small=(Figure("small_audit", "Estimated against true shares of wrong captions"),),
 )

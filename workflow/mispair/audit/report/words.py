@@ -1,31 +1,20 @@
-"""What the audit says in a sentence."""
+"""Results of the audit in sentences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 
+from mispair.audit.rate import Rate
 from mispair.core.words import number
 from mispair.report.tables import Tables
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A rate with its 95 % interval, or why there is none."""
-
-    value: float
-    low: float
-    high: float
-
-
-def estimate(table: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the row of a metric as an estimate; None without one."""
-    found = table[table["metric"] == metric]
-    if found.empty:
+def estimate(table: pd.DataFrame, metric: str) -> Rate | None:
+    """Return the row of a metric as a rate; None without one."""
+    rows = table[table["metric"] == metric]
+    if rows.empty:
         return None
-    value, low, high = (float(found.iloc[0][name]) for name in ("value", "low", "high"))
-    return Estimate(value, low, high)
+    return Rate(*(float(rows.iloc[0][name]) for name in ("value", "low", "high")))
 
 
 def percent(share: float) -> str:
@@ -34,14 +23,14 @@ def percent(share: float) -> str:
     return f"{number(100 * share, digits)} %"
 
 
-def between(rate: Estimate) -> str:
+def between(rate: Rate) -> str:
     """Return an interval in words.
 
     Examples
     --------
-    >>> between(Estimate(0.13, 0.12, 0.15))
+    >>> between(Rate(0.13, 0.12, 0.15))
     'Between 12 % and 15 %'
-    >>> between(Estimate(0.0, 0.0, 0.0004))
+    >>> between(Rate(0.0, 0.0, 0.0004))
     'At most 0.04 %'
     """
     low, high = percent(rate.low), percent(rate.high)
@@ -53,8 +42,8 @@ def between(rate: Estimate) -> str:
 def refusal(tables: Tables) -> str:
     """Return why there is no estimate, or ""."""
     origin = tables.provenance
-    said = origin[(origin["artefact"] == "audit") & (origin["key"] == "refused")]["text"]
-    text = said.iloc[0] if len(said) else ""
+    refusals = origin[(origin["artefact"] == "audit") & (origin["key"] == "refused")]["text"]
+    text = refusals.iloc[0] if len(refusals) else ""
     return text if isinstance(text, str) else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,10 +15,9 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     rates: list[float] = Field(
-        [0.0, 0.05, 0.1, 0.3, 0.5, 0.8],
-        min_length=1,
+        [0.0, 0.05, 0.1, 0.3, 0.5, 0.8], min_length=1,
         description="Shares of captions that are made wrong.",
-    )
+    )  # fmt: skip
     compared_rate: float = Field(
         0.3, gt=0, lt=1,
         description="The one of these at which wrong pairs are told apart by other methods, too.",
@@ -35,78 +34,40 @@ class Settings(settings.Settings):
 
 
 def run(
-    settings: Settings,
-    *,
-    corpus: Path,
-    captions: list[Path],
-    features: list[Path],
-    feature_rows: list[Path],
-    projection: Path,
-    similar: Path,
-    calibration: Path,
-) -> None:
+    settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
+    feature_rows: list[Path], projection: Path, similar: Path, truth: list[Path], calibration: Path,
+) -> None:  # fmt: skip
     """Write estimated next to true rates, and how well wrong pairs are told apart.
 
-    Captions of the corpus are taken for right, so its own wrong ones add to every estimate.
-
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    corpus : Path
-        The kept pairs; the first caption of each picture is used.
-    captions : list of Path
-        Texts of the captions.
-    features, feature_rows : list of Path
-        Cached features of images and captions, and the tables of their rows.
-    projection : Path
-        Projections of the model, untouched by these pairs; trained ones start from them.
-    similar : Path
-        The captions most similar to each.
-    calibration : Path
-        Written: metrics.
+    The first caption of each picture is used. Trained projections start from the untouched ones.
+    Wrong captions of the corpus add to every estimate; with `truth`, a corpus has none.
     """
     import numpy as np
 
     from mispair.audit import trials
-    from mispair.audit.injection import inject
-    from mispair.audit.pairs import (
-        Audited,
-        embedded,
-        features_of_sample,
-        nearest_captions,
-        text_groups,
-    )
+    from mispair.audit.captions import nearest_captions, text_groups
+    from mispair.audit.pairs import Audited, embedded, features_of_sample
     from mispair.core import files, metrics, seeds
     from mispair.core.devices import choose_device
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
     from mispair.towers.finetuning.projection import Projections
 
-    pairs = read_captioned_pairs(corpus, settings.seed)
-    tensors, model = files.read_tensors(projection)
+    (tensors, model), seed = files.read_tensors(projection), settings.seed
+    pairs = read_captioned_pairs(corpus, seed)
     audited = Audited(np.arange(len(pairs.table)), pairs.caption_ids)
-    words = text_groups(captions, pairs.caption_ids)
+    texts = text_groups(captions, pairs.caption_ids)
     nearest = nearest_captions(similar, pairs.caption_ids)
-    # All pairs are corrupted, so that a similar caption is there; a sample is looked at.
-    injections = [
-        inject(scheme, rate, words, nearest, settings.seed)
-        for scheme in ("random", "similar")
-        for rate in settings.rates
-        if rate > 0 or scheme == "random"
-    ]
-    generator = seeds.generator(settings.seed, "calibrate-audit", "pairs")
-    sample = np.sort(generator.permutation(len(words))[: settings.pairs])
-    device = choose_device(settings.device)
-    start = Projections.from_tensors(tensors)
-    towers = model.get("towers")
-    weights = start.image[0], start.text[0]
-    rows: list[dict[str, Any]] = []
+    order = seeds.generator(seed, "calibrate-audit", "pairs").permutation(len(texts))
+    sample = np.sort(order[: settings.pairs])
+    start, device = Projections.from_tensors(tensors), choose_device(settings.device)
+    towers, weights = model.get("towers"), (start.image[0], start.text[0])
+    # All pairs are corrupted, so that a similar caption is there; a sample is judged.
+    injections, rows = trials.injections(settings.rates, texts, nearest, seed), []
+    scratch, same = calibration.parent, (audited.image, texts)
     with embedded(
-        audited, audited.image, pairs, features, feature_rows, weights, towers, calibration.parent
-    ) as (images, texts):
-        trial = trials.Trial(
-            images, texts, sample, (audited.image, words), nearest, settings.seed, device
-        )
+        audited, audited.image, pairs, features, feature_rows, weights, towers, scratch
+    ) as embeddings:
+        trial = trials.Trial(embeddings, sample, same, nearest, seed, device)
         for injection in injections:
             rows += trials.untouched_rows(trial, injection, settings.trusted)
             if injection.rate == settings.compared_rate:
@@ -115,5 +76,5 @@ def run(
     random = [injection for injection in injections if injection.scheme == "random"]
     held = features_of_sample(pairs, sample, [one.source for one in random], features, feature_rows)
     rows += trials.trained_rows(trial, random, held, start)
-    origin = {"towers": towers, "pairs_fingerprint": pairs.fingerprint}
+    origin = {"towers": towers, "pairs_fingerprint": pairs.fingerprint, "right": str(bool(truth))}
     metrics.write_metrics(calibration, rows, origin)

@@ -16,38 +16,13 @@ class Settings(settings.Settings):
 
 
 def run(
-    settings: Settings,
-    *,
-    pairing: Path,
-    features: list[Path],
-    feature_rows: list[Path],
-    untouched: Path,
-    seeds: int,
-    seed: int,
-    pairs: int | None,
-    device: str,
-    weights: Path,
-) -> None:
+    settings: Settings, *, pairing: Path, features: list[Path], feature_rows: list[Path],
+    untouched: Path, seeds: int, seed: int, pairs: int | None, device: str, weights: Path,
+) -> None:  # fmt: skip
     """Write ``rows``, positions in the pairing, and ``weights`` of these pairs; both (s, n).
 
-    Each seed's pairs are audited as a corpus of its own.
-
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    pairing : Path
-        Which caption each image has, a draw for each seed.
-    features, feature_rows : list of Path
-        Cached features of images and captions, and the tables of their rows.
-    untouched : Path
-        Projections that were not trained on these pairs.
-    seeds, seed, pairs
-        As of finetune_projection.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    weights : Path
-        Written.
+    Each seed's pairs are audited as a corpus of its own, by the untouched projections, which were
+    not trained on them. `seeds`, `seed`, `pairs` and `device` are those of finetune_projection.
     """
     import numpy as np
 
@@ -63,24 +38,20 @@ def run(
     tensors, model = files.read_tensors(untouched)
     projections = tensors["image_projection"][0], tensors["text_projection"][0]
     chosen = [subset(len(table), pairs, seed, draw) for draw in range(seeds)]
-    found, refusals = [], []
+    weighed, refusals = [], []
     try:
         data = gather(parts_of_towers(features, feature_rows, model.get("towers")), table, chosen)
         with Progress("weighing pairs", seeds, "seeds") as progress:
             for draw in range(seeds):
                 stream = integer(seed, "weigh-pairs", draw)
-                weighed, refused = pair_weights(
+                of_draw, refused = pair_weights(
                     data, draw, projections, stream, choose_device(device)
                 )
-                found.append(weighed)
+                weighed.append(of_draw)
                 refusals.append(refused)
                 progress.advance()
+                log.info("seed %d: mean weight %.4f %s", draw, of_draw.mean(), refused)
     except ValueError as error:
         raise files.UserError(f"weigh_pairs: {error}.") from error
-    files.write_tensors(
-        weights,
-        {"rows": np.stack(chosen), "weights": np.stack(found)},
-        {**model, **origin, "refused": json.dumps(refusals)},
-    )
-    for draw, (weighed, refused) in enumerate(zip(found, refusals, strict=True)):
-        log.info("seed %d: mean weight %.4f %s", draw, weighed.mean(), refused)
+    arrays = {"rows": np.stack(chosen), "weights": np.stack(weighed)}
+    files.write_tensors(weights, arrays, {**model, **origin, "refused": json.dumps(refusals)})

@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from mispair.core.words import MISSING
 from mispair.report import style
+from mispair.report.table import mean_and_spread, with_interval
 from mispair.report.tables import main_first, records
 
 KEYS = ["start", "scheme", "rate"]
@@ -55,4 +57,29 @@ def cells(arm: Mapping[str, Any]) -> tuple[str, str, str]:
     return style.START_WORDS.get(arm["start"], str(arm["start"])), scheme, rate
 
 
-HEADS = ("projections", "scheme", "C_m")
+ByMetric = dict[str, pd.DataFrame]
+
+
+def by_metric(table: pd.DataFrame, keys: list[str]) -> list[tuple[dict[str, Any], ByMetric]]:
+    """Return for each group of rows with the same keys its first row, and its rows by metric."""
+    return [
+        (records(rows)[0], {str(metric): part for metric, part in rows.groupby("metric")})
+        for _, rows in table.groupby(keys, dropna=False, sort=True)
+    ]
+
+
+def where(table: pd.DataFrame, **values: object) -> pd.DataFrame:
+    """Return the rows of a table with given values in its columns."""
+    for column, value in values.items():
+        table = table[table[column] == value]
+    return table
+
+
+def spread(table: pd.DataFrame, digits: int, counted: bool = False, **values: object) -> str:
+    """Return mean ± deviation of the rows `where` columns have given values, as a cell."""
+    return mean_and_spread(where(table, **values)["value"], digits, counted)
+
+
+def cell(rows: ByMetric, metric: str) -> str:
+    """Return the value of a metric with its interval or spread as a cell of a table."""
+    return with_interval(rows[metric]) if metric in rows else MISSING

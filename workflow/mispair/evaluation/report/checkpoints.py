@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mispair.evaluation.report.arm_words import where
 from mispair.evaluation.report.data_sets import published_name
 from mispair.evaluation.set_names import canonical
 from mispair.report import published
@@ -158,14 +159,11 @@ def pairs(tables: Tables, measure: str) -> list[Pair]:
 
 
 def _paired(tables: Tables, clip: Score, laclip: Score) -> Interval | None:
-    table = tables.comparisons
-    rows = table[
-        (table["towers"] == laclip.towers)
-        & (table["reference"] == clip.towers)
-        & (table["evaluation_set"] == laclip.evaluation_set)
-        & (table["protocol"] == laclip.protocol)
-        & (table["metric"] == f"{laclip.metric}_difference")
-    ]
+    rows = where(
+        tables.comparisons, towers=laclip.towers, reference=clip.towers,
+        evaluation_set=laclip.evaluation_set, protocol=laclip.protocol,
+        metric=f"{laclip.metric}_difference",
+    )  # fmt: skip
     if rows.empty:
         return None
     row: Mapping[str, float] = records(rows)[0]
@@ -180,7 +178,7 @@ def _independent(clip: Score, laclip: Score) -> Interval:
 
 
 def facts(tables: Tables) -> dict[str, dict[str, str]]:
-    """Return what the folder of every converted checkpoint says of it, by its name."""
+    """Return the facts in the folder of every converted checkpoint, by its name."""
     rows = tables.provenance[tables.provenance["artefact"] == "checkpoint"]
     by_model: dict[str, dict[str, str]] = {}
     for row in records(rows):

@@ -11,16 +11,14 @@ from scipy import stats
 
 from mispair.core import seeds
 from mispair.core.words import count, interval, listing, number
-from mispair.evaluation.report.protocols import base_arm
-from mispair.evaluation.report.series import why_missing
+from mispair.evaluation.report.arm_words import where
+from mispair.evaluation.report.series import TOWERS, why_missing
+from mispair.evaluation.report.tables_semantics import MEASURES, measured_arm
+from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report import verdicts
-from mispair.report.statistics import Effect, unknown_effect
+from mispair.report.statistics import Effect, effect_of_estimate, unknown_effect
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Claim, Control, Part, Verdict
-
-TOWERS = ("text", "image")
-MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}
-ORIGINAL, ROTATED = "original", "rotated"
 
 SMALLEST = 0.2
 """Smallest rank correlation of interest. The paper gives no number; if mean |cos| measured purity
@@ -45,7 +43,7 @@ CONSTRUCT = Claim(
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdict on the claim, on the untouched model or the lowest C_m."""
-    arm = first_seed(base_arm(tables.semantics))
+    arm = measured_arm(tables)
     neurons = _neurons(arm)
     alpha = 1 - confidence
     effect = mean_rank_correlation(neurons, confidence)
@@ -78,12 +76,6 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             smallest=SMALLEST,
         )
     ]
-
-
-def first_seed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the first seed, with the basis named."""
-    rows = table[table["seed"].fillna(0) == table["seed"].fillna(0).min()]
-    return rows.assign(basis=rows["basis"].fillna(ORIGINAL))
 
 
 def _neurons(arm: pd.DataFrame) -> pd.DataFrame:
@@ -121,17 +113,8 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def mean_rank_correlation(neurons: pd.DataFrame, confidence: float) -> Effect:
     """Return the mean of Spearman's ρ over measures and towers, neurons resampled.
 
-    Parameters
-    ----------
-    neurons : DataFrame
-        A row for each neuron, columns (tower, ``overlap``) and (tower, measure).
-    confidence : float
-        1 − α.
-
-    Returns
-    -------
-    Effect
-        Normal intervals with the bootstrap's standard error, on Fisher's z of the mean.
+    `neurons` has a row for each neuron, columns (tower, ``overlap``) and (tower, measure). Normal
+    intervals with the bootstrap's standard error, on Fisher's z of the mean.
     """
     pairs, n = _pairs(neurons), len(neurons)
     values = [*neurons_by_part(neurons).values()]
@@ -193,29 +176,17 @@ def own_basis_better_than_random(
 ) -> Effect:
     """Return how much better than a random basis the model's own one follows known features.
 
-    Parameters
-    ----------
-    tables : Tables
-        Their semantics are those of `measure_semantics`.
-    tower : {"text", "image"}
-        Whose neurons.
-    measure : {"semantic_purity", "selectivity"}
-        What is averaged over the neurons.
-    confidence : float
-        1 − α.
-
-    Returns
-    -------
-    Effect
-        Mean in the own basis − mean over rotated bases. Under the null hypothesis the own basis is
-        one more random rotation, so the error is that of a prediction, ``s sqrt(1 + 1/R)`` with s
-        the standard deviation over the R rotations, with R − 1 degrees of freedom. NaN without a
-        truth; without an interval if fewer than two rotations were measured. `SMALLEST_GAIN` is
-        the smallest effect of interest.
+    The mean over the neurons of a tower of a measure of `MEASURES`, in the own basis − the mean
+    over rotated bases. Under the null hypothesis the own basis is one more random rotation, so the
+    error is that of a prediction, ``s sqrt(1 + 1/R)`` with s the standard deviation over the R
+    rotations, with R − 1 degrees of freedom. NaN without a truth; without an interval if fewer than
+    two rotations were measured. `SMALLEST_GAIN` is the smallest effect of interest.
     """
-    arm = first_seed(base_arm(tables.semantics))
-    rows = arm[(arm["tower"] == tower) & (arm["metric"] == f"mean_{measure}")]
-    original, null = (rows[rows["basis"] == basis] for basis in (ORIGINAL, ROTATED))
+    arm = measured_arm(tables)
+    original, null = (
+        where(arm, tower=tower, metric=f"mean_{measure}", basis=basis)
+        for basis in (ORIGINAL, ROTATED)
+    )
     unit = "rotated basis"
     if original.empty or null.empty:
         return unknown_effect(math.nan, 0, unit)
@@ -223,14 +194,8 @@ def own_basis_better_than_random(
         float(null[name].iloc[0]) for name in ("value", "deviation", "rotations")
     )
     value, n = float(original["value"].iloc[0]) - middle, int(rotations)
-    if n < 2 or not deviation > 0:
-        return unknown_effect(value, n, unit)
-    error, alpha = deviation * math.sqrt(1 + 1 / n), 1 - confidence
-    outer, inner = (float(stats.t.ppf(1 - tail, n - 1)) * error for tail in (alpha / 2, alpha))
-    p = float(2 * stats.t.sf(abs(value) / error, n - 1))
-    return Effect(
-        value, value - outer, value + outer, value - inner, value + inner, p, n, unit
-    )  # fmt: skip
+    error = deviation * math.sqrt(1 + 1 / n) if n > 1 else math.nan
+    return effect_of_estimate(value, error, n - 1, n, confidence, unit)
 
 
 def own_basis_is_better(tables: Tables, tower: str, confidence: float = 0.95) -> bool | None:

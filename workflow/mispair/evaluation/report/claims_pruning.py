@@ -29,6 +29,9 @@ MASKED, RENORMALISED = "masked", "renormalised"
 BASELINES = {"variance": "activation variance", "norm": "column norm"}
 """What neurons are ranked by instead of purity: strategies high-… and low-…."""
 
+RANKINGS = {"image": "Ranked by the image projection", "both": "Ranked by both projections"}
+"""Other rankings by purity, as controls."""
+
 OF_INTEREST = 1 / 3
 """Share of the published difference in accuracy that is the smallest effect of interest."""
 
@@ -69,6 +72,16 @@ def pruned_arm(table: pd.DataFrame, normalised: str = MASKED) -> pd.DataFrame:
     return base_arm(table)
 
 
+def in_own_basis(table: pd.DataFrame) -> pd.Series:
+    """Tell which rows are of the model's own basis, not of a rotated one."""
+    return table["basis"].fillna("original") == "original"
+
+
+def ranked_by_tower(table: pd.DataFrame, tower: str) -> pd.Series:
+    """Tell which rows are ranked by a tower, or drawn at random."""
+    return (table["ranked_by"] == tower) | (table["strategy"] == "random")
+
+
 def kept_below_full(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out the largest k if all strategies agree there: then nothing was pruned."""
     if table.empty:
@@ -87,9 +100,8 @@ def strategy_scores(
     Only evaluation sets on which every strategy was measured count.
     """
     rows = table[table["metric"] == metric]
-    bases = rows["basis"].fillna("original")
-    rows = rows[bases == basis] if basis == "original" else rows[bases != "original"]
-    rows = rows[rows["ranked_by"].isin([ranked_by]) | (rows["strategy"] == "random")]
+    rows = rows[in_own_basis(rows) == (basis == "original")]
+    rows = rows[ranked_by_tower(rows, ranked_by)]
     gaps = rows.groupby("evaluation_set")["value"].apply(lambda values: values.isna().any())
     rows = rows[~rows["evaluation_set"].isin(gaps.index[gaps.astype(bool)])]
     return mean_by(rows, ["strategy", "draw"])
@@ -164,6 +176,7 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         outcome, reason = verdicts.UNDECIDED, "the model classifies no better than chance"
     effect = spread(scores, confidence)
     draws, ks = random.n, arm["k"].nunique()
+    renormalised = strategy_scores(kept_below_full(pruned_arm(table, RENORMALISED)), metric)
     return Verdict(
         claim,
         outcome,
@@ -181,12 +194,18 @@ def _pruning(tables: Tables, claim: Claim, metric: str, confidence: float) -> Ve
         smallest=smallest(metric),
         controls=(
             *(
-                _other_ranking(arm, metric, tower, outcome, confidence)
-                for tower in ("image", "both")
+                _same_order(
+                    name, strategy_scores(arm, metric, ranked_by=tower), metric, outcome, confidence
+                )
+                for tower, name in RANKINGS.items()
             ),
             _rotated_order(arm, metric, high - low, confidence),
             *(_baseline(arm, metric, high - low, name) for name in BASELINES),
-            *([_renormalised(table, metric, outcome, confidence)] if metric == "acc1" else []),
+            *(
+                [_same_order("Renormalised embeddings", renormalised, metric, outcome, confidence)]
+                if metric == "acc1"
+                else []
+            ),
         ),
         parts=tuple(parts),
         gap=gap(high - low, _published_spread(), "in high − low") if metric == "acc1" else "",
@@ -216,16 +235,14 @@ def _published_order() -> str:
     )
 
 
-def _other_ranking(
-    arm: pd.DataFrame, metric: str, tower: str, outcome: verdicts.Outcome, confidence: float
+def _same_order(
+    name: str, scores: pd.DataFrame, metric: str, outcome: verdicts.Outcome, confidence: float
 ) -> Control:
-    name = "Ranked by the image projection" if tower == "image" else "Ranked by both projections"
-    scores = strategy_scores(arm, metric, ranked_by=tower)
-    order = order_of(scores, confidence)
+    """Return the control that judges the claim on other scores."""
     other_outcome, why = decide_order(scores, metric, confidence)
     if other_outcome == verdicts.UNMEASURED:
-        return Control(name, "not measured", "This ranking was not measured.")
-    text = f"{_order_text(*order)}: {why}."
+        return Control(name, "not measured", "This was not measured.")
+    text = f"{_order_text(*order_of(scores, confidence))}: {why}."
     return Control(name, "does not limit" if other_outcome == outcome else "limits", text)
 
 
@@ -266,20 +283,6 @@ def _baseline(arm: pd.DataFrame, metric: str, gap: float, baseline: str) -> Cont
         else ": this separates neurons less than purity does."
     )
     return Control(name, "limits" if stronger else "does not limit", text)
-
-
-def _renormalised(
-    table: pd.DataFrame, metric: str, outcome: verdicts.Outcome, confidence: float
-) -> Control:
-    name = "Renormalised embeddings"
-    arm = kept_below_full(pruned_arm(table, RENORMALISED))
-    scores = strategy_scores(arm, metric)
-    order = order_of(scores, confidence)
-    other_outcome, why = decide_order(scores, metric, confidence)
-    if other_outcome == verdicts.UNMEASURED:
-        return Control(name, "not measured", "Renormalised embeddings were not measured.")
-    text = f"With the kept neurons at length one again: {_order_text(*order)}: {why}."
-    return Control(name, "does not limit" if other_outcome == outcome else "limits", text)
 
 
 def decide_sets(

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report import compositional
+from mispair.evaluation.report import compositional, datacomp
+from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell
 from mispair.evaluation.report.protocols import HASHES, base_arm, named, short
-from mispair.report.table import Table, or_dash, with_interval
+from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 
 SECTION = "Retrieval and linear probe"
@@ -24,9 +25,13 @@ NAMED_CLASSES = 5
 
 
 def evaluation(tables: Tables) -> list[Table]:
-    """Return the tables of the image-text study's arms under one protocol; without empty ones."""
+    """Return the tables of the image-text study's arms; without empty ones.
+
+    They are of the main protocol, but for those of DataComp's means.
+    """
     table = tables.of_scheme().of_protocol().zeroshot
     candidates = [
+        *datacomp.datacomp(tables.of_scheme().zeroshot, _arm_label, "Protocols"),
         _classes(table),
         *compositional.compositional(table, _arm_label, compositional.SECTION),
         retrieval(table, _arm_label, SECTION),
@@ -68,39 +73,29 @@ def _arm_label(row: Record) -> str:
     return str(row["start"]) if rate != rate else f"{row['start']}, C_m {rate:g}"
 
 
-def _arms(table: pd.DataFrame) -> list[tuple[Record, pd.DataFrame]]:
-    """Return every arm on every set, with its rows."""
-    keys = ["evaluation_set", "start", "rate"]
-    if "start" not in table:
-        keys = ["evaluation_set", "pretraining", "method", "towers"]
-    return [
-        (records(group)[0], group) for _, group in table.groupby(keys, dropna=False, sort=True)
-    ]  # fmt: skip
+def _arms(table: pd.DataFrame) -> list[tuple[Record, ByMetric]]:
+    """Return every arm on every set, with its rows by metric."""
+    keys = ["start", "rate"] if "start" in table else ["pretraining", "method", "towers"]
+    return by_metric(table, ["evaluation_set", *keys])
 
 
 def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
     """Return recall at 1, 5 and 10 both ways, with the numbers of images and captions.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Of arms, or of checkpoints.
-    label : callable
-        What a row's model is called.
-    section : str
-        Where the table stands.
+    The rows are of arms or of checkpoints; `label` returns what the model of a row is called.
     """
     recalls = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
     rows = []
     for arm, of_arm in _arms(recalls):
-        by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
-        images = _queries(by_metric, "text_recall@1")
-        captions = _queries(by_metric, "image_recall@1")
+        images, captions = (
+            float(of_arm[metric]["n"].max()) if metric in of_arm else float("nan")
+            for metric in ("text_recall@1", "image_recall@1")
+        )
         rows.append((
             f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
             f"{images:,.0f}", f"{captions:,.0f}",
             or_dash(captions / images if images else float("nan"), 2),
-            *(_recall(by_metric, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
+            *(cell(of_arm, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
         ))  # fmt: skip
     return Table(
         "Retrieval: recall at 1, 5 and 10",
@@ -115,26 +110,18 @@ def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str)
     )  # fmt: skip
 
 
-def _queries(by_metric: dict[str, pd.DataFrame], metric: str) -> float:
-    return float(by_metric[metric]["n"].max()) if metric in by_metric else float("nan")
-
-
-def _recall(by_metric: dict[str, pd.DataFrame], metric: str) -> str:
-    return with_interval(by_metric[metric]) if metric in by_metric else "–"
-
-
 def _probe(table: pd.DataFrame) -> Table:
     names = ("probe_acc1", "acc1", "probe_mean_per_class_recall", "mean_per_class_recall")
     probed = table.loc[table["metric"] == "probe_acc1", "evaluation_set"]
     scores = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
     rows = []
     for arm, of_arm in _arms(scores):
-        parts = {name: of_arm[of_arm["metric"] == name] for name in names}
-        if parts["probe_acc1"].empty:
+        if "probe_acc1" not in of_arm:
             continue
-        gain = parts["probe_acc1"]["value"].mean() - parts["acc1"]["value"].mean()
-        set_name = f"{arm['evaluation_set']} ({named(parts['acc1'])})"
-        rows.append((set_name, _arm_label(arm), *map(_one, parts.values()),
+        zeroshot = of_arm.get("acc1", scores[:0])
+        gain = of_arm["probe_acc1"]["value"].mean() - zeroshot["value"].mean()
+        set_name = f"{arm['evaluation_set']} ({named(zeroshot)})"
+        rows.append((set_name, _arm_label(arm), *(cell(of_arm, name) for name in names),
                      or_dash(100 * gain, 1, sign=True)))  # fmt: skip
     return Table(
         "Linear probe next to zero-shot classification, the same image embeddings",
@@ -146,10 +133,6 @@ def _probe(table: pd.DataFrame) -> Table:
         folded=len(rows) > UNFOLDED,
         section=SECTION,
     )  # fmt: skip
-
-
-def _one(rows: pd.DataFrame) -> str:
-    return "–" if rows.empty else with_interval(rows)
 
 
 def warnings(tables: Tables) -> list[str]:

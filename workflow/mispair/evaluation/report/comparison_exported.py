@@ -18,7 +18,7 @@ TITLES = {
     "seconds_to_classify": "ms to classify",
     "seconds_to_search": "ms to search",
 }
-"""Metrics whose names do not say enough."""
+"""Metrics whose names are not clear in a table."""
 
 MODEL = ["start", "rate", "strategy", "ranked_by", "k"]
 WHOLE = "In brackets: the whole model."

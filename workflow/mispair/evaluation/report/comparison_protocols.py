@@ -14,7 +14,7 @@ SCORES = ("acc1", "acc5", "mean_per_class_recall")
 
 
 def protocols(tables: Tables, alpha: float) -> Table | None:
-    """Return what every protocol says of the same model on every evaluation set."""
+    """Return the scores of the same model under every protocol, on every evaluation set."""
     names = tables.protocols
     tables = tables.of_scheme()
     table = tables.zeroshot[tables.zeroshot["protocol"].isin(names)]
@@ -58,7 +58,7 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
 
 
 def spread(tables: Tables) -> str:
-    """Say how far protocols lie apart on the same model, or nothing where there is one alone."""
+    """State how far protocols are apart on the same model; "" where there is one alone."""
     table = base_arm(tables.of_scheme().zeroshot)
     accuracies = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
     means = accuracies.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()

@@ -8,19 +8,18 @@ from typing import Any
 
 import pandas as pd
 
+from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell
 from mispair.evaluation.report.protocols import short
+from mispair.evaluation.selection import BLIND, BLIND_OF_CATEGORY, MACRO, OF_CATEGORY, SELECTION
 from mispair.evaluation.set_names import canonical
 from mispair.report import published
-from mispair.report.table import Table, or_dash, with_interval
-from mispair.report.tables import records
+from mispair.report.table import Table, or_dash
 
 SECTION = "Compositional sets"
 
-SELECTION, MACRO, BLIND = "selection_acc", "selection_macro", "selection_blind"
-OF_CATEGORY, BLIND_OF_CATEGORY = "category_selection_acc", "category_selection_blind"
 TIES = "selection_ties"
 PAIRED = {"text_score": "text score", "image_score": "image score", "group_score": "group score"}
-"""Metrics of `mispair.evaluation.selection`."""
+"""Further metrics of `mispair.evaluation.selection`."""
 
 Record = dict[str, Any]
 UNFOLDED = 16
@@ -36,22 +35,15 @@ ABOUT = (
 def compositional(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
     """Return the scores of every arm or model, and those of every category.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Zero-shot rows of arms, or of checkpoints.
-    label : callable
-        What a row's model is called.
-    section : str
-        Where the tables stand.
+    The rows are zero-shot numbers of arms or of checkpoints; `label` returns what the model of a
+    row is called.
     """
     keys = ["start", "scheme", "rate"] if "start" in table else ["towers"]
     return [_scores(table, keys, label, section), _categories(table, keys, label, section)]
 
 
-def _arms(table: pd.DataFrame, keys: list[str]) -> list[tuple[Record, pd.DataFrame]]:
-    grouped = table.groupby(["evaluation_set", *keys], dropna=False, sort=True)
-    arms = [(records(rows)[0], rows) for _, rows in grouped]
+def _arms(table: pd.DataFrame, keys: list[str]) -> list[tuple[Record, ByMetric]]:
+    arms = by_metric(table, ["evaluation_set", *keys])
     return sorted(arms, key=lambda arm: arm[0].get("start") != "untouched")
 
 
@@ -63,15 +55,14 @@ def _scores(
     heads = {SELECTION: "right choices", MACRO: "mean over categories", BLIND: "blind", **PAIRED}
     rows = []
     for arm, of_arm in _arms(chosen, keys):
-        by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
-        if SELECTION not in by_metric:
+        if SELECTION not in of_arm:
             continue
-        asked = by_metric[SELECTION]
+        questions = of_arm[SELECTION]
         rows.append((
             f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
-            f"{asked['n'].max():,.0f}", or_dash(float(asked["chance"].mean()), 3),
-            *(with_interval(by_metric[name]) if name in by_metric else "–" for name in metrics),
-            or_dash(100 * float(by_metric[TIES]["value"].mean()), 2),
+            f"{questions['n'].max():,.0f}", or_dash(float(questions["chance"].mean()), 3),
+            *(cell(of_arm, name) for name in metrics),
+            or_dash(100 * float(of_arm[TIES]["value"].mean()), 2),
         ))  # fmt: skip
     return Table(
         "Choice of the true caption",
@@ -99,21 +90,22 @@ def _categories(
     if is_printed:
         heads.append("published, OpenAI ViT-B/32")
     for (name, category), of_category in chosen.groupby(["evaluation_set", "classname"]):
-        known = float(printed.get(category, math.nan)) if _is_sugarcrepe(name) else math.nan
+        published_value = (
+            float(printed.get(category, math.nan)) if _is_sugarcrepe(name) else math.nan
+        )
         for arm, of_arm in _arms(of_category, keys):
-            by_metric = {str(metric): part for metric, part in of_arm.groupby("metric")}
-            right = by_metric[OF_CATEGORY]
+            right = of_arm[OF_CATEGORY]
             rows.append((
                 str(name), str(category), label(arm), f"{right['n'].max():,.0f}",
-                or_dash(float(right["chance"].mean()), 3), with_interval(right),
-                with_interval(by_metric[BLIND_OF_CATEGORY]),
-                *((or_dash(known, 4),) if is_printed else ()),
+                or_dash(float(right["chance"].mean()), 3), cell(of_arm, OF_CATEGORY),
+                cell(of_arm, BLIND_OF_CATEGORY),
+                *((or_dash(published_value, 4),) if is_printed else ()),
             ))  # fmt: skip
     return Table(
         "Choice of the true caption, by category",
         tuple(heads),
         tuple(rows),
-        ABOUT + "A category at chance tells nothing about captions: it cannot fall.",
+        ABOUT + "A category at chance shows nothing: it cannot fall.",
         folded=True,
         section=section,
     )

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from mispair.evaluation.report import arm_words
+from mispair.evaluation.report.figures_nulls import over_null
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.report.tables_basis import BASES, arm_of, cost_sentence, of_projections
 from mispair.report import charts
@@ -62,21 +63,12 @@ def _panel(data: pd.DataFrame, metric: str, tower: str, order: list[str]) -> cha
     tips = charts.tips("arm:N:projections", "basis:N:basis", "value:Q:value", "null_low:Q:from",
                        "null_high:Q:to")  # fmt: skip
     points = alt.Chart(name=f"{charts.VIEW}{metric}_{tower}").mark_circle(size=55)
-    parts = [
-        points.encode(x=alt.X("value:Q", title=METRICS[metric], scale=scale), y=y, color=colour,
-                      tooltip=tips, opacity=charts.fade(0.9))
-    ]  # fmt: skip
-    if rows["null_low"].notna().any():
-        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=5)
-        parts.insert(
-            0,
-            bars.encode(
-                x=alt.X("null_low:Q", title=METRICS[metric], scale=scale), x2="null_high:Q", y=y,
-                color=colour, tooltip=tips, opacity=charts.fade(0.5),
-            ),
-        )  # fmt: skip
-    layered = alt.layer(*parts).transform_filter(
-        f"datum.tower == '{tower}' && datum.metric == '{metric}'"
+    value, low = (
+        alt.X(f"{name}:Q", title=METRICS[metric], scale=scale) for name in ("value", "null_low")
     )
+    layered = over_null(
+        points, rows, {"x": value}, {"x": low, "x2": "null_high:Q"},
+        {"y": y, "color": colour, "tooltip": tips}, 5,
+    ).transform_filter(f"datum.tower == '{tower}' && datum.metric == '{metric}'")  # fmt: skip
     height = 24 * len(rows["arm"].unique())
     return layered.properties(width=300, height=height, title=f"{tower.capitalize()} tower")

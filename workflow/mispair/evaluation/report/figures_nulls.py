@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -19,17 +21,10 @@ MOST = 12
 def against_null(observed: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
     """Return values of the own basis and limits of rotated bases, of the arms that are shown.
 
-    Parameters
-    ----------
-    observed, null : DataFrame
-        Rows with ``start``, ``rate``, ``tower``, ``seed`` and ``value``; those of the null with
-        ``low`` and ``high``.
-
-    Returns
-    -------
-    DataFrame
-        ``tower``, ``arm`` (text), ``seed``, ``value``, ``null_low``, ``null_high`` and ``layer``,
-        `OWN` or `NULL`; the limits are means over seeds. Empty without values of the own basis.
+    Both tables have ``start``, ``rate``, ``tower``, ``seed`` and ``value``; that of the null also
+    ``low`` and ``high``. The result has ``tower``, ``arm`` (text), ``seed``, ``value``,
+    ``null_low``, ``null_high`` and ``layer``, `OWN` or `NULL`; the limits are means over seeds. It
+    is empty without values of the own basis.
     """
     columns = ["tower", "arm", "seed", "value", "null_low", "null_high", "layer"]
     observed, null = _labelled(observed), _labelled(null)
@@ -58,6 +53,18 @@ def null_panels(data: pd.DataFrame, title: str) -> alt.ConcatChart:
     return charts.side_by_side(panels, 2, data)
 
 
+def over_null(
+    points: alt.Chart, rows: pd.DataFrame, value: dict[str, Any], limits: dict[str, Any],
+    common: dict[str, Any], width: int,
+) -> alt.LayerChart | alt.FacetChart:  # fmt: skip
+    """Return points over bars of their null, where `rows` have any, by the channels of both."""
+    parts = [points.encode(**common, **value, opacity=charts.fade(0.9))]
+    if rows["null_low"].notna().any():
+        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=width)
+        parts.insert(0, bars.encode(**common, **limits, opacity=charts.fade(0.5)))
+    return alt.layer(*parts)
+
+
 def _panel(tower: str, data: pd.DataFrame, order: list[str], title: str) -> charts.Panel:
     x = alt.X("arm:N", title=style.CM, sort=order, axis=alt.Axis(labelAngle=0))
     colour = charts.colour("layer", "Of", COLOURS, list(COLOURS))
@@ -66,21 +73,10 @@ def _panel(tower: str, data: pd.DataFrame, order: list[str], title: str) -> char
     points = alt.Chart(name=f"{charts.VIEW}null_{tower}").transform_filter(
         f"datum.layer == '{OWN}'"
     )
-    parts = [
-        points.mark_circle(size=45).encode(
-            x=x, y=charts.y_axis(title), color=colour, tooltip=tips, opacity=charts.fade(0.9)
-        )
-    ]
-    if data.loc[data["tower"] == tower, "null_low"].notna().any():
-        bars = alt.Chart().transform_filter("isValid(datum.null_low)").mark_rule(strokeWidth=3)
-        parts.insert(
-            0,
-            bars.encode(
-                x=x, y="null_low:Q", y2="null_high:Q", color=colour, tooltip=tips,
-                opacity=charts.fade(0.5),
-            ),
-        )  # fmt: skip
-    layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
+    layered = over_null(
+        points.mark_circle(size=45), data[data["tower"] == tower], {"y": charts.y_axis(title)},
+        {"y": "null_low:Q", "y2": "null_high:Q"}, {"x": x, "color": colour, "tooltip": tips}, 3,
+    ).transform_filter(f"datum.tower == '{tower}'")  # fmt: skip
     return layered.properties(
         width=charts.WIDTH, height=charts.HEIGHT, title=f"{tower.capitalize()} projection"
     )

@@ -16,13 +16,15 @@ from mispair.evaluation.report.claims_pruning import (
     MASKED,
     RENORMALISED,
     decide_order,
+    in_own_basis,
     kept_below_full,
     order_of,
     pruned_arm,
+    ranked_by_tower,
     strategy_scores,
 )
 from mispair.evaluation.report.protocols import protocol_phrase, set_title
-from mispair.report import charts, style
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables, mean_by
 
@@ -58,7 +60,7 @@ def _with_random_everywhere(table: pd.DataFrame, field: str, names: list[str]) -
 def pruning(tables: Tables) -> Drawing | Hole:
     """Mean of the sets against k: rankings by text, image and both; accuracy and silhouette."""
     arm = pruned_arm(tables.pruning)
-    arm = arm[(arm["basis"].fillna("original") == "original") & arm["strategy"].isin(PURITY)]
+    arm = arm[in_own_basis(arm) & arm["strategy"].isin(PURITY)]
     if arm["value"].notna().sum() == 0:
         return _hole(tables)
     names = [name for name in RANKINGS if name in set(arm["ranked_by"])]
@@ -75,6 +77,26 @@ def pruning(tables: Tables) -> Drawing | Hole:
     return _drawing(panels, data, data["metric"].nunique(), _sentence(tables, kept_below_full(arm)))
 
 
+LABELS = {"high-purity": "little", "random": "random", "low-purity": "much"}
+"""Strategies by the overlap of the neurons that are kept."""
+
+
+def small_pruning(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy against k, mean of the sets, neurons ranked by the text projection."""
+    arm = pruned_arm(tables.pruning)
+    arm = arm[in_own_basis(arm) & ranked_by_tower(arm, "text") & arm["strategy"].isin(PURITY)]
+    arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
+    if arm.empty:
+        return _hole(tables)
+    means = _mean_of_sets(arm, ["metric", "strategy", "k"])
+    runs = means.rename(columns={"k": "x", "strategy": "series"})[["series", "x", "value"]]
+    chart, data = small.curves(
+        runs, "Neurons kept", "Accuracy (share)", colours=style.STRATEGIES, labels=LABELS,
+        legend="Overlap", least=small.LEAST_FALL,
+    )  # fmt: skip
+    return Drawing(chart, data, _sentence(tables, kept_below_full(arm)))
+
+
 def pruning_by_set(tables: Tables) -> Drawing | Hole:
     """acc1 against k on every evaluation set, ranked by text."""
     return _by_set(tables, "acc1")
@@ -88,9 +110,8 @@ def pruning_silhouette_by_set(tables: Tables) -> Drawing | Hole:
 def _by_set(tables: Tables, metric: str) -> Drawing | Hole:
     """acc1 or silhouette against k on every evaluation set, ranked by text."""
     arm = pruned_arm(tables.pruning)
-    original = arm["basis"].fillna("original") == "original"
-    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
-    selected = arm[original & text & arm["strategy"].isin(PURITY) & (arm["metric"] == metric)]
+    shown = in_own_basis(arm) & ranked_by_tower(arm, "text") & arm["strategy"].isin(PURITY)
+    selected = arm[shown & (arm["metric"] == metric)]
     selected = selected[selected["value"].notna()]
     if selected.empty:
         return _hole(tables)
@@ -131,8 +152,7 @@ def pruning_controls(tables: Tables) -> Drawing | Hole:
     """Rotated bases, and rankings by activation variance and column norm; mean of the sets."""
     arm = pruned_arm(tables.pruning)
     arm = arm[(arm["metric"] == "acc1") & arm["value"].notna()]
-    text = (arm["ranked_by"] == "text") | (arm["strategy"] == "random")
-    rotated = arm["basis"].fillna("original") != "original"
+    text, rotated = ranked_by_tower(arm, "text"), ~in_own_basis(arm)
     drawn = arm["strategy"] == "random"
     parts = {"In randomly rotated bases": arm[rotated & text & arm["strategy"].isin(PURITY)]}
     for baseline, what in BASELINES.items():
@@ -183,8 +203,7 @@ def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     if any(arm.empty for arm in arms.values()):
         return _hole(tables) if arms[MASKED].empty else Hole("nothing was renormalised")
     arm = pd.concat([rows.assign(normalised=name) for name, rows in arms.items()])
-    original = arm["basis"].fillna("original") == "original"
-    rows = arm[original & arm["strategy"].isin(PURITY)]
+    rows = arm[in_own_basis(arm) & arm["strategy"].isin(PURITY)]
     names = [name for name in ("text", "both") if name in set(rows["ranked_by"])]
     keys = ["ranked_by", "normalised", "metric", "strategy", "k"]
     table = _mean_of_sets(_with_random_everywhere(rows, "ranked_by", names), keys)

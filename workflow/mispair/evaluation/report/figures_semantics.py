@@ -12,14 +12,14 @@ from mispair.evaluation.report.figures_nulls import against_null, null_panels
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.report.tables_semantics import (
     CONFIDENCE,
-    ORIGINAL,
-    ROTATED,
     SEEDS,
     mean_series,
     measured_arm,
-    words,
+    purity_sentence,
+    with_basis,
 )
-from mispair.report import charts, style
+from mispair.evaluation.semantics import ORIGINAL, ROTATED
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.statistics import contrast
 from mispair.report.tables import Tables
@@ -29,23 +29,29 @@ MOST = 4_000
 """Neurons that are drawn: 1,000 of either tower, and as many of a rotated basis."""
 
 
+def _hole(tables: Tables) -> Hole:
+    reason = "no ground truth of the features was measured; corpus: scenes has it"
+    return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+
+
 def semantic_purity(tables: Tables) -> Drawing | Hole:
     """|correlation| of each neuron with its best feature against its mean |cos|, by tower."""
     arm = measured_arm(tables)
     rows = arm[(arm["metric"] == "best_correlation") & arm["value"].notna()]
     if rows.empty:
-        reason = "no ground truth of the features was measured; corpus: scenes has it"
-        return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+        return _hole(tables)
     rows = rows.assign(semantic=rows["value"].abs())
-    original = rows[rows["basis"].fillna(ORIGINAL) == ORIGINAL].assign(where="own basis")
-    rotated = rows[rows["basis"].fillna(ORIGINAL) != ORIGINAL]
+    original = rows[rows["basis"] == ORIGINAL].assign(where="own basis")
+    rotated = rows[rows["basis"] != ORIGINAL]
     if not rotated.empty:  # one rotated basis is as good as another
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]
     data, left_out = charts.within(data, "neuron", MOST)
     panels = [_panel(tower, data) for tower in TOWERS if tower in set(data["tower"])]
-    sentence = " ".join(words(arm, tower) for tower in TOWERS if tower in set(data["tower"]))
+    sentence = " ".join(
+        purity_sentence(arm, tower) for tower in TOWERS if tower in set(data["tower"])
+    )
     chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data, sentence + left_out, "where")
 
@@ -70,12 +76,10 @@ def _panel(tower: str, data: pd.DataFrame) -> charts.Panel:
 
 def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
     """Mean |correlation| with the best feature at both ends of C_m, by tower."""
-    table = tables.semantics[tables.semantics["metric"] == "mean_semantic_purity"]
-    basis = table["basis"].fillna(ORIGINAL)
-    data = against_null(table[basis == ORIGINAL], table[basis == ROTATED])
+    table = with_basis(tables.semantics[tables.semantics["metric"] == "mean_semantic_purity"])
+    data = against_null(table[table["basis"] == ORIGINAL], table[table["basis"] == ROTATED])
     if data.empty:
-        reason = "no ground truth of the features was measured; corpus: scenes has it"
-        return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+        return _hole(tables)
     moved = []
     for tower in TOWERS:
         effect = contrast(mean_series(tables, tower, "mean_semantic_purity"), CONFIDENCE)
@@ -88,3 +92,18 @@ def semantics_by_shuffling(tables: Tables) -> Drawing | Hole:
         else "Only one C_m was measured."
     )
     return Drawing(null_panels(data, "Mean |r| with the best feature"), data, sentence, "layer")
+
+
+def small_semantics(tables: Tables) -> Drawing | Hole:
+    """Draw |correlation| of each text neuron with its best feature against its mean |cos|."""
+    arm = measured_arm(tables)
+    rows = arm[(arm["metric"] == "best_correlation") & (arm["basis"] == ORIGINAL)]
+    rows = rows[(rows["tower"] == "text") & rows["value"].notna()]
+    if rows.empty:
+        return _hole(tables)
+    points = rows.assign(x=rows["overlap"], value=rows["value"].abs())[["x", "value"]]
+    chart, data = small.scatter(
+        points.reset_index(drop=True), "Overlap of the neuron (mean |cos|)",
+        "|r| with best feature", colour=style.TOWERS["text"],
+    )  # fmt: skip
+    return Drawing(chart, data, purity_sentence(arm, "text"))

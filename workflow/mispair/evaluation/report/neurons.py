@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import jinja2
 import numpy as np
+import pandas as pd
 
+from mispair.core.files import UserError
 from mispair.evaluation.activations import Block, Kind, strongest
-from mispair.evaluation.purity import DEFINITION, neuron_overlap, random_overlap
+from mispair.evaluation.purity import neuron_overlap, random_overlap
+from mispair.pairs.index.reading import locations, read_encoded
 from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, thumbnail, visible
 
 TOWERS: tuple[Kind, ...] = ("text", "image")
@@ -23,6 +27,12 @@ CONTROL = (
     "from any others."
 )
 """What a rotated basis is for."""
+
+COLUMNS = (
+    "key", "caption_id", "caption", "shard", "image_offset", "image_bytes", "image_id", "width",
+    "height",
+)  # fmt: skip
+"""Columns of the index that are read of each pair that may be shown."""
 
 LARGEST_GALLERY = 600_000
 """Bytes of a gallery; thumbnails get smaller, and in the end fewer, until it fits."""
@@ -105,17 +115,15 @@ def rankings(
     ValueError
         If a neuron has no direction, or features do not fit the projections.
     """
-    candidates = [
-        _ranking("By the text tower", "As the paper ranks them.", "text", towers,
-                 blocks, texts, counts),
-        _ranking("By the image tower", "The same neurons by their columns in the other tower.",
-                 "image", towers, blocks, texts, counts),
-    ]  # fmt: skip
+    by_image = "The same neurons by their columns in the other tower."
+    candidates: list[tuple[str, str, Kind, Mapping[Kind, np.ndarray]]] = [
+        ("By the text tower", "As the paper ranks them.", "text", towers),
+        ("By the image tower", by_image, "image", towers),
+    ]
     if rotation is not None:
         turned = {tower: matrix @ rotation for tower, matrix in towers.items()}
-        title = "Control: in a randomly rotated basis"
-        candidates.append(_ranking(title, CONTROL, "text", turned, blocks, texts, counts))
-    return candidates
+        candidates.append(("Control: in a randomly rotated basis", CONTROL, "text", turned))
+    return [_ranking(*each, blocks, texts, counts) for each in candidates]
 
 
 def _ranking(
@@ -127,12 +135,11 @@ def _ranking(
     texts: Mapping[str, str],
     counts: tuple[int, int, int],
 ) -> Ranking:
-    ends = counts[0]
     kinds: dict[Kind, int] = {"image": counts[1], "text": counts[2]}
     overlap = {tower: neuron_overlap(towers[tower]) for tower in TOWERS}
     order = {tower: np.argsort(values, kind="stable") for tower, values in overlap.items()}
     rank = {tower: np.argsort(positions) + 1 for tower, positions in order.items()}
-    ends = min(ends, len(order[by]) // 2)
+    ends = min(counts[0], len(order[by]) // 2)
     chosen = [*order[by][:ends].tolist(), *order[by][::-1][:ends].tolist()]
     active = {kind: strongest(blocks(kind), towers[kind], chosen, k) for kind, k in kinds.items()}
     neurons = [
@@ -148,8 +155,25 @@ def _ranking(
     return Ranking(title, description, neurons[:ends], neurons[ends:])
 
 
+def encoded_images(paths: Mapping[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
+    """Read the image files of some pairs out of their shards, by key.
+
+    Raises
+    ------
+    UserError
+        If a shard is not among `paths`, or is not what was indexed.
+    """
+    contents: dict[str, bytes] = {}
+    for name, rows in pairs.groupby("shard"):
+        if name not in paths:
+            raise UserError(f"draw_neurons: the index names {name}, which is not among the shards.")
+        encoded = read_encoded(paths[str(name)], locations(rows))
+        contents.update(zip(rows["key"], encoded, strict=True))
+    return contents
+
+
 def arm_of(origin: Mapping[str, str]) -> str:
-    """Say whose projections these are, from the metadata of their file.
+    """Return whose projections these are, from the metadata of their file.
 
     Examples
     --------
@@ -172,20 +196,10 @@ def fragment(
     sample: Sample,
     size: int,
 ) -> str:
-    """Return the gallery as a piece of HTML; all text from data is escaped.
+    """Return the gallery of rankings as a piece of HTML; all text from data is escaped.
 
-    Parameters
-    ----------
-    shown : sequence of Ranking
-        What is shown, in this order.
-    encoded : mapping of str to bytes
-        Image files by key; what is not there or cannot be decoded is said to be missing.
-    towers : mapping of {"text", "image"} to (d, e) array
-        Projections.
-    sample : Sample
-        What was looked at.
-    size : int
-        Longer side of a thumbnail, in pixels, if the gallery stays small enough.
+    Image files that are not in `encoded`, by key, or cannot be decoded are shown as missing. `size`
+    is the longer side of a thumbnail, in pixels, if the gallery stays small enough.
     """
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
@@ -202,7 +216,6 @@ def fragment(
             reference={tower: random_overlap(len(towers[tower])) for tower in TOWERS},
             neurons=towers["text"].shape[1],
             sample=sample,
-            definition=DEFINITION,
             longest=LONGEST_CAPTION,
         )
         excess = len(html.encode()) / LARGEST_GALLERY

@@ -27,15 +27,7 @@ def short(fingerprint: object) -> str:
 def named(rows: pd.DataFrame) -> str:
     """Name the protocol of rows of zero-shot numbers, and the hash of classes and prompts.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        With ``evaluation_set``, ``protocol`` and, where it is known, ``fingerprint``.
-
-    Returns
-    -------
-    str
-        Such as ``clip_benchmark #0a1b2c3d``. The hash of several sets is that of all of theirs.
+    Such as ``clip_benchmark #0a1b2c3d``. The hash of several sets is that of all of theirs.
     """
     names = protocols(rows)
     of_protocols = rows[rows["protocol"].isin(names)]

@@ -104,12 +104,8 @@ def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
     means = series.dropna().groupby("rate")["value"].mean()
     if means.empty:
         return (math.nan,) * 4
-    return (
-        float(means.index[0]),
-        float(means.index[-1]),
-        float(means.iloc[0]),
-        float(means.iloc[-1]),
-    )
+    low, high = (float(means.index[end]) for end in (0, -1))
+    return low, high, float(means.iloc[0]), float(means.iloc[-1])
 
 
 def change(series: pd.DataFrame) -> float:
@@ -127,7 +123,7 @@ def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
 
 
 def sample(series: pd.DataFrame) -> str:
-    """Say how many rates and seeds a series has."""
+    """Return how many rates and seeds a series has, in words."""
     seeds, rates = series["seed"].nunique(), series["rate"].nunique()
     return (
         f"{count(rates, 'rate')} × {count(seeds, 'seed')}, each with its own swaps, pairs and "

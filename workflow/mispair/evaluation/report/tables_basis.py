@@ -1,4 +1,4 @@
-"""Figure and tables of the identified basis: recovery, agreement, monosemanticity and names."""
+"""Tables of the identified basis: recovery, agreement, monosemanticity, names, autoencoders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import pandas as pd
 
 from mispair.core.words import interval, listing, number
+from mispair.evaluation.bases.autoencoders import KINDS
 from mispair.evaluation.report import arm_words
 from mispair.evaluation.report.protocols import base_arm
 from mispair.evaluation.report.series import TOWERS
@@ -28,13 +29,25 @@ BASES = {
 SEARCHES = ("varimax", "ica")
 
 
+AUTOENCODERS = {
+    "l0": 3, "explained_variance": 3, "dead_share": 3, "seed_agreement": 3, "mean_recovery": 3,
+    "features_recovered": 1, "mean_monosemanticity": 4,
+}  # fmt: skip
+"""Metrics of sparse autoencoders, and their digits."""
+
+
 LISTED = 8
 """Named neurons of each basis and tower in the table of names."""
 
 
 def of_projections(tables: Tables) -> pd.DataFrame:
-    """Return the rows that are not of single neurons or features, with the arm in words."""
+    """Return the rows of whole bases, not of single neurons or features; see `_in_words`."""
     whole = tables.of_scheme().bases
+    return _in_words(whole[~whole["basis"].isin(KINDS)])
+
+
+def _in_words(whole: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are not of single neurons or features, with the arm in words."""
     whole = whole[whole["neuron"].isna() & whole["feature"].isna()]
     arms = [" ".join(arm_of(row)) for row in records(whole[["start", "scheme", "rate"]])]
     return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
@@ -49,8 +62,9 @@ def arm_of(arm: dict[str, object]) -> tuple[str, ...]:
 def cost(tables: Tables, tower: str, basis: str) -> float:
     """Return by how much mean recovery falls from the lowest to the highest C_m; NaN unmeasured."""
     rows = of_projections(tables)
-    rows = rows[(rows["start"] == "pretrained") & (rows["tower"] == tower)
-                & (rows["basis"] == basis) & (rows["metric"] == "mean_recovery")]  # fmt: skip
+    rows = arm_words.where(
+        rows, start="pretrained", tower=tower, basis=basis, metric="mean_recovery"
+    )
     if rows["rate"].nunique() < 2:
         return math.nan
     means = rows.groupby("rate")["value"].mean()
@@ -84,12 +98,13 @@ def cost_sentence(tables: Tables) -> str:
 def bases(tables: Tables) -> list[Table]:
     """Return recovery, agreement, monosemanticity and names by basis; without empty tables."""
     whole = of_projections(tables)
-    results = [_recovery(whole, tables), _agreement(whole), _scores(whole), _names(tables)]
+    results = [_recovery(whole, tables), _agreement(whole), _scores(whole), _names(tables),
+               _autoencoders(tables)]  # fmt: skip
     return [table for table in results if table.rows]
 
 
 def _value(rows: pd.DataFrame, metric: str, basis: str, column: str = "value") -> float:
-    chosen = rows.loc[(rows["metric"] == metric) & (rows["basis"] == basis), column].dropna()
+    chosen = arm_words.where(rows, metric=metric, basis=basis)[column].dropna()
     return float(chosen.mean()) if len(chosen) else math.nan
 
 
@@ -200,3 +215,35 @@ def _names(tables: Tables) -> Table:
         section=SECTION,
         folded=True,
     )
+
+
+def _autoencoders(tables: Tables) -> Table:
+    whole = tables.of_scheme().bases
+    whole = whole[
+        whole["basis"].isin(KINDS) & (whole["reference"].fillna("features") == "features")
+    ]
+    rows = []
+    for arm, tower, each in _each(_in_words(whole)):
+        for basis in KINDS:
+            numbers = [_value(each, metric, basis) for metric in AUTOENCODERS]
+            cells = [
+                or_dash(value, digits)
+                for value, digits in zip(numbers, AUTOENCODERS.values(), strict=True)
+            ]
+            rows.append((arm, tower, basis, *cells))
+    return Table(
+        "Sparse autoencoders",
+        ("projections, C_m", "tower", "autoencoder", "active latents", "explained variance",
+         "dead latents", "agreement of seeds", "recovery", "features above 0.5",
+         "monosemanticity score"),
+        tuple(rows),
+        "TopK autoencoders of the embeddings (Gao et al. 2024), trained on one half of the inputs "
+        "and measured on the other, mean of two seeds. Agreement: mean cosine of the two seeds’ "
+        "directions, matched one to one. The Gaussian autoencoder learns normal draws of the same "
+        "covariance, which have no features: what it reaches is no sign of any. Recovery: mean "
+        "over known features of the best |correlation| with a latent; of many latents the best is "
+        "high by chance, and the untrained autoencoder shows how high. Score: as above, similarity "
+        "by the pre-projection features.",
+        section=SECTION,
+        folded=True,
+    )  # fmt: skip

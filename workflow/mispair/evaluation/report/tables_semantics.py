@@ -7,30 +7,19 @@ import math
 import pandas as pd
 
 from mispair.core.words import count, interval, number, p_value
+from mispair.evaluation.report.arm_words import spread, where
 from mispair.evaluation.report.protocols import base_arm
 from mispair.evaluation.report.series import TOWERS
+from mispair.evaluation.semantics import ORIGINAL, ROTATED
 from mispair.report.statistics import contrast
-from mispair.report.table import Table, mean_and_spread, or_dash
+from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 from mispair.report.verdicts import effect_text
 
 SECTION = "Purity, said precisely"
-
-
-ORIGINAL, ROTATED = "original", "rotated"
-
-
 MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}
-
-
-CONFIDENCE = 0.95
-
-
+CONFIDENCE, ALPHA = 0.95, 0.05
 SEEDS = "Seeds are runs of one model."
-
-
-ALPHA = 0.05
-
 
 LISTED = 10
 """Neurons with the largest semantic purity that the table lists for each tower."""
@@ -39,13 +28,18 @@ LISTED = 10
 def measured_arm(tables: Tables) -> pd.DataFrame:
     """Return one arm's rows: those of the untouched model, if it was measured, and one seed."""
     arm = base_arm(tables.semantics)
-    return arm[arm["seed"].fillna(0) == arm["seed"].fillna(0).min()]
+    seeds = arm["seed"].fillna(0)
+    return with_basis(arm[seeds == seeds.min()])
 
 
-def words(arm: pd.DataFrame, tower: str) -> str:
-    """Say for one tower whether pure weights go with pure meaning, and the same when rotated."""
+def with_basis(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their basis named: without a name it is the neurons' own."""
+    return table.assign(basis=table["basis"].fillna(ORIGINAL))
+
+
+def purity_sentence(arm: pd.DataFrame, tower: str) -> str:
+    """State for one tower whether pure weights go with pure meaning, and the same when rotated."""
     of_tower = arm[arm["tower"] == tower]
-    of_tower = of_tower.assign(basis=of_tower["basis"].fillna(ORIGINAL))
     tests = of_tower[of_tower["metric"] == "semantic_purity_by_overlap"]
     means = of_tower[of_tower["metric"] == "mean_semantic_purity"]
     original = tests[tests["basis"] == ORIGINAL]
@@ -73,35 +67,28 @@ def words(arm: pd.DataFrame, tower: str) -> str:
 
 def mean_series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
     """Return rate, seed and value of the pre-trained arms in their own basis."""
-    table = tables.semantics
-    rows = table[(table["start"] == "pretrained") & (table["tower"] == tower)
-                & (table["metric"] == metric)
-                & (table["basis"].fillna(ORIGINAL) == ORIGINAL)]  # fmt: skip
+    table = with_basis(tables.semantics)
+    rows = where(table, start="pretrained", tower=tower, metric=metric, basis=ORIGINAL)
     return rows[["rate", "seed", "value"]]
 
 
 def _ends(tables: Tables) -> Table:
     """Return both measures at every C_m that was measured, with their change and null."""
-    table = tables.semantics
-    table = table.assign(basis=table["basis"].fillna(ORIGINAL))
+    table = with_basis(tables.semantics)
     rows = []
     for metric, name in MEASURES.items():
         for tower in TOWERS:
             series = mean_series(tables, tower, f"mean_{metric}")
             if series["rate"].nunique() < 2:
                 continue
-            low, high = series["rate"].min(), series["rate"].max()
-            part = table[(table["tower"] == tower) & (table["start"] == "pretrained")]
-            effect = contrast(series, CONFIDENCE)
+            ends = series["rate"].min(), series["rate"].max()
+            part = where(table, tower=tower, start="pretrained")
+            of_test = where(part, metric=f"{metric}_by_overlap", basis=ORIGINAL)
             rows.append((
-                f"{name}, {tower} tower",
-                *(mean_and_spread(series.loc[series["rate"] == rate, "value"], 3, False)
-                  for rate in (low, high)),
-                effect_text(effect, CONFIDENCE, 3),
-                *(_null(part[part["rate"] == rate], f"mean_{metric}") for rate in (low, high)),
-                *(mean_and_spread(part.loc[
-                    (part["rate"] == rate) & (part["metric"] == f"{metric}_by_overlap")
-                    & (part["basis"] == ORIGINAL), "value"], 2, False) for rate in (low, high)),
+                f"{name}, {tower} tower", *(spread(series, 3, rate=rate) for rate in ends),
+                effect_text(contrast(series, CONFIDENCE), CONFIDENCE, 3),
+                *(_null(where(part, rate=rate), f"mean_{metric}") for rate in ends),
+                *(spread(of_test, 2, rate=rate) for rate in ends),
             ))  # fmt: skip
     return Table(
         "What neurons stand for at both ends of C_m",
@@ -116,7 +103,7 @@ def _ends(tables: Tables) -> Table:
 
 
 def _null(value: pd.DataFrame, metric: str) -> str:
-    null = value[(value["basis"] == ROTATED) & (value["metric"] == metric)]
+    null = where(value, basis=ROTATED, metric=metric)
     low, high = float(null["low"].mean()), float(null["high"].mean())
     return interval(low, high, 3) if math.isfinite(low) else "–"
 
@@ -126,7 +113,6 @@ def semantics(tables: Tables) -> list[Table]:
     arm = measured_arm(tables)
     if arm.empty:
         return []
-    arm = arm.assign(basis=arm["basis"].fillna(ORIGINAL))
     rows = []
     for tower in TOWERS:
         of_tower = arm[arm["tower"] == tower]
@@ -151,7 +137,7 @@ def semantics(tables: Tables) -> list[Table]:
          "Spearman ρ with mean |cos|", "p", "ρ in rotated bases"),
         tuple(rows),
         "Semantic purity: the largest |correlation| of a neuron’s activation with a feature. "
-        "Selectivity: its square over the sum of the squares over all features. A negative ρ says "
+        "Selectivity: its square over the sum of the squares over all features. A negative ρ means "
         "that pure weights go with pure meaning.",
         section=SECTION,
     )  # fmt: skip

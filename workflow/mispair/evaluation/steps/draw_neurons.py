@@ -12,18 +12,9 @@ from pydantic import Field
 from mispair.core import settings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from mispair.evaluation.activations import Block, Kind
 
 log = logging.getLogger(__name__)
-
-
-COLUMNS = (
-    "key", "caption_id", "caption", "shard", "image_offset", "image_bytes", "image_id", "width",
-    "height",
-)  # fmt: skip
-"""Columns of the index that are read of each pair."""
 
 
 class Settings(settings.Settings):
@@ -41,63 +32,38 @@ class Settings(settings.Settings):
 
 
 def run(
-    settings: Settings,
-    *,
-    projection: Path,
-    index: list[Path],
-    shards: list[Path],
-    sources: list[str],
-    features: list[Path],
-    feature_rows: list[Path],
-    corpus: Path,
-    gallery: Path,
-) -> None:
+    settings: Settings, *, projection: Path, index: list[Path], shards: list[Path],
+    sources: list[str], features: list[Path], feature_rows: list[Path], corpus: Path, gallery: Path,
+) -> None:  # fmt: skip
     """Write a piece of HTML on the first seed's neurons and pairs of the groups given."""
-    from mispair.core import files, seeds
+    from mispair.core import files
     from mispair.evaluation.activations import feature_blocks
-    from mispair.evaluation.purity import random_rotation
+    from mispair.evaluation.projections import naming, read_projections
+    from mispair.evaluation.purity import random_rotations
     from mispair.evaluation.report import neurons
     from mispair.pairs.captions.drawn_pairs import drawn_pairs
     from mispair.pairs.index.reading import by_name
 
-    tensors, origin = files.read_tensors(projection)
-    towers = {tower: tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
-    pairs = drawn_pairs(corpus, index, COLUMNS, settings.pairs, settings.seed, "neurons")
+    arm = read_projections(projection)
+    towers = {tower: arm.tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
+    pairs = drawn_pairs(corpus, index, neurons.COLUMNS, settings.pairs, settings.seed, "neurons")
     # An image that several pairs have is shown once, as is a caption.
     images = pairs.drop_duplicates("image_id")["key"]
     needed = {"image": set(images), "text": set(pairs["caption_id"])}
 
     def blocks(kind: Kind) -> Iterator[Block]:
-        return feature_blocks(features, feature_rows, kind, needed[kind], origin.get("towers"))
+        return feature_blocks(features, feature_rows, kind, needed[kind], arm.towers)
 
     rankings = []
-    draw = seeds.generator(settings.seed, "rotation", 0)
-    rotation = random_rotation(towers["text"].shape[1], draw) if settings.rotated else None
+    rotations = random_rotations(arm.neurons, int(settings.rotated), settings.seed)
     counts = (settings.neurons, settings.pictures, settings.captions)
-    try:
+    texts = dict(zip(pairs["caption_id"], pairs["caption"], strict=True))
+    with naming(projection):
         if len(pairs):
-            texts = dict(zip(pairs["caption_id"], pairs["caption"], strict=True))
-            rankings = neurons.rankings(towers, blocks, texts, counts, rotation)
-    except ValueError as error:
-        raise files.UserError(f"{projection}: {error}.") from error
+            rankings = neurons.rankings(towers, blocks, texts, counts, *rotations)
     shown = {key for ranking in rankings for neuron in ranking.all for key, _ in neuron.pictures}
-    encoded = _encoded(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
-    sample = neurons.Sample(neurons.arm_of(origin), len(images), len(needed["text"]))
+    encoded = neurons.encoded_images(by_name(shards, sources), pairs[pairs["key"].isin(shown)])
+    sample = neurons.Sample(neurons.arm_of(arm.origin), len(images), len(needed["text"]))
     html = neurons.fragment(rankings, encoded, towers, sample, settings.thumbnail)
     files.write_text(gallery, html)
     log.info("%d pictures of %d pairs, %d bytes", len(shown), len(pairs), len(html.encode()))
-
-
-def _encoded(paths: dict[str, Path], pairs: pd.DataFrame) -> dict[str, bytes]:
-    """Read the image files of some pairs out of their shards, by key."""
-    from mispair.core.files import UserError
-    from mispair.pairs.index.reading import locations, read_encoded
-
-    contents: dict[str, bytes] = {}
-    for name, rows in pairs.groupby("shard"):
-        if name not in paths:
-            raise UserError(f"draw_neurons: the index names {name}, which is not among the shards.")
-        contents.update(
-            zip(rows["key"], read_encoded(paths[str(name)], locations(rows)), strict=True)
-        )
-    return contents

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -17,16 +16,14 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     starts: list[AnyStart] = settings.sweep(
-        ["untouched", "pretrained"],
-        description="Arms that are probed, on every evaluation set with a training split; none "
-        "for no probes.",
-    )
+        ["untouched", "pretrained"], description="Arms that are probed, on every evaluation set "
+        "with a training split; none for no probes.",
+    )  # fmt: skip
     C: float | None = Field(
-        30.0,
-        gt=0,
+        30.0, gt=0,
         description="Inverse strength of scikit-learn's penalty; none chooses from the grid by "
         "cross-validation. Embeddings of length one ask for more than the usual 1.",
-    )
+    )  # fmt: skip
     grid: list[Annotated[float, Field(gt=0)]] = Field(
         [1.0, 10.0, 100.0, 1000.0], min_length=1, description="Values tried where C is none."
     )
@@ -47,53 +44,37 @@ def run(
     from mispair.core import files, metrics, seeds
     from mispair.core.progress import Progress
     from mispair.evaluation import linear_probe
+    from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.zeroshot import embed
 
-    tensors, origin = files.read_tensors(projection)
-    stack = tensors["image_projection"]
-    names = json.loads(origin.get("seeds", "null")) or range(len(stack))
+    arm = read_projections(projection)
     tests = {path.parent: path for path in images}
     rows: list[metrics.Row] = []
-    sets = {}
-    probed = list(zip(names, stack, strict=True))[: settings.seeds]
-    progress = Progress("fitting probes", len(train) * len(probed), "sets and seeds")
-    progress.reach(0)
-    for path in train:
-        if path.parent not in tests:
-            raise files.UserError(f"{path}: there are no test images of this set, {path.parent}.")
-        (fit, fit_metadata), (held_out, test_metadata) = map(
-            files.read_tensors, (path, tests[path.parent])
-        )
-        if "labels" not in fit or "labels" not in held_out:
-            raise files.UserError(f"{path}: has no labels, or {tests[path.parent]} has none.")
-        name = fit_metadata["name"]
-        classes = 1 + max(int(each["labels"].max(initial=0)) for each in (fit, held_out))
-        sets[name] = {"train": fit_metadata, "test": test_metadata}
-        folds = seeds.integer(settings.seed, "fit-linear-probe", name) % 2**32
-        for seed, image in probed:
-            try:
-                fit_embeddings, new = (
-                    embed(each["image_features"], image) for each in (fit, held_out)
-                )
-                chosen, complaints = settings.C, list[str]()
-                if chosen is None:
-                    chosen, complaints = linear_probe.best_c(
-                        fit_embeddings, fit["labels"], settings.grid, settings.folds, folds,
-                        settings.max_iter,
-                    )  # fmt: skip
-                result = linear_probe.probe(
-                    fit_embeddings, fit["labels"], new, held_out["labels"], classes,
-                    C=chosen, max_iter=settings.max_iter,
-                )  # fmt: skip
-            except ValueError as error:
-                where = f"{path} with {tests[path.parent]} and {projection}"
-                raise files.UserError(f"{where}: {error}.") from error
-            for complaint in [*complaints, *result.complaints]:
-                log.warning("%s, seed %s: scikit-learn: %s", name, seed, complaint)
-            keys = {"evaluation_set": name, "protocol": "linear-probe", "seed": seed}
-            keys["fingerprint"] = test_metadata["images_fingerprint"]
-            rows += [{**keys, **row} for row in result.rows]
-            log.info("%s, seed %s: %.4f (C = %g)", name, seed, result.rows[0]["value"], chosen)
-            progress.advance()
-    progress.close()
-    metrics.write_metrics(probe, rows, {"projection": origin, "evaluation_sets": sets})
+    sets, probed = {}, arm.of_seeds(settings.seeds)
+    with Progress("fitting probes", len(train) * len(probed), "sets and seeds") as progress:
+        progress.reach(0)
+        for path in train:
+            if (test := tests.get(path.parent)) is None:
+                folder = path.parent
+                raise files.UserError(f"{path}: there are no test images of this set, {folder}.")
+            (fit, fit_metadata), (held_out, metadata) = map(files.read_tensors, (path, test))
+            if "labels" not in fit or "labels" not in held_out:
+                raise files.UserError(f"{path}: has no labels, or {test} has none.")
+            name = fit_metadata["name"]
+            sets[name] = {"train": fit_metadata, "test": metadata}
+            folds = seeds.integer(settings.seed, "fit-linear-probe", name) % 2**32
+            for seed, image, _ in probed:
+                with naming(f"{path} with {test} and {projection}"):
+                    learnt, test_split = ((embed(split["image_features"], image), split["labels"])
+                                          for split in (fit, held_out))  # fmt: skip
+                    result = linear_probe.fit(learnt, test_split, settings.C, settings.grid,
+                                              settings.folds, folds, settings.max_iter)  # fmt: skip
+                for complaint in result.complaints:
+                    log.warning("%s, seed %s: scikit-learn: %s", name, seed, complaint)
+                keys = {"evaluation_set": name, "protocol": "linear-probe", "seed": seed}
+                keys["fingerprint"] = metadata["images_fingerprint"]
+                rows += [{**keys, **row} for row in result.rows]
+                accuracy, C = (result.rows[0][key] for key in ("value", "C"))
+                log.info("%s, seed %s: %.4f (C = %g)", name, seed, accuracy, C)
+                progress.advance()
+    metrics.write_metrics(probe, rows, {"projection": arm.origin, "evaluation_sets": sets})

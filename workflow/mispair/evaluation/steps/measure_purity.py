@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from mispair.core import settings
-
-if TYPE_CHECKING:
-    import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -37,49 +31,32 @@ def run(settings: Settings, *, projection: Path, covariance: Path | None, purity
     The heat map is of the first seed alone. With the covariance of the features, the correlation
     of activations is measured, too; of fine-tuned projections the logit scale and cosine gap.
     """
-    from mispair.core import files, metrics, seeds
+    from mispair.core import files, metrics
     from mispair.evaluation.overlap_spectrum import spectral_rows
-    from mispair.evaluation.purity import map_rows, measures, random_rotation
+    from mispair.evaluation.projections import naming, read_projections
+    from mispair.evaluation.purity import map_rows, measures, random_rotations
     from mispair.towers.activation_overlap import mean_abs_correlation
     from mispair.towers.logit_scale import temperature_rows
 
-    tensors, origin = files.read_tensors(projection)
-    metrics_of_features = _covariances(covariance, origin)
-    names = json.loads(origin.get("seeds", "null")) or range(len(tensors["image_projection"]))
-    neurons = tensors["image_projection"].shape[2]
-    rotations = [
-        random_rotation(neurons, seeds.generator(settings.seed, "rotation", number))
-        for number in range(settings.rotations)
-    ]
+    arm = read_projections(projection)
+    covariances, metadata = files.read_tensors(covariance) if covariance else ({}, arm.origin)
+    if metadata.get("towers") != arm.towers:
+        raise files.UserError(
+            f"{covariance}: is of other towers than the projections. Delete the file that is out "
+            "of date, and run again."
+        )
+    rotations = random_rotations(arm.neurons, settings.rotations, settings.seed)
     rows: list[metrics.Row] = []
     for tower in ("image", "text"):
-        for seed, matrix in zip(names, tensors[f"{tower}_projection"], strict=True):
-            try:
+        for seed, matrix in zip(arm.seeds, arm.tensors[f"{tower}_projection"], strict=True):
+            with naming(f"{projection}: {tower} tower, seed {seed}"):
                 results = measures(matrix, settings.bins) + spectral_rows(matrix, rotations)
-                if tower in metrics_of_features:
-                    value = mean_abs_correlation(matrix, metrics_of_features[tower])
+                if (of_features := covariances.get(f"{tower}_covariance")) is not None:
+                    value = mean_abs_correlation(matrix, of_features)
                     results.append({"metric": "mean_abs_correlation", "value": value})
-                if settings.map_bins and seed == names[0]:
+                if settings.map_bins and seed == arm.seeds[0]:
                     results += map_rows(matrix, settings.map_bins)
-            except ValueError as error:
-                where = f"{projection}: {tower} tower, seed {seed}"
-                raise files.UserError(f"{where}: {error}.") from error
             rows += [{"tower": tower, "seed": seed, **row} for row in results]
             log.info("%s tower, seed %s: mean |cos| %.4f", tower, seed, results[0]["value"])
-    rows += temperature_rows(tensors, names)
-    metrics.write_metrics(purity, rows, {"projection": origin})
-
-
-def _covariances(path: Path | None, origin: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the covariance of the features of each tower, if a file of them is given."""
-    from mispair.core import files
-
-    if path is None:
-        return {}
-    tensors, metadata = files.read_tensors(path)
-    if metadata.get("towers") != origin.get("towers"):
-        raise files.UserError(
-            f"{path}: is of other towers than the projections. Delete the file that is out of "
-            "date, and run again."
-        )
-    return {name.removesuffix("_covariance"): values for name, values in tensors.items()}
+    rows += temperature_rows(arm.tensors, arm.seeds)
+    metrics.write_metrics(purity, rows, {"projection": arm.origin})

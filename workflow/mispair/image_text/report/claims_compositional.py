@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from mispair.core.words import listing, number
-from mispair.evaluation.report.compositional import BLIND, OF_CATEGORY, SELECTION
+from mispair.evaluation.arm_comparison import BEYOND_ACCURACY, SELECTION_OF_ALL_SETS
 from mispair.evaluation.report.series import ends_text, sample, why_missing, zeroshot_series
-from mispair.image_text.report import contrasts
+from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.claims_shuffling import SHARE_OF_PUBLISHED
-from mispair.image_text.report.claims_weights import SHARE_OF_COST
+from mispair.image_text.report.claims_weights import given_back
 from mispair.image_text.report.contrasts import accuracy_contrasts, by_rate_text
 from mispair.report import published, verdicts
-from mispair.report.statistics import Effect
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Control, Outcome, Verdict
-from mispair.towers.arms import PRETRAINED, WEIGHTED
+from mispair.report.verdicts import Claim, Control, Verdict
+from mispair.towers.arms import PRETRAINED
 
 FALLS = Claim(
     "composition-falls", "image_text",
@@ -36,13 +35,20 @@ SIZES_ABOVE_CHANCE = 3.0
 """Standard errors by which a category has to exceed chance, so that it can fall."""
 
 
+SCOPE = "mean of the sets in which the true caption is chosen, from pre-trained projections"
+
+
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on all claims under the main scheme of corruption and protocol."""
     tables = tables.of_protocol().of_scheme()
+    beyond = (
+        "change of right choices − change of accuracy, each as a share of the way from chance to "
+        "1, means of their sets, from pre-trained projections"
+    )
     return [
-        _falls(tables, confidence),
-        _falls_more(tables, confidence),
-        _restored(tables, confidence),
+        _falls(tables, FALLS, SELECTION_OF_ALL_SETS, SCOPE, confidence),
+        _falls(tables, FALLS_MORE, BEYOND_ACCURACY, beyond, confidence),
+        given_back(tables, RESTORED, SCOPE, SELECTION_OF_ALL_SETS, confidence, _smallest()),
     ]
 
 
@@ -52,97 +58,29 @@ def _smallest() -> float:
     return SHARE_OF_PUBLISHED * float(means.iloc[0] - means.iloc[-1])
 
 
-def _missing(tables: Tables, claim: Claim) -> Verdict:
-    reason = "no evaluation set for the choice of a caption was compared"
-    return Verdict(claim, verdicts.UNMEASURED, why_missing(tables, PRETRAINED, reason))
-
-
-def _largest(effects: dict[float, Effect]) -> tuple[float, Effect] | None:
+def _falls(tables: Tables, claim: Claim, metric: str, scope: str, confidence: float) -> Verdict:
+    effects = accuracy_contrasts(tables, PRETRAINED, confidence, metric=metric)
     rate = max(effects, default=0.0)
-    return (rate, effects[rate]) if rate > 0 else None
-
-
-def _falls(tables: Tables, confidence: float) -> Verdict:
-    effects = accuracy_contrasts(tables, PRETRAINED, confidence, metric=contrasts.SELECTION)
-    found = _largest(effects)
-    if found is None:
-        return _missing(tables, FALLS)
-    rate, effect = found
-    series = zeroshot_series(tables, PRETRAINED, SELECTION)
-    outcome, reason = verdicts.decide_effect(effect, -1, _smallest(), 1 - confidence)
-    control = categories_above_chance(tables)
-    if outcome != verdicts.UNMEASURED and control.finding == "limits" and control.text == NONE:
-        outcome, reason = verdicts.UNDECIDED, "the model chooses no better than chance at C_m 0"
+    if not rate > 0:
+        reason = "no evaluation set for the choice of a caption was compared"
+        return Verdict(claim, verdicts.UNMEASURED, why_missing(tables, PRETRAINED, reason))
+    effect, smallest = effects[rate], _smallest()
+    outcome, reason = verdicts.decide_effect(effect, -1, smallest, 1 - confidence)
+    controls = [categories_above_chance(tables)]
+    measured, replicates = f"against C_m 0: {by_rate_text(effects)}", effect.replicates
+    if claim is FALLS:
+        if outcome != verdicts.UNMEASURED and controls[0].text == NONE:
+            outcome, reason = verdicts.UNDECIDED, "the model chooses no better than chance at C_m 0"
+        series = zeroshot_series(tables, PRETRAINED, SELECTION)
+        measured, replicates = f"right choices {ends_text(series)}; {measured}", sample(series)
+        controls.append(words_alone(tables))
     return Verdict(
-        FALLS,
-        outcome,
-        reason,
-        scope="mean of the sets in which the true caption is chosen, from pre-trained projections",
-        measured=f"right choices {ends_text(series)}; against C_m 0: {by_rate_text(effects)}",
+        claim, outcome, reason, scope, measured,
         published="no number",
-        sample=sample(series),
+        sample=replicates,
         test=f"C_m {rate:g} − 0 {verdicts.effect_text(effect, confidence)}",
-        controls=(control, words_alone(tables)),
-        effect=effect,
-        smallest=_smallest(),
-    )
-
-
-def _falls_more(tables: Tables, confidence: float) -> Verdict:
-    effects = accuracy_contrasts(tables, PRETRAINED, confidence, metric=contrasts.BEYOND_ACCURACY)
-    found = _largest(effects)
-    if found is None:
-        return _missing(tables, FALLS_MORE)
-    rate, effect = found
-    outcome, reason = verdicts.decide_effect(effect, -1, _smallest(), 1 - confidence)
-    return Verdict(
-        FALLS_MORE,
-        outcome,
-        reason,
-        scope="change of right choices − change of accuracy, each as a share of the way from "
-        "chance to 1, means of their sets, from pre-trained projections",
-        measured=f"against C_m 0: {by_rate_text(effects)}",
-        published="no number",
-        sample=effect.replicates,
-        test=f"C_m {rate:g} − 0 {verdicts.effect_text(effect, confidence)}",
-        controls=(categories_above_chance(tables),),
-        effect=effect,
-        smallest=_smallest(),
-    )
-
-
-def _restored(tables: Tables, confidence: float) -> Verdict:
-    gains = accuracy_contrasts(
-        tables, WEIGHTED, confidence,
-        reference=contrasts.SAME_CAPTIONS, metric=contrasts.SELECTION,
+        controls=tuple(controls), effect=effect, smallest=smallest,
     )  # fmt: skip
-    found = _largest(gains)
-    if found is None:
-        reason = "no pairs were weighed (finetune_projection.weights is none)"
-        return Verdict(RESTORED, verdicts.UNMEASURED, reason)
-    rate, effect = found
-    costs = accuracy_contrasts(tables, PRETRAINED, confidence, metric=contrasts.SELECTION)
-    cost, alpha = costs.get(rate), 1 - confidence
-    smallest = _smallest()
-    if cost is None or not (cost.p <= alpha and cost.value < 0):
-        outcome: Outcome = verdicts.UNDECIDED
-        reason = "without weights, shuffled captions cost nothing that could be given back"
-    else:
-        smallest = -SHARE_OF_COST * cost.value
-        outcome, reason = verdicts.decide_effect(effect, +1, smallest, alpha)
-        reason += f" (a third of what shuffled captions cost, {number(-cost.value)})"
-    return Verdict(
-        RESTORED,
-        outcome,
-        reason,
-        scope="mean of the sets in which the true caption is chosen, from pre-trained projections",
-        measured=f"weighted − not weighted: {by_rate_text(gains)}",
-        published="no number",
-        sample=effect.replicates,
-        test=f"C_m {rate:g} {verdicts.effect_text(effect, confidence)}",
-        effect=effect,
-        smallest=smallest,
-    )
 
 
 NONE = "No category is above chance at the lowest C_m, so none can fall."

@@ -103,7 +103,17 @@ def _follows(tables: Tables, confidence: float) -> Verdict:
         f"{count(len(at_rate), 'C_m', 'C_m')}, {count(carried.n, 'seed')}, one model",
         test=f"slope over arms within C_m × rise of overlap: {effect_text(carried, 3)}",
         controls=(
-            _apart(moved), _without_random_starts(moved, confidence), _image(tables, confidence),
+            _apart(moved),
+            _carried_elsewhere(
+                "Without arms from random projections",
+                moved[~moved["start"].astype(str).str.startswith("reinitialised")],
+                "In the other arms", f"Fewer than {LEAST_ARMS} other arms were measured.",
+                confidence,
+            ),
+            _carried_elsewhere(
+                "The other tower", changes(points(tables, "image")), "In the image projection",
+                "The image projection was not measured.", confidence,
+            ),
             _left_over(tables), Control("What the arms can show", "limits", LIMITS),
         ),
         effect=carried, smallest=smallest,
@@ -131,22 +141,14 @@ def _apart(moved: pd.DataFrame) -> Control:
     )
 
 
-def _without_random_starts(moved: pd.DataFrame, confidence: float) -> Control:
-    name = "Without arms from random projections"
-    rest = moved[~moved["start"].astype(str).str.startswith("reinitialised")]
-    carried, _ = _effects(rest, confidence)
+def _carried_elsewhere(
+    name: str, moved: pd.DataFrame, where: str, missing: str, confidence: float
+) -> Control:
+    """Return whether the loss of accuracy goes with overlap in other rows."""
+    carried, _ = _effects(moved, confidence)
     if not carried.n:
-        return Control(name, "not measured", f"Fewer than {LEAST_ARMS} other arms were measured.")
-    text = f"{effect_text(carried, 3)} goes with overlap in the other arms."
-    return Control(name, "does not limit" if carried.value < 0 else "limits", text)
-
-
-def _image(tables: Tables, confidence: float) -> Control:
-    name = "The other tower"
-    carried, _ = _effects(changes(points(tables, "image")), confidence)
-    if not carried.n:
-        return Control(name, "not measured", "The image projection was not measured.")
-    text = f"With the overlap of image neurons: {effect_text(carried, 3)}."
+        return Control(name, "not measured", missing)
+    text = f"{where}, {effect_text(carried, 3)} goes with overlap."
     return Control(name, "does not limit" if carried.value < 0 else "limits", text)
 
 

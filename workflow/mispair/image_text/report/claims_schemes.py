@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -175,53 +176,51 @@ def differences_text(effects: Mapping[float, Effect], digits: int) -> str:
     )
 
 
+def _compared(
+    name: str, effects: Mapping[float, Effect], sign: int, text: str, missing: str
+) -> Control:
+    """Return the control in which differences have, or do not have, the claimed sign."""
+    if not effects:
+        return Control(name, "not measured", missing)
+    held = all(sign * effect.value > 0 for effect in effects.values())
+    text += ": as claimed at each C_m." if held else ": not as claimed at each C_m."
+    return Control(name, "does not limit" if held else "limits", text)
+
+
 def _at_effective_rate(
     tables: Tables, measure: Measure, metric: str, sign: int, digits: int, confidence: float
 ) -> Control:
-    name = EFFECTIVE[metric]
     doses = effective(tables, SIMILAR, metric)
     effects = equal_effective_rate(tables, measure, SIMILAR, metric, confidence)
-    if not effects:
-        return Control(name, "not measured", "The features of the pictures are not known, or no "
-                       "rates of the two schemes compare.")  # fmt: skip
-    held = all(sign * effect.value > 0 for effect in effects.values())
-    last = max(effects)
+    last = max(effects, default=0.0)
     text = (
         f"Similar captions at C_m {last:g} are wrong at an effective rate of "
-        f"{number(doses[last])}. At equal effective rates similar − random is "
-        f"{differences_text(effects, digits)} (C_m of similar): "
+        f"{number(doses.get(last, math.nan))}. At equal effective rates similar − random is "
+        f"{differences_text(effects, digits)} (C_m of similar)"
     )
-    text += "as claimed at each." if held else "not as claimed at each."
-    return Control(name, "does not limit" if held else "limits", text)
+    missing = "The features of the pictures are not known, or no rates of the two schemes compare."
+    return _compared(EFFECTIVE[metric], effects, sign, text, missing)
 
 
 def _mutual(
     tables: Tables, measure: Measure, sign: int, digits: int, confidence: float
 ) -> Control:  # fmt: skip
-    name = "Each caption used as often as before"
-    if MUTUAL not in tables.schemes:
-        return Control(name, "not measured", f"The scheme {MUTUAL} was not run.")
     effects = equal_rate(measure(tables, MUTUAL), measure(tables, RANDOM), confidence)
-    if not effects:
-        return Control(name, "not measured", f"No arm of {MUTUAL} was measured.")
-    held = all(sign * effect.value > 0 for effect in effects.values())
-    text = f"With mutual swaps {MUTUAL} − random is {differences_text(effects, digits)}: "
-    text += "as claimed at each C_m." if held else "not as claimed at each C_m."
-    return Control(name, "does not limit" if held else "limits", text)
+    if MUTUAL not in tables.schemes:
+        effects = {}
+    text = f"With mutual swaps {MUTUAL} − random is {differences_text(effects, digits)}"
+    missing = f"No arm of the scheme {MUTUAL} was run."
+    return _compared("Each caption used as often as before", effects, sign, text, missing)
 
 
 def _other_tower(tables: Tables, confidence: float) -> Control:
-    name = "The other tower"
-    effects = equal_rate(
-        overlap(tables, SIMILAR, "image"), overlap(tables, RANDOM, "image"), confidence
-    )
-    if not effects:
-        return Control(name, "not measured", "The image projection was not measured.")
-    held = all(effect.value < 0 for effect in effects.values())
+    similar, random = (overlap(tables, scheme, "image") for scheme in (SIMILAR, RANDOM))
+    effects = equal_rate(similar, random, confidence)
     text = f"Image projection: similar − random {differences_text(effects, 4)}"
-    turn = crossing(effects)
-    text += f"; {turn}." if turn else "."
-    return Control(name, "does not limit" if held else "limits", text)
+    if turn := crossing(effects):
+        text += f"; {turn}"
+    missing = "The image projection was not measured."
+    return _compared("The other tower", effects, -1, text, missing)
 
 
 def _means_by_rate(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:

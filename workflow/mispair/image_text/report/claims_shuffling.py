@@ -10,11 +10,9 @@ from mispair.core.words import count, number
 from mispair.evaluation.report.claims_pruning import decide_sets
 from mispair.evaluation.report.protocols import named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import (
-    NOTICEABLE,
     SMALL,
     above_chance,
     change,
-    ends,
     ends_text,
     purity_series,
     run_trend,
@@ -23,7 +21,7 @@ from mispair.evaluation.report.series import (
     zeroshot_series,
 )
 from mispair.image_text.report.contrasts import accuracy_contrast
-from mispair.image_text.report.controls_overlap import carried_control
+from mispair.image_text.report.controls_overlap import carried_control, untouched_control
 from mispair.image_text.report.controls_overlap import controls as controls_of_overlap
 from mispair.report import published, style, verdicts
 from mispair.report.gaps import gap_of_change
@@ -162,8 +160,9 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, confidence: fl
 
 
 def _controls_of_scores(tables: Tables, series: pd.DataFrame, metric: str) -> tuple[Control, ...]:
+    untouched = zeroshot_series(tables, "untouched", metric)["value"].mean()
     return (
-        _untouched_scores(tables, series, metric),
+        untouched_control(series, untouched, "it", 3),
         _without_overlap(tables, series, metric),
         *(
             carried_control(
@@ -173,18 +172,6 @@ def _controls_of_scores(tables: Tables, series: pd.DataFrame, metric: str) -> tu
             for start in CONTROLS_OF_SCORES
         ),
     )  # fmt: skip
-
-
-def _untouched_scores(tables: Tables, series: pd.DataFrame, metric: str) -> Control:
-    name = "Untouched model"
-    untouched = zeroshot_series(tables, "untouched", metric)["value"].mean()
-    low, _, first, _ = ends(series)
-    if not math.isfinite(untouched) or low != 0:
-        return Control(name, "not measured", "The untouched model or C_m = 0 was not measured.")
-    apart = abs(first - untouched) >= NOTICEABLE * abs(change(series))
-    text = f"Untouched {number(untouched)}, fine-tuned on unshuffled captions {number(first)}: "
-    text += "fine-tuning itself moves it." if apart else "fine-tuning itself hardly moves it."
-    return Control(name, "limits" if apart else "does not limit", text)
 
 
 def _without_overlap(tables: Tables, series: pd.DataFrame, metric: str) -> Control:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from mispair.core.words import count, interval, number, p_value
 from mispair.evaluation.report import claims_pruning
+from mispair.evaluation.report.arm_words import spread
 from mispair.evaluation.report.data_sets import published_name
 from mispair.evaluation.report.protocols import HASHES, named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import ends_text, purity_series, run_trend, zeroshot_series
@@ -42,18 +43,12 @@ def _overlap(tables: Tables) -> Table:
     rows = []
     means = text.groupby("rate")["value"].mean()
     for rate in sorted(set(text["rate"]) | set(image["rate"])):
-        measured, printed = (
-            means.get(rate, math.nan),
-            expected.get(rate, math.nan),
-        )
-        ours, their = (
-            measured / means.get(0.0, math.nan),
-            printed / expected[0.0],
-        )
+        printed = expected.get(rate, math.nan)
+        ours = means.get(rate, math.nan) / means.get(0.0, math.nan)
+        their = printed / expected[0.0]
         rows.append((
             f"{rate:g}",
-            mean_and_spread(text.loc[text["rate"] == rate, "value"], 4),
-            mean_and_spread(image.loc[image["rate"] == rate, "value"], 4),
+            spread(text, 4, counted=True, rate=rate), spread(image, 4, counted=True, rate=rate),
             or_dash(printed, 4), or_dash(ours, 2), or_dash(their, 2),
             or_dash(ours - their, 2, sign=True),
         ))  # fmt: skip
@@ -98,17 +93,12 @@ def _sets(tables: Tables, metric: str, title: str) -> Table:
     rows = []
     for name in sorted(selected["evaluation_set"].dropna().unique()):
         of_set = selected[selected["evaluation_set"] == name]
-        untouched = of_set.loc[of_set["start"] == "untouched", "value"]
         for start in [start for start in style.FINE_TUNED if start in set(selected["start"])]:
-            tuned = of_set[of_set["start"] == start]
-            cells = [
-                mean_and_spread(tuned.loc[tuned["rate"] == rate, "value"], 3, counted=False)
-                for rate in rates
-            ]
+            cells = [spread(of_set, 3, start=start, rate=rate) for rate in rates]
             chance = of_set["chance"].max()
             label = f"{name} ({named(of_set)})" if metric != "silhouette" else name
             rows.append((label, start, or_dash(chance, 3),
-                         mean_and_spread(untouched, 3, counted=False), *cells))  # fmt: skip
+                         spread(of_set, 3, start="untouched"), *cells))  # fmt: skip
     return Table(
         f"{title} on every evaluation set: mean ± 1 standard deviation over seeds"
         + (f" ({protocol_phrase(tables, metric)})" if metric != "silhouette" else ""),
@@ -192,11 +182,12 @@ def _table4(tables: Tables) -> Table:
                         _published(printed, dataset, rate, column) if compared else math.nan
                         for column in SCORES.values()
                     ]
-                    measured = [each.loc[each["rate"] == rate, "value"] for each in series.values()]
+                    measured = [
+                        spread(each, 3, counted=True, rate=rate) for each in series.values()
+                    ]
                     rows.append((
                         label, start, scheme, f"{rate:g}",
-                        mean_and_spread(measured[0], 3), or_dash(expected[0], 3),
-                        mean_and_spread(measured[1], 3), or_dash(expected[1], 3),
+                        measured[0], or_dash(expected[0], 3), measured[1], or_dash(expected[1], 3),
                         (dataset or OTHERS) if math.isfinite(expected[0]) else "–",
                     ))  # fmt: skip
     return Table(

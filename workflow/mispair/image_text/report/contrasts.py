@@ -9,18 +9,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from mispair.core.words import number
+from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
 from mispair.report.corrections import holm
 from mispair.report.statistics import IMAGE_AND_SEED, Effect, effect_of_estimate, unknown_effect
 from mispair.report.tables import Tables, of_protocol
-
-OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
-"""Metrics of the table of comparisons: on one evaluation set, and averaged over all of them."""
-
-SELECTION = "selection_difference_of_all_sets"
-"""The mean over the sets in which the true caption of an image is to be chosen."""
-
-BEYOND_ACCURACY = "selection_difference_beyond_accuracy"
-"""Choice of captions less classification, both as shares of the way from chance to 1."""
 
 AT_RATE_0 = "rate 0"
 """The reference that is the same start, fine-tuned on unshuffled captions."""
@@ -39,26 +31,17 @@ def accuracy_contrasts(
 ) -> dict[float, Effect]:
     """Return the difference in accuracy from the reference at each rate, under the main protocol.
 
+    By rate, in ascending order, for tables of one scheme (`Tables.of_scheme`). Replicates are
+    images within each set and seeds in all sets: see `mispair.evaluation.paired_differences`.
+
     Parameters
     ----------
-    tables : Tables
-        Of one scheme (`Tables.of_scheme`).
-    start : str
-        Start of fine-tuning.
-    confidence : float
-        1 − α.
     evaluation_set : str, optional
         One set; by default the unweighted mean over all sets of the protocol.
     reference : str
         ``rate 0``, ``untouched`` or ``not weighted``.
     metric : str
-        `SELECTION` or `BEYOND_ACCURACY` in place of the accuracy over all sets.
-
-    Returns
-    -------
-    dict of float to Effect
-        By rate, in ascending order. Replicates are images within each set and seeds in all sets:
-        see `mispair.evaluation.paired_differences`.
+        `SELECTION_OF_ALL_SETS` or `BEYOND_ACCURACY` in place of the accuracy over all sets.
     """
     table = of_protocol(tables.comparisons)
     rows = table[(table["start"] == start) & (table["reference"] == reference)]

@@ -12,6 +12,7 @@ from mispair.evaluation.report.series import (
     LARGE,
     NOTICEABLE,
     SMALL,
+    TOWERS,
     carried,
     change,
     ends,
@@ -27,13 +28,13 @@ from mispair.report.tables import Tables
 from mispair.report.verdicts import Control
 from mispair.towers.arms import CONVERGED, FIXED_SCALES, RANDOM_STARTS
 
-TOWERS = ("text", "image")
 MEASURES = {"mean_abs_cosine": "|cos|", "mean_abs_correlation": "|correlation|"}
 """What overlap is measured by: columns of the projection, and the activations of neurons."""
 
 
 def controls(tables: Tables, series: pd.DataFrame, confidence: float) -> tuple[Control, ...]:
     """Return the controls of the rise of text |cos| from pre-trained projections."""
+    untouched = purity_series(tables, "untouched", "text", "mean_abs_cosine")["value"].mean()
     return (
         temperature(tables),
         _fixed_scales(tables),
@@ -41,7 +42,7 @@ def controls(tables: Tables, series: pd.DataFrame, confidence: float) -> tuple[C
         _without_decay(tables, series),
         _rotated(tables, series),
         _participation_ratio(tables, 1 - confidence),
-        _untouched(tables, series),
+        untouched_control(series, untouched, "the overlap", 4),
         _image_tower(tables, confidence),
     )
 
@@ -240,21 +241,18 @@ def _participation_ratio(tables: Tables, alpha: float) -> Control:
     return Control(name, "limits" if falls else "does not limit", text)
 
 
-def _untouched(tables: Tables, series: pd.DataFrame) -> Control:
+def untouched_control(series: pd.DataFrame, untouched: float, what: str, digits: int) -> Control:
+    """Return whether fine-tuning on unshuffled captions moves what is measured by itself."""
     name = "Untouched model"
-    untouched = purity_series(tables, "untouched", "text", "mean_abs_cosine")["value"].mean()
     low, _, first, _ = ends(series)
     if not math.isfinite(untouched) or low != 0:
         return Control(name, "not measured", "The untouched model or C_m = 0 was not measured.")
     apart = abs(first - untouched) >= NOTICEABLE * abs(change(series))
     text = (
-        f"Untouched {number(untouched, 4)}, fine-tuned on unshuffled captions {number(first, 4)}: "
+        f"Untouched {number(untouched, digits)}, fine-tuned on unshuffled captions "
+        f"{number(first, digits)}: fine-tuning itself {'' if apart else 'hardly '}moves {what}"
     )
-    text += (
-        "fine-tuning itself moves the overlap, so the untouched model is no stand-in for C_m = 0."
-        if apart
-        else "fine-tuning itself hardly moves the overlap."
-    )
+    text += ", so the untouched model is no stand-in for C_m = 0." if apart else "."
     return Control(name, "limits" if apart else "does not limit", text)
 
 

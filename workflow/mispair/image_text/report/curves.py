@@ -37,11 +37,7 @@ def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> 
 
 def _losses(path: Path) -> tuple[dict[str, Any], np.ndarray]:
     tensors, run = files.read_tensors(path, only=["loss"])
-    arm = {
-        "start": run["start"],
-        "scheme": run["scheme"],
-        "rate": float(run["rate"]),
-    }
+    arm = {"start": run["start"], "scheme": run["scheme"], "rate": float(run["rate"])}
     return {**arm, "seeds": json.loads(run["seeds"])}, tensors["loss"]
 
 
@@ -50,14 +46,8 @@ def fine_tuning(
 ) -> list[Run]:
     """Return a run for each seed of each arm: the loss of its steps, and its scores after the last.
 
-    Parameters
-    ----------
-    losses : iterable of (mapping, (s, steps) array)
-        ``start``, ``scheme``, ``rate`` and ``seeds`` of an arm, and the loss of each seed's steps.
-    tables : Tables
-        All measurements.
-    points : int
-        Most points of a curve.
+    Losses are of an arm, ``start``, ``scheme``, ``rate`` and ``seeds``, and (s, steps) of the steps
+    of each seed; a curve has at most so many points.
     """
     scores = _scores(tables)
     runs = []

@@ -238,16 +238,11 @@ def _map_sentence(data: pd.DataFrame, arms: list[str], towers: list[str]) -> str
         of_tower = data[data["tower"] == tower]
         parts = []
         for arm in arms:
-            part = of_tower[of_tower["arm"] == arm]
-            high = part[
-                (part["row"] == part["row"].max()) & (part["column"] == part["column"].max())
-            ]
-            low = part[
-                (part["row"] == part["row"].min()) & (part["column"] == part["column"].min())
-            ]
-            if len(high) and len(low):
-                purest, least = float(low["value"].iloc[0]), float(high["value"].iloc[0])
-                parts.append(f"{number(purest)} and {number(least)} ({arm})")
+            part = of_tower[of_tower["arm"] == arm].set_index(["row", "column"])["value"]
+            ends = [(end, end) for end in (0, part.index.get_level_values(0).max())]
+            if part.index.isin(ends).sum() == len(set(ends)):
+                purest, least = (number(float(part[end])) for end in ends)
+                parts.append(f"{purest} and {least} ({arm})")
         if parts:
             sentences.append(f"{tower} {', '.join(parts)}")
     if not sentences:

@@ -1,4 +1,4 @@
-"""The figure that compares schemes of corruption."""
+"""The figure that compares schemes of corruption, and small figures next to answers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import pandas as pd
 
 from mispair.core.words import listing, number
 from mispair.evaluation.report.protocols import protocol_phrase
-from mispair.evaluation.report.series import change, purity_series, zeroshot_series
-from mispair.report import charts, published, style
+from mispair.evaluation.report.series import (
+    change,
+    ends_text,
+    purity_series,
+    zeroshot_series,
+)
+from mispair.evaluation.selection import SELECTION
+from mispair.image_text.report.figures_shuffling import curves
+from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
+from mispair.towers.arms import PRETRAINED, WEIGHTED
 
 UNITS = {"acc1": "acc1 (share of images)"}
 PANELS = {
@@ -78,18 +86,9 @@ def _panel(name: str, schemes: list[str], data: pd.DataFrame) -> charts.Panel:
     )
     tips = charts.tips("scheme:N:scheme", "rate:Q:nominal share", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds")  # fmt: skip
-    dashes = [4, 3] if name == "published" else [1, 0]
-    shape = "diamond" if name == "published" else "circle"
-    line = charts.only(base, "mean").mark_line(
-        strokeDash=dashes, point=alt.OverlayMarkDef(size=50, shape=shape)
-    )
-    line = line.encode(opacity=charts.fade(1), tooltip=tips)
-    parts: list[alt.Chart] = [line.properties(name=f"{charts.VIEW}{name}")]
-    if charts.limited(data, panel=name):
-        parts.insert(0, charts.band(charts.only(base, "mean")))
-    if "run" in set(rows["layer"]):
-        points = charts.only(base, "run").mark_circle(size=24)
-        parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))
+    dash, shape = ([4, 3], "diamond") if name == "published" else ([1, 0], "circle")
+    line = {"strokeDash": dash, "point": {"shape": shape}}
+    parts = curves(base, rows, name, tips, 50, line=line)
     layered = alt.layer(*parts).transform_filter(f"datum.panel == '{name}'")
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=PANELS[name])
 
@@ -114,3 +113,76 @@ def _sentence(tables: Tables, shown: dict[tuple[str, str], pd.DataFrame], swept:
         "Change from the lowest to the highest share, fine-tuned from the pre-trained "
         f"projections: {'; '.join(parts)}{by}."
     )
+
+
+# Small figures ---------------------------------------------------------------------------------
+
+X_TITLE = "Share of captions shuffled"
+MOST_SCHEMES = 3
+"""Schemes that have room in a small figure, the main one first."""
+
+
+def _small_hole(tables: Tables, reason: str) -> Hole:
+    return Hole(reason if tables.study("image_text") else "the image-text study was not run")
+
+
+def _small_runs(series: pd.DataFrame, name: str) -> pd.DataFrame:
+    return series.dropna().rename(columns={"rate": "x"}).assign(series=name)
+
+
+def small_overlap(tables: Tables) -> Drawing | Hole:
+    """Draw mean |cos| of text neurons against C_m."""
+    series = purity_series(tables, PRETRAINED, "text", "mean_abs_cosine").dropna()
+    if series.empty:
+        return _small_hole(tables, "no fine-tuned arm was measured")
+    chart, data = small.curves(
+        _small_runs(series, PRETRAINED), X_TITLE, "Overlap (mean |cos|)", colours=style.FINE_TUNED
+    )
+    return Drawing(chart, data, f"Mean |cos| of text neurons {ends_text(series, 4)}.")
+
+
+def small_accuracy(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy against the share of captions, one line for each scheme of corruption."""
+    by_scheme = {
+        scheme: zeroshot_series(tables.of_scheme(scheme), PRETRAINED, "acc1").dropna()
+        for scheme in tables.schemes[:MOST_SCHEMES]
+    }
+    by_scheme = {name: series for name, series in by_scheme.items() if (series["rate"] > 0).any()}
+    if not by_scheme:
+        return _small_hole(tables, "acc1 of no fine-tuned arm was measured")
+    runs = pd.concat([_small_runs(series, name) for name, series in by_scheme.items()])
+    chart, data = small.curves(
+        runs, "Share of captions corrupted", "Accuracy (share)", colours=style.SCHEMES,
+        least=small.LEAST_FALL,
+    )  # fmt: skip
+    texts = [f"{name} captions {ends_text(series)}" for name, series in by_scheme.items()]
+    return Drawing(chart, data, f"Accuracy, mean of the evaluation sets: {'; '.join(texts)}.")
+
+
+def small_composition(tables: Tables) -> Drawing | Hole:
+    """Draw the share of right choices between captions against C_m."""
+    series = zeroshot_series(tables, PRETRAINED, SELECTION).dropna()
+    if series.empty:
+        return _small_hole(tables, "no set for the choice of a caption was evaluated")
+    chart, data = small.curves(
+        _small_runs(series, PRETRAINED), X_TITLE, "Right choices (share)", colours=style.FINE_TUNED,
+        least=small.LEAST_FALL,
+    )  # fmt: skip
+    return Drawing(chart, data, f"Share of right choices {ends_text(series)}.")
+
+
+def small_weights(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy against C_m with and without weighted pairs."""
+    by_start = {
+        start: zeroshot_series(tables, start, "acc1").dropna() for start in (PRETRAINED, WEIGHTED)
+    }
+    if any(series.empty for series in by_start.values()):
+        return _small_hole(tables, "no pairs were weighed (finetune_projection.weights is none)")
+    runs = pd.concat([_small_runs(series, name) for name, series in by_start.items()])
+    labels = {PRETRAINED: "not weighted", WEIGHTED: "weighted"}
+    chart, data = small.curves(
+        runs, X_TITLE, "Accuracy (share)", colours=style.FINE_TUNED, labels=labels,
+        least=small.LEAST_FALL,
+    )  # fmt: skip
+    texts = [f"{labels[name]} {ends_text(series)}" for name, series in by_start.items()]
+    return Drawing(chart, data, f"Accuracy, mean of the evaluation sets: {'; '.join(texts)}.")

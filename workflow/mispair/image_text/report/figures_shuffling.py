@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report.compositional import OF_CATEGORY, SELECTION
 from mispair.evaluation.report.protocols import protocol_phrase, set_title
 from mispair.evaluation.report.series import TOWERS, change, purity_series, zeroshot_series
+from mispair.evaluation.selection import OF_CATEGORY, SELECTION
 from mispair.report import charts, published, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables, mean_by
@@ -63,7 +65,10 @@ def purity_by_shuffling(tables: Tables) -> Drawing | Hole:
         for tower in TOWERS
         if tower in set(tuned["tower"])
     ]
-    chart = charts.side_by_side([*panels, _published_panel(ticks)], 3, data)
+    printed = published_panel(
+        ticks, "Mean |cos| of neuron pairs", "published mean |cos|", "Published (CC3M, text)"
+    )
+    chart = charts.side_by_side([*panels, printed], 3, data)
     return Drawing(chart, data, _overlap_sentence(tables) + left_out, "start")
 
 
@@ -83,12 +88,7 @@ def _overlap_panel(
     label = level.mark_text(align="left", baseline="bottom", dx=3, dy=-2).encode(
         x=alt.value(0), color=alt.value(style.QUIET)
     )
-    line = charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=50))
-    line = line.encode(opacity=charts.fade(1), tooltip=tips)
     more = {
-        "run": charts.only(base, "run").mark_circle(size=28).encode(
-            opacity=charts.fade(0.4), tooltip=tips
-        ),
         "rotated": charts.hovered(charts.only(base, "rotated").mark_line(
             strokeDash=[5, 4], strokeWidth=1.5
         ).encode(opacity=charts.fade(0.9)), tips),
@@ -104,41 +104,65 @@ def _overlap_panel(
         ),
     }  # fmt: skip
     # A layer without rows would make Vega complain of an axis without values.
-    present = set(data.loc[data["tower"] == tower, "layer"])
-    parts = [charts.band(charts.only(base, "mean"))] if charts.limited(data, tower=tower) else []
-    parts += [line.properties(name=f"{charts.VIEW}{tower}")]
-    parts += [part for layer, part in more.items() if layer in present]
+    rows = data[data["tower"] == tower]
+    parts = curves(base, rows, tower, tips, 50, 28)
+    parts += [part for layer, part in more.items() if layer in set(rows["layer"])]
     layered = alt.layer(*parts).transform_filter(f"datum.tower == '{tower}'")
     return layered.properties(width=300, height=260, title=f"{tower.capitalize()} projection")
 
 
-def _published_panel(ticks: list[float]) -> charts.Panel:
+def published_panel(ticks: list[float], y_title: str, what: str, title: str) -> charts.Panel:
+    """Return the panel of a published curve against C_m; `what` is its value in a tooltip."""
     base = charts.only(alt.Chart(), "published").encode(
         x=charts.x_axis("rate", style.CM_SHORT, ticks),
-        y=charts.y_axis("Mean |cos| of neuron pairs"),
-        tooltip=charts.tips("rate:Q:C_m", "value:Q:published mean |cos|"),
+        y=charts.y_axis(y_title),
+        tooltip=charts.tips("rate:Q:C_m", f"value:Q:{what}"),
     )
     return alt.layer(
         base.mark_line(strokeDash=[3, 3], color=style.PUBLISHED),
         base.mark_point(shape="diamond", color=style.PUBLISHED),
-    ).properties(width=180, height=260, title="Published (CC3M, text)")
+    ).properties(width=180, height=260, title=title)
 
 
 def _overlap_sentence(tables: Tables) -> str:
-    texts = []
-    for start in style.FINE_TUNED:
-        changes = {
-            tower: change(purity_series(tables, start, tower, "mean_abs_cosine"))
-            for tower in TOWERS
-        }
-        measured = [f"{tower} {number(value, 4, sign=True)}" for tower, value in changes.items()
-                 if value == value]  # fmt: skip
-        if measured:
-            texts.append(f"{listing(measured)} ({style.START_WORDS[start]})")
+    moved = {
+        start: changes_of_towers(tables, start, "mean_abs_cosine", 4) for start in style.FINE_TUNED
+    }
+    texts = [f"{listed} ({style.START_WORDS[start]})" for start, listed in moved.items() if listed]
     return (
         f"From the lowest to the highest C_m, mean |cos| changes {'; '.join(texts)}. Dashed: the "
         "same projections in randomly rotated bases."
     )
+
+
+def changes_of_towers(tables: Tables, start: str, metric: str, digits: int) -> str:
+    """List the changes of a measure from the lowest to the highest C_m by tower; "" unmeasured."""
+    changes = {tower: change(purity_series(tables, start, tower, metric)) for tower in TOWERS}
+    texts = [
+        f"{tower} {number(value, digits, sign=True)}"
+        for tower, value in changes.items()
+        if math.isfinite(value)
+    ]
+    return listing(texts) if texts else ""
+
+
+def curves(
+    base: alt.Chart, rows: pd.DataFrame, name: str, tips: list[alt.Tooltip],
+    line_size: int = 45, run_size: int = 24, line: Mapping[str, Any] | None = None,
+) -> list[charts.Panel]:  # fmt: skip
+    """Return a line of means, and where `rows` have any, their band and points of single runs.
+
+    `line` holds properties of the mark, with those of its points under ``point``.
+    """
+    means, mark = charts.only(base, "mean"), dict(line or {})
+    parts: list[charts.Panel] = [charts.band(means)] if charts.limited(rows) else []
+    points = alt.OverlayMarkDef(size=line_size, **mark.pop("point", {}))
+    drawn = means.mark_line(point=points, **mark).encode(opacity=charts.fade(1), tooltip=tips)
+    parts.append(drawn.properties(name=f"{charts.VIEW}{name}"))
+    if "run" in set(rows["layer"]):
+        runs = charts.only(base, "run").mark_circle(size=run_size)
+        parts.append(runs.encode(opacity=charts.fade(0.4), tooltip=tips))
+    return parts
 
 
 def series_panel(
@@ -150,35 +174,36 @@ def series_panel(
     """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
     ticks = sorted(data["rate"].dropna().unique())
     starts = [start for start in colours if start in set(data["start"].dropna())]
+    own = data[data[field] == name]
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
-        y=charts.y_axis(y_title),
+        y=charts.y_axis(y_title, **_domain(own)),
         color=charts.colour("start", "Arm", colours, starts, style.START_LABELS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
     level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:value"))
-    parts = [
-        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=45)).encode(
-            opacity=charts.fade(1), tooltip=tips
-        ).properties(name=f"{charts.VIEW}{number_}"),
-    ]  # fmt: skip
     # A layer without rows would make Vega complain of an axis without values.
-    if charts.limited(data, **{field: name}):
-        parts.insert(0, charts.band(charts.only(base, "mean")))
-    if "run" in set(data["layer"]):
-        points = charts.only(base, "run").mark_circle(size=24)
-        parts.append(points.encode(opacity=charts.fade(0.4), tooltip=tips))
+    parts = curves(base, own, str(number_), tips)
     if "untouched" in set(data["layer"]):
         parts.append(charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2))
     if "chance" in set(data["layer"]):
         parts.append(
             charts.only(level, "chance").mark_rule(
-                color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
+                clip=True, color=style.QUIET, strokeDash=[1, 3], strokeWidth=1.5
             )
         )
     layered = alt.layer(*parts).transform_filter(alt.FieldEqualPredicate(field=field, equal=name))
     return layered.properties(width=width, height=height, title=title)
+
+
+def _domain(own: pd.DataFrame) -> dict[str, Any]:
+    """Return the range of what was measured, so that a low level of chance flattens no curve."""
+    measured = own[own["layer"] != "chance"]
+    levels = pd.concat([measured[name] for name in ("value", "low", "high")]).dropna().tolist()
+    if "chance" not in set(own["layer"]) or not levels:
+        return {}
+    return {"domain": [min(levels), max(levels)], "nice": 5}
 
 
 def accuracy_by_shuffling(tables: Tables) -> Drawing | Hole:

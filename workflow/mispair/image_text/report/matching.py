@@ -2,7 +2,7 @@
 
 The values of one curve are held against those of a reference of the same seed, interpolated
 linearly at the same dose. Each rate is a comparison of its own: where curves cross, a mean over
-rates says nothing.
+rates has no meaning.
 """
 
 from __future__ import annotations

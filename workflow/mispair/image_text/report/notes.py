@@ -1,4 +1,4 @@
-"""What the report says of the image-text study besides its numbers."""
+"""Notes on the image-text study in the report: warnings, limits and what is missing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pandas as pd
 
 from mispair.core.words import count, listing, number
 from mispair.evaluation.report import arm_words, comparison_evaluation
-from mispair.evaluation.report.model_tables import compared_models, main_model
-from mispair.evaluation.report.set_tables import set_names
+from mispair.evaluation.report.numbers import compared_models, main_model, set_names
 from mispair.pairs.report import corpus
 from mispair.report.pages.study_pages import Drawing
 from mispair.report.tables import Tables
@@ -69,7 +68,7 @@ def limits(tables: Tables) -> list[str]:
     if tables.study("image_text"):
         sentences.append(
             "One frozen model and one corpus: intervals are over draws of swapped captions, pairs "
-            "and batches (a seed has its own of each), and say nothing about another model."
+            "and batches (a seed has its own of each), and do not cover another model."
         )
     schemes = tables.schemes
     if schemes and schemes[0] != "random":

@@ -13,12 +13,13 @@ from mispair.evaluation.report import (
     comparison_evaluation,
     comparison_exported,
     comparison_protocols,
-    other_pages,
+    numbers_page,
     tables_basis,
     tables_semantics,
     testable_pruning,
 )
 from mispair.image_text.report import (
+    answers,
     claims_compositional,
     claims_mediation,
     claims_schemes,
@@ -37,11 +38,13 @@ from mispair.report.pages.content import Content
 from mispair.report.pages.study_pages import Pages, Piece
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import MIX, Question, Verdict
+from mispair.report.verdicts import Verdict
 from mispair.towers.report import encoding
 
 SAMPLES = "Sample pairs before and after shuffling"
 """Section of the contact sheet."""
+
+GALLERY = Markup('<h3 id="neurons">What the neurons respond to</h3>\n')
 
 RULES = {
     "construct": "Spearman's rank correlation over the neurons of one model between mean |cos| and "
@@ -118,8 +121,12 @@ def _pieces(content: Content) -> dict[str, Piece]:
     pieces = {
         SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(f"No contact sheet: {why}."),
     }
-    if not content.tables.purity.empty:
-        pieces[tables_semantics.SECTION] = Piece(DEFINITION)
+    gallery = content.pieces.get("neurons")
+    if gallery:
+        pieces[tables_semantics.SECTION] = Piece(DEFINITION, GALLERY + Markup(gallery))
+    elif not content.tables.purity.empty:
+        lacking = "No gallery of neurons: it was not drawn, or could not be."
+        pieces[tables_semantics.SECTION] = Piece(f"{DEFINITION} {lacking}")
     return pieces
 
 
@@ -134,34 +141,7 @@ PAGES = Pages(
         claims_compositional.judge,
         reanalysis.judge,
     ),
-    questions=(
-        Question("Does mean |cos| tell which neurons follow one feature?", ("construct-validity",)),
-        Question(
-            MIX,
-            (
-                "overlap-rises",
-                "similar-less",
-                "similar-harms-less",
-                "accuracy-follows-overlap",
-                "overlap-fixes-accuracy",
-                "published-accuracy-falls",
-                "accuracy-falls",
-                "silhouette-falls",
-            ),
-        ),
-        Question(
-            "Do models confuse what belongs to what when captions are wrong?",
-            ("composition-falls", "composition-falls-more"),
-        ),
-        Question("What does it buy back to weigh pairs?", ("weights-help", "composition-restored")),
-        Question(
-            "Do purer neurons classify better?",
-            (
-                "pruning-accuracy",
-                "pruning-silhouette",
-            ),
-        ),
-    ),
+    questions=answers.QUESTIONS,
     tables=_tables,
     rules=RULES,
     definitions={"Overlap and purity of neurons": DEFINITION},
@@ -171,7 +151,7 @@ PAGES = Pages(
     holes=notes.holes,
     drawings=notes.drawings,
     pieces=_pieces,
-    others=other_pages.pages,
+    others=numbers_page.pages,
     runs=curves.runs,
     results=clip_benchmark.results,
 )

@@ -84,7 +84,7 @@ COUNTED = ("identical_text_swaps", "distinct_captions", "most_used_caption")
 
 
 def swaps(metadata: Mapping[str, str], pairs: int) -> list[dict[str, Any]]:
-    """Return what a pairing's metadata says of its corruption.
+    """Return the numbers in a pairing's metadata on its corruption.
 
     Every share and similarity is a row, named by the scheme; so is each of `COUNTED`.
     """
@@ -119,7 +119,7 @@ def counts(
     Parameters
     ----------
     metadata : iterable of mappings
-        What each index file says of itself.
+        Metadata of each index file.
     rejected, excluded : Counter of str
         Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
     """
@@ -141,7 +141,7 @@ def counts(
 
 
 def encoded(group: str, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what the encoding of a group of shards says of itself: each number is a row."""
+    """Return the record of the encoding of a group of shards: each number is a row."""
     keys = {"group": group, "device": record.get("device"), "precision": record.get("precision")}
     return [
         {"metric": name, "value": value, **keys}

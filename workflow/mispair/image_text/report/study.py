@@ -100,7 +100,7 @@ STUDY = Study(
             "n low high deviation below rotations"
         ),
         "pairs": columns("metric* scheme* rate reason* | value n"),
-        "corpus": columns("metric* reason* status* bin_low bin_high | value n"),
+        "corpus": columns("metric* reason* status* licence* bin_low bin_high | value n"),
         "encoding": columns("group* device* precision* metric* | value", compared=False),
     },
     results={
@@ -183,7 +183,8 @@ STUDY = Study(
         Figure(
             "accuracy_by_shuffling",
             "Zero-shot accuracy against shuffling",
-            "acc1 on each evaluation set; the dotted line is chance.",
+            "acc1 on each evaluation set. The axis shows the range of what was measured; the "
+            "dotted line is chance, where the axis reaches it.",
             "table 4",
         ),
         Figure(
@@ -202,10 +203,10 @@ STUDY = Study(
         Figure(
             "pruning",
             "Classification with k neurons kept",
-            "Mean over the evaluation sets of acc1 (above) and silhouette (below), with neurons "
-            "ranked by the text projection, the image projection, or both; embeddings masked as "
-            "the authors' code does. The grey band holds the random draws' mean ± 1 standard "
-            "deviation.",
+            "Mean over the evaluation sets of acc1 (left) and silhouette (right), one row for "
+            "neurons ranked by the text projection, the image projection, and both; embeddings "
+            "masked as the authors' code does. The grey band holds the random draws' mean ± 1 "
+            "standard deviation.",
             "figure 2(a-c, e-g)",
             "Pruning",
         ),
@@ -310,5 +311,13 @@ STUDY = Study(
             "right; the last is open.",
             section="Captions and images",
         ),
+    ),
+    small=(
+        Figure("small_overlap", "Overlap of text neurons against shuffling"),
+        Figure("small_accuracy", "Accuracy against the share of wrong captions", every_scheme=True),
+        Figure("small_semantics", "What neurons stand for against how much they overlap"),
+        Figure("small_pruning", "Accuracy with k neurons kept"),
+        Figure("small_composition", "Choice of the true caption against shuffling"),
+        Figure("small_weights", "Accuracy with and without weighted pairs"),
     ),
 )

@@ -135,22 +135,22 @@ def table(tables: Tables) -> Table:
         for metric in ("mean_abs_cosine", "random_reference", "participation_ratio")
     )
     names = sorted({name for name, _ in measured})
+    columns = ((measured, 4), (random, 4), (rank, 1))
     rows = tuple(
         (
-            name, *(_words(labels.loc[name, column])
-                    for column in ("pretraining", "method", "architecture")),
+            name,
             *(
-                text
+                _words(labels.loc[name, label])
+                for label in ("pretraining", "method", "architecture")
+            ),
+            *(
+                or_dash(values.get((name, tower), math.nan), digits)
                 for tower in TOWERS
-                for text in (
-                    or_dash(measured.get((name, tower), math.nan), 4),
-                    or_dash(random.get((name, tower), math.nan), 4),
-                    or_dash(rank.get((name, tower), math.nan), 1),
-                )
+                for values, digits in columns
             ),
         )
         for name in names
-    )  # fmt: skip
+    )
     return Table(
         "Overlap of neurons in the checkpoints’ own projections",
         ("name", "pre-training", "method", "architecture", "text: mean |cos|",

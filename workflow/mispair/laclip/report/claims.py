@@ -42,8 +42,7 @@ def _judge(tables: Tables, claim: Claim, measure: str) -> Verdict:
     if outcome == verdicts.UNMEASURED:
         reason = "no CLIP and LaCLIP model of the same pre-training and architecture were measured"
         return Verdict(claim, outcome, reason)
-    above = sum(pair.difference.value > 0 for pair in scored_pairs)
-    mean = sum(pair.difference.value for pair in scored_pairs) / len(scored_pairs)
+    above, mean = gains(scored_pairs)
     paired = sum(pair.paired for pair in scored_pairs)
     return Verdict(
         claim,
@@ -62,17 +61,19 @@ def _judge(tables: Tables, claim: Claim, measure: str) -> Verdict:
     )
 
 
+def gains(scored_pairs: Sequence[Pair]) -> tuple[int, float]:
+    """Return the number of pairs in which LaCLIP is above CLIP, and its mean gain."""
+    differences = [pair.difference.value for pair in scored_pairs]
+    return sum(value > 0 for value in differences), sum(differences) / len(differences)
+
+
 def _gap(scored_pairs: list[Pair]) -> str:
     comparable = [pair for pair in scored_pairs if math.isfinite(pair.published)]
     if not comparable:
         return ""
     measured = sum(pair.difference.value for pair in comparable) / len(comparable)
     printed = sum(pair.published for pair in comparable) / len(comparable)
-    return gap(
-        measured,
-        printed,
-        f"in the mean gain of the {len(comparable)} that were published",
-    )
+    return gap(measured, printed, f"in the mean gain of the {len(comparable)} that were published")
 
 
 def _scope(scored_pairs: list[Pair], measure: str) -> str:

@@ -1,4 +1,4 @@
-"""Why a number of a checkpoint differs from the published one: likely reasons, by rules."""
+"""Likely reasons why a number of a checkpoint differs from the published one, by rules."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.evaluation.report.checkpoints import METHODS, pairs, scores
 from mispair.evaluation.report.protocols import short
-from mispair.report import charts, style
+from mispair.laclip.report.checkpoint_overlap import overlap_pairs
+from mispair.laclip.report.claims import gains
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
@@ -50,11 +52,7 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
 
 
 def _short(data: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Average over the sets if there are more rows than can be read, and say so.
-
-    Published numbers stand for the sets that have one, so they are not averaged next to means of
-    other sets.
-    """
+    """Average measured numbers over the sets if there are more rows than can be read."""
     if data["label"].nunique() <= MOST_ROWS:
         return data.drop(columns="kind"), ""
     measured = data[data["what"] == "measured"]
@@ -109,8 +107,7 @@ def _sentence(tables: Tables) -> str:
     for measure, name in (("acc1", "accuracy"), ("silhouette", "silhouette")):
         couples = pairs(tables, measure)
         if couples:
-            above = sum(pair.difference.value > 0 for pair in couples)
-            mean = sum(pair.difference.value for pair in couples) / len(couples)
+            above, mean = gains(couples)
             average = number(mean, 3, sign=True)
             sentences.append(f"in {name} on {above} of {len(couples)}, by {average} on average")
     protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
@@ -120,6 +117,26 @@ def _sentence(tables: Tables) -> str:
     return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(sentences)}{by}."
 
 
+def small_laclip(tables: Tables) -> Drawing | Hole:
+    """Draw mean |cos| of LaCLIP models less that of CLIP models, one point a pair and tower."""
+    runs = pd.DataFrame(
+        [
+            {"label": f"{tower} neurons", "value": pair.difference}
+            for tower in ("text", "image")
+            for pair in overlap_pairs(tables, tower)
+        ],
+        columns=["label", "value"],
+    ).dropna()
+    if runs.empty:
+        return Hole(NOT_RUN if tables.checkpoints.empty else "no pair of models was measured")
+    chart, data = small.dots(runs, "LaCLIP − CLIP, mean |cos|", colour=style.BLUE, levels=(0.0,))
+    means = runs.groupby("label", sort=False)["value"].mean()
+    listed = ", ".join(f"{label} {number(value, 4, sign=True)}" for label, value in means.items())
+    return Drawing(chart, data, f"Mean |cos|, LaCLIP − CLIP: {listed}.")
+
+
 DRAWINGS = by_name(
     checkpoints,
 )
+
+SMALL = by_name(small_laclip)

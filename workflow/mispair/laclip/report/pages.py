@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mispair.laclip.report import checkpoint_overlap, claims
+from mispair.laclip.report import answers, checkpoint_overlap, claims
 from mispair.laclip.report.tables import checkpoints
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import REPAIR, Question, Verdict
+from mispair.report.verdicts import Verdict
 
 RULES = {
     "pairs of models": "Mean |cos| of a LaCLIP model − that of the CLIP model of the same data and "
@@ -36,16 +36,7 @@ def _limits(tables: Tables) -> list[str]:
 
 PAGES = Pages(
     judges=(claims.judge, checkpoint_overlap.judge),
-    questions=(
-        Question(
-            REPAIR,
-            (
-                "laclip-overlap",
-                "laclip-accuracy",
-                "laclip-silhouette",
-            ),
-        ),
-    ),
+    questions=answers.QUESTIONS,
     tables=_tables,
     rules=RULES,
     limits=_limits,

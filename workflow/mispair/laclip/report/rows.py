@@ -48,9 +48,9 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
 
 
 def checkpoint(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the labels of a checkpoint in the report from what its folder says of it.
+    """Return the labels of a checkpoint in the report from the description in its folder.
 
-    ``architecture`` is that of the image tower, such as ViT-B/16: whatever else its name holds.
+    ``architecture`` is that of the image tower, such as ViT-B/16.
     """
     labels = {name: spec.get(name) for name in ("pretraining", "method", "recipe", "model")}
     name = "ViT-B-16" if labels["recipe"] == "laclip-cc" else spec.get("architecture") or ""

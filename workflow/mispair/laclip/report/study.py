@@ -24,6 +24,7 @@ STUDY = Study(
         "",
         "Next to tables 2 and 3",
         "LaCLIP against CLIP",
+        "DataComp",
         "Compositional sets",
         "Retrieval",
         "Overlap of neurons",
@@ -51,4 +52,5 @@ STUDY = Study(
             "tables 2 and 3",
         ),
     ),
+    small=(Figure("small_laclip", "Overlap of LaCLIP models less that of CLIP models"),),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mispair.core.words import MISSING, interval, listing, number
-from mispair.evaluation.report import compositional
+from mispair.evaluation.report import compositional, datacomp
 from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.evaluation.report.comparison_evaluation import retrieval
 from mispair.evaluation.report.protocols import HASHES, short
@@ -16,12 +16,25 @@ from mispair.laclip.report import checkpoint_overlap
 from mispair.laclip.report.differences import RULES, flagged, reason
 from mispair.report import published
 from mispair.report.table import Table, or_dash
-from mispair.report.tables import Tables
+from mispair.report.tables import Tables, records
 
-BESIDE = "Next to tables 2 and 3"
+PUBLISHED = "Next to tables 2 and 3"
 DIFFERENCES = "LaCLIP against CLIP"
 MODELS = "The models"
 RETRIEVAL = "Retrieval"
+"""Sections of the page."""
+
+FORMATS = {"acc1": (100, 1), "silhouette": (1, 3)}
+"""Factor and decimal places with which the numbers of a measure are printed."""
+
+HEADS = {
+    "acc1": ("model", "name", "evaluation set", "protocol", "headline metric", "measured (%)",
+             "published (%)", "difference (points)", "LaCLIP’s own (%)", "likely reason"),
+    "silhouette": ("model", "name", "evaluation set", "measured", "published", "difference",
+                   "likely reason"),
+}  # fmt: skip
+"""Heads of the tables next to the published ones, by measure."""
+
 FACTS = (
     "recipe", "activation.image", "activation.text", "mean", "std", "interpolation", "recipe_hash",
     "sha256",
@@ -33,12 +46,13 @@ def checkpoints(tables: Tables) -> list[Table]:
     if not tables.study("laclip"):
         return []
     candidates = [
-        _beside(tables, "acc1"),
-        _beside(tables, "silhouette"),
+        _next_to_published(tables, "acc1"),
+        _next_to_published(tables, "silhouette"),
         _differences(tables),
         checkpoint_overlap.table(tables),
         retrieval(tables.checkpoints, _model_label, RETRIEVAL),
         *compositional.compositional(tables.checkpoints, _model_label, compositional.SECTION),
+        *datacomp.datacomp(tables.checkpoints, _model_label, datacomp.SECTION),
         _models(tables),
     ]
     return [table for table in candidates if table.rows]
@@ -48,7 +62,7 @@ def _model_label(row: Mapping[str, Any]) -> str:
     return str(row["towers"])
 
 
-def _beside(tables: Tables, measure: str) -> Table:
+def _next_to_published(tables: Tables, measure: str) -> Table:
     every = scores(tables, measure)
     facts_of = facts(tables)
     metrics = _all_metrics(tables)
@@ -63,22 +77,17 @@ def _beside(tables: Tables, measure: str) -> Table:
             f"{score.pretraining} {score.architecture} {score.method}", score.towers,
             score.evaluation_set,
             *([f"{score.protocol} {short(score.fingerprint)}", score.metric] if is_share else []),
-            _with_limits(score, is_share), _plain(score.published, is_share),
-            _gap(score, is_share), *([_plain(score.own, True)] if is_share else []), why,
+            _with_limits(score), _printed(score.published, measure),
+            _printed(score.difference, measure, sign=True) + " !" * flagged(score),
+            *([_printed(score.own, measure)] if is_share else []), why,
         ))  # fmt: skip
-    rows += _holes(every, measure, 5 if is_share else 3)
-    unit = " (%)" if is_share else ""
+    rows += _holes(every, measure)
+    remarks = ("With 95 % intervals.", HASHES if is_share else "", RULES, _not_run(every))
+    remark = " ".join(filter(None, remarks))
+    title = "Accuracy" if is_share else "Silhouette"
     return Table(
-        "Accuracy next to tables 2 and 3" if is_share else "Silhouette next to tables 2 and 3",
-        ("model", "name", "evaluation set",
-         *(["protocol", "headline metric"] if is_share else []), f"measured{unit}",
-         f"published{unit}", "difference (points)" if is_share else "difference",
-         *(["LaCLIP’s own (%)"] if is_share else []), "likely reason"),
-        tuple(rows),
-        " ".join(filter(None, ("With 95 % intervals.", HASHES if is_share else "", RULES,
-                               _not_run(every)))),
-        section=BESIDE,
-    )  # fmt: skip
+        f"{title} next to tables 2 and 3", HEADS[measure], tuple(rows), remark, section=PUBLISHED
+    )
 
 
 def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]:
@@ -91,38 +100,31 @@ def _all_metrics(tables: Tables) -> dict[tuple[str, str, str], dict[str, float]]
     return by_set
 
 
-def _with_limits(score: Score, is_share: bool) -> str:
-    text = _plain(score.value, is_share)
+def _printed(value: float, measure: str, sign: bool = False) -> str:
+    factor, digits = FORMATS[measure]
+    return or_dash(factor * value, digits, sign)
+
+
+def _with_limits(score: Score) -> str:
+    text = _printed(score.value, score.measure)
     if math.isfinite(score.low + score.high):
-        factor, digits = (100, 1) if is_share else (1, 3)
+        factor, digits = FORMATS[score.measure]
         text += f" ({interval(factor * score.low, factor * score.high, digits)})"
     return text.replace(" ", "\u00a0")
 
 
-def _plain(value: float, is_share: bool) -> str:
-    return or_dash(100 * value, 1) if is_share else or_dash(value, 3)
-
-
-def _gap(score: Score, is_share: bool) -> str:
-    text = or_dash(100 * score.difference if is_share else score.difference,
-                   1 if is_share else 3, sign=True)  # fmt: skip
-    return f"{text} !" if flagged(score) else text
-
-
-def _holes(every: list[Score], measure: str, gap: int) -> list[tuple[str, ...]]:
+def _holes(every: list[Score], measure: str) -> list[tuple[str, ...]]:
     """Return a row for every published number of the run's pre-trainings that was not measured."""
     measured = {(canonical(s.pretraining), canonical(s.method), s.dataset) for s in every}
     run = {key[0] for key in measured}
+    before, after = (("–", "–"), ("–", "–", "–")) if measure == "acc1" else ((), ("–", "–"))
     rows = []
-    table = published.checkpoints()
-    for _, row in table[table["pretraining"].map(canonical).isin(run)].iterrows():
+    for row in records(published.checkpoints()):
         key = (canonical(row["pretraining"]), canonical(row["method"]), row["dataset"])
-        if key not in measured:
-            number_ = _plain(float(row[COLUMNS[measure]]), measure == "acc1")
-            cells = ["–"] * (gap - 3)
-            tail = ["–", "–", "–"] if measure == "acc1" else ["–", "–"]
-            rows.append((f"{row['pretraining']} {row['method']}", "–", str(row["dataset"]), *cells,
-                         MISSING, number_, *tail))  # fmt: skip
+        if key[0] in run and key not in measured:
+            value = _printed(float(row[COLUMNS[measure]]), measure)
+            rows.append((f"{row['pretraining']} {row['method']}", "–", str(row["dataset"]), *before,
+                         MISSING, value, *after))  # fmt: skip
     return rows
 
 
@@ -138,7 +140,7 @@ def _differences(tables: Tables) -> Table:
     for measure in COLUMNS:
         for pair in pairs(tables, measure):
             is_share = measure == "acc1"
-            factor, digits = (100, 1) if is_share else (1, 3)
+            factor, digits = FORMATS[measure]
             measured = pair.difference
             protocol = f"{pair.clip.protocol} {short(pair.clip.fingerprint)}" if is_share else "–"
             limits = interval(factor * measured.low, factor * measured.high, digits, sign=True)
@@ -180,7 +182,7 @@ def _models(tables: Tables) -> Table:
          "activation, text tower", "mean", "deviation", "interpolation", "hash of the recipe",
          "SHA-256 of the file", "measured"),
         tuple(rows),
-        "As the folder of the converted checkpoint says; a folder that was given as it is says "
+        "From the folder of the converted checkpoint; a folder that was given as it is states "
         "nothing.",
         section=MODELS,
     )  # fmt: skip

@@ -16,9 +16,9 @@ def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
     from mispair.core import files
     from mispair.laclip.report.tables import checkpoints
     from mispair.report.exports.plain import plain
-    from mispair.report.tables import read
+    from mispair.report.tables import read_csvs
 
-    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    measured = read_csvs(tables)
     printed = "\n\n".join(map(plain, checkpoints(measured)))
     files.write_text(text, printed)
     print(printed)

@@ -6,7 +6,8 @@ index of a group only when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mispair.core import files
 from mispair.core.files import UserError
 from mispair.pairs.corruption.key_draws import streams, uniforms
 from mispair.pairs.index.books import read_columns
-from mispair.pairs.index.identities import caption_identities, identities
+from mispair.pairs.index.identities import caption_identities, hexadecimal, identities
 
 BLOCK = 1 << 17
 """Keys that are held as Python strings at a time."""
+
+CAPTIONS = pa.schema([("caption_id", pa.string()), ("caption", pa.string())])
+"""Columns of `write_captions`."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
     """Read a corpus and draw a caption for each pair that has several.
 
     The draw depends on the seed and the pair's key only: every scheme and rate starts from the
-    same captions. (LaCLIP's training draws one at every step; features are encoded once here, so
-    the draw is made once.) Where no pair has several captions nothing is drawn.
+    same captions. Where no pair has several captions nothing is drawn. A fine-tuning may draw
+    captions at each step, as LaCLIP does (``finetune_projection.draw_captions``).
 
     Raises
     ------
@@ -110,19 +115,7 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
 
 
 def read_texts(index: Iterable[Path], needed: np.ndarray) -> dict[int, str]:
-    """Look up the texts of captions in the index of one or more groups.
-
-    Parameters
-    ----------
-    index : iterable of Path
-        Index tables.
-    needed : uint64 array
-        Identities of captions.
-
-    Returns
-    -------
-    dict of int to str
-        Text by identity.
+    """Look up the texts of captions, (n,) uint64 identities, in the index of one or more groups.
 
     Raises
     ------
@@ -145,7 +138,7 @@ def read_texts(index: Iterable[Path], needed: np.ndarray) -> dict[int, str]:
 
 
 def captions_of(path: Path, needed: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-    """Return those captions of an index that are wanted, first and further ones, each once.
+    """Return the needed captions of an index, first and further ones, each once.
 
     Parameters
     ----------
@@ -160,11 +153,6 @@ def captions_of(path: Path, needed: np.ndarray) -> tuple[np.ndarray, pa.Array]:
         Identities in the order of their first use, first captions before further ones.
     texts : (m,) array of strings, pyarrow
         The captions.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read.
     """
     table, _ = read_columns(path, ["caption", "caption_id", "more_captions"])
     first = identities(table["caption_id"])
@@ -177,6 +165,36 @@ def captions_of(path: Path, needed: np.ndarray) -> tuple[np.ndarray, pa.Array]:
     return numbers[rows], texts.take(pa.array(rows)).combine_chunks()
 
 
+def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndarray) -> None:
+    """Write captions, each once, in the order of their first use; one group is held at a time.
+
+    The identity of a caption decides its part: it is the same part whatever else the corpus has.
+
+    Parameters
+    ----------
+    parts, index : Paths
+        The files to write, and the index of each group.
+    needed : (n,) uint64 array
+        Identities of the captions, sorted and distinct.
+    """
+    written = np.zeros(len(needed), bool)
+    with ExitStack() as stack:
+        temporaries = [stack.enter_context(files.replacing(path)) for path in parts]
+        writers = [
+            stack.enter_context(pq.ParquetWriter(path, CAPTIONS, compression="zstd"))
+            for path in temporaries
+        ]
+        for path in index:
+            numbers, texts = captions_of(path, needed)
+            positions = np.searchsorted(needed, numbers)
+            new = np.flatnonzero(~written[positions])
+            written[positions] = True
+            for part, writer in enumerate(writers):
+                of_part = new[numbers[new] % len(writers) == part]
+                columns = [hexadecimal(numbers[of_part]), texts.take(pa.array(of_part))]
+                writer.write_table(pa.table(columns, schema=CAPTIONS))
+
+
 def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Tell which numbers are in a sorted array; `numpy.isin` would sort it at every call."""
     positions = np.searchsorted(members, numbers)
@@ -185,36 +203,25 @@ def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
-    """Read the features that each picture has, by key, from tables next to the shards.
+    """Return the features that each picture has, by key, from tables next to the shards.
 
-    Returns
-    -------
-    dict of str to list of str
-        Empty if there is no table, or one has no ``image_features``.
+    It is empty if there is no table, or one has no ``image_features``.
 
     Raises
     ------
     UserError
         If a table cannot be read.
     """
-    pictured: dict[str, list[str]] = {}
-    for path in sorted(truth):
-        try:
-            with pq.ParquetFile(path) as opened:
-                if not {"key", "image_features"} <= set(opened.schema_arrow.names):
-                    return {}
-                table = opened.read(columns=["key", "image_features"])
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(
-                f"{path}: cannot be read as Parquet ({error}). Delete it and run again."
-            ) from error
-        keys, features = table["key"].to_pylist(), table["image_features"].to_pylist()
-        pictured.update((key, names or []) for key, names in zip(keys, features, strict=True))
-    return pictured
+    tables = [
+        _features(path, "image_features", "Delete it and run again.") for path in sorted(truth)
+    ]
+    if None in tables:
+        return {}
+    return {key: names for table in tables for key, names in table or ()}
 
 
 def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
-    """Read the features that each pair's caption names, by key, from tables next to the shards.
+    """Return the features that each pair's caption names, by key, from tables next to the shards.
 
     Raises
     ------
@@ -228,15 +235,22 @@ def read_named_features(truth: Iterable[Path]) -> dict[str, list[str]]:
     )
     named: dict[str, list[str]] = {}
     for path in sorted(truth):
-        try:
-            with pq.ParquetFile(path) as opened:
-                if not {"key", "caption_features"} <= set(opened.schema_arrow.names):
-                    raise UserError(f"{path}: has no column key or caption_features. {remedy}")
-                table = opened.read(columns=["key", "caption_features"])
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{path}: cannot be read as Parquet ({error}). {remedy}") from error
-        keys, features = table["key"].to_pylist(), table["caption_features"].to_pylist()
-        named.update((key, list(names or ())) for key, names in zip(keys, features, strict=True))
+        if (table := _features(path, "caption_features", remedy)) is None:
+            raise UserError(f"{path}: has no column key or caption_features. {remedy}")
+        named.update(table)
     if not named:
         raise UserError(f"corrupt_captions: there are no ground-truth features. {remedy}")
     return named
+
+
+def _features(path: Path, column: str, remedy: str) -> list[tuple[str, list[str]]] | None:
+    """Return key and features of each row of a table; None if it has no such column."""
+    try:
+        with pq.ParquetFile(path) as opened:
+            if not {"key", column} <= set(opened.schema_arrow.names):
+                return None
+            table = opened.read(columns=["key", column])
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"{path}: cannot be read as Parquet ({error}). {remedy}") from error
+    lists = (names or [] for names in table[column].to_pylist())
+    return list(zip(table["key"].to_pylist(), lists, strict=True))

@@ -60,10 +60,8 @@ def reword_corpus(
 
     Parameters
     ----------
-    pairs : CaptionedPairs
-        The corpus.
-    index : mapping of str to Path
-        The index of each group, where the texts are.
+    pairs, index : CaptionedPairs, mapping of str to Path
+        The corpus, and the index of each group, where the texts are.
     edit : Edit
         What to do to captions.
     *name
@@ -74,7 +72,7 @@ def reword_corpus(
     Raises
     ------
     UserError
-        If a text is not found, or a caption names other features than the truth says.
+        If a text is missing, or a caption names other features than the truth has.
     """
     given = pairs.caption_ids.copy()
     ids, texts = [np.zeros(0, np.uint64)], [pa.array([], pa.large_string())]

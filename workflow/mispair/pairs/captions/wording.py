@@ -49,16 +49,7 @@ def leave_out_features(captions: Sequence[str], starts: np.ndarray, rate: float)
     """Leave out each feature that a caption names with the given probability.
 
     A shape gives way to "thing" and a digit's name to "number", as in captions of scenes that
-    never named them, so a noun stays whatever goes.
-
-    Parameters
-    ----------
-    captions : sequence of str
-        Sentences about generated scenes.
-    starts : (n,) uint64 array
-        Streams of the pairs' draws (`key_draws.streams`).
-    rate : float
-        Probability of each feature.
+    never named them, so a noun always stays. `starts` are (n,) streams (`key_draws.streams`).
     """
     return _reword_features(captions, starts, rate, dict.fromkeys(FEATURES))
 
@@ -68,14 +59,8 @@ def replace_features(
 ) -> Reworded:
     """Replace each feature that a caption names by its partner with the given probability.
 
-    A feature without a partner, the only one of its kind, stays.
-
-    Parameters
-    ----------
-    captions, starts, rate
-        As in `leave_out_features`.
-    partners : mapping of str to str
-        The feature that each feature is linked to, of the same kind.
+    `partners` has for each feature another of the same kind. A feature without one, the only one
+    of its kind, stays. `starts` are (n,) streams of draws (`key_draws.streams`).
     """
     return _reword_features(captions, starts, rate, partners)
 
@@ -170,10 +155,7 @@ def _runs(caption: str) -> list[list[tuple[int, int, str]]]:
 
 
 def _word(feature: str, named: str, word: str) -> str:
-    """Return a word for `named`: the second synonym where the sentence had the second, and so on.
-
-    Favourite words stay favourites, and a replaced feature shows by its meaning only.
-    """
+    """Return a word for `named`: its second synonym if the sentence had a second, and so on."""
     (kind, value), (other_kind, instead) = feature.split(":"), named.split(":")
     synonyms = VOCABULARY[other_kind][instead]
     return synonyms[min(VOCABULARY[kind][value].index(word), len(synonyms) - 1)]
@@ -182,18 +164,10 @@ def _word(feature: str, named: str, word: str) -> str:
 def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
     """Leave out each content word of a caption with the given probability.
 
-    A content word is one that is not among scikit-learn's English stop words, nor a single letter
-    or a mark. If all content words of a caption are drawn, the one with the largest draw stays, so
-    no caption becomes empty.
-
-    Parameters
-    ----------
-    captions : sequence of str
-        Texts of any kind; words are what stands between spaces.
-    starts : (n,) uint64 array
-        Streams of the pairs' draws (`key_draws.streams`).
-    rate : float
-        Probability of each content word.
+    Words are what stands between spaces. A content word is one that is not among scikit-learn's
+    English stop words, nor a single letter or a mark. If all content words of a caption are drawn,
+    the one with the largest draw stays, so no caption becomes empty. `starts` are (n,) streams of
+    draws (`key_draws.streams`).
     """
     pieces = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
     counts = np.fromiter(map(len, pieces), np.int64, len(pieces))

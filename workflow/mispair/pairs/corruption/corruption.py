@@ -26,8 +26,6 @@ def choose_pairs(keys: np.ndarray, rate: float, generator: np.random.Generator) 
         Keys of the pairs, each once, in any order.
     rate : float
         Shuffle probability C_m in [0, 1]: the share of pairs to choose.
-    generator : numpy.random.Generator
-        Source of the draw.
 
     Returns
     -------
@@ -37,7 +35,7 @@ def choose_pairs(keys: np.ndarray, rate: float, generator: np.random.Generator) 
     Raises
     ------
     ValueError
-        If the rate lies outside [0, 1] or a key occurs twice.
+        If the rate is outside [0, 1] or a key occurs twice.
     """
     keys = np.asarray(keys)
     if not 0.0 <= rate <= 1.0:
@@ -66,12 +64,8 @@ def shuffle_captions(
 
     Parameters
     ----------
-    keys : (n,) array
-        Keys of the pairs, each once, in any order.
-    rate : float
-        Shuffle probability C_m in [0, 1]: the share of pairs whose captions are swapped.
-    generator : numpy.random.Generator
-        Source of the draw.
+    keys, rate, generator
+        As for `choose_pairs`.
     texts : (n,) array, optional
         Identity of each pair's caption; equal texts have equal identities.
 
@@ -83,8 +77,7 @@ def shuffle_captions(
     Raises
     ------
     ValueError
-        If the rate lies outside [0, 1], a key occurs twice, or exactly one pair would be chosen:
-        one caption alone has nothing to be swapped with.
+        As `choose_pairs`, or if exactly one pair would be chosen, whose caption has no partner.
     """
     chosen = choose_pairs(keys, rate, generator)
     if len(chosen) == 1:
@@ -219,7 +212,7 @@ class PairingShares:
 def pairing_shares(
     original: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
 ) -> tuple[PairingShares, np.ndarray]:
-    """Tell what a scheme did to the pairs and to their texts.
+    """Return what a scheme did to the pairs, and which texts it changed, (n,) bool.
 
     Parameters
     ----------
@@ -228,14 +221,7 @@ def pairing_shares(
     swapped : (n,) bool array
         Whether the pair got the caption of another pair.
     nominal : float
-        The rate that was asked for.
-
-    Returns
-    -------
-    PairingShares
-        The shares over all pairs.
-    text_changed : (n,) bool array
-        Whether the pair got another text.
+        The rate of the scheme.
     """
     changed = np.asarray(original != given, dtype=bool)
     count = max(len(changed), 1)

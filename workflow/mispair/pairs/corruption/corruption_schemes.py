@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mispair.core import seeds
 from mispair.core.files import UserError
@@ -31,30 +30,29 @@ from mispair.pairs.corruption.effective_rate import codes, effective_rate, named
 from mispair.pairs.corruption.key_draws import streams
 from mispair.pairs.corruption.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
 from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
-from mispair.pairs.neighbours.caption_similarity import (
-    MEASURE,
-    MOST_CAPTIONS,
-    MOST_PAIRS,
-    sample,
-    tfidf_similarities,
-)
+from mispair.pairs.neighbours.similar_captions import read_similar
+from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities
 from mispair.pairs.scenes.scene_features import spurious_partners
 
 STEP = "corrupt-captions"
 
+MOST_PAIRS = 100_000
+"""A mean similarity is taken over at most so many changed pairs, drawn at random."""
+
+MOST_CAPTIONS = 200_000
+"""Document frequencies are counted in at most so many distinct captions, drawn at random."""
+
 
 @dataclass(frozen=True)
 class Sources:
-    """Where schemes look things up; each reads what it needs and no more.
+    """Where schemes look things up; each reads only what it needs.
 
     Attributes
     ----------
     index : mapping of str to Path
         The index of each group: the captions' texts.
-    similar : sequence of Path
-        The table of most similar captions, if there is one.
-    truth : sequence of Path
-        Tables of the features that generated pictures have and their captions name.
+    similar, truth : sequence of Path
+        The table of most similar captions, and those of the features of pictures and captions.
     """
 
     index: Mapping[str, Path]
@@ -80,6 +78,9 @@ class Corrupted:
         Identities of texts that no pair had before, sorted.
     written : pyarrow.LargeStringArray
         Those texts.
+    source : (n,) int64 array, optional
+        Position of the pair whose caption each pair has now; None where a scheme draws captions
+        and not pairs.
     """
 
     given: np.ndarray
@@ -88,30 +89,18 @@ class Corrupted:
     note: str = ""
     written_ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     written: pa.LargeStringArray = field(default_factory=lambda: pa.array([], pa.large_string()))
+    source: np.ndarray | None = None
 
 
 def corrupt(
     pairs: CaptionedPairs, scheme: str, rate: float, seed: int, sources: Sources
 ) -> Corrupted:
-    """Apply a scheme.
-
-    Parameters
-    ----------
-    pairs : CaptionedPairs
-        The corpus.
-    scheme : {"random", "similar", "similar-swap", "spurious", "missing", "drop"}
-        How to corrupt captions.
-    rate : float
-        How much, in [0, 1]; at 0 nothing changes and nothing is read.
-    seed : int
-        Seed of the draws.
-    sources : Sources
-        Where to look things up.
+    """Apply a scheme at a rate in [0, 1]; at 0 nothing changes and nothing is read.
 
     Raises
     ------
     UserError
-        If the scheme or the rate cannot be, or the scheme needs what is not there.
+        If there is no such scheme or rate, or a table that the scheme needs is missing.
     """
     if scheme not in _SCHEMES:
         raise UserError(
@@ -139,7 +128,7 @@ def _random(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> 
     given, swapped = original[source], source != positions
     rounding = _rounding(int(swapped.sum()), len(original), rate)
     if not (same := int((given[swapped] == original[swapped]).sum())):
-        return Corrupted(given, swapped, note=rounding)
+        return Corrupted(given, swapped, note=rounding, source=source)
     captions, times = np.unique(original[swapped], return_counts=True)
     commonest = captions[[times.argmax()]]
     text = read_texts(sources.index.values(), commonest)[int(commonest[0])]
@@ -147,7 +136,7 @@ def _random(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> 
         f"{same:,} of the {swapped.sum():,} chosen pairs got another pair's caption with their own "
         f"text, because {times.max():,} of them, more than half, have the caption {text[:80]!r}."
     )
-    return Corrupted(given, swapped, note=f"{note} {rounding}".strip())
+    return Corrupted(given, swapped, note=f"{note} {rounding}".strip(), source=source)
 
 
 def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) -> Corrupted:
@@ -159,7 +148,7 @@ def _similar(pairs: CaptionedPairs, rate: float, seed: int, sources: Sources) ->
     chosen = np.sort(choose_pairs(np.arange(len(pairs.caption_ids)), rate, _subset(seed)))
     original = pairs.caption_ids[chosen]
     drawn, similarity = draw_neighbours(
-        _batches(sources.similar[0]),
+        read_similar(sources.similar[0]),
         original,
         pairs.alternatives[chosen],
         streams(pairs.keys(chosen), seed, STEP, "similar"),
@@ -205,20 +194,8 @@ def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Source
     rounding = _rounding(int(swapped.sum()), len(original), rate)
     return Corrupted(
         original[done.source], swapped, {"neighbour_similarity": repr(mean)},
-        note if short else rounding,
+        note if short else rounding, source=done.source,
     )  # fmt: skip
-
-
-def _batches(similar: Path) -> Iterator[pa.RecordBatch]:
-    columns = ["caption_id", "neighbour_ids", "similarities"]
-    fault = f"{similar}: cannot be read as a table of similar captions; delete it and run again"
-    try:
-        with pq.ParquetFile(similar) as opened:
-            if missing := sorted(set(columns) - set(opened.schema_arrow.names)):
-                raise UserError(f"{fault} (it has no {', '.join(missing)}).")
-            yield from opened.iter_batches(columns=columns)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"{fault} ({error}).") from error
 
 
 def _rounding(chosen: int, pairs: int, rate: float) -> str:
@@ -270,20 +247,22 @@ _SCHEMES: dict[str, Callable[[CaptionedPairs, float, int, Sources], Corrupted]] 
 }
 
 
+def sample(items: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """Return at most so many of the items, drawn without replacement, in their own order."""
+    if len(items) <= most:
+        return items
+    return np.asarray(items[np.sort(generator.permutation(len(items))[:most])])
+
+
 def mean_similarity(
     pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], seed: int
 ) -> dict[str, str]:
     """Measure how alike pairs' captions are before and after, where their text changed.
 
     The measure is the cosine of TF-IDF vectors for every scheme, so that schemes can be compared;
-    over at most `caption_similarity.MOST_PAIRS` changed pairs, with document frequencies from at
-    most `caption_similarity.MOST_CAPTIONS` distinct captions of the corpus, both drawn at random.
-
-    Returns
-    -------
-    dict of str to str
-        Metadata ``mean_similarity`` ("nan" when no text changed), ``similarity_of``, and how many
-        pairs and captions were used.
+    over at most `MOST_PAIRS` changed pairs, with document frequencies from at most `MOST_CAPTIONS`
+    distinct captions of the corpus, both drawn at random. Returns metadata: ``mean_similarity``
+    ("nan" when no text changed), ``similarity_of``, and how many pairs and captions were used.
     """
     draw = seeds.generator(seed, STEP, "similarity")
     changed = np.flatnonzero(done.given != pairs.caption_ids)
@@ -314,11 +293,8 @@ def effective_shares(
 ) -> dict[str, str]:
     """Measure how wrong the captions are that a scheme gave, and how many different ones are left.
 
-    Returns
-    -------
-    dict of str to str
-        Metadata: the counts of `effective_rate.Variety`, and the shares of
-        `effective_rate.EffectiveRate` where `truth` has the features of every picture.
+    Returns metadata: the counts of `effective_rate.Variety`, and the shares of
+    `effective_rate.EffectiveRate` where `truth` has the features of every picture.
     """
     metadata = variety(done.given).metadata()
     pictured = read_pictured_features(truth)

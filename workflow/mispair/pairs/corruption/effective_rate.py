@@ -62,17 +62,10 @@ def effective_rate(
 
     Parameters
     ----------
-    pictures : (n, f) bool array
-        The features that each picture has.
-    before, after : (n, f) bool array
-        The features that each pair's caption names before and after.
+    pictures, before, after : (n, f) bool array
+        The features that each picture has, and that its caption names before and after.
     replaced : (n,) bool array
         Whether the pair has another text.
-
-    Returns
-    -------
-    EffectiveRate
-        Means over all pairs, or over the replaced ones.
     """
     wrong = _share(after & ~pictures, after)
     return EffectiveRate(
@@ -127,12 +120,6 @@ class Variety:
 
 
 def variety(given: np.ndarray) -> Variety:
-    """Count the distinct captions among those given, and the pairs with the most used one.
-
-    Parameters
-    ----------
-    given : (n,) uint64 array
-        Identity of each pair's caption.
-    """
+    """Count the distinct captions among those given, (n,) uint64, and pairs with the commonest."""
     _, times = np.unique(given, return_counts=True)
     return Variety(len(times), int(times.max(initial=0)))

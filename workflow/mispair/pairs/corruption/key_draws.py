@@ -23,19 +23,9 @@ _MIX = (
 
 
 def streams(keys: Iterable[str], *name: object) -> np.ndarray:
-    """Return where the draws of each key start.
+    """Return where the draws of each key start, (n,) uint64, for `uniforms`.
 
-    Parameters
-    ----------
-    keys : iterable of str
-        Keys of n pairs.
-    *name
-        What the draws are for, such as a seed and a scheme; other names give other draws.
-
-    Returns
-    -------
-    (n,) uint64 array
-        A start for each key, to be given to `uniforms`.
+    `name` is what the draws are for, such as a seed and a scheme; other names give other draws.
     """
     secret = seeds.integer(*name).to_bytes(8, "big")
     digests = (hashlib.blake2b(key.encode(), digest_size=8, key=secret).digest() for key in keys)
@@ -43,19 +33,9 @@ def streams(keys: Iterable[str], *name: object) -> np.ndarray:
 
 
 def uniforms(starts: np.ndarray, number: np.ndarray | int) -> np.ndarray:
-    """Return the draw of the given number from each stream.
+    """Return a draw from each stream, by its number from 0: float64 in [0, 1), 53 random bits.
 
-    Parameters
-    ----------
-    starts : uint64 array
-        From `streams`.
-    number : int array or int
-        Which draw, from 0; broadcast against `starts`.
-
-    Returns
-    -------
-    float64 array
-        Uniform in [0, 1), with 53 random bits.
+    `number` is broadcast against `starts`, which come from `streams`.
 
     References
     ----------

@@ -31,18 +31,10 @@ _AT_ONCE = 256
 
 
 def mutual_tfidf(captions: Sequence[str]) -> sparse.csr_array:
-    """Return the TF-IDF vectors by which `swap_similar` compares captions.
+    """Return the TF-IDF vectors, (n, terms) float32, by which `swap_similar` compares captions.
 
-    Parameters
-    ----------
-    captions : sequence of str
-        The caption of each of n pairs; document frequencies count pairs.
-
-    Returns
-    -------
-    (n, terms) float32 array
-        Rows of length 1, or of zeros for captions without a term. There are no columns where no
-        term is left.
+    Document frequencies count pairs. Rows have length 1, or are zeros for captions without a term.
+    There are no columns where no term is left.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -84,7 +76,8 @@ def swap_similar(
     """Exchange captions between similar pairs until a share of the pairs is swapped.
 
     With generators of the same state, the exchanges at a small rate are the first of those at a
-    large one. Equal similarities are ordered at random.
+    large one. Equal similarities are ordered at random. Fewer pairs than asked for are swapped only
+    if no pair that is left may exchange with another.
 
     Parameters
     ----------
@@ -92,15 +85,8 @@ def swap_similar(
         Rows of length 1 or 0; nothing is negative.
     rate : float
         Share of the pairs to swap, in [0, 1]; an even number of pairs comes as near as it can.
-    generator : numpy.random.Generator
-        Source of the draws.
     equal : callable
-        Given a pair, returns (n,) bool: with whom an exchange would change nothing. Symmetric.
-
-    Returns
-    -------
-    Swaps
-        Fewer than wanted only if no pair that is left may exchange with another.
+        Given a pair, returns (n,) bool: with which an exchange would change nothing. Symmetric.
     """
     n = vectors.shape[0]
     goal = round(rate * n / 2)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mispair.core.files import UserError, parquet_metadata
-from mispair.pairs.index import policy
+from mispair.pairs.index.policy import Fault
 
 Tables = dict[str, Path]
 """A file of each group."""
 
-DAMAGED = (policy.DAMAGED_SHARD, policy.LOST_WORKER)
+DAMAGED = (Fault.DAMAGED_SHARD, Fault.LOST_WORKER)
 """Reasons that stand for a shard that was not read to its end: one row each, whatever was lost."""
 
 KEY = "key-in-several-shards"
@@ -21,14 +24,14 @@ IMAGE = "image-in-several-pairs"
 """Reasons for which pairs are excluded; all others are reasons of rejection."""
 
 SETTINGS = {
-    policy.NO_CAPTION: "index_shards: caption_from",
-    policy.NOT_IN_TABLE: "read_captions: key_column",
-    policy.EMPTY_CAPTION: "index_shards: empty_captions",
-    policy.CONTROL_CHARACTERS: "index_shards: control_characters",
-    policy.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
-    policy.TOO_MANY_PIXELS: "index_shards: max_image_pixels",
-    policy.TOO_SMALL_IMAGE: "index_shards: min_image_side",
-    policy.EXTREME_SHAPE: "index_shards: max_aspect_ratio",
+    Fault.NO_CAPTION: "index_shards: caption_from",
+    Fault.NOT_IN_TABLE: "read_captions: join, key_column",
+    Fault.EMPTY_CAPTION: "index_shards: empty_captions",
+    Fault.CONTROL_CHARACTERS: "index_shards: control_characters",
+    Fault.CAPTION_LENGTH: "index_shards: min_words, max_words, max_characters",
+    Fault.TOO_MANY_PIXELS: "index_shards: max_image_pixels",
+    Fault.TOO_SMALL_IMAGE: "index_shards: min_image_side",
+    Fault.EXTREME_SHAPE: "index_shards: max_aspect_ratio",
     KEY: "gather_index: duplicate_keys",
     IMAGE: "gather_index: duplicate_images",
 }
@@ -125,10 +128,7 @@ class Books:
 def by_group(index: Sequence[Path], rejected: Sequence[Path]) -> tuple[Tables, Tables]:
     """Return the two tables of each group, ``GROUP.parquet`` and ``GROUP.rejected.parquet``.
 
-    Returns
-    -------
-    index, rejected : dict of str to Path
-        In the order of the groups' names, for any order of the arguments.
+    They are in the order of the groups' names, for any order of the arguments.
 
     Raises
     ------
@@ -156,20 +156,13 @@ def by_group(index: Sequence[Path], rejected: Sequence[Path]) -> tuple[Tables, T
 
 
 def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books:
-    """Add up the books of all groups, and hold what they say against what they hold.
-
-    Parameters
-    ----------
-    index, rejected : mapping of str to Path
-        The two tables of each group, in the order of `by_group`.
+    """Add up the books of all groups (in the order of `by_group`), and compare them with the rows.
 
     Raises
     ------
     UserError
         If a file cannot be read, or its rows are not those that its metadata counts.
     """
-    import pyarrow.compute as pc
-
     read, kept, shards, damaged = 0, 0, 0, 0
     first_reasons: dict[str, Reason] = {}
     for group in index:
@@ -180,7 +173,7 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
         kept += len(whole)
         names = pc.unique(broken["shard"]).to_pylist()
         shards += len({*pc.unique(whole["shard"]).to_pylist(), *names})
-        unread = pc.is_in(broken["reason"], value_set=_strings(DAMAGED))
+        unread = pc.is_in(broken["reason"], value_set=pa.array(DAMAGED, pa.string()))
         damaged += len(pc.unique(broken["shard"].filter(unread)))
         for row in broken["reason"].value_counts().to_pylist():
             name = row["values"]
@@ -196,16 +189,7 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
 
     The share of lost samples counts what was seen. A shard that breaks off is one row whatever
     was in the rest of it, so the share of shards that were not read to their end is held against
-    the same limit: the larger one decides.
-
-    Parameters
-    ----------
-    books : Books
-        After all policies.
-    limit : float
-        Largest share that passes, 0 to 1.
-    tables : Path
-        Folder of the tables of rejected samples, for the message.
+    the same limit, 0 to 1: the larger one decides. `tables` is the folder that the message names.
 
     Raises
     ------
@@ -239,24 +223,14 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
     )
 
 
-def read_columns(path: Path, columns: list[str]) -> tuple[Any, dict[str, str]]:
+def read_columns(path: Path, columns: list[str]) -> tuple[pa.Table, dict[str, str]]:
     """Read columns of an index or of a table of rejected samples, and its metadata.
-
-    Returns
-    -------
-    table : pyarrow.Table
-        The columns.
-    metadata : dict of str to str
-        What `index_shards` wrote next to them.
 
     Raises
     ------
     UserError
         If the file is missing, is not Parquet or lacks a column.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         with pq.ParquetFile(path) as opened:
             missing = sorted(set(columns) - set(opened.schema_arrow.names))
@@ -290,9 +264,3 @@ def _check(
                 f"{path}: its books do not balance: it says {claimed}, but {index.name} has "
                 f"{kept} rows and {rejected.name} {lost}. Delete both files and run again."
             )
-
-
-def _strings(values: tuple[str, ...]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values, pa.string())

@@ -71,12 +71,7 @@ class Pairs:
 
 
 def read_pairs(index: Mapping[str, Path]) -> Pairs:
-    """Read what identifies each pair, one group after another.
-
-    Parameters
-    ----------
-    index : mapping of str to Path
-        The index of each group, in the order of `by_group`.
+    """Read what identifies each pair, from the index of each group in the order of `by_group`.
 
     Raises
     ------
@@ -148,12 +143,7 @@ CORPUS = pa.schema(
 def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.StringArray]]:
     """Yield the corpus in order of keys, a part at a time, each with the identities of its images.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        All pairs.
-    kept : (n,) bool array
-        Which of them the corpus holds.
+    `kept` (n,) bool has which pairs the corpus holds.
     """
     order = pairs.order[kept[pairs.order]]
     for start in range(0, len(order), BLOCK):
@@ -178,15 +168,10 @@ def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.String
 
 
 def fingerprint(parts: Iterable[tuple[pa.Table, pa.StringArray]]) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 that name the data of a corpus.
+    """Return 16 hexadecimal digits of the SHA-256 that name the data in the `blocks` of a corpus.
 
     One line a pair, in order of keys: ``CAPTION_ID IMAGE_ID FURTHER_IDS KEY`` with commas between
     further captions. In which shard or group a pair stands makes no difference.
-
-    Parameters
-    ----------
-    parts : iterable of (pyarrow.Table, pyarrow.StringArray)
-        What `blocks` yields.
     """
 
     def lines() -> Iterator[str]:

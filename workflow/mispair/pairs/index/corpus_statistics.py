@@ -32,8 +32,17 @@ image_duplicate_share               the same bytes are in another pair too  pair
 image_sha256_duplicate_share        the ``sha256`` of the sample's json is  pairs that have one
                                     in another pair too
 downloads                           attempts, for each ``status``           attempts
+licences                            pairs, for each ``licence``, which the  pairs that have one
+                                    sample's json names
 written_missing, written_surplus    samples that img2dataset wrote and were samples written
                                     not found, or the other way round
+table_pairs_joined                  pairs that the caption table has        pairs looked up: kept,
+                                                                            or rejected for having
+table_pairs_without_row             others                                  no row
+table_pairs_sharing_value           joined pairs whose value (such as a     pairs joined
+                                    url) another joined pair has too
+table_values_with_several_captions  values of the table                     values of the table
+table_values_unused                 values that no kept pair has            values of the table
 =================================== ======================================= ======================
 
 Lengths, flags and duplicates are those of a pair's first caption.
@@ -43,7 +52,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,11 +61,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mispair.core.metrics import Row
-from mispair.pairs.index.books import IMAGE, KEY, Books
-from mispair.pairs.index.policy import EMPTY_CAPTION
+from mispair.pairs.index.books import IMAGE, KEY, Books, read_columns
+from mispair.pairs.index.corpus import Pairs
+from mispair.pairs.index.identities import text_hashes
+from mispair.pairs.index.policy import Fault
 
 COLUMNS = (
-    "words", "characters", "person", "non_ascii", "control", "width", "height", "sha256",
+    "words", "characters", "person", "non_ascii", "control", "width", "height", "sha256", "licence",
 )  # fmt: skip
 """Columns of an index that `CorpusStatistics.add` reads."""
 
@@ -67,7 +79,7 @@ BINS = {
 """Lower edges of the bins; texts of more than about 60 words are cut by CLIP's tokenizer."""
 
 STATUSES = 20
-"""Commonest download statuses that have a row of their own; the others are one row, ``other``."""
+"""Commonest download statuses, or licences, with a row of their own; others are one, ``other``."""
 
 STATUS_LENGTH = 80
 """Characters after which a status, which may be a whole error message, is cut."""
@@ -116,20 +128,16 @@ class CorpusStatistics:
             name: Tally() for name in ("words", "characters", "width", "height", "ratio", "side")
         }
         self._flags: Counter[str] = Counter()
+        self._licences: Counter[str] = Counter()
         self._empty = 0
         self._captions = 0
         self._hashes: list[np.ndarray] = []
         self._texts: list[np.ndarray] = []
 
     def add(self, table: pa.Table, texts: np.ndarray) -> None:
-        """Take in the kept pairs of a group.
+        """Take in the kept pairs of a group: their rows of the index, with at least `COLUMNS`.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            Their rows of the index, with at least `COLUMNS`.
-        texts : (m,) uint64 array
-            Identities of all their captions, further ones too, in any order.
+        `texts` are the identities of all their captions, (m,) uint64, in any order.
         """
         wide, high = table["width"].to_numpy(), table["height"].to_numpy()
         words = table["words"].to_numpy()
@@ -146,25 +154,23 @@ class CorpusStatistics:
         for name in ("person", "non_ascii", "control"):
             self._flags[name] += pc.sum(table[name]).as_py() or 0
         self._empty += int((words == 0).sum())
-        self._hashes.append(_hashes(table["sha256"].drop_null()))
+        self._hashes.append(text_hashes(table["sha256"].drop_null()))
+        counts = pc.value_counts(table["licence"].drop_null().combine_chunks())
+        for row in counts.to_pylist():
+            self._licences[_plain(row["values"])] += row["counts"]
         self._captions += len(texts)
         self._texts.append(np.unique(texts))
 
     def rows(self, books: Books, caption_ids: np.ndarray, image_ids: np.ndarray) -> list[Row]:
-        """Return the rows of counts, captions and images.
+        """Return the rows of counts, captions and images, with the books after all policies.
 
-        Parameters
-        ----------
-        books : Books
-            After all policies.
-        caption_ids, image_ids : (n,) uint64 arrays
-            Identities of the kept pairs' first captions and images, in any order.
+        The identities of the kept pairs' first captions and images are (n,) uint64, in any order.
         """
         kept, read = books.kept, books.read
         texts = np.unique(_together(self._texts))
         hashes = _together(self._hashes)
         images, shared_images = _distinct(image_ids)
-        refused = books.reasons.get(EMPTY_CAPTION)
+        refused = books.reasons.get(Fault.EMPTY_CAPTION)
         empty = self._empty + (refused.count if refused else 0)
         rows = [
             *_books(books),
@@ -187,6 +193,7 @@ class CorpusStatistics:
         rows += _histogram("image_shorter_side_histogram", self._tallies["side"], BINS["side"])
         return [
             *rows,
+            *_ranked("licences", "licence", self._licences),
             _row("images_distinct", images, kept),
             _row("image_duplicate_share", _share(shared_images, kept), kept),
             _row(
@@ -197,32 +204,46 @@ class CorpusStatistics:
         ]
 
 
-def downloads(metadata: Iterable[str]) -> list[Row]:
-    """Add up how downloads ended, as img2dataset's ``_stats.json`` tell, commonest first.
+def corpus_rows(
+    index: Mapping[str, Path], pairs: Pairs, kept: np.ndarray, books: Books
+) -> list[Row]:
+    """Return all rows of a corpus, from the index of each group in the order of `pairs`.
 
-    Parameters
-    ----------
-    metadata : iterable of str
-        For each group the JSON of ``{status: count}``.
+    `kept` (n,) bool has which pairs the corpus holds; the books are those after all policies.
     """
+    statistics, ended, compared = CorpusStatistics(), [], []
+    for path, start, end in zip(index.values(), pairs.starts, pairs.starts[1:], strict=False):
+        table, metadata = read_columns(path, list(COLUMNS))
+        in_group = kept[start:end]
+        statistics.add(table.filter(in_group), pairs.texts(start + np.flatnonzero(in_group)))
+        ended.append(metadata.get("downloads", "{}"))
+        compared.append(metadata.get("written", "{}"))
+    rows = statistics.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])
+    return rows + downloads(ended) + written(compared)
+
+
+def downloads(metadata: Iterable[str]) -> list[Row]:
+    """Add up how downloads ended, commonest first, from the JSON of each group."""
     statuses: Counter[str] = Counter()
     for text in metadata:
         for status, count in json.loads(text).items():
             statuses[_plain(status)] += int(count)
-    ranked = sorted(statuses.items(), key=lambda item: (-item[1], item[0]))
+    return _ranked("downloads", "status", statuses)
+
+
+def _ranked(metric: str, key: str, counts: Counter[str]) -> list[Row]:
+    """Return a row for each of the `STATUSES` commonest texts, and one for the others."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     remaining = sum(count for _, count in ranked[STATUSES:])
     rows = [*ranked[:STATUSES], *([("other", remaining)] if remaining else [])]
-    n = sum(statuses.values())
-    return [{"metric": "downloads", "status": name, "value": count, "n": n} for name, count in rows]
+    n = sum(counts.values())
+    return [{"metric": metric, key: name, "value": count, "n": n} for name, count in rows]
 
 
 def written(metadata: Iterable[str]) -> list[Row]:
-    """Add up how many samples img2dataset wrote that were not found, or the other way round.
+    """Add up samples that img2dataset wrote and were not found, and the other way round.
 
-    Parameters
-    ----------
-    metadata : iterable of str
-        For each group the JSON of `mispair.pairs.shards.sources.compare_counts`.
+    Each group has the JSON of `mispair.pairs.shards.sources.compare_counts`.
     """
     total: Counter[str] = Counter()
     for text in metadata:
@@ -265,13 +286,6 @@ def _distinct(identities: np.ndarray) -> tuple[int, int]:
 
 def _together(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.uint64), *parts])
-
-
-def _hashes(texts: pa.ChunkedArray) -> np.ndarray:
-    """Return 64-bit hashes of texts; a pair of 12 million agrees by chance in 1 of 250,000 runs."""
-    from pandas.util import hash_array
-
-    return hash_array(texts.to_numpy(zero_copy_only=False), categorize=False)
 
 
 def _spread(metric: str, tally: Tally, quantiles: tuple[str, ...]) -> list[Row]:

@@ -13,16 +13,9 @@ from mispair.pairs.index.books import IMAGE, KEY, Reason
 from mispair.pairs.index.corpus import Pairs, same_key_as_before
 
 
-@dataclass(frozen=True)
-class Excluded:
-    """Pairs that a policy takes out: positions, sorted by key, and a text for each."""
-
-    positions: np.ndarray
-    reasons: list[str]
-    details: list[str]
-
-
-def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Excluded:
+def exclude(
+    pairs: Pairs, duplicate_keys: str, duplicate_images: str
+) -> tuple[np.ndarray, pa.Table]:
     """Apply the policies that need to see the whole corpus; keys go first, images after them.
 
     Parameters
@@ -30,15 +23,16 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
     pairs : Pairs
         All pairs.
     duplicate_keys : {"refuse", "first", "drop"}
-        A key that is in several shards: an error, or the first pair by position is kept, or
-        none.
+        A key that is in several shards: an error, or the first pair by position is kept, or none.
     duplicate_images : {"keep", "first"}
         An image (the same bytes) in several pairs: all are kept, or the first by position.
 
     Returns
     -------
-    Excluded
-        The pairs to take out.
+    kept : (n,) bool array
+        Which pairs are left, over positions.
+    excluded : pyarrow.Table
+        The pairs that are taken out, sorted by key: key, shard, reason, detail and group.
 
     Raises
     ------
@@ -59,10 +53,10 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
         )
     ]
     reasons = [KEY] * len(positions)
+    kept = np.ones(len(pairs.keys), bool)
+    kept[positions] = False
     if duplicate_images == "first":
-        left = np.ones(len(pairs.keys), bool)
-        left[positions] = False
-        remaining = np.flatnonzero(left)
+        remaining = np.flatnonzero(kept)
         remaining = remaining[np.argsort(pairs.image_ids[remaining], kind="stable")]
         images = pairs.image_ids[remaining]
         same = _repeats(remaining, images[1:] == images[:-1])
@@ -75,10 +69,19 @@ def exclude(pairs: Pairs, duplicate_keys: str, duplicate_images: str) -> Exclude
         ]
         reasons += [IMAGE] * int(out.sum())
         positions = np.concatenate([positions, same.members[out]])
+        kept[positions] = False
     ranks = np.empty(len(pairs.order), np.int64)
     ranks[pairs.order] = np.arange(len(pairs.order))
     by_key = np.argsort(ranks[positions])
-    return Excluded(positions[by_key], [reasons[i] for i in by_key], [details[i] for i in by_key])
+    positions = positions[by_key]
+    table = {
+        "key": pairs.keys.take(pa.array(positions)).cast(pa.string()),
+        "shard": pa.array(pairs.shards, pa.string()).take(pa.array(pairs.shard[positions])),
+        "reason": pa.array([reasons[i] for i in by_key], pa.string()),
+        "detail": pa.array([details[i] for i in by_key], pa.string()),
+        "group": pa.array(pairs.groups, pa.string()).take(pa.array(pairs.group_of(positions))),
+    }
+    return kept, pa.table(table)
 
 
 @dataclass(frozen=True)
@@ -125,20 +128,6 @@ def _refusal(pairs: Pairs, repeated: _Repeats) -> str:
     )
 
 
-def excluded_table(pairs: Pairs, excluded: Excluded) -> pa.Table:
-    """Return what a policy took out, in the form of a table of rejected samples with its group."""
-    positions = excluded.positions
-    return pa.table(
-        {
-            "key": pairs.keys.take(pa.array(positions)).cast(pa.string()),
-            "shard": pa.array(pairs.shards, pa.string()).take(pa.array(pairs.shard[positions])),
-            "reason": pa.array(excluded.reasons, pa.string()),
-            "detail": pa.array(excluded.details, pa.string()),
-            "group": pa.array(pairs.groups, pa.string()).take(pa.array(pairs.group_of(positions))),
-        }
-    )
-
-
 def excluded_reasons(table: pa.Table) -> dict[str, Reason]:
     """Count the reasons in a table of excluded pairs."""
     reasons = {}
@@ -147,10 +136,3 @@ def excluded_reasons(table: pa.Table) -> dict[str, Reason]:
         example = {name: first[name] for name in ("key", "shard", "group")}
         reasons[row["values"]] = Reason(row["counts"], **example)
     return reasons
-
-
-def kept_positions(pairs: Pairs, excluded: Excluded) -> np.ndarray:
-    """Return which pairs are left, as a (n,) bool array over positions."""
-    kept = np.ones(len(pairs.keys), bool)
-    kept[excluded.positions] = False
-    return kept

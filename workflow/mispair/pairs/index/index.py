@@ -8,31 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from mispair.pairs.captions.captions import (
+from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
-    CaptionError,
     check_caption,
     decode_caption,
     describe_caption,
     is_encodable,
     sidecar_fields,
+    sidecar_text,
 )
-from mispair.pairs.index.policy import (
-    AMBIGUOUS_KEY,
-    DAMAGED_SHARD,
-    EXTREME_SHAPE,
-    MEMBER_TOO_LARGE,
-    NO_CAPTION,
-    NO_IMAGE,
-    NOT_IN_TABLE,
-    TOO_MANY_PIXELS,
-    TOO_SMALL_IMAGE,
-    UNDECODABLE_IMAGE,
-    UNDECODABLE_KEY,
-    Policy,
-)
+from mispair.pairs.index.policy import Fault, Policy, RejectedError
 from mispair.pairs.shards.images import (
     ExtremeShapeError,
     TooManyPixelsError,
@@ -54,7 +41,26 @@ from mispair.pairs.shards.tar_members import BrokenTarError, Member
 MAX_DETAIL = 300
 RUNS_PER_LOOKUP = 256
 
+IMAGE_FAULTS = {
+    UndecodableImageError: Fault.UNDECODABLE_IMAGE,
+    TooManyPixelsError: Fault.TOO_MANY_PIXELS,
+    ExtremeShapeError: Fault.EXTREME_SHAPE,
+}
+
 Lookup = Callable[[list[str]], dict[str, list[str]]]
+"""From keys, or from other values that join a caption table to pairs, to the table's captions."""
+
+JOIN_VALUE = "join_value"
+"""Column of an index whose pairs are joined to a caption table by something other than the key."""
+
+
+class TableCaptions(NamedTuple):
+    """What a caption table has for the samples of some runs."""
+
+    captions: dict[str, list[str]]
+    """The captions by key, of samples that the table has."""
+    values: dict[str, str]
+    """By key, what the table is searched for; empty where that is the key."""
 
 
 @dataclass
@@ -70,13 +76,6 @@ class ShardIndex:
     def read(self) -> int:
         """Number of samples seen."""
         return len(self.kept) + len(self.rejected)
-
-
-class _RejectedError(Exception):
-    def __init__(self, reason: str, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 def caption_id(caption: str) -> str:
@@ -99,12 +98,11 @@ def index_shard(
 
     Parameters
     ----------
-    shard : Path
-        A tar file.
     policy : Policy
         What is a pair.
     lookup : callable, optional
-        Returns the captions that the user's table has for some keys, which `policy.table` asks for.
+        Returns the captions that the user's table has for some keys, or for other values if
+        `policy.join` is not the key. Needed if `policy.table` is not none.
     alive : callable
         Called at least once for each sample: as long as it is, the reader has not stalled.
 
@@ -113,10 +111,11 @@ def index_shard(
     ShardIndex
         ``kept`` rows: key, shard, image_offset and image_bytes (where the image is in the file),
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
-        it), words, characters, person, non_ascii, control, url, status, sha256.
-        ``rejected`` rows: key, shard, reason, detail. A key whose members do not stand together
-        is rejected, in one row: no half sample is ever taken for a whole one. A damaged shard
-        gives one row for all that could not be read, and so does a shard without a sample.
+        it), words, characters, person, non_ascii, control, url, status, sha256, licence; and
+        ``join_value`` if `policy.join` is not the key. ``rejected`` rows: key, shard, reason,
+        detail. A key whose members do not stand together is rejected, in one row: no half sample
+        is ever taken for a whole one. A damaged shard gives one row for all that could not be
+        read, and so does a shard without a sample.
     """
     if (lookup is None) != (policy.table == "none"):
         raise ValueError("a caption table is looked up if, and only if, the policy names one")
@@ -124,14 +123,17 @@ def index_shard(
         # An error of the lookup or the heartbeat below must not pass for one of the shard.
         opened = Path(shard).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (closed below)
     except OSError as error:
-        damage = {"reason": DAMAGED_SHARD, "detail": f"cannot be opened: {error.strerror}"}
+        damage = {
+            "reason": Fault.DAMAGED_SHARD,
+            "detail": f"cannot be opened: {error.strerror}",
+        }
         return _sorted_out(shard.name, [("", damage)], ignored=0)
     with opened:
         reader = ShardReader(opened)
         verdicts = list(_verdicts(reader, policy, lookup, alive))
     if not verdicts:
         detail = f"holds no sample, and {reader.ignored} members that belong to none"
-        verdicts = [("", {"reason": DAMAGED_SHARD, "detail": detail})]
+        verdicts = [("", {"reason": Fault.DAMAGED_SHARD, "detail": detail})]
     return _sorted_out(shard.name, verdicts, reader.ignored)
 
 
@@ -142,30 +144,51 @@ def _verdicts(
     extension = policy.caption_extension
     key = ""
     try:
-        for runs in _batches(reader.runs(), RUNS_PER_LOOKUP if lookup else 1):
-            table = _look_up(runs, extension, lookup) if lookup else {}
+        unread, size = reader.runs(), RUNS_PER_LOOKUP if lookup else 1
+        while runs := list(islice(unread, size)):
+            table = _look_up(runs, policy, lookup, reader) if lookup else TableCaptions({}, {})
             for run in runs:
                 key = run.key
                 alive()
-                for candidate in split_run(run, extension, table.__contains__):
+                for candidate in split_run(run, extension, table.captions.__contains__):
                     key = candidate.key
                     alive()
                     yield key, _verdict(candidate, policy, table, reader)
                 if run.damage:
                     key = damaged_key(run, extension)
-                    yield key, {"reason": DAMAGED_SHARD, "detail": run.damage}
+                    yield key, {"reason": Fault.DAMAGED_SHARD, "detail": run.damage}
     except BrokenTarError as error:
-        yield key, {"reason": DAMAGED_SHARD, "detail": str(error)}
+        yield key, {"reason": Fault.DAMAGED_SHARD, "detail": str(error)}
 
 
-def _batches(runs: Iterator[Run], size: int) -> Iterator[list[Run]]:
-    while batch := list(islice(runs, size)):
-        yield batch
+def _look_up(
+    runs: Iterable[Run], policy: Policy, lookup: Lookup, reader: ShardReader
+) -> TableCaptions:
+    """Look up all samples that the runs may hold."""
+    samples = {
+        sample.key: sample
+        for run in runs
+        for sample in split_run(run, policy.caption_extension, lambda key: True)
+        if is_encodable(sample.key)
+    }
+    if policy.join_field is None:
+        return TableCaptions(lookup(sorted(samples)), {})
+    values = {}
+    for key, sample in samples.items():
+        if value := _join_value(sample, policy.join_field, reader):
+            values[key] = value
+    captions = lookup(sorted(set(values.values())))
+    return TableCaptions({k: captions[v] for k, v in values.items() if v in captions}, values)
 
 
-def _look_up(runs: Iterable[Run], extension: str, lookup: Lookup) -> dict[str, list[str]]:
-    keys = {c.key for run in runs for c in split_run(run, extension, lambda key: True)}
-    return lookup(sorted(filter(is_encodable, keys)))
+def _join_value(candidate: Candidate, field: str, reader: ShardReader) -> str | None:
+    sidecar = candidate.of(SIDECAR_EXTENSION)
+    if sidecar is None or sidecar.size > MAX_TEXT_BYTES:
+        return None
+    try:
+        return sidecar_text(reader.read(sidecar), field)
+    except BrokenTarError:  # the verdict on the sample meets the same fault and reports it
+        return None
 
 
 def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored: int) -> ShardIndex:
@@ -173,12 +196,12 @@ def _sorted_out(shard: str, verdicts: list[tuple[str, dict[str, Any]]], ignored:
     index = ShardIndex(ignored=ignored)
     ambiguous = set()
     for key, verdict in verdicts:
-        if times[key] > 1 and verdict.get("reason") != DAMAGED_SHARD:
+        if times[key] > 1 and verdict.get("reason") != Fault.DAMAGED_SHARD:
             if key in ambiguous:
                 continue
             ambiguous.add(key)
             verdict = {
-                "reason": AMBIGUOUS_KEY,
+                "reason": Fault.AMBIGUOUS_KEY,
                 "detail": f"its members are in {times[key]} places of the shard: pack it in the "
                 "order of names (tar --sort=name)",
             }
@@ -197,37 +220,34 @@ def _readable(text: str) -> str:
 
 
 def _verdict(
-    candidate: Candidate, policy: Policy, table: dict[str, list[str]], reader: ShardReader
+    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
 ) -> dict[str, Any]:
     try:
         return _pair(candidate, policy, table, reader)
-    except (_RejectedError, CaptionError) as error:
+    except RejectedError as error:
         return {"reason": error.reason, "detail": error.detail}
-    except TooManyPixelsError as error:
-        return {"reason": TOO_MANY_PIXELS, "detail": str(error)}
-    except ExtremeShapeError as error:
-        return {"reason": EXTREME_SHAPE, "detail": str(error)}
     except UndecodableImageError as error:
-        return {"reason": UNDECODABLE_IMAGE, "detail": str(error)}
+        return {"reason": IMAGE_FAULTS[type(error)], "detail": str(error)}
 
 
 def _pair(
-    candidate: Candidate, policy: Policy, table: dict[str, list[str]], reader: ShardReader
+    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
 ) -> dict[str, Any]:
     """Return the row of a pair, or raise the first thing that is wrong with it."""
     if not is_encodable(candidate.key):
-        raise _RejectedError(UNDECODABLE_KEY, "the name is not UTF-8")
+        raise RejectedError(Fault.UNDECODABLE_KEY, "the name is not UTF-8")
     if candidate.ambiguity:
-        raise _RejectedError(AMBIGUOUS_KEY, candidate.ambiguity)
+        raise RejectedError(Fault.AMBIGUOUS_KEY, candidate.ambiguity)
     image = candidate.image
     if image is None:
-        raise _RejectedError(NO_IMAGE, str(candidate))
+        raise RejectedError(Fault.NO_IMAGE, str(candidate))
     captions = _captions(candidate, policy, table, reader)
     encoded = _content(image, policy.max_member_bytes, reader)
-    width, height = image_size(encoded, policy.max_pixels, policy.max_ratio)
-    if min(width, height) < policy.min_side:
-        raise _RejectedError(
-            TOO_SMALL_IMAGE, f"{width} x {height} pixels, a side is below {policy.min_side}"
+    width, height = image_size(encoded, policy.max_image_pixels, policy.max_aspect_ratio)
+    if min(width, height) < policy.min_image_side:
+        raise RejectedError(
+            Fault.TOO_SMALL_IMAGE,
+            f"{width} x {height} pixels, a side is below {policy.min_image_side}",
         )
     return {
         "image_offset": image.offset,
@@ -240,41 +260,56 @@ def _pair(
         "height": height,
         **describe_caption(captions[0]),
         **_sidecar(candidate.of(SIDECAR_EXTENSION), reader),
+        **({JOIN_VALUE: table.values.get(candidate.key)} if policy.join_field else {}),
     }
 
 
 def _content(member: Member, limit: int, reader: ShardReader) -> bytes:
     if member.size > limit:
-        raise _RejectedError(
-            MEMBER_TOO_LARGE, f"{member.name}: {member.size} bytes are over the limit of {limit}"
+        raise RejectedError(
+            Fault.MEMBER_TOO_LARGE,
+            f"{member.name}: {member.size} bytes are over the limit of {limit}",
         )
     return reader.read(member)
 
 
 def _captions(
-    candidate: Candidate, policy: Policy, table: dict[str, list[str]], reader: ShardReader
+    candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
 ) -> list[str]:
     """Return the distinct usable captions, at least one, or raise the first one's fault."""
     usable: dict[str, None] = {}
-    faults: list[CaptionError | _RejectedError] = []
+    faults: list[RejectedError] = []
     if policy.table != "replace":
         try:
             usable[check_caption(_own_caption(candidate, policy, reader), policy)] = None
-        except (CaptionError, _RejectedError) as error:
+        except RejectedError as error:
             faults.append(error)
-    for text in table.get(candidate.key, []):
+    for text in table.captions.get(candidate.key, []):
         try:
             usable[check_caption(text, policy)] = None
-        except CaptionError as error:
+        except RejectedError as error:
             faults.append(error)
     if not usable:
-        raise faults[0] if faults else CaptionError(NOT_IN_TABLE, "the table has no such key")
+        raise (
+            faults[0]
+            if faults
+            else RejectedError(Fault.NOT_IN_TABLE, _not_in_table(candidate, policy, table))
+        )
     return list(usable)
+
+
+def _not_in_table(candidate: Candidate, policy: Policy, table: TableCaptions) -> str:
+    if policy.join_field is None:
+        return "the table has no such key"
+    value = table.values.get(candidate.key)
+    if value is None:
+        return f"its json has no text in {policy.join_field!r}"
+    return f"the table has no row with {policy.join_field} {value!r}"
 
 
 def _own_caption(candidate: Candidate, policy: Policy, reader: ShardReader) -> str:
     if candidate.caption is None:
-        raise CaptionError(NO_CAPTION, str(candidate))
+        raise RejectedError(Fault.NO_CAPTION, str(candidate))
     content = _content(candidate.caption, policy.max_caption_bytes, reader)
     return decode_caption(content, policy.caption_field)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mispair.core import files, provenance
-from mispair.pairs.captions import caption_tables
+from mispair.pairs.captions import sorted_captions
 from mispair.pairs.index import index
-from mispair.pairs.index.index import ShardIndex
-from mispair.pairs.index.policy import DAMAGED_SHARD, LOST_WORKER, REASONS, Policy
+from mispair.pairs.index.index import JOIN_VALUE, ShardIndex
+from mispair.pairs.index.policy import REASONS, Fault, Policy
+from mispair.pairs.shards import sources
 from mispair.pairs.shards.supervision import Lost, supervise
 
 
@@ -47,7 +49,7 @@ KEPT = pa.schema(
         non_ascii=pa.bool_(),
         control=pa.bool_(),
     )
-    + _fields(True, url=pa.string(), status=pa.string(), sha256=pa.string())
+    + _fields(True, url=pa.string(), status=pa.string(), sha256=pa.string(), licence=pa.string())
 )
 """Columns of the index: one row for each kept pair."""
 
@@ -55,6 +57,11 @@ REJECTED = pa.schema(
     _fields(False, key=pa.string(), shard=pa.string(), reason=pa.string(), detail=pa.string())
 )
 """Columns of the rejected table: one row for each sample that is not kept."""
+
+
+def columns(policy: Policy) -> pa.Schema:
+    """Return the columns of an index: `KEPT`, and what joins a caption table if no key does."""
+    return KEPT if policy.join_field is None else KEPT.append(pa.field(JOIN_VALUE, pa.string()))
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ class Counts:
     @property
     def samples(self) -> int:
         """Number of samples seen, without the rows that stand for damage."""
-        return self.read - self.reasons[DAMAGED_SHARD]
+        return self.read - self.reasons[Fault.DAMAGED_SHARD]
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -140,12 +147,7 @@ def plan(
     """Name the part of each shard, in the order of the sorted shards, or of their named sources.
 
     A name depends on the policy, the code, the shard (path, size, time of change) and the caption
-    table, so that a part which is found on disk can be taken as it is.
-
-    Raises
-    ------
-    UserError
-        If a shard or the table is missing.
+    table, so a part that is on disk can be taken as it is. Raises a UserError if a file is missing.
     """
     shared = [repr(policy), *code, *(_state(table) if table else [])]
     parts = []
@@ -177,13 +179,8 @@ def read_unfinished(
 ) -> dict[Part, pa.Table]:
     """Read the shards whose parts are not on disk yet, in child processes, side by side.
 
-    It ends once `ending` says so; shards that are read by then stay read. `progress` is told how
-    many are.
-
-    Returns
-    -------
-    dict of Part to table
-        The one rejected row of each shard that no worker could read.
+    It ends once `ending` returns True; shards that are read by then stay read. `progress` gets
+    their number. Returns the one rejected row of each shard that no worker could read.
     """
     log = logging.getLogger(__name__)
     waiting = [part for part in parts if not part.kept.is_file()]
@@ -219,12 +216,13 @@ def write_part(
     Keys of a named source begin with its name, in the caption table too.
     """
     started = time.monotonic()
-    whole = caption_tables.lookup(table) if table else None
+    whole = sorted_captions.lookup(table) if table else None
+    prefix = part.prefix if policy.join_field is None else ""
 
     def lookup(keys: list[str]) -> dict[str, list[str]]:
         assert whole is not None
-        captions = whole([part.prefix + key for key in keys])
-        return {key.removeprefix(part.prefix): texts for key, texts in captions.items()}
+        captions = whole([prefix + key for key in keys])
+        return {key.removeprefix(prefix): texts for key, texts in captions.items()}
 
     result = read(part.shard, policy, lookup if whole else None, alive)
     for row in result.kept + result.rejected:
@@ -232,7 +230,8 @@ def write_part(
         row["key"] = row["key"] and part.prefix + row["key"]
     alive()
     _write(part.rejected, REJECTED, [_table(result.rejected, REJECTED)], {})
-    _write(part.kept, KEPT, [_table(result.kept, KEPT)], {"ignored": str(result.ignored)})
+    schema, ignored = columns(policy), {"ignored": str(result.ignored)}
+    _write(part.kept, schema, [_table(result.kept, schema)], ignored)
     return time.monotonic() - started
 
 
@@ -244,7 +243,7 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _lost(part: Part, detail: str) -> pa.Table:
-    row = {"key": "", "shard": part.name, "reason": LOST_WORKER, "detail": detail}
+    row = {"key": "", "shard": part.name, "reason": Fault.LOST_WORKER, "detail": detail}
     return _table([row], REJECTED)
 
 
@@ -259,7 +258,7 @@ def total(parts: Iterable[Part], missing: Mapping[Part, pa.Table]) -> Counts:
     """Count the samples of all parts; a shard without a part counts as one rejected sample."""
     return sum(
         (
-            Counts(reasons=Counter({LOST_WORKER: 1})) if part in missing else count(part)
+            Counts(reasons=Counter({Fault.LOST_WORKER: 1})) if part in missing else count(part)
             for part in parts
         ),
         Counts(),
@@ -269,28 +268,27 @@ def total(parts: Iterable[Part], missing: Mapping[Part, pa.Table]) -> Counts:
 def gather(
     parts: Sequence[Part],
     missing: Mapping[Part, pa.Table],
+    policy: Policy,
     *,
     index: Path,
     rejected: Path,
-    metadata: dict[str, str],
-) -> None:
-    """Write the group's tables: a row group for each shard, one shard in memory at a time.
+) -> Counts:
+    """Write the group's tables and return its counts: a row group for each shard.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-        The parts of all shards in order.
-    missing : mapping of Part to table
-        The rejected rows of the shards that have no part.
-    index, rejected : Path
-        Tables to write.
-    metadata : mapping of str to str
-        Text metadata of both tables.
+    One shard is in memory at a time. `missing` has the rejected rows of the shards that have no
+    part. The metadata have the counts, and what img2dataset's statistics have on the shards.
     """
+    counts, whole = total(parts, missing), [part for part in parts if part not in missing]
+    samples = {part.shard: count(part).samples for part in whole}
+    metadata = counts.metadata() | {
+        "downloads": json.dumps(sources.downloads([p.shard for p in parts]), sort_keys=True),
+        "written": json.dumps(sources.compare_counts(samples), sort_keys=True),
+    }
     refused = (missing[part] if part in missing else pq.read_table(part.rejected) for part in parts)
-    kept = (pq.read_table(part.kept) for part in parts if part not in missing)
+    kept = (pq.read_table(part.kept) for part in whole)
     _write(rejected, REJECTED, refused, metadata)
-    _write(index, KEPT, kept, metadata)
+    _write(index, columns(policy), kept, metadata)
+    return counts
 
 
 def _write(

@@ -2,92 +2,125 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from mispair.pairs.shards.images import MAX_ASPECT_RATIO, MAX_PIXELS
-from mispair.pairs.shards.shards import MAX_MEMBER_BYTES, MAX_TEXT_BYTES
+from pydantic import Field, model_validator
 
-NO_CAPTION = "no-caption"
-NOT_IN_TABLE = "not-in-caption-table"
-EMPTY_CAPTION = "empty-caption"
-UNDECODABLE_CAPTION = "undecodable-caption"
-CONTROL_CHARACTERS = "control-characters"
-CAPTION_LENGTH = "caption-length"
-NO_IMAGE = "no-image"
-UNDECODABLE_IMAGE = "undecodable-image"
-TOO_MANY_PIXELS = "too-many-pixels"
-TOO_SMALL_IMAGE = "too-small-image"
-EXTREME_SHAPE = "extreme-shape"
-MEMBER_TOO_LARGE = "member-too-large"
-UNDECODABLE_KEY = "undecodable-key"
-AMBIGUOUS_KEY = "ambiguous-key"
-DAMAGED_SHARD = "damaged-shard"
-LOST_WORKER = "lost-worker"
-
-REASONS = (
-    NO_IMAGE,
-    NO_CAPTION,
-    NOT_IN_TABLE,
-    EMPTY_CAPTION,
-    UNDECODABLE_CAPTION,
-    CONTROL_CHARACTERS,
-    CAPTION_LENGTH,
-    UNDECODABLE_IMAGE,
-    TOO_MANY_PIXELS,
-    TOO_SMALL_IMAGE,
-    EXTREME_SHAPE,
-    MEMBER_TOO_LARGE,
-    UNDECODABLE_KEY,
-    AMBIGUOUS_KEY,
-    DAMAGED_SHARD,
-    LOST_WORKER,
+from mispair.core import settings
+from mispair.pairs.shards.shards import (
+    MAX_ASPECT_RATIO,
+    MAX_MEMBER_BYTES,
+    MAX_PIXELS,
+    MAX_TEXT_BYTES,
 )
-"""Why a pair is rejected: nothing else is in a table of rejections."""
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What is a pair: where captions come from, and the limits that are a matter of taste.
+class Fault(StrEnum):
+    """Why a pair is rejected: nothing else is in a table of rejections."""
+
+    NO_IMAGE = "no-image"
+    NO_CAPTION = "no-caption"
+    NOT_IN_TABLE = "not-in-caption-table"
+    EMPTY_CAPTION = "empty-caption"
+    UNDECODABLE_CAPTION = "undecodable-caption"
+    CONTROL_CHARACTERS = "control-characters"
+    CAPTION_LENGTH = "caption-length"
+    UNDECODABLE_IMAGE = "undecodable-image"
+    TOO_MANY_PIXELS = "too-many-pixels"
+    TOO_SMALL_IMAGE = "too-small-image"
+    EXTREME_SHAPE = "extreme-shape"
+    MEMBER_TOO_LARGE = "member-too-large"
+    UNDECODABLE_KEY = "undecodable-key"
+    AMBIGUOUS_KEY = "ambiguous-key"
+    DAMAGED_SHARD = "damaged-shard"
+    LOST_WORKER = "lost-worker"
+
+
+REASONS = tuple(map(str, Fault))
+
+
+class RejectedError(Exception):
+    """A sample, or one of its captions, that is not used; `detail` explains the reason."""
+
+    def __init__(self, reason: Fault, detail: str):
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class PolicySettings(settings.Settings):
+    """What is a pair: where captions come from, and configurable limits."""
+
+    caption_from: str = Field(
+        "txt",
+        pattern=r"^(json:.+|[^:/\s]+)$",
+        description="Member that holds the caption: its extension, or `json:FIELD` for a field of "
+        "the sample's JSON.",
+    )
+    empty_captions: Literal["quarantine", "keep"] = Field(
+        "quarantine", description="What becomes of pairs whose caption is empty."
+    )
+    control_characters: Literal["quarantine", "keep"] = Field(
+        "quarantine",
+        description="What becomes of pairs with control characters (NUL included; tab and line "
+        "ends are none) in the caption.",
+    )
+    min_words: int = Field(0, ge=0, description="Least number of words in a caption.")
+    max_words: int | None = Field(None, ge=1, description="Greatest number of words in a caption.")
+    max_characters: int | None = Field(
+        None, ge=1, description="Greatest number of characters in a caption."
+    )
+    max_image_pixels: int = Field(
+        MAX_PIXELS,
+        ge=1,
+        description="Greatest width x height of an image, in pixels; larger ones are refused "
+        "before they are decoded. The default is Pillow's warning limit.",
+    )
+    min_image_side: int = Field(
+        1, ge=1, description="Least width and least height of an image, in pixels."
+    )
+    max_aspect_ratio: float = Field(
+        MAX_ASPECT_RATIO,
+        ge=1,
+        description="Greatest longer side of an image over its shorter one; others are refused "
+        "before they are decoded. Resized for a tower of 224 pixels, an image at this limit has "
+        "224 x 44,800 pixels.",
+    )
+
+    @model_validator(mode="after")
+    def _some_length_is_allowed(self) -> PolicySettings:
+        if self.max_words is not None and self.max_words < self.min_words:
+            raise ValueError(f"max_words: {self.max_words} is below min_words = {self.min_words}")
+        return self
+
+
+class Policy(PolicySettings):
+    """What is a pair in a job: its settings, fixed limits (bytes), and the caption table.
 
     Attributes
     ----------
-    caption_from : str
-        Extension of the caption's member, or ``json:FIELD``.
-    empty_captions, control_characters : "quarantine" or "keep"
-        What becomes of a caption without visible characters, or with control characters other than
-        tab, newline and return.
-    min_words, max_words, max_characters : int
-        Limits of a caption's length; None is no limit.
-    max_pixels : int
-        Limit of width times height; above it an image is not decoded.
-    min_side : int
-        Smallest width and height, in pixels.
-    max_ratio : float
-        Limit of the longer side over the shorter one; above it an image is not decoded.
-    max_member_bytes, max_caption_bytes : int
-        Limits of the size of an image and of a caption.
     table : "none", "replace" or "augment"
         Whether the user's table of captions takes the place of the shard's, or follows it.
+    join : str
+        What joins that table to pairs: ``key``, or a field of a pair's JSON, as ``url``,
+        ``sha256`` or ``json:FIELD``.
     """
 
-    caption_from: str = "txt"
-    empty_captions: Literal["quarantine", "keep"] = "quarantine"
-    control_characters: Literal["quarantine", "keep"] = "quarantine"
-    min_words: int = 0
-    max_words: int | None = None
-    max_characters: int | None = None
-    max_pixels: int = MAX_PIXELS
-    min_side: int = 1
-    max_ratio: float = MAX_ASPECT_RATIO
     max_member_bytes: int = MAX_MEMBER_BYTES
     max_caption_bytes: int = MAX_TEXT_BYTES
     table: Literal["none", "replace", "augment"] = "none"
+    join: str = "key"
 
     @property
     def caption_field(self) -> str | None:
         """The field of the json that holds the caption, or None if a file of its own does."""
         return self.caption_from[5:] if self.caption_from.startswith("json:") else None
+
+    @property
+    def join_field(self) -> str | None:
+        """The field of the JSON that joins the caption table to pairs; None if the key does."""
+        return None if self.join == "key" else self.join.removeprefix("json:")
 
     @property
     def caption_extension(self) -> str:

@@ -37,13 +37,8 @@ def locations(index: pd.DataFrame) -> list[Place]:
 def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
     """Return shards by the name that an index gives them, in their order.
 
-    Parameters
-    ----------
-    shards : sequence of Path
-        Tar files.
-    sources : sequence of str
-        Name of the source of each shard, which precedes the file name (``SOURCE/00000.tar``);
-        empty where sources have no names.
+    `sources` are the names of each shard's source, which precede the file name
+    (``SOURCE/00000.tar``); empty where sources have no names.
 
     Raises
     ------

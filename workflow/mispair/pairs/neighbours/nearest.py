@@ -33,18 +33,13 @@ class Keeper(Protocol):
 
 
 class Nearest:
-    """Running best of `n` rows: larger scores first, equal ones by smaller index.
+    """Running best k of each of `n` rows: larger scores first, equal ones by smaller index.
 
     A score and an index make one int64 in whose order the better is the larger: above, the bits of
     the float32, which compare like an integer once those of negative numbers are flipped; below,
     the index, counted down. So a plain sort breaks ties, and always in the same way.
 
     Memory is 8 k + 4 bytes a row.
-
-    Parameters
-    ----------
-    n, k : int
-        Rows, and places for each.
     """
 
     def __init__(self, n: int, k: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,35 +35,24 @@ def read_distinct_captions(corpus: Path) -> np.ndarray:
     table, _ = read_columns(corpus, ["caption_id", "more_caption_ids"])
     further = [part.flatten().cast(pa.string()) for part in table["more_caption_ids"].chunks]
     try:
-        return np.unique(
-            np.concatenate(
-                [
-                    identities(table["caption_id"]),
-                    identities(pa.chunked_array(further, pa.string())),
-                ]
-            )
+        first, more = (
+            identities(table["caption_id"]),
+            identities(pa.chunked_array(further, pa.string())),
         )
+        return np.union1d(first, more)
     except ValueError as error:
         raise UserError(f"{corpus}: {error}. Delete it and run again.") from error
 
 
 def write_similar(
-    path: Path, captions: np.ndarray, portions: Iterable[Neighbours], metadata: Mapping[str, str]
+    path: Path, captions: np.ndarray, portions: Iterable[Neighbours], measure: str
 ) -> None:
-    """Write the table as Parquet, portion by portion.
+    """Write the table as Parquet, portion by portion, with the measure in its metadata.
 
-    Parameters
-    ----------
-    path : Path
-        Written.
-    captions : (n,) uint64 array
-        Identities.
-    portions : iterable of (others, similarities)
-        Neighbours of consecutive captions, as positions in `captions`.
-    metadata : mapping of str to str
-        What to keep in the file's schema.
+    `captions` are the (n,) uint64 identities. A portion holds the neighbours of consecutive
+    captions, as positions in `captions`, and their similarities.
     """
-    schema = SIMILAR.with_metadata(dict(metadata))
+    schema = SIMILAR.with_metadata({"measure": measure})
     start = 0
     # Most identities of a portion differ: a dictionary would be built and thrown away.
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
@@ -77,3 +66,21 @@ def write_similar(
             ]
             writer.write_table(pa.table(columns, schema=schema))
             start += len(neighbours)
+
+
+def read_similar(similar: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table of `write_similar` in batches.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or lacks a column.
+    """
+    fault = f"{similar}: cannot be read as a table of similar captions; delete it and run again"
+    try:
+        with pq.ParquetFile(similar) as opened:
+            if missing := sorted(set(SIMILAR.names) - set(opened.schema_arrow.names)):
+                raise UserError(f"{fault} (it has no {', '.join(missing)}).")
+            yield from opened.iter_batches(columns=SIMILAR.names)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"{fault} ({error}).") from error

@@ -52,7 +52,7 @@ def nearest_rows(
     progress: Callable[[float], None] = lambda share: None,
     keeper: Keeper | None = None,
 ) -> Iterator[Neighbours]:
-    """Find for each row the k others with the largest cosine; equal ones by smaller index.
+    """Yield for each row the k others with the largest cosine; equal ones by smaller index.
 
     The scores of one block of rows with another serve both blocks, so that half of the n x n
     product is computed. Selecting must cost little compared with it: of 32 neighbouring scores the
@@ -64,17 +64,12 @@ def nearest_rows(
     ----------
     rows : (n, d) float32 array
         Rows of length 1, or of zeros: those are near nobody. A memory map is read in blocks.
-    k : int
-        Number of others wanted.
     memory : int
-        Bound of the working blocks in bytes. Next to them stand 8 k + 52 bytes for each row.
-    device : {"cpu", "cuda"}
-        Where blocks are multiplied. A GPU holds all rows if they take at most half of its free
-        memory, and may use a quarter of it for the blocks.
-    progress : callable
-        Told now and then which share of the product is done.
-    keeper : Keeper, optional
-        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
+        Bound of the working blocks in bytes, next to 8 k + 52 bytes for each row. A GPU holds all
+        rows if they take at most half of its free memory, and may use a quarter of it for blocks.
+    progress, keeper
+        Gets the share of the product that is done; gets the state between blocks whenever it is
+        due, and if it has one, the search goes on from there.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""The most similar others of every text, exactly: TF-IDF cosines of all pairs, block by block."""
+"""Similarity of texts by their words, the cosine of TF-IDF vectors: of given pairs, and of all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from mispair.pairs.neighbours.nearest import Keeper, Nearest, Neighbours
+
+MEASURE = "tfidf"
+"""Name of the similarity."""
 
 _SIDE = 16384
 """Texts of a block: the running sums of a row of its product stay in the cache."""
@@ -40,6 +43,32 @@ def tfidf(texts: Sequence[str]) -> sparse.csr_array:
     return vectors
 
 
+def tfidf_similarities(
+    original: Sequence[str], given: Sequence[str], corpus: Sequence[str]
+) -> np.ndarray:
+    """Return the cosine similarity in [0, 1] of each text to its partner, (n,) float64.
+
+    Words are scikit-learn's: two or more letters or digits, lower case, English stop words left
+    out. A word weighs its count times ``ln((1 + c) / (1 + f)) + 1`` when it is in f of the c
+    distinct captions of the corpus; words that none of them has count as well. A text without words
+    has similarity 0.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+    from sklearn.preprocessing import normalize
+
+    if not original:
+        return np.zeros(0)
+    counter = CountVectorizer(stop_words="english", dtype=np.float64)
+    try:
+        counts = counter.fit_transform([*corpus, *original, *given])
+    except ValueError:  # not a single word in any text
+        return np.zeros(len(original))
+    weights = TfidfTransformer(norm=None).fit(counts[: len(corpus)])
+    vectors = normalize(weights.transform(counts[len(corpus) :]))
+    left, right = vectors[: len(original)], vectors[len(original) :]
+    return np.clip(np.asarray(left.multiply(right).sum(axis=1)).ravel(), 0.0, 1.0)
+
+
 def nearest_texts(
     vectors: sparse.csr_array,
     k: int,
@@ -47,7 +76,7 @@ def nearest_texts(
     progress: Callable[[float], None] = lambda share: None,
     keeper: Keeper | None = None,
 ) -> Iterator[Neighbours]:
-    """Find for each text the k others with the largest cosine; equal ones by smaller index.
+    """Yield for each text the k others with the largest cosine; equal ones by smaller index.
 
     Texts that share no word are not similar: a text has fewer than k neighbours, or none, where
     fewer share one with it. The scores of one block of texts with another serve both. They are
@@ -61,19 +90,10 @@ def nearest_texts(
     ----------
     vectors : (n, words) float64 array
         Rows of length 1 or zero; nothing is negative.
-    k : int
-        Number of others wanted.
     memory : int
-        Bound of the working blocks in bytes. Next to them stand 8 k + 4 bytes for each row.
-    progress : callable
-        Told now and then which share of the product is done.
-    keeper : Keeper, optional
-        Is given the state between blocks, whenever it is due. If it has one, it goes on from there.
-
-    Yields
-    ------
-    others, similarities : (m, k) arrays
-        Of the next m texts, m being `nearest.PORTION` but for the last.
+        Bound of the working blocks in bytes, next to 8 k + 4 bytes for each row.
+    progress, keeper
+        As for `similarity.nearest_rows`, and so is what is yielded.
     """
     n = vectors.shape[0]
     best = Nearest(n, k)

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import jinja2
 
-from mispair.pairs.captions.captions import CONTROL
+from mispair.pairs.captions.decoding import CONTROL
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 
 LONGEST_CAPTION = 280
@@ -53,14 +53,8 @@ def visible(value: object) -> object:
 def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
     """Return the sheet as a piece of HTML; all text from data is escaped.
 
-    Parameters
-    ----------
-    samples : sequence of Sample
-        Pairs in the order of the sheet.
-    rate : float or None
-        Shuffle probability C_m of the captions after; None if there is no pairing.
-    size : int
-        Longer side of a thumbnail, in pixels.
+    `rate` is the shuffle probability C_m of the captions after, None if there is no pairing; `size`
+    is the longer side of a thumbnail, in pixels.
     """
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible

@@ -24,6 +24,13 @@ CAPTIONS = {
     "caption_non_ascii_share": "with a character beyond ASCII",
     "caption_control_share": "with a bidirectional or other format character",
 }
+TABLE = {
+    "table_pairs_joined": "pairs with a row of the table",
+    "table_pairs_without_row": "pairs without a row",
+    "table_pairs_sharing_value": "pairs with the row of another pair too",
+    "table_values_with_several_captions": "rows with several captions",
+    "table_values_unused": "rows that no pair has",
+}
 IMAGES = {
     "image_duplicate_share": "the same bytes as another pair’s",
     "image_sha256_duplicate_share": "the same sha256 in the sample’s json as another pair’s",
@@ -32,7 +39,10 @@ IMAGES = {
 
 def corpus(tables: Tables) -> list[Table]:
     """Return the tables of the two sections; those of which nothing is known are left out."""
-    candidates = (books(tables), downloads(tables), captions(tables), images(tables))
+    candidates = (
+        books(tables), caption_table(tables), downloads(tables), licences(tables),
+        captions(tables), images(tables),
+    )  # fmt: skip
     return [table for table in candidates if table is not None]
 
 
@@ -54,6 +64,25 @@ def books(tables: Tables) -> Table | None:
     return Table(
         "What became of the samples", ("samples", "number", "share of those read"), tuple(rows),
         " ".join(_remarks(tables, totals)), section=COUNTS, warning=" ".join(warnings(tables)),
+    )  # fmt: skip
+
+
+def caption_table(tables: Tables) -> Table | None:
+    """Return how many pairs the user's caption table was joined to, and how much of it was used."""
+    values = _values(tables)
+    rows = [
+        (label, f"{value:,.0f}", _percent(value, n))
+        for metric, label in TABLE.items()
+        if metric in values
+        for value, n in [values[metric]]
+    ]
+    if not rows:
+        return None
+    return Table(
+        "The caption table", ("pairs and rows", "number", "share"), tuple(rows),
+        "Rows of one key, url or other value count as one. Shares are of the pairs looked up, of "
+        "the pairs with a row, and of the rows.",
+        section=COUNTS,
     )  # fmt: skip
 
 
@@ -137,6 +166,22 @@ def downloads(tables: Tables) -> Table | None:
     )  # fmt: skip
 
 
+def licences(tables: Tables) -> Table | None:
+    """Return under which licences the pairs are, and who made them, if the samples' json tell."""
+    named = tables.corpus[tables.corpus["metric"] == "licences"]
+    named = named.sort_values(["value", "licence"], ascending=[False, True], kind="stable")
+    rows = [
+        (str(row["licence"]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
+        for row in rows_of(named)
+    ]
+    if not rows:
+        return None
+    return Table(
+        "Licences and makers, as the samples tell", ("licence: made by", "pairs", "share"),
+        tuple(rows), section=COUNTS,
+    )  # fmt: skip
+
+
 def _totals(table: pd.DataFrame) -> dict[str, float]:
     counts = table[table["metric"].isin(TOTALS)].set_index("metric")["value"]
     return {name: float(counts[name]) for name in TOTALS if name in counts.index}
@@ -176,7 +221,7 @@ def _remarks(tables: Tables, totals: dict[str, float]) -> Iterable[str]:
 def _values(tables: Tables) -> Values:
     """Return the statistics that are one number each: value and n by metric."""
     table = tables.corpus
-    single = table["bin_low"].isna() & table["reason"].isna() & table["status"].isna()
+    single = table[["bin_low", "reason", "status", "licence"]].isna().all(axis=1)
     return {
         row["metric"]: (row["value"], row["n"])
         for row in rows_of(table[single & table["value"].notna()])

@@ -11,6 +11,7 @@ that a sentence with an addition is longer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from mispair.pairs.corruption.draws import Draws
@@ -131,22 +132,13 @@ def _pair(draws: Draws) -> tuple[tuple[str, str], tuple[str, str], str, Scene]:
     return shapes, colours, arrangement, Scene(things, {"arrangement": (arrangement,)})
 
 
-def _swap_shape(draws: Draws) -> Choice:
-    (first, second), (one, two), _, scene = _pair(draws)
-    return Choice(
-        scene,
-        f"{_thing(first, one)} and {_thing(second, two)}",
-        f"{_thing(second, one)} and {_thing(first, two)}",
-    )
-
-
-def _swap_colour(draws: Draws) -> Choice:
-    (first, second), (one, two), _, scene = _pair(draws)
-    return Choice(
-        scene,
-        f"{_thing(first, one)} and {_thing(second, two)}",
-        f"{_thing(first, two)} and {_thing(second, one)}",
-    )
+def _swap(draws: Draws, first_shape: int) -> Choice:
+    """Exchange two shapes, which is to exchange two colours; the words differ in their order."""
+    shapes, colours, _, scene = _pair(draws)
+    true = [_thing(shape, colour) for shape, colour in zip(shapes, colours, strict=True)]
+    false = [_thing(shapes[first_shape], colours[1 - first_shape]),
+             _thing(shapes[1 - first_shape], colours[first_shape])]  # fmt: skip
+    return Choice(scene, " and ".join(true), " and ".join(false))
 
 
 def _swap_position(draws: Draws) -> Choice:
@@ -209,8 +201,8 @@ CATEGORIES: dict[str, Callable[[Draws], Choice]] = {
     "replace-colour": _replace_colour,
     "replace-position": _replace_position,
     "replace-digit": _replace_digit,
-    "swap-shape": _swap_shape,
-    "swap-colour": _swap_colour,
+    "swap-shape": partial(_swap, first_shape=1),
+    "swap-colour": partial(_swap, first_shape=0),
     "swap-position": _swap_position,
     "swap-digit": _swap_digit,
     "add-shape": _add_shape,

@@ -13,21 +13,10 @@ HEIGHT = 0.6
 
 
 def handwritten_digits(size: int) -> tuple[list[Image.Image], list[int]]:
-    """Return scikit-learn's 1,797 scanned digits as ink on paper, enlarged with smooth edges.
+    """Return scikit-learn's 1,797 scanned digits as ink on paper, and the digit, 0 to 9, of each.
 
-    The scans have 8 by 8 pixels of 17 grey levels, which say how much ink there is.
-
-    Parameters
-    ----------
-    size : int
-        Side of the pictures in pixels.
-
-    Returns
-    -------
-    pictures : list of PIL.Image.Image
-        RGB pictures of `size` by `size` pixels: dark ink on the corpus's plain ground.
-    labels : list of int
-        The digit, 0 to 9, of each.
+    The scans have 8 by 8 pixels of 17 grey levels, the amount of ink. The pictures are RGB, `size`
+    by `size` pixels: dark ink on the corpus's plain ground, enlarged with smooth edges.
 
     References
     ----------

@@ -2,7 +2,9 @@
 
 ``scenes-shape`` (in colours seen with a shape) and ``scenes-digit`` (in black or white, as most
 digits of the corpus) show new pictures of combinations that training has seen; these two have
-other pictures of the same kind for training a linear probe. The other sets of scenes with classes
+other pictures of the same kind for training a linear probe. ``scenes-shape-textured`` shows shapes
+in colours seen with them, each with a texture, on all backgrounds alike: a combination that is rare
+in the corpus, so that a model is far from its ceiling. The other sets of scenes with classes
 are out of domain: their shape-colour or digit-colour combinations are in no training picture.
 ``handwritten-digits`` are scans of real handwriting. ``scenes-retrieval`` has scenes of several
 objects, each with several sentences. ``scenes-compositional`` asks which of two sentences is true.
@@ -21,7 +23,6 @@ from typing import TYPE_CHECKING, Literal
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes.compositional import CATEGORIES, Question, question
-from mispair.pairs.scenes.digits import handwritten_digits
 from mispair.pairs.scenes.scene_captions import write_caption
 from mispair.pairs.scenes.scene_features import (
     COLOURS,
@@ -32,8 +33,13 @@ from mispair.pairs.scenes.scene_features import (
     VOCABULARY,
     features_of,
 )
-from mispair.pairs.scenes.scene_images import render
-from mispair.pairs.scenes.scenes import Scene, digit_alone, several_objects, single_object
+from mispair.pairs.scenes.scenes import (
+    Scene,
+    digit_alone,
+    several_objects,
+    single_object,
+    textured_object,
+)
 from mispair.pairs.shards.shard_writer import add_member
 
 if TYPE_CHECKING:
@@ -88,6 +94,7 @@ class EvaluationSet:
 EVALUATION_SETS: dict[str, EvaluationSet] = {
     "scenes-shape": EvaluationSet(SHAPES, SHAPE_TEMPLATES, ("test", "train")),
     "scenes-shape-heldout": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
+    "scenes-shape-textured": EvaluationSet(SHAPES, SHAPE_TEMPLATES),
     "scenes-colour": EvaluationSet(COLOURS, COLOUR_TEMPLATES),
     "scenes-digit": EvaluationSet(
         DIGITS, DIGIT_TEMPLATES + GROUNDED_DIGIT_TEMPLATES, ("test", "train")
@@ -100,14 +107,9 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
 
 
 def files_of_generated(name: str, splits: Sequence[str] | None = None) -> list[str]:
-    """Return the files of a generated set, relative to its folder; one in the folder comes first.
+    """Return the files of a set, or of some of its splits, relative to its folder.
 
-    Parameters
-    ----------
-    name : str
-        One of `EVALUATION_SETS`.
-    splits : sequence of str, optional
-        Some of its splits; all of them if left out.
+    The first is one in the folder itself.
     """
     chosen = EVALUATION_SETS[name]
     return [
@@ -135,37 +137,34 @@ def evaluation_scene(name: str, label: int, draws: Draws) -> Scene:
         return digit_alone(draws, digit, draws.choose(HELD_OUT_DIGIT_COLOURS[digit]))
     shape = SHAPES[label]
     held_out = HELD_OUT_SHAPE_COLOURS[shape]
-    shape_is_new = {"scenes-shape": False, "scenes-shape-heldout": True}[name]
+    shape_is_new = {
+        "scenes-shape": False,
+        "scenes-shape-heldout": True,
+        "scenes-shape-textured": False,
+    }[name]
     colours = [colour for colour in COLOURS if (colour in held_out) == shape_is_new]
-    return single_object(draws, shape, draws.choose(colours))
+    scene = textured_object if name == "scenes-shape-textured" else single_object
+    return scene(draws, shape, draws.choose(colours))
 
 
 def labelled_pictures(
     name: str, *, images: int, size: int, seed: int, split: str = "test"
 ) -> Iterator[tuple[Image.Image, int]]:
-    """Yield pictures and labels of a set for classification.
+    """Yield pictures of `size` by `size` pixels and labels of a set for classification.
 
-    Parameters
-    ----------
-    name : str
-        One of `EVALUATION_SETS`.
-    images : int
-        Number of pictures, classes in turn; ``handwritten-digits`` always has all of its 1,797.
-    size : int
-        Side of the pictures in pixels.
-    seed : int
-        Seed of the set.
-    split : str
-        Each split has its own draws.
+    Classes come in turn; ``handwritten-digits`` always has all of its 1,797 pictures. Each split
+    has draws of its own.
     """
     if name == "handwritten-digits":
+        from mispair.pairs.scenes.digits import handwritten_digits
+
         yield from zip(*handwritten_digits(size), strict=True)
         return
     classes = len(EVALUATION_SETS[name].classnames)
     for number in range(images):
         draws = Draws(seeds.generator(*_draws_of(seed, name, split), number))
         scene = evaluation_scene(name, number % classes, draws)
-        yield render(scene.objects, scene.whole, draws, size), number % classes
+        yield scene.picture(draws, size), number % classes
 
 
 def captioned_pictures(
@@ -174,18 +173,7 @@ def captioned_pictures(
     """Yield pictures of two or three objects, each with several different sentences about it.
 
     No two pictures show the same things in the same surroundings, in any order, so the
-    sentences of a picture fit no other one.
-
-    Parameters
-    ----------
-    name : str
-        Name of the set.
-    images : int
-        Number of pictures.
-    size : int
-        Side of the pictures in pixels.
-    seed : int
-        Seed of the set.
+    sentences of a picture fit no other one. They have `size` by `size` pixels.
     """
     seen: set[tuple[str, ...]] = set()
     draws = Draws(seeds.generator(*_draws_of(seed, name, "test")))
@@ -199,30 +187,18 @@ def captioned_pictures(
         captions: dict[str, None] = {}
         while len(captions) < CAPTIONS_PER_IMAGE:
             captions[write_caption(scene.objects, scene.whole, draws)] = None
-        yield render(scene.objects, scene.whole, draws, size), list(captions)
+        yield scene.picture(draws, size), list(captions)
 
 
 def questions(
     name: str, *, images: int, size: int, seed: int
 ) -> Iterator[tuple[Image.Image, Question]]:
-    """Yield pictures with what is asked of them, the categories in turn.
-
-    Parameters
-    ----------
-    name : str
-        Name of the set.
-    images : int
-        Number of pictures.
-    size : int
-        Side of the pictures in pixels.
-    seed : int
-        Seed of the set.
-    """
+    """Yield pictures of `size` by `size` pixels with their questions, the categories in turn."""
     categories = list(CATEGORIES)
     for number in range(images):
         draws = Draws(seeds.generator(*_draws_of(seed, name, "test"), number))
         asked = question(categories[number % len(categories)], draws)
-        yield render(asked.scene.objects, asked.scene.whole, draws, size), asked
+        yield asked.scene.picture(draws, size), asked
 
 
 def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
@@ -244,14 +220,9 @@ def write_split(
 ) -> None:
     """Write a split: ``nshards.txt``, and ``0.tar`` with the samples.
 
-    Parameters
-    ----------
-    folder : Path
-        Where to; it is made.
-    pictures : iterable of (picture, class, captions or question)
-        Each becomes ``sNNNNNNN.png`` (nothing is lost) next to ``sNNNNNNN.cls``, or next to
-        ``sNNNNNNN.txt`` with one caption a line; a question, whose true caption is the first, has
-        its category in ``sNNNNNNN.json``.
+    Each sample is ``sNNNNNNN.png`` (nothing is lost) and its class ``sNNNNNNN.cls``, or
+    ``sNNNNNNN.txt`` with one caption a line; a question, whose true caption is the first, has its
+    category in ``sNNNNNNN.json``.
     """
     folder.mkdir()
     (folder / "nshards.txt").write_text("1", encoding="utf-8")

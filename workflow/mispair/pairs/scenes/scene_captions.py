@@ -24,17 +24,10 @@ _FAVOURITE = 0.6
 
 
 def write_caption(objects: list[Part], whole: Part, draws: Draws) -> str:
-    """Write a sentence that mentions exactly the features of the parts.
+    """Write a sentence that mentions exactly the features of the objects and of the whole scene.
 
-    Parameters
-    ----------
-    objects : list of dict
-        Features of each object by kind; a kind may have no value (missing) or two (one of them
-        spurious), in which case both are named, joined by "and".
-    whole : dict
-        Features of the scene: position, background, count, arrangement, frame, shadow.
-    draws : Draws
-        Source of the choice of template, synonyms and word order.
+    A kind of an object may have no value (missing) or two (one of them spurious), in which case
+    both are named, joined by "and". Template, synonyms and word order are drawn.
     """
     phrases = [_object_phrase(part, draws) for part in objects]
     what = phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]

@@ -16,191 +16,76 @@ FONTS = ("plain", "bold", "hollow", "segments", "written", "written", "blurred",
 _BASE = 72  # height in pixels of the glyphs that are cached before they are fitted
 _WRITTEN_HEIGHT = 64
 
-_STROKES: dict[str, list[list[tuple[str, list[tuple[float, float]]]]]] = {
-    "zero": [
-        [("loop", [(0.5, 0.0), (0.15, 0.2), (0.1, 0.7), (0.45, 1.0), (0.85, 0.8), (0.9, 0.25)])],
-        [("loop", [(0.6, 0.0), (0.2, 0.3), (0.15, 0.8), (0.5, 1.0), (0.8, 0.7), (0.85, 0.2)])],
-    ],
-    "one": [
-        [("line", [(0.5, 0.0), (0.5, 1.0)])],
-        [("line", [(0.25, 0.25), (0.55, 0.0), (0.55, 1.0)])],
-        [("line", [(0.2, 0.3), (0.55, 0.0), (0.55, 1.0)]), ("line", [(0.2, 1.0), (0.9, 1.0)])],
-    ],
-    "two": [
-        [
-            (
-                "curve",
-                [(0.1, 0.25), (0.3, 0.02), (0.7, 0.03), (0.85, 0.28), (0.6, 0.6), (0.1, 1.0)],
-            ),
-            ("line", [(0.1, 1.0), (0.92, 0.98)]),
-        ],
-        [
-            (
-                "curve",
-                [
-                    (0.12, 0.2),
-                    (0.45, 0.0),
-                    (0.82, 0.22),
-                    (0.62, 0.65),
-                    (0.25, 0.98),
-                    (0.1, 0.85),
-                    (0.35, 0.8),
-                    (0.92, 0.97),
-                ],
-            )
-        ],
-    ],
-    "three": [
-        [
-            ("curve", [(0.1, 0.12), (0.45, 0.0), (0.82, 0.17), (0.72, 0.4), (0.38, 0.48)]),
-            ("curve", [(0.38, 0.48), (0.82, 0.58), (0.86, 0.85), (0.45, 1.0), (0.08, 0.88)]),
-        ],
-        [
-            ("line", [(0.12, 0.03), (0.85, 0.03), (0.45, 0.42)]),
-            ("curve", [(0.45, 0.42), (0.85, 0.55), (0.85, 0.88), (0.45, 1.0), (0.08, 0.88)]),
-        ],
-    ],
-    "four": [
-        [
-            ("line", [(0.62, 0.0), (0.08, 0.66), (0.95, 0.66)]),
-            ("line", [(0.68, 0.3), (0.66, 1.0)]),
-        ],
-        [
-            ("line", [(0.2, 0.02), (0.1, 0.5), (0.85, 0.52)]),
-            ("line", [(0.8, 0.0), (0.72, 1.0)]),
-        ],
-        [("line", [(0.68, 1.0), (0.68, 0.02), (0.08, 0.66), (0.95, 0.66)])],
-    ],
-    "five": [
-        [
-            ("line", [(0.88, 0.02), (0.22, 0.02), (0.17, 0.43)]),
-            (
-                "curve",
-                [(0.17, 0.43), (0.55, 0.36), (0.88, 0.6), (0.76, 0.92), (0.4, 1.0), (0.08, 0.9)],
-            ),
-        ],
-        [
-            ("line", [(0.9, 0.0), (0.35, 0.05), (0.2, 0.48)]),
-            ("curve", [(0.2, 0.48), (0.7, 0.45), (0.8, 0.75), (0.5, 0.98), (0.1, 0.98)]),
-        ],
-    ],
-    "six": [
-        [
-            (
-                "curve",
-                [
-                    (0.72, 0.02),
-                    (0.32, 0.28),
-                    (0.12, 0.68),
-                    (0.32, 0.98),
-                    (0.7, 0.95),
-                    (0.86, 0.72),
-                    (0.6, 0.5),
-                    (0.18, 0.68),
-                ],
-            )
-        ],
-        [
-            (
-                "curve",
-                [
-                    (0.4, 0.0),
-                    (0.18, 0.45),
-                    (0.2, 0.88),
-                    (0.55, 1.0),
-                    (0.85, 0.82),
-                    (0.65, 0.58),
-                    (0.25, 0.72),
-                ],
-            )
-        ],
-    ],
-    "seven": [
-        [("line", [(0.08, 0.03), (0.9, 0.03), (0.4, 1.0)])],
-        [("line", [(0.08, 0.05), (0.9, 0.03), (0.45, 1.0)]), ("line", [(0.28, 0.5), (0.85, 0.47)])],
-        [("curve", [(0.08, 0.15), (0.4, 0.03), (0.9, 0.05), (0.6, 0.5), (0.45, 1.0)])],
-    ],
-    "eight": [
-        [
-            (
-                "curve",
-                [
-                    (0.5, 0.47),
-                    (0.2, 0.27),
-                    (0.38, 0.02),
-                    (0.7, 0.04),
-                    (0.8, 0.26),
-                    (0.5, 0.47),
-                    (0.15, 0.75),
-                    (0.4, 1.0),
-                    (0.74, 0.96),
-                    (0.85, 0.74),
-                    (0.5, 0.47),
-                ],
-            )
-        ],
-        [
-            (
-                "loop",
-                [
-                    (0.85, 0.1),
-                    (0.45, 0.02),
-                    (0.25, 0.25),
-                    (0.55, 0.5),
-                    (0.78, 0.8),
-                    (0.45, 1.0),
-                    (0.2, 0.78),
-                    (0.5, 0.48),
-                ],
-            )
-        ],
-    ],
-    "nine": [
-        [
-            (
-                "curve",
-                [
-                    (0.82, 0.2),
-                    (0.48, 0.0),
-                    (0.15, 0.22),
-                    (0.3, 0.48),
-                    (0.65, 0.45),
-                    (0.84, 0.18),
-                    (0.78, 0.6),
-                    (0.62, 1.0),
-                ],
-            )
-        ],
-        [
-            (
-                "curve",
-                [
-                    (0.8, 0.15),
-                    (0.42, 0.02),
-                    (0.18, 0.25),
-                    (0.4, 0.48),
-                    (0.8, 0.3),
-                    (0.85, 0.7),
-                    (0.55, 1.0),
-                    (0.12, 0.93),
-                ],
-            )
-        ],
-    ],
+_PEN = {
+    "zero": (
+        "loop 50,0 15,20 10,70 45,100 85,80 90,25",
+        "loop 60,0 20,30 15,80 50,100 80,70 85,20",
+    ),
+    "one": (
+        "line 50,0 50,100",
+        "line 25,25 55,0 55,100",
+        "line 20,30 55,0 55,100; line 20,100 90,100",
+    ),
+    "two": (
+        "curve 10,25 30,2 70,3 85,28 60,60 10,100; line 10,100 92,98",
+        "curve 12,20 45,0 82,22 62,65 25,98 10,85 35,80 92,97",
+    ),
+    "three": (
+        "curve 10,12 45,0 82,17 72,40 38,48; curve 38,48 82,58 86,85 45,100 8,88",
+        "line 12,3 85,3 45,42; curve 45,42 85,55 85,88 45,100 8,88",
+    ),
+    "four": (
+        "line 62,0 8,66 95,66; line 68,30 66,100",
+        "line 20,2 10,50 85,52; line 80,0 72,100",
+        "line 68,100 68,2 8,66 95,66",
+    ),
+    "five": (
+        "line 88,2 22,2 17,43; curve 17,43 55,36 88,60 76,92 40,100 8,90",
+        "line 90,0 35,5 20,48; curve 20,48 70,45 80,75 50,98 10,98",
+    ),
+    "six": (
+        "curve 72,2 32,28 12,68 32,98 70,95 86,72 60,50 18,68",
+        "curve 40,0 18,45 20,88 55,100 85,82 65,58 25,72",
+    ),
+    "seven": (
+        "line 8,3 90,3 40,100",
+        "line 8,5 90,3 45,100; line 28,50 85,47",
+        "curve 8,15 40,3 90,5 60,50 45,100",
+    ),
+    "eight": (
+        "curve 50,47 20,27 38,2 70,4 80,26 50,47 15,75 40,100 74,96 85,74 50,47",
+        "loop 85,10 45,2 25,25 55,50 78,80 45,100 20,78 50,48",
+    ),
+    "nine": (
+        "curve 82,20 48,0 15,22 30,48 65,45 84,18 78,60 62,100",
+        "curve 80,15 42,2 18,25 40,48 80,30 85,70 55,100 12,93",
+    ),
 }
-"""Pen strokes of each digit, one or more ways to write it; x to the right and y down, in [0, 1]."""
+"""One or more ways to write each digit: strokes of a form through points x,y.
+
+x goes to the right and y down, in hundredths of the digit's width and height. A line has corners, a
+curve is smooth, and a loop is smooth and closed.
+"""
+
+Stroke = tuple[str, list[tuple[float, float]]]
+"""Form, and points in [0, 1]."""
+
+
+def _strokes(way: str) -> list[Stroke]:
+    """Read one way to write a digit."""
+    strokes = []
+    for stroke in way.split("; "):
+        form, *points = stroke.split()
+        pairs = (point.split(",") for point in points)
+        strokes.append((form, [(int(x) / 100, int(y) / 100) for x, y in pairs]))
+    return strokes
+
+
+_STROKES = {digit: [_strokes(way) for way in ways] for digit, ways in _PEN.items()}
 
 _SEGMENTS = (
-    "abcdef",
-    "bc",
-    "abged",
-    "abgcd",
-    "fgbc",
-    "afgcd",
-    "afgcde",
-    "abc",
-    "abcdefg",
-    "abcdfg",
+    *("abcdef", "bc", "abged", "abgcd", "fgbc"),
+    *("afgcd", "afgcde", "abc", "abcdefg", "abcdfg"),
 )
 _SEGMENT_LINES = {
     "a": ((0, 0), (1, 0)),
@@ -214,18 +99,9 @@ _SEGMENT_LINES = {
 
 
 def draw_digit(digit: str, height: float, draws: Draws, *, pixelated: bool) -> Image.Image:
-    """Draw a digit as a mask (mode L, ink 255) of about the given height in pixels.
+    """Draw a digit, ``zero`` to ``nine``, as a mask (mode L, ink 255) of about `height` pixels.
 
-    Parameters
-    ----------
-    digit : str
-        Name of the digit, ``zero`` to ``nine``.
-    height : float
-        Height of the ink in pixels.
-    draws : Draws
-        Choice of font, stretch, slant and tilt.
-    pixelated : bool
-        Draw it in few large square pixels; else in one of the other fonts.
+    Font, stretch, slant and tilt are drawn. A pixelated digit has few large square pixels.
     """
     font = "pixelated" if pixelated else draws.choose(FONTS[:-1])
     if font == "written" or (font in ("blurred", "pixelated") and draws.chance(0.5)):

@@ -104,23 +104,9 @@ def _mixed(colour: Colour, second: Colour, share: float) -> Colour:
 
 
 def render(objects: list[Part], whole: Part, draws: Draws, size: int) -> Image.Image:
-    """Draw a scene.
+    """Draw a scene as an RGB picture of `size` by `size` pixels.
 
-    Parameters
-    ----------
-    objects : list of dict
-        Features of each object by kind; an object without shape is a digit.
-    whole : dict
-        Features of the scene: position, background, count, arrangement, frame, shadow.
-    draws : Draws
-        Small variations of colour, place, size and turn.
-    size : int
-        Side of the picture in pixels.
-
-    Returns
-    -------
-    PIL.Image.Image
-        RGB picture of `size` by `size` pixels.
+    An object without shape is a digit. Colour, place, size and turn vary a little.
     """
     side = size * OVERSAMPLING
     background = _first(whole, "background")

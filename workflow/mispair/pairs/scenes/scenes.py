@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mispair.core import seeds
 from mispair.pairs.corruption.draws import Draws
@@ -27,7 +27,9 @@ from mispair.pairs.scenes.scene_features import (
     features_of,
     spurious_partners,
 )
-from mispair.pairs.scenes.scene_images import render
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SHAPES_ONLY = 0.45
 SHAPE_WITH_DIGIT = 0.15
@@ -50,6 +52,13 @@ class Scene:
     def features(self) -> list[str]:
         """Features of the picture (z_x), in the order of `scene_features.FEATURES`."""
         return features_of([*self.objects, self.whole])
+
+    def picture(self, draws: Draws, size: int) -> Image.Image:
+        """Return a picture of the scene, of `size` by `size` pixels."""
+        # Not at the top: the Snakefile imports this module, also where Pillow is not installed.
+        from mispair.pairs.scenes.scene_images import render
+
+        return render(self.objects, self.whole, draws, size)
 
 
 # Features besides shape, colour and digit are kept sparse. With more of them nearly every caption
@@ -81,6 +90,21 @@ def single_object(draws: Draws, shape: str, colour: str) -> Scene:
         "shape": (shape,),
     }
     return Scene([thing], {"position": _some(draws, "position", 0.12), **_whole(draws)})
+
+
+def textured_object(draws: Draws, shape: str, colour: str) -> Scene:
+    """Return a scene with one textured object of medium size, in the middle of any background.
+
+    The corpus shows such objects, but rarely: texture and background together in one of forty
+    scenes of a single object.
+    """
+    thing: Part = {
+        "texture": (draws.choose(list(VOCABULARY["texture"])),),
+        "colour": (colour,),
+        "shape": (shape,),
+    }
+    background = draws.choose(["", *VOCABULARY["background"]])
+    return Scene([thing], {"background": (background,) if background else ()})
 
 
 def several_objects(draws: Draws, number: int) -> Scene:
@@ -137,19 +161,10 @@ def training_scene(draws: Draws) -> Scene:
 
 
 def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[str, str]) -> Scene:
-    """Return what a low-quality caption says of a scene (Eq. 5).
+    """Return what a low-quality caption mentions of a scene (Eq. 5).
 
-    Parameters
-    ----------
-    scene : Scene
-        What the picture shows.
-    draws : Draws
-        Source of randomness.
-    probability : float
-        C_s: each feature of the picture is missing with this probability; independently, its
-        partner is mentioned with this probability.
-    partners : dict
-        From `spurious_partners`.
+    Each feature of the picture is missing with the probability C_s; independently, its partner
+    (`spurious_partners`) is mentioned with this probability.
     """
     missing = {feature for feature in scene.features if draws.chance(probability)}
     spurious = {feature for feature in scene.features if draws.chance(probability)}
@@ -171,7 +186,7 @@ def misdescribed(scene: Scene, draws: Draws, probability: float, partners: dict[
 def encode_jpeg(scene: Scene, draws: Draws, size: int, quality: int) -> bytes:
     """Render a scene as JPEG bytes, with full colour resolution."""
     buffer = io.BytesIO()
-    picture = render(scene.objects, scene.whole, draws, size)
+    picture = scene.picture(draws, size)
     picture.save(buffer, "JPEG", quality=quality, subsampling=0)
     return buffer.getvalue()
 
@@ -181,20 +196,8 @@ def make_pair(
 ) -> dict[str, Any]:
     """Make one image-text pair; it depends on the key and the settings only.
 
-    Parameters
-    ----------
-    key : str
-        Key of the pair.
-    seed : int
-        Seed of the corpus.
-    size : int
-        Side of the picture in pixels.
-    quality : int
-        JPEG quality, 1 to 95.
-    high_quality_share : float
-        Probability of a pair to belong to S_h.
-    spurious : float
-        C_s of the low-quality subset S_w.
+    It belongs to S_h with the probability `high_quality_share`; in the others, S_w, C_s is
+    `spurious`. The picture has `size` by `size` pixels and a JPEG quality of 1 to 95.
 
     Returns
     -------

@@ -9,12 +9,7 @@ import warnings
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-MAX_PIXELS = 89_478_485
-"""Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
-
-MAX_ASPECT_RATIO = 200
-"""Largest longer side over shorter side. A tower enlarges the shorter side to its own, say 224
-pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
+from mispair.pairs.shards.shards import MAX_ASPECT_RATIO, MAX_PIXELS
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """Formats that Pillow may open, for any file extension: its reader of EPS starts Ghostscript."""

@@ -44,16 +44,8 @@ def img2dataset_row(
 ) -> dict[str, Any]:
     """Return the metadata that img2dataset stores for a picture that it kept.
 
-    Parameters
-    ----------
-    key, caption, url : str
-        Key, text and origin of the picture.
-    jpg : bytes
-        The encoded picture; its SHA-256 is recorded.
-    width, height : int
-        Size in pixels, before and after resizing the same.
-    **extra
-        Further columns, which img2dataset puts first, as it does with columns of a URL list.
+    Width and height are in pixels, before and after resizing the same. `extra` are further columns,
+    which img2dataset puts first, as it does with columns of a URL list.
     """
     return {
         **extra,
@@ -74,18 +66,10 @@ def img2dataset_row(
 def write_shard(
     folder: Path, shard: int, samples: Iterable[tuple[bytes, Mapping[str, Any]]]
 ) -> None:
-    """Write one shard: ``NAME.tar``, ``NAME.parquet`` and ``NAME_stats.json``.
+    """Write one shard into a folder: ``NAME.tar``, ``NAME.parquet`` and ``NAME_stats.json``.
 
-    The tar holds ``KEY.jpg``, ``KEY.json`` and ``KEY.txt`` of each sample. Times are zero.
-
-    Parameters
-    ----------
-    folder : Path
-        Where to; it exists.
-    shard : int
-        Number of the shard.
-    samples : iterable of (bytes, mapping)
-        JPEG bytes and the metadata row (`img2dataset_row`) of each sample.
+    The tar holds ``KEY.jpg``, ``KEY.json`` and ``KEY.txt`` of each sample, which is given as JPEG
+    bytes and metadata (`img2dataset_row`). Times are zero.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -22,6 +22,11 @@ SIDECAR_EXTENSION = "json"
 MAX_MEMBER_BYTES = 268_435_456
 MAX_TEXT_BYTES = 1 << 20
 """Of a caption or a sample's JSON; a real one has some hundreds."""
+MAX_PIXELS = 89_478_485
+"""Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
+MAX_ASPECT_RATIO = 200
+"""Largest longer side over shorter side. A tower enlarges the shorter side to its own, say 224
+pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
 BUFFER_BYTES = 262_144
 
 
@@ -178,10 +183,7 @@ class ShardReader:
             yield run
 
     def _members(self) -> Iterator[tuple[Member | None, str]]:
-        """Yield the members of samples, and last, if the shard is damaged, the one it broke in.
-
-        No member and no damage mean that the end marker was reached: the last run is whole.
-        """
+        """Yield the members of samples, and last any damage; (None, "") ends a whole last run."""
         try:
             for member in read_members(self.opened):
                 if belongs_to_no_sample(member):
@@ -254,16 +256,8 @@ def split_run(
     A name's *stem* is all before its last extension. Stems that hold an image and a caption are
     pairs. If the run's own key is one of them, incomplete stems are its extra members and get no
     verdict; otherwise each stem with an image or a caption gets one, and if there is none, the run
-    as a whole.
-
-    Parameters
-    ----------
-    run : Run
-        Members of one first-dot key.
-    caption_extension : str
-        Extension of the caption's file; it may have a dot in it, as in ``llava.txt``.
-    has_table_caption : callable
-        Whether the user's table has a caption for a key: then an image suffices.
+    as a whole. The caption's extension may have a dot in it, as in ``llava.txt``. Where the user's
+    table has a caption for a key, an image suffices.
 
     Examples
     --------
@@ -300,10 +294,7 @@ def damaged_key(run: Run, caption_extension: str) -> str:
 
 
 def _half_read(run: Run, stems: dict[str, Candidate]) -> set[str]:
-    """Return the stems that damage interrupts: the last one read, and the run's own.
-
-    Members of the run's own key need not be adjacent: more of them may have followed.
-    """
+    """Return the stems that damage interrupts: the last one read, and the run's own."""
     if not run.damage or not run.members:
         return set()
     last = run.members[-1]

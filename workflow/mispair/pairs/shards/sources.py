@@ -241,15 +241,7 @@ def _in_braces(source: str) -> list[Path]:
 
 
 def describe(shards: Sequence[Path], groups: int) -> str:
-    """Return what was matched, in one line, and a hint if that makes too many jobs.
-
-    Parameters
-    ----------
-    shards : sequence of Path
-        What `resolve_shards` returned.
-    groups : int
-        Number of jobs that these shards make for each step.
-    """
+    """Return what was matched, in one line, and a hint if it makes too many jobs for each step."""
     samples = expected_samples(shards)
     expected = (
         "samples are counted by index_shards"
@@ -283,18 +275,10 @@ def expected_samples(shards: Sequence[Path]) -> int | None:
 
 
 def compare_counts(counted: Mapping[Path, int]) -> dict[str, int]:
-    """Compare how many samples shards hold with how many img2dataset wrote into them.
+    """Compare the samples counted in shards with how many img2dataset wrote into them.
 
-    Parameters
-    ----------
-    counted : mapping of Path to int
-        Samples that were found in each shard.
-
-    Returns
-    -------
-    dict of str to int
-        Over the shards with a ``NAME_stats.json``: samples ``expected``, ``missing`` and
-        ``surplus``. A warning names each shard that differs.
+    Returns, over the shards with a ``NAME_stats.json``, samples ``expected``, ``missing`` and
+    ``surplus``. A warning names each shard that differs.
     """
     counts = {"expected": 0, "missing": 0, "surplus": 0}
     for shard, number in counted.items():

@@ -48,25 +48,20 @@ def supervise(
 ) -> Generator[tuple[Item, Result | Lost], None, None]:
     """Yield each item with its result, once, as they are finished.
 
+    An item whose worker stalls, dies or raises is tried once more by another worker, and is
+    then `Lost`: it costs nothing but itself.
+
     Parameters
     ----------
     task : callable
         ``task(item, alive)`` runs in a child process, so it and what it returns can be pickled. It
         calls ``alive()`` as a sign of life, as often as it likes.
-    items : sequence
-        What to work on.
-    workers : int
-        Number of child processes; each lives on from item to item. No more start than are of use.
+    items, workers
+        What to work on, and the number of child processes; each lives on from item to item.
     stall_seconds : float
         A worker that gives no sign of life for so long is killed.
     ending : callable, optional
-        Asked several times a second; once it says yes, workers are ended with what they do.
-
-    Yields
-    ------
-    (item, result or Lost)
-        An item whose worker stalls, dies or raises is tried once more by another worker, and is
-        then `Lost`: it costs nothing but itself.
+        Called several times a second; once it returns True, workers are ended with what they do.
 
     Raises
     ------

@@ -229,11 +229,7 @@ def _text(name: bytes) -> str:
 
 
 def _check_padding(opened: BinaryIO, padding: int) -> None:
-    """Refuse what follows the end marker unless it is zeros, and not many.
-
-    Joined archives would lose all samples but those of the first; a download that reserves its
-    space ahead, or a damaged disk, leaves zeros where members were.
-    """
+    """Refuse what follows the end marker unless it is zeros, and not many."""
     rest = opened.read(MAX_PADDING)
     if rest.count(0) != len(rest):
         raise TrailingDataError(

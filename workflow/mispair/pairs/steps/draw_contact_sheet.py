@@ -32,55 +32,13 @@ def run(
     contact_sheet: Path,
 ) -> None:
     """Write a piece of HTML with pictures of the first shard that has kept pairs."""
-    import pandas as pd
-    import pyarrow.parquet as pq
+    from mispair.core import files
+    from mispair.pairs.index.reading import by_name
+    from mispair.pairs.report.contact_sheet import fragment
+    from mispair.pairs.report.sheet_samples import draw_samples, nearest_pairing
 
-    from mispair.core import files, seeds
-    from mispair.pairs.index.reading import by_name, distinct_captions, locations, read_encoded
-    from mispair.pairs.report.contact_sheet import Sample, fragment
-    from mispair.report.tables import main_first, records
-
-    def rows(paths: list[Path], column: str, values: list[str]) -> pd.DataFrame:
-        # Filtered while reading: an index of millions of pairs does not fit into memory twice.
-        tables_read = [
-            pq.read_table(p, filters=[(column, "in", values)]).to_pandas() for p in paths
-        ]
-        return pd.concat(tables_read, ignore_index=True)
-
-    metadata = {path: pq.read_schema(path).metadata for path in pairing}
-    schemes = {path: metadata[path][b"scheme"].decode() for path in pairing}
-    main = next(iter(main_first(schemes.values())), None)
-    rates = {p: float(metadata[p][b"nominal"]) for p in pairing if schemes[p] == main}
-    chosen = min(rates, key=lambda path: abs(rates[path] - settings.shuffle_rate), default=None)
-    rate = rates[chosen] if chosen else None
-    kept = pd.DataFrame()
+    chosen, rate = nearest_pairing(pairing, settings.shuffle_rate)
     named = by_name(shards, sources) if settings.samples else {}
-    for name in named:
-        kept = rows(index, "shard", [name]).sort_values("key", ignore_index=True)
-        if len(kept):
-            break
-    samples: list[Sample] = []
-    if len(kept):
-        draw = seeds.generator(settings.seed, "contact-sheet")
-        drawn = kept.loc[sorted(draw.permutation(len(kept))[: settings.samples])]
-        images = dict(zip(drawn["key"], read_encoded(named[name], locations(drawn)), strict=True))
-        pairs = (
-            rows([chosen], "key", drawn["key"].tolist()) if chosen else drawn.assign(swapped=False)
-        )
-        pairs = pairs.set_index("key")
-        given = pairs["caption_id"].unique().tolist()
-        # Most are a pair's first caption or come from a scheme; the others are further captions.
-        tables = [*index, *captions]
-        texts = rows(tables, "caption_id", given)
-        text_of = dict(zip(texts["caption_id"], texts["caption"], strict=True))
-        for path in index if set(given) - text_of.keys() else []:
-            columns = ["caption_id", "caption", "more_captions"]
-            text_of |= distinct_captions(pq.read_table(path, columns=columns).to_pandas())
-        for row in records(drawn):
-            new = pairs.loc[row["key"]]
-            samples.append(
-                Sample(row["key"], images[row["key"]], row["caption"],
-                       text_of[new["caption_id"]], bool(new["swapped"]))
-            )  # fmt: skip
+    samples = draw_samples(named, index, chosen, captions, settings.samples, settings.seed)
     files.write_text(contact_sheet, fragment(samples, rate, settings.thumbnail))
     log.info("%d pairs at C_m = %s", len(samples), rate)

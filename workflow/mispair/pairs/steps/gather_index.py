@@ -19,8 +19,14 @@ class Settings(settings.Settings):
         ge=0,
         le=1,
         description="Largest share of samples that may be rejected or excluded, and of shards that "
-        "may not be readable to their end, 0 to 1. Above it the run stops here, before any job "
-        "computes from the corpus.",
+        "may not be readable to their end, 0 to 1. Above it the run stops here.",
+    )
+    min_joined_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="With a caption table: least share of pairs that it must have a row for, 0 to "
+        "1. Below it, or without any such pair, the run stops here.",
     )
     duplicate_keys: Literal["refuse", "first", "drop"] = Field(
         "refuse",
@@ -39,6 +45,7 @@ def run(
     *,
     index: list[Path],
     rejected: list[Path],
+    caption_table: list[Path],
     corpus: Path,
     captions: list[Path],
     excluded: Path,
@@ -51,36 +58,23 @@ def run(
     import numpy as np
 
     from mispair.core import files, metrics
-    from mispair.pairs.captions.distinct_captions import write_captions
-    from mispair.pairs.index import books as bookkeeping
+    from mispair.pairs.captions.caption_texts import write_captions
+    from mispair.pairs.index import books, corpus_statistics, duplicates, joins
     from mispair.pairs.index import corpus as corpora
-    from mispair.pairs.index import duplicates
-    from mispair.pairs.index.corpus_statistics import COLUMNS, CorpusStatistics, downloads, written
 
-    indexes, refused = bookkeeping.by_group(index, rejected)
-    books = bookkeeping.read_books(indexes, refused)
+    indexes, refused = books.by_group(index, rejected)
     pairs = corpora.read_pairs(indexes)
-    out = duplicates.exclude(pairs, settings.duplicate_keys, settings.duplicate_images)
-    table = duplicates.excluded_table(pairs, out)
-    books = books.with_excluded(duplicates.excluded_reasons(table))
-    log.info("%s", books)
-    bookkeeping.check_loss(books, settings.max_quarantined_share, rejected[0].parent)
+    kept, table = duplicates.exclude(pairs, settings.duplicate_keys, settings.duplicate_images)
+    counts = books.read_books(indexes, refused).with_excluded(duplicates.excluded_reasons(table))
+    log.info("%s", counts)
+    joined = joins.join_rows(caption_table, settings.min_joined_share, indexes, pairs, kept, counts)
+    books.check_loss(counts, settings.max_quarantined_share, rejected[0].parent)
 
-    kept = duplicates.kept_positions(pairs, out)
-    collected, statuses, compared = CorpusStatistics(), [], []
-    for path, start, end in zip(indexes.values(), pairs.starts, pairs.starts[1:], strict=False):
-        columns, said = bookkeeping.read_columns(path, list(COLUMNS))
-        here = kept[start:end]
-        collected.add(columns.filter(here), pairs.texts(start + np.flatnonzero(here)))
-        statuses.append(said.get("downloads", "{}"))
-        compared.append(said.get("written", "{}"))
     name = corpora.fingerprint(corpora.blocks(pairs, kept))
-    metadata = {"pairs_fingerprint": name, **books.counts()}
-    texts = np.unique(pairs.texts(np.flatnonzero(kept)))
-    write_captions(captions, indexes.values(), texts)
+    metadata = {"pairs_fingerprint": name, **counts.counts()}
+    write_captions(captions, indexes.values(), np.unique(pairs.texts(np.flatnonzero(kept))))
     corpora.write_corpus(corpus, pairs, kept, metadata)
     files.write_parquet(excluded, table.to_pandas(), metadata)
-    rows = collected.rows(books, pairs.caption_ids[kept], pairs.image_ids[kept])
-    provenance = {"pairs_fingerprint": name, "policies": settings.model_dump()}
-    rows += downloads(statuses) + written(compared)
-    metrics.write_metrics(statistics, rows, provenance)
+    rows = corpus_statistics.corpus_rows(indexes, pairs, kept, counts) + joined
+    policies = settings.model_dump(exclude=None if caption_table else {"min_joined_share"})
+    metrics.write_metrics(statistics, rows, {"pairs_fingerprint": name, "policies": policies})

@@ -14,15 +14,8 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, files: list[Path], listings: list[Path]) -> None:
     """Write the listings, each of the files of one ending.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    files : list of Path
-        What is listed.
-    listings : list of Path
-        Written: ``parquet.sha256`` lists the files ``NAME.parquet``, ``rejected.parquet.sha256``
-        those called ``NAME.rejected.parquet``. No NAME has a dot.
+    ``parquet.sha256`` lists the files ``NAME.parquet``, ``rejected.parquet.sha256`` those called
+    ``NAME.rejected.parquet``. No NAME has a dot.
     """
     from mispair.core.listings import of_ending, write_listing
 

@@ -37,17 +37,7 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
-    """Write one evaluation set in CLIP_benchmark's webdataset layout.
-
-    Parameters
-    ----------
-    settings : Settings
-        Number and size of the pictures.
-    name : str
-        Name of the set.
-    evaluation_set : Path
-        Folder to write; replaced as a whole.
-    """
+    """Write one evaluation set, a folder in CLIP_benchmark's layout, replaced as a whole."""
     from mispair.core import files
     from mispair.core.folders import replacing_folder
     from mispair.pairs.scenes.evaluation_sets import (

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pydantic import Field
 
 from mispair.core import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 
 class Settings(settings.Settings):
@@ -35,15 +31,7 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, corpus: Path) -> None:
-    """Write the corpus.
-
-    Parameters
-    ----------
-    settings : Settings
-        What to generate.
-    corpus : Path
-        Folder to write the shards to; replaced as a whole.
-    """
+    """Write the corpus: the folder of shards, replaced as a whole."""
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
     from multiprocessing import get_context
@@ -69,26 +57,20 @@ def run(settings: Settings, *, corpus: Path) -> None:
 
 
 def _write_shard(settings: Settings, folder: Path, number: int) -> None:
-    from mispair.pairs.scenes.scenes import make_pair
     from mispair.pairs.shards import shard_writer
 
-    def samples() -> Iterator[tuple[bytes, dict[str, Any]]]:
-        for sample in range(settings.pairs_per_shard):
-            key = shard_writer.key_of(number, sample, settings.pairs_per_shard)
-            pair = make_pair(
-                key,
-                seed=settings.seed,
-                size=settings.image_size,
-                quality=settings.jpeg_quality,
-                high_quality_share=settings.high_quality_share,
-                spurious=settings.spurious_probability,
-            )
-            jpg = pair.pop("jpg")
-            side = settings.image_size
-            url = f"http://scenes.invalid/{settings.seed}/{key}.jpg"
-            row = shard_writer.img2dataset_row(
-                key, jpg, pair.pop("caption"), url, side, side, **pair
-            )
-            yield jpg, row
+    samples = (_sample(settings, number, sample) for sample in range(settings.pairs_per_shard))
+    shard_writer.write_shard(folder, number, samples)
 
-    shard_writer.write_shard(folder, number, samples())
+
+def _sample(settings: Settings, shard: int, sample: int) -> tuple[bytes, dict[str, Any]]:
+    from mispair.pairs.scenes.scenes import make_pair
+    from mispair.pairs.shards.shard_writer import img2dataset_row, key_of
+
+    key, side = key_of(shard, sample, settings.pairs_per_shard), settings.image_size
+    pair = make_pair(
+        key, seed=settings.seed, size=side, quality=settings.jpeg_quality,
+        high_quality_share=settings.high_quality_share, spurious=settings.spurious_probability,
+    )  # fmt: skip
+    jpg, url = pair.pop("jpg"), f"http://scenes.invalid/{settings.seed}/{key}.jpg"
+    return jpg, img2dataset_row(key, jpg, pair.pop("caption"), url, side, side, **pair)

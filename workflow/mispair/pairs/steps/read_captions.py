@@ -1,4 +1,4 @@
-"""Read a table of captions by key, in any of the usual forms, and sort it."""
+"""Read a table of captions by key, url or hash, in any of the usual forms, and sort it."""
 
 from __future__ import annotations
 
@@ -12,34 +12,46 @@ from mispair.core import settings
 class Settings(settings.Settings):
     """Settings of `read_captions`."""
 
+    join: str = Field(
+        "key",
+        pattern=r"^(key|url|sha256|json:.+)$",
+        description="What joins rows of the caption table to pairs: the key, or a text in "
+        "img2dataset's JSON of the pair (KEY.json): its url, its sha256, or `json:FIELD`. All "
+        "pairs with the value of a row get its captions. White space around values other than "
+        "keys does not count.",
+    )
     key_column: str = Field(
-        "key", min_length=1, description="Column of the caption table that holds the keys."
+        "key",
+        min_length=1,
+        description="Column of the caption table that holds the keys, or the values that `join` "
+        "names.",
     )
     caption_column: str = Field(
         "caption",
         min_length=1,
         description="Column of the caption table that holds the captions: a text, or a list of "
-        "texts; several rows of one key are several captions.",
+        "texts; several rows of one key or value are several captions.",
     )
 
 
 def run(settings: Settings, *, table: Path, keys: list[Path], captions: Path) -> None:
-    """Write the table's captions, one row for each key, sorted by key.
+    """Write the table's captions, one row for each key (or url, ...), sorted by it.
 
     Parameters
     ----------
     settings : Settings
-        Names of the columns.
+        Names of the columns, and what joins the table to pairs.
     table : Path
         The user's table: Parquet, CSV, TSV, JSONL, or a text file with a caption a line.
     keys : list of Path
         None, or for a text file the one list of keys, a key a line.
     captions : Path
-        Parquet to write: key, captions (a list).
+        Written: ``key`` (or what `join` names) and ``captions`` (a list).
     """
-    from mispair.pairs.captions import caption_tables
+    from mispair.pairs.captions import sorted_captions, user_tables
 
-    rows = caption_tables.read_rows(
-        table, keys[0] if keys else None, settings.key_column, settings.caption_column
-    )
-    caption_tables.write_sorted(rows, captions)
+    rows = user_tables.read_rows(
+        table, keys[0] if keys else None, settings.key_column, settings.caption_column,
+        settings.join,
+    )  # fmt: skip
+    sorted_captions.write_sorted(rows, captions, settings.join)

@@ -17,13 +17,13 @@ from mispair.pretraining.report.runs import (
     less_clean,
     values,
 )
-from mispair.report import charts, style
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 CONFIDENCE = 0.95
-"""Of the bars, as the figure's text says."""
+"""Of the bars, as in the text of the figure."""
 
 
 def pretraining_mixing(tables: Tables) -> Drawing | Hole:
@@ -144,7 +144,26 @@ def _dots(
     )
 
 
+def small_pretraining(tables: Tables) -> Drawing | Hole:
+    """Draw the mixing score less that of clean captions, for each seed and scheme."""
+    if tables.pretraining.empty:
+        return Hole(NOT_RUN)
+    apart = less_clean(values(tables.pretraining, "mixing", **MAIN))
+    if apart.empty:
+        return Hole("towers on clean captions and on wrong ones of the same seed are needed")
+    runs = apart.assign(label=apart["scheme"] + apart["rate"].map(" {:g}".format))
+    chart, data = small.dots(
+        runs[["label", "value"]].reset_index(drop=True), "Mixing score − clean",
+        colour=style.BASES["identified"], levels=(0.0, SMALLEST),
+    )  # fmt: skip
+    means = runs.groupby("label", sort=False)["value"].mean()
+    listed = ", ".join(f"{label} {number(value, 3, sign=True)}" for label, value in means.items())
+    return Drawing(chart, data, f"Mixing score less that of clean captions: {listed}.")
+
+
 DRAWINGS = by_name(
     pretraining_mixing,
     pretraining_accuracy,
 )
+
+SMALL = by_name(small_pretraining)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.core.words import count
-from mispair.pretraining.report import claims
+from mispair.pretraining.report import answers, claims
 from mispair.pretraining.report.tables import pretraining
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import MIX, Question, Verdict
+from mispair.report.verdicts import Verdict
 
 RULES = {
     "mixes": "Mixing score of towers on wrong captions less that on clean captions, paired by "
@@ -34,7 +34,7 @@ def _summary(tables: Tables) -> list[str]:
 
 PAGES = Pages(
     judges=(claims.judge,),
-    questions=(Question(MIX, ("pretraining-mixes",)),),
+    questions=answers.QUESTIONS,
     tables=_tables,
     rules=RULES,
     summary=_summary,

@@ -8,7 +8,7 @@ from mispair.core.words import count
 from mispair.pretraining.names import BASES, CLEAN, SCHEMES
 from mispair.report.statistics import Effect, effect_of_mean
 
-COMMAND = "snakemake --cores 2 --configfile workflow/configs/pretraining-captions.yaml"
+COMMAND = "snakemake --cores 2 --configfile config/pretraining-captions.yaml"
 NOT_RUN = f"the study pretraining was not run; `{COMMAND}` runs it"
 
 BASIS_WORDS = {
@@ -19,13 +19,6 @@ BASIS_WORDS = {
 }
 MAIN = {"tower": "image", "basis": "identified"}
 """Where claims are judged: the tower and the basis."""
-
-SCHEME_WORDS = {
-    CLEAN: "clean captions",
-    "random": "captions of other pictures",
-    "spurious": "features replaced by their partners",
-    "missing": "features left out",
-}
 
 
 def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
@@ -79,7 +72,7 @@ def bases(table: pd.DataFrame, tower: str) -> list[str]:
 
 
 def sample(scores: pd.DataFrame) -> str:
-    """Say how many trainings were compared."""
+    """Return the number of trainings in words."""
     seeds = scores.groupby("scheme")["seed"].nunique()
     return (
         f"{count(int(seeds.min()), 'seed')} of each kind of captions; a seed draws weights, "

@@ -55,4 +55,5 @@ STUDY = Study(
             section="Accuracy and overlap",
         ),
     ),
+    small=(Figure("small_pretraining", "Mixing of linked features by kind of wrong captions"),),
 )

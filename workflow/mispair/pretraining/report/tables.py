@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from mispair.core.words import MISSING
 from mispair.evaluation.identified_basis import RECOVERED
 from mispair.pretraining.names import CLEAN, IDENTIFIED, LINEAR, TOWERS
 from mispair.pretraining.report.claims import SMALLEST
 from mispair.pretraining.report.runs import BASIS_WORDS, bases, conditions, effects, sample, values
 from mispair.report import verdicts
+from mispair.report.statistics import Effect
 from mispair.report.table import Table, mean_and_spread
 from mispair.report.tables import Tables
 
@@ -29,16 +31,11 @@ def _mixing(table: pd.DataFrame, confidence: float) -> Table:
     for tower in TOWERS:
         for basis in bases(table, tower):
             scores = values(table, "mixing", tower=tower, basis=basis)
-            apart = effects(scores, confidence)
-            for scheme, rate in conditions(table):
-                shown = scores[(scores["scheme"] == scheme) & (scores["rate"] == rate)]["value"]
-                effect = apart.get((scheme, rate))
-                rows.append((
-                    tower, BASIS_WORDS[basis], _name(scheme, rate), mean_and_spread(shown, 4),
-                    "–" if effect is None else verdicts.effect_text(effect, confidence, 4),
-                    "–" if effect is None
-                    else verdicts.decide_effect(effect, +1, SMALLEST, 1 - confidence)[0],
-                ))  # fmt: skip
+            for cells, effect in _conditions(table, scores, confidence, 4):
+                mixes = "–"
+                if effect is not None:
+                    mixes, _ = verdicts.decide_effect(effect, +1, SMALLEST, 1 - confidence)
+                rows.append((tower, BASIS_WORDS[basis], *cells, mixes))
     return Table(
         "Mixing score: correlation with linked features less that with other features of the kind",
         ("tower", "basis", "captions", "mixing score", "less clean, paired by seed",
@@ -66,18 +63,11 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
             (f"mean |cos| of neurons, {tower}", {"metric": "mean_abs_cosine", "tower": tower}, 4)
         )
     named.append(("logit scale after training", {"metric": "logit_scale"}, 1))
-    rows = []
-    for label, where, digits in named:
-        measured = values(table, **where)
-        apart = effects(measured, confidence)
-        for scheme, rate in conditions(table):
-            shown = measured[(measured["scheme"] == scheme) & (measured["rate"] == rate)]["value"]
-            effect = apart.get((scheme, rate))
-            rows.append((
-                label, _name(scheme, rate),
-                MISSING if shown.empty else mean_and_spread(shown, digits),
-                "–" if effect is None else verdicts.effect_text(effect, confidence, digits),
-            ))  # fmt: skip
+    rows = [
+        (label, *cells)
+        for label, where, digits in named
+        for cells, _ in _conditions(table, values(table, **where), confidence, digits)
+    ]
     return Table(
         "Accuracy, recovery of true features and overlap",
         ("measure", "captions", "mean ± standard deviation", "less clean, paired by seed"),
@@ -88,5 +78,19 @@ def _measures(table: pd.DataFrame, confidence: float) -> Table:
     )  # fmt: skip
 
 
-def _name(scheme: str, rate: float) -> str:
-    return CLEAN if scheme == CLEAN else f"{scheme} {rate:g}"
+def _conditions(
+    table: pd.DataFrame, measured: pd.DataFrame, confidence: float, digits: int
+) -> Iterator[tuple[tuple[str, str, str], Effect | None]]:
+    """Yield captions, mean with spread, and the effect against clean captions, of each condition.
+
+    The effect is yielded as text and as a number; clean captions have none.
+    """
+    apart = effects(measured, confidence)
+    for scheme, rate in conditions(table):
+        shown = measured[(measured["scheme"] == scheme) & (measured["rate"] == rate)]["value"]
+        effect = apart.get((scheme, rate))
+        yield (
+            CLEAN if scheme == CLEAN else f"{scheme} {rate:g}",
+            mean_and_spread(shown, digits),
+            "–" if effect is None else verdicts.effect_text(effect, confidence, digits),
+        ), effect  # fmt: skip

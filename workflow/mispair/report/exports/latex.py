@@ -6,29 +6,40 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
+from pylatexenc.latexencode import (
+    RULE_DICT,
+    RULE_REGEX,
+    UnicodeToLatexConversionRule,
+    UnicodeToLatexEncoder,
+)
+
 from mispair.report.table import Table
 
-SYMBOLS = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
-    "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
-    "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+LITERAL = {
+    '"': r"\textquotedbl", "`": r"\textasciigrave", "'": r"\textquotesingle",
     # After the end of a row a bracket would be an option of it, and a star a form of it.
     "[": "{[}", "]": "{]}", "*": "{*}",
-    "\u00a0": "~", "–": "--", "—": "---", "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``",
-    "”": "''", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$", "·": r"$\cdot$",
-    "→": r"$\to$", "≤": r"$\leq$", "≥": r"$\geq$", "≪": r"$\ll$", "≈": r"$\approx$",
-    "√": r"$\surd$", "∞": r"$\infty$", "²": r"\textsuperscript{2}", "°": r"\textdegree{}",
-    "ᵀ": r"\textsuperscript{T}", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "σ": r"$\sigma$", "τ": r"$\tau$", "ρ": r"$\rho$", "μ": r"$\mu$", "η": r"$\eta$",
-    "Δ": r"$\Delta$", "Θ": r"$\Theta$", "Σ": r"$\Sigma$", "ŷ": r"$\hat{y}$",
+    "ᵀ": r"\textsuperscript{T}",
 }  # fmt: skip
-"""What LaTeX takes for a command, or has no letter for, and how it is written."""
+"""Characters that pylatexenc leaves as they are, although LaTeX prints something else."""
 
-NAMES = {"C_m": "$C_m$", "C_s": "$C_s$", "S_h": "$S_h$", "S_w": "$S_w$"}
+NAMES = re.compile(r"\b(C_m|C_s|S_h|S_w)\b")
 """Letters with an index, as the pages print them."""
 
-_NAMES = re.compile(rf"\b(?:{'|'.join(NAMES)})\b")
+_ENCODER = UnicodeToLatexEncoder(
+    conversion_rules=[
+        UnicodeToLatexConversionRule(
+            RULE_REGEX,
+            # Without braces two hyphens would become a dash.
+            [(NAMES, r"$\1$"), (re.compile("(?<=-)-"), "{}-")],
+        ),
+        UnicodeToLatexConversionRule(RULE_DICT, {ord(key): text for key, text in LITERAL.items()}),
+        "defaults",
+    ],
+    replacement_latex_protection="braces-after-macro",
+    unknown_char_policy="keep",
+    unknown_char_warning=False,
+)
 
 PREAMBLE = r"""% Written by mispair: do not edit. It needs
 % \usepackage{booktabs}, \usepackage[T1]{fontenc} and \usepackage{textcomp}.
@@ -46,25 +57,14 @@ def escape(text: str) -> str:
     Examples
     --------
     >>> print(escape("50 % of C_m → \\input{x}"))
-    50 \% of $C_m$ $\to$ \textbackslash{}input\{x\}
+    50 \% of $C_m$ \textrightarrow{} \textbackslash{}input\{x\}
     """
-    parts, end = [], 0
-    for match in _NAMES.finditer(text):
-        parts += [_escaped(text[end : match.start()]), NAMES[match[0]]]
-        end = match.end()
-    return "".join([*parts, _escaped(text[end:])])
-
-
-def _escaped(text: str) -> str:
-    parts = []
-    for before, letter in zip(" " + text, text, strict=False):
-        if letter == before == "-":
-            parts.append("{}-")  # two hyphens would become a dash
-        elif unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            parts.append(" ")
-        else:
-            parts.append(SYMBOLS.get(letter, letter))
-    return "".join(parts)
+    visible = (
+        " " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter
+        for letter in text
+    )
+    latex: str = _ENCODER.unicode_to_latex("".join(visible))
+    return latex
 
 
 def tabular(table: Table, name: str) -> str:

@@ -1,7 +1,7 @@
 """Runs for trackers of experiments: TensorBoard, W&B and MLflow.
 
-Each is imported when it is asked for. W&B and MLflow write files here, and use no network, unless
-they are told to.
+Each is imported when it is asked for. W&B and MLflow write files here and use no network, unless
+``export_metrics.online`` is set.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mispair.core.files import UserError
 
 if TYPE_CHECKING:
-    from mispair.report.exports.runs import Curve, Run
+    from mispair.report.exports.runs import Run
 
 PROJECT = "mispair"
 """What W&B calls a project, and MLflow an experiment."""
 
 EVENTS = "events.out.tfevents.0.mispair"
-"""TensorBoard knows its files by the first part of their name; the same run, the same name."""
+"""TensorBoard reads files whose name begins like this; the same run has the same name."""
 
 DATABASE = "mlflow.db"
 
@@ -31,31 +33,32 @@ BATCH = 1000
 
 def by_step(run: Run) -> Iterator[tuple[int, list[tuple[str, float]]]]:
     """Yield all values of a run step by step, so that steps only go up."""
-
-    def points(curve: Curve) -> Iterator[tuple[int, str, float]]:
-        for step, value in zip(curve.steps, curve.values, strict=True):
-            yield step, curve.tag, value
-
-    now: int | None = None
-    values: list[tuple[str, float]] = []
-    for step, tag, value in heapq.merge(*map(points, run.curves), key=lambda point: point[:2]):
-        if step != now:
-            if now is not None:
-                yield now, values
-            now, values = step, []
-        values.append((tag, value))
-    if now is not None:
-        yield now, values
+    of_curves = (
+        [(step, curve.tag, value) for step, value in zip(curve.steps, curve.values, strict=True)]
+        for curve in run.curves
+    )
+    points = heapq.merge(*of_curves, key=itemgetter(0, 1))
+    for step, group in groupby(points, key=itemgetter(0)):
+        yield step, [(tag, value) for _, tag, value in group]
 
 
 def tensorboard(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:
-    """Write an event file for each run."""
-    from mispair.report.exports.event_files import event_file
+    """Write an event file for each run; a step counts as a second, so that the bytes repeat."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.record_writer import RecordWriter
 
     for run in runs:
         path = folder / run.name / EVENTS
         path.parent.mkdir(parents=True)
-        path.write_bytes(event_file(by_step(run)))
+        writer = RecordWriter(str(path))
+        writer.write(Event(file_version="brain.Event:2").SerializeToString())
+        for step, values in by_step(run):
+            for tag, value in values:
+                scalar = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+                event = Event(wall_time=step, step=step, summary=scalar)
+                writer.write(event.SerializeToString())
+        writer.close()
 
 
 def wandb(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:

@@ -1,29 +1,19 @@
-"""The table of claims: one row a claim, what was measured as written (repaired) and as run."""
+"""Rows of the table of claims: one for each claim, with its verdict on each preset."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mispair.report import studies
 from mispair.report.verdicts import Claim, Verdict
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim with its verdicts.
-
-    Attributes
-    ----------
-    verdicts : tuple of Verdict
-        One, or one for each preset that was run.
-    absent : tuple of str
-        Presets of the study that were not run, where another one was.
-    """
+    """A claim with its verdict, or with one for each preset that was run."""
 
     claim: Claim
     verdicts: tuple[Verdict, ...]
-    absent: tuple[str, ...] = ()
 
     @property
     def is_split(self) -> bool:
@@ -51,17 +41,4 @@ def rows(judged: Sequence[Verdict]) -> list[Row]:
     by_claim: dict[str, list[Verdict]] = {}
     for verdict in judged:
         by_claim.setdefault(verdict.claim.key, []).append(verdict)
-    return [
-        Row(
-            of_claim[0].claim,
-            tuple(of_claim),
-            tuple(
-                name
-                for name in studies.study(of_claim[0].claim.study).presets
-                if name not in {v.preset for v in of_claim}
-            )
-            if of_claim[0].preset
-            else (),
-        )
-        for of_claim in by_claim.values()
-    ]
+    return [Row(of_claim[0].claim, tuple(of_claim)) for of_claim in by_claim.values()]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mispair.core.words import p_value, significant
-from mispair.report.table import Table
+from mispair.report.gaps import Gap
+from mispair.report.table import Table, effect_cell
 from mispair.report.verdicts import Verdict
 
 
@@ -31,10 +32,7 @@ def _effect(verdict: Verdict) -> tuple[str, str, str]:
     effect = verdict.effect
     if effect is None:
         return "–", "–", "–"
-    text = significant(effect.value, sign=True)
-    if effect.known:
-        limits = [significant(limit, sign=True) for limit in (effect.low, effect.high)]
-        text += f" ({' to '.join(limits)})"
+    text = effect_cell(effect.value, effect.low, effect.high)
     corrected = p_value(verdict.adjusted_p) if math.isfinite(verdict.adjusted_p) else "–"
     return text, significant(verdict.smallest), corrected
 
@@ -44,13 +42,15 @@ COLUMNS = {
     "effect": "float64", "low": "float64", "high": "float64", "smallest": "float64",
     "p": "float64", "adjusted_p": "float64", "n": "float64", "unit": "str", "measured": "str",
     "published": "str", "sample": "str", "test": "str", "reason": "str", "controls": "str",
-    "text": "str", "paper": "str", "figure": "str",
+    "text": "str", "paper": "str", "figure": "str", "measured_value": "float64",
+    "published_value": "float64", "quantity": "str",
 }  # fmt: skip
 """Columns of ``claims.csv``: ``claim`` and ``preset`` tell rows apart.
 
 ``effect`` is the number that the claim is about, with its interval (``low``, ``high``), its p
 value, the same corrected for the number of claims, and its replicates (``n`` of a ``unit``).
-``smallest`` is the smallest effect of interest. Columns from ``measured`` on are words.
+``smallest`` is the smallest effect of interest. ``measured_value`` and ``published_value`` are the
+two numbers of a ``quantity`` that can be compared. All other columns are words.
 """
 
 
@@ -58,7 +58,7 @@ def frame(judged: Sequence[Verdict]) -> pd.DataFrame:
     """Return a row for each verdict, with the columns `COLUMNS`."""
     rows = []
     for verdict in judged:
-        claim, effect = verdict.claim, verdict.effect
+        claim, effect, (measured, published) = verdict.claim, verdict.effect, verdict.numbers
         controls = [f"{control.name}: {control.finding}" for control in verdict.controls]
         row = {
             "claim": claim.key, "study": claim.study, "preset": verdict.preset,
@@ -67,6 +67,8 @@ def frame(judged: Sequence[Verdict]) -> pd.DataFrame:
             "published": verdict.published, "sample": verdict.sample, "test": verdict.test,
             "reason": verdict.reason, "controls": "; ".join(controls), "text": claim.text,
             "paper": claim.paper, "figure": claim.figure, "unit": "",
+            "measured_value": measured, "published_value": published,
+            "quantity": verdict.gap.quantity if isinstance(verdict.gap, Gap) else "",
         }  # fmt: skip
         if effect is not None:
             row |= {"effect": effect.value, "low": effect.low, "high": effect.high, "p": effect.p,

@@ -1,14 +1,14 @@
-"""All that the pages of a report are made of."""
+"""Content of the pages of a report."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mispair.core import failures
-from mispair.report import multiplicity, studies, study_modules, verdicts
+from mispair.report import multiplicity, questions, studies, study_modules, verdicts
 from mispair.report.pages import missing
 from mispair.report.pages.picture import Picture
 from mispair.report.pages.study_pages import Page
@@ -17,8 +17,8 @@ from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
 
-FRONT = "index.html"
-"""The landing page."""
+FRONT, CLAIMS = "index.html", "claims.html"
+"""The landing page, and the page of all claims."""
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
@@ -74,13 +74,24 @@ class Content:
         return judge(self.tables, self.confidence)
 
     @functools.cached_property
+    def answers(self) -> dict[str, list[questions.Answer]]:
+        """The answers to the questions of each study, by its key."""
+        return {
+            study.key: [
+                questions.answered(question, self.judged, self.tables, self.confidence)
+                for question in study_modules.pages(study.key).questions
+            ]
+            for study in studies.studies()
+        }
+
+    @functools.cached_property
     def lost(self) -> dict[tuple[str, str], list[missing.Hole]]:
         """What an incomplete run did not make, by study and section."""
         return missing.holes(self.failed) if self.failed else {}
 
     @functools.cached_property
     def studies(self) -> list[Study]:
-        """The studies with a page: those of which there is a number, or a failure."""
+        """The studies with a page: those with a number or a failure."""
         lost = {study for study, _ in self.lost}
         return [
             study
@@ -110,7 +121,7 @@ class Content:
 
     @functools.cached_property
     def others(self) -> list[Page]:
-        """Pages of studies besides those of their own."""
+        """Further pages of studies."""
         return [page for pages in study_modules.every_pages() for page in pages.others(self)]
 
     def picture(self, figure: Figure) -> Picture:
@@ -118,20 +129,11 @@ class Content:
         return self.pictures.get(figure.name, Picture(figure, None, None))
 
     def anchor(self, figure: str) -> str:
-        """Return where a figure stands, or is said to be missing; empty if no page has it."""
+        """Return the page and anchor of a figure or of its hole; empty if no page has it."""
         for study in self.studies:
             if figure in {declared.name for declared in study.figures}:
                 return f"{study_file(study.key)}#figure-{figure}"
         return ""
-
-    def figure_links(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Return title and place of those figures that a page has."""
-        named = {figure.name: figure for figure in studies.figures()}
-        return [
-            (named[name].title, self.anchor(name))
-            for name in names
-            if self.anchor(name) and not self.picture(named[name]).hole
-        ]
 
 
 def study_file(key: str) -> str:

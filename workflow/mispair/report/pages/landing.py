@@ -1,4 +1,4 @@
-"""The landing page: answers, and every claim of the paper with what was measured on it."""
+"""The landing page: for each question of the studies one answer with its limit."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 from mispair.core import failures
 from mispair.core.words import listing
-from mispair.report import studies, study_modules, verdicts
-from mispair.report.pages import claim_rows
+from mispair.report import questions, study_modules
 from mispair.report.pages.content import Content
+from mispair.report.pages.picture import Picture
 from mispair.report.pages.study_pages import Pages
 
 
 def parts(content: Content) -> dict[str, Any]:
     """Return what the template of the page is given."""
-    tables, failed = content.tables, content.failed
-    answers = [verdicts.answer(question, content.judged) for question in questions()]
-    answers.sort(key=lambda answer: not answer.measured)  # the rest keep the paper's order
+    failed = content.failed
+    answers = [answer for study in content.studies for answer in content.answers[study.key]]
     summary = from_all(content, lambda pages: pages.summary)
     return {
         "failed": failed and {
@@ -28,26 +27,17 @@ def parts(content: Content) -> dict[str, Any]:
         "summary": (
             f"This run: {listing(summary)}." if summary else "Nothing was measured in this run."
         ),
-        "answers": [(answer, claim_rows.rows(answer.verdicts)) for answer in answers],
-        "drawings": [
-            drawing for pages in study_modules.every_pages() for drawing in pages.drawings(tables)
-        ],
-        "lost": {
-            figure.name: content.lost.get((study.key, figure.section), [])
-            for study in studies.studies()
-            for figure in study.figures
-        },
-        "not_run": [study for study in studies.studies() if study not in content.studies],
+        "answers": [(answer, _picture(content, answer)) for answer in answers if answer.measured],
+        "unmeasured": [answer for answer in answers if not answer.measured],
         "limits": limits(content),
         "holes": from_all(content, lambda pages: pages.holes),
     }  # fmt: skip
 
 
-def questions() -> list[verdicts.Question]:
-    """Return the questions that claims answer, in the order of the studies."""
-    return verdicts.merged(
-        question for pages in study_modules.every_pages() for question in pages.questions
-    )
+def _picture(content: Content, answer: questions.Answer) -> Picture | None:
+    """Return the small figure of an answer, if it was drawn."""
+    picture = content.pictures.get(answer.question.figure)
+    return picture if picture is not None and picture.static and not picture.hole else None
 
 
 def limits(content: Content) -> list[str]:

@@ -1,4 +1,4 @@
-"""Turn texts and numbers of a run into HTML: escaped, with symbols, and JSON that is safe in it."""
+"""HTML from texts and numbers of a run: escaped, with symbols, and with safe JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def viewer() -> str:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Return what renders the templates: everything is escaped that is not said to be HTML."""
+    """Return the environment of the templates, which escape all text that is not `Markup`."""
     created = jinja2.Environment(
         loader=jinja2.PackageLoader("mispair.report"),
         autoescape=True,

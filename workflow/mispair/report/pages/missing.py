@@ -1,4 +1,4 @@
-"""What an incomplete report lacks: which results, where their numbers would stand, and why."""
+"""Missing results of an incomplete report: their sections, and the reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mispair.report import studies
 
 @dataclass(frozen=True)
 class Hole:
-    """A result that is not there: the step that makes it with its wildcards, and why."""
+    """A missing result: its step with wildcards, and the reason."""
 
     what: str
     why: str
@@ -31,7 +31,7 @@ def holes(record: Record) -> dict[tuple[str, str], list[Hole]]:
 
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the studies and sections in which the numbers of a job stand.
+    """Return the studies and sections that print the numbers of a job.
 
     Examples
     --------

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
+from mispair.core.files import read_json
+from mispair.report import studies
 from mispair.report.pages.markup import safe_json
 from mispair.report.study import Figure
 
@@ -54,6 +57,18 @@ class Picture:
         if self.svg is None:
             return ""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+
+
+def pictures_in(folders: Iterable[Path]) -> dict[str, Picture]:
+    """Return the drawn figures in some folders by name."""
+    pictures = {}
+    for figure in studies.drawn():
+        for folder in folders:
+            svg, spec = (folder / f"{figure.name}.{form}" for form in ("svg", "vl.json"))
+            if spec.is_file():
+                drawn = svg.read_text(encoding="utf-8") if svg.is_file() else None
+                pictures[figure.name] = Picture(figure, drawn, read_json(spec))
+    return pictures
 
 
 def packed(node: Any) -> Any:

@@ -1,51 +1,33 @@
-"""What the page says of data and run: counts, swaps, run times, versions, fingerprints, holes."""
+"""Tables of the page of the run: run times, record, versions, fingerprints."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import platform
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
 import pandas as pd
 
-from mispair import __version__
+from mispair.core import software
+from mispair.core.benchmarks import rows_by_step
 from mispair.core.words import count, duration
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
 
-PACKAGES = {
-    "torch": "torch", "open_clip": "open_clip_torch", "Snakemake": "snakemake", "NumPy": "numpy",
-    "pandas": "pandas", "scikit-learn": "scikit-learn", "SciPy": "scipy", "Altair": "altair",
-    "vl-convert": "vl-convert-python",
-}  # fmt: skip
+DRAWING = ("snakemake", "altair", "vl-convert-python")
+"""Packages that the report depends on, and no result."""
 
 
 def run_times(benchmarks: Mapping[str, str]) -> Table | None:
-    """Sum Snakemake's benchmark files by step.
-
-    Parameters
-    ----------
-    benchmarks : mapping of str to str
-        Path relative to the folder of benchmarks, and the file's text. The first part of the path
-        names the step.
-    """
-    rows = []
-    for name, text in benchmarks.items():
-        step = name.replace("\\", "/").split("/")[0].removesuffix(".tsv")
-        for line in csv.DictReader(io.StringIO(text), delimiter="\t"):
-            rows.append(
-                {"step": step, "s": _float(line.get("s")), "rss": _float(line.get("max_rss"))}
-            )
-    table = pd.DataFrame(rows, columns=["step", "s", "rss"]).dropna(subset=["s"])
+    """Sum Snakemake's benchmark files (`mispair.core.benchmarks.texts_of`) by step."""
+    rows = [{"step": step, **row} for step, row in rows_by_step(benchmarks)]
+    table = pd.DataFrame(rows, columns=["step", "s", "max_rss"]).dropna(subset=["s"])
     if table.empty:
         return None
     grouped = table.groupby("step").agg(
-        jobs=("s", "size"), total=("s", "sum"), longest=("s", "max"), rss=("rss", "max")
+        jobs=("s", "size"), total=("s", "sum"), longest=("s", "max"), rss=("max_rss", "max")
     )
     whole = grouped["total"].sum()
     ordered = grouped.reset_index().sort_values(
@@ -67,13 +49,6 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
         tuple(cells),
         "Sums over jobs, each as it last ran; jobs that run side by side count in full.",
     )
-
-
-def _float(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan
 
 
 def origin(record: Mapping[str, Any]) -> Table:
@@ -104,14 +79,10 @@ def origin(record: Mapping[str, Any]) -> Table:
 
 
 def versions() -> Table:
-    """Return the versions of what the page was made with."""
-    rows = [("mispair", __version__), ("Python", platform.python_version())]
-    for name, package in PACKAGES.items():
-        try:
-            rows.append((name, metadata.version(package)))
-        except metadata.PackageNotFoundError:
-            rows.append((name, "not installed"))
-    return Table("Versions", ("software", "version"), tuple(rows))
+    """Return the versions of the software that the results and the page depend on."""
+    of_page = {name: metadata.version(name) for name in DRAWING}
+    rows = tuple({**software.versions(), **of_page}.items())
+    return Table("Versions", ("software", "version"), rows)
 
 
 def fingerprints(tables: Tables) -> Table | None:

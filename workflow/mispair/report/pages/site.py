@@ -1,4 +1,4 @@
-"""The site: a landing page, one page for each study, evaluation set and model, methods and run.
+"""The site: answers, a page for each study, numbers, claims, methods and the run.
 
 It works from disk, without a network. Every page is whole in itself but for the charts, which one
 script draws that all pages share.
@@ -10,14 +10,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from mispair.report import multiplicity, studies, study_modules, verdicts
-from mispair.report.pages import landing, markup, records, study_page
-from mispair.report.pages.content import FRONT, Content, study_file
+from mispair.report import multiplicity, questions, studies, study_modules, verdicts
+from mispair.report.pages import claims_page, landing, markup, records, study_page
+from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
 from mispair.report.pages.study_pages import Page
 from mispair.report.study import FORMS, Study
-
-STUDIES = "Studies"
-"""Group of pages in the navigation."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +26,16 @@ class Site:
 
 
 def build(content: Content, folder: str = "pages") -> Site:
-    """Return the site.
+    """Return the site, whose pages are in a folder of the given name.
 
-    The landing page is there twice, alike but for its links: in the folder of the pages, which can
-    so be moved or sent alone, and above it.
-
-    Parameters
-    ----------
-    content : Content
-        All that was measured.
-    folder : str
-        Name of the folder of the pages.
+    The landing page exists twice, with other links: above the folder, and in it, so that the folder
+    can be moved or sent alone.
     """
     pages = [
         _landing(content),
         *(_study(content, study) for study in content.studies),
         *content.others,
+        _claims(content),
         _methods(content),
         _run(content),
     ]
@@ -52,6 +43,7 @@ def build(content: Content, folder: str = "pages") -> Site:
         front=_html(content, pages, pages[0], here=f"{folder}/", root=""),
         files={
             **{page.file: _html(content, pages, page, here="", root="../") for page in pages},
+            **{name: text for page in pages for name, text in page.files.items()},
             "assets/vega.js": markup.viewer(),
             "assets/page.js": markup.source("page.js"),
         },
@@ -59,18 +51,10 @@ def build(content: Content, folder: str = "pages") -> Site:
 
 
 def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: str) -> str:
-    """Return a page as HTML.
-
-    Parameters
-    ----------
-    here : str
-        Where the pages are, from this one.
-    root : str
-        Path from this page to the folder of figures and tables.
-    """
+    """Return a page as HTML: `here` is the path to the pages, `root` to the folder of figures."""
 
     def link(target: str) -> str:
-        """Return where a page is from this one; an anchor of this page needs no name."""
+        """Return the link from this page to a page or an anchor."""
         file, _, anchor = target.partition("#")
         if anchor and file == page.file:
             return f"#{anchor}"
@@ -97,11 +81,16 @@ def _landing(content: Content) -> Page:
     return Page(FRONT, "Answers", "Answers", "landing.html.j2", landing.parts(content))
 
 
+def _claims(content: Content) -> Page:
+    parts = claims_page.parts(content)
+    return Page(CLAIMS, "Every claim and its verdict", "Claims", "claims.html.j2", parts)
+
+
 def _study(content: Content, study: Study) -> Page:
     short = study.title.split(":")[0]
     return Page(
         study_file(study.key), study.title, short, "study.html.j2",
-        study_page.parts(content, study), STUDIES,
+        study_page.parts(content, study),
     )  # fmt: skip
 
 
@@ -114,7 +103,7 @@ def _methods(content: Content) -> Page:
     }
     parts = {
         "rules": [(name, text) for name, text in rules.items() if name in used],
-        "answer_rule": verdicts.ANSWERS,
+        "answer_rule": questions.RULE,
         "effect_rule": verdicts.EFFECTS,
         "correction_rule": multiplicity.RULE,
         "definitions": [item for pages in every for item in pages.definitions.items()],

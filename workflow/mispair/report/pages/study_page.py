@@ -1,4 +1,4 @@
-"""The page of one study: figures and tables by section, and what is missing where it would be."""
+"""The page of one study: figures, tables and missing results by section."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def parts(content: Content, study: Study) -> dict[str, Any]:
         "measured": content.tables.study(study.key),
         "sections": _sections(content, study, drawn),
         "holes": [picture for picture in drawn if picture.hole],
+        "answers": [answer for answer in content.answers[study.key] if answer.measured],
         "answer": study_modules.pages(study.key).answer(content.tables),
         "claims": claim_rows.rows(verdicts),
         "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
@@ -31,10 +32,7 @@ def parts(content: Content, study: Study) -> dict[str, Any]:
 
 
 def _with_picture(drawn: list[Picture]) -> set[str]:
-    """Name the figures whose picture stands on the page itself, until their chart is drawn.
-
-    The smallest first, as far as there is room; the others are drawn by the script alone.
-    """
+    """Name the figures with a picture on the page, the smallest first, within the bound."""
     room = PICTURES
     shown = set()
     for picture in sorted(drawn, key=lambda picture: len(picture.static)):
@@ -45,7 +43,7 @@ def _with_picture(drawn: list[Picture]) -> set[str]:
 
 
 def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict[str, Any]]:
-    """Put all where it belongs; sections without anything, and without a hole, are left out."""
+    """Return the content of each section; sections without content and holes are left out."""
     printed = content.tables_of_studies[study.key]
     pieces = study_modules.pages(study.key).pieces(content)
     sections = [

@@ -1,4 +1,4 @@
-"""What a study puts on the pages of the report."""
+"""Contributions of a study to the pages of the report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from markupsafe import Markup
 
 from mispair.report.exports.runs import Run
+from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Question, Verdict
+from mispair.report.verdicts import Verdict
 
 Judge = Callable[[Tables, float], list[Verdict]]
 """Returns verdicts from all measurements and the confidence level."""
@@ -26,7 +27,7 @@ Sentences = Callable[[Tables], list[str]]
 
 @dataclass(frozen=True)
 class Piece:
-    """What a section holds besides figures and tables: a text first, and HTML last."""
+    """Content of a section besides figures and tables: a text first, and HTML last."""
 
     text: str = ""
     html: Markup | None = None
@@ -34,7 +35,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the paper that claims nothing: what it shows, and what this run has of it."""
+    """A figure of the paper without a claim: what it shows, and the counterpart in this run."""
 
     paper: str
     text: str
@@ -44,9 +45,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its file, its name in full and in the navigation, its template, and what it shows.
+    """A page: file, full title, title in the navigation, template and its arguments.
 
-    ``printed`` holds its tables, for exports.
+    ``files`` are further files of its folder by name.
     """
 
     file: str
@@ -54,8 +55,7 @@ class Page:
     short: str
     template: str
     parts: Mapping[str, Any]
-    group: str = ""
-    printed: Sequence[Table] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def _none(*_: Any) -> list[Any]:
@@ -79,13 +79,13 @@ class Pages:
     judges : tuple of callables
         What judges its claims.
     questions : tuple of Question
-        Questions that its claims answer. Those of several studies with one text are one question.
+        Questions that its claims answer.
     answer : callable
         The sentence that its page begins with; "" is none.
     tables : callable
         The tables of its page, each in a section of the page.
     rules : mapping of str to str
-        Rules of its claims in words, besides `mispair.report.verdicts.RULES`.
+        Further rules of its claims in words (`mispair.report.verdicts.RULES` are shared).
     definitions : mapping of str to str
         What is measured, by name, for the page of methods.
     summary, warnings, limits, holes : callables
@@ -96,7 +96,7 @@ class Pages:
     pieces : callable
         Texts and HTML for sections of its page, from `mispair.report.pages.content.Content`.
     others : callable
-        Pages besides its own, such as one for each evaluation set, from the same.
+        Further pages, such as that of all numbers, from the same.
     settings : callable
         Tables of settings, for the page of the run.
     runs : callable

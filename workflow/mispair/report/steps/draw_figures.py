@@ -1,4 +1,8 @@
-"""Draw the figures of a study: each as SVG, PDF, PNG, its numbers, and an interactive chart."""
+"""Draw the figures of a study: each as SVG, PDF, PNG, its numbers, and an interactive chart.
+
+A figure without data has no picture: its chart names what is missing. A small figure is a SVG and
+its chart.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +28,39 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) -> None:
-    """Write every figure of a study; one without data says what is missing."""
+    """Write every figure of a study."""
     import json
 
     from mispair.core import files
     from mispair.report import studies
-    from mispair.report.figures import render
-    from mispair.report.tables import read
+    from mispair.report.figures import as_svg, compose, render
+    from mispair.report.tables import read_csvs
 
-    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    for figure in studies.study(study).figures:
-        drawn = render(
-            figure,
-            measured,
-            settings.font_size,
-            settings.paper_font_size,
-            settings.max_points,
-        )
-        files.write_text(figures / f"{figure.name}.svg", drawn.svg + "\n")
-        for form, content in (("pdf", drawn.pdf), ("png", drawn.png)):
+    measured = read_csvs(tables)
+    small = studies.study(study).small
+    for figure in studies.drawn(study):
+        if figure in small:
+            spec, _ = compose(figure, measured, settings.font_size, settings.max_points)
+            is_drawn = "hole" not in spec["usermeta"]["mispair"]
+            pictures = {"svg": (as_svg(spec) + "\n").encode()} if is_drawn else {}
+        else:
+            drawn = render(
+                figure,
+                measured,
+                settings.font_size,
+                settings.paper_font_size,
+                settings.max_points,
+            )
+            spec = drawn.spec
+            is_drawn = "hole" not in spec["usermeta"]["mispair"]
+            svg = (drawn.svg + "\n").encode()
+            pictures = {"svg": svg, "pdf": drawn.pdf, "png": drawn.png} if is_drawn else {}
+            if is_drawn:
+                files.write_csv(figures / f"{figure.name}.csv", drawn.csv)
+        for form, content in pictures.items():
             with files.replacing(figures / f"{figure.name}.{form}") as part:
                 part.write_bytes(content)
-        files.write_csv(figures / f"{figure.name}.csv", drawn.csv)
-        spec = json.dumps(drawn.spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
-        files.write_text(figures / f"{figure.name}.vl.json", spec + "\n")
-        metadata = drawn.spec["usermeta"]["mispair"]
+        text = json.dumps(spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        files.write_text(figures / f"{figure.name}.vl.json", text + "\n")
+        metadata = spec["usermeta"]["mispair"]
         log.info("%s: %s", figure.name, metadata.get("sentence") or f"hole: {metadata['hole']}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -34,37 +34,26 @@ class Settings(settings.Settings):
     )
 
 
-def run(
-    settings: Settings,
-    *,
-    tables: list[Path],
-    trained: list[Path],
-    folder: Path,
-) -> None:
-    """Write ``clip_benchmark/`` and a folder for each tracker.
+def run(settings: Settings, *, tables: list[Path], trained: list[Path], folder: Path) -> None:
+    """Write ``clip_benchmark/`` and a folder for each tracker below the folder of the report.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    tables : list of Path
-        The tidy tables of the report.
-    trained : list of Path
-        What trainings of this run left: projections with the loss of every step, and the
-        ``training.json`` of towers.
-    folder : Path
-        That of the report.
+    `trained` are files that trainings wrote: projections with the loss of every step, and
+    ``training.json`` of towers.
     """
+    import json
+
     from mispair.core.folders import replacing_folder
     from mispair.report import studies, study_modules
     from mispair.report.exports.trackers import WRITERS
-    from mispair.report.tables import read
+    from mispair.report.tables import read_csvs
 
-    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
+    measured = read_csvs(tables)
     with replacing_folder(folder / "clip_benchmark", durable=False) as written:
         for pages in study_modules.every_pages():
             for name, result in pages.results(measured).items():
-                _write_result(written / name, result)
+                path = written / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(json.dumps(result, allow_nan=False) + "\n", encoding="utf-8")
     of_study = studies.by_study(trained)
     runs = [
         run
@@ -76,10 +65,3 @@ def run(
         with replacing_folder(home, durable=False) as written:
             WRITERS[tracker](runs, written, home, settings.online)
         log.info("%s: %d runs", home, len(runs))
-
-
-def _write_result(path: Path, result: dict[str, Any]) -> None:
-    import json
-
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(result, allow_nan=False) + "\n", encoding="utf-8")

@@ -37,39 +37,27 @@ def run(
 ) -> None:
     """Write the site from tables, figures, Snakemake's benchmarks and the record of the run.
 
-    `pieces` are pieces of HTML with pictures, known by the names of their files; `record` has at
-    most one file. `page` is the landing page, next to the folder of all `pages`; other files in
-    that are of an earlier report, and are removed.
+    `pieces` are files of HTML with pictures; `record` has at most one file. `page` is the landing
+    page, next to the folder of all `pages`, from which files of an earlier report are removed.
     `latex` is a folder with a file for each table of the site, and `claims` a table of all verdicts
-    (`mispair.report.pages.claims_table.COLUMNS`).
-    `failures` makes the report one of an incomplete run: it names them.
+    (`mispair.report.pages.claims_table.COLUMNS`). With `failures` the report is one of an
+    incomplete run, and lists them.
     """
     from mispair.core import files
+    from mispair.core.benchmarks import texts_of
     from mispair.core.folders import replacing_folder
-    from mispair.report import studies
     from mispair.report.exports.latex import documents
     from mispair.report.exports.printed import printed
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
-    from mispair.report.pages.picture import Picture
+    from mispair.report.pages.picture import pictures_in
     from mispair.report.pages.site import build
-    from mispair.report.tables import read
+    from mispair.report.tables import read_csvs
 
-    measured = read({path.stem: path for path in tables if path.suffix == ".csv"})
-    given = {path.name: path for folder in figures for path in folder.iterdir()}
-    pictures = {}
-    for figure in studies.figures():
-        svg, spec = given.get(f"{figure.name}.svg"), given.get(f"{figure.name}.vl.json")
-        if svg is not None and spec is not None:
-            drawn = svg.read_text(encoding="utf-8")
-            pictures[figure.name] = Picture(figure, drawn, files.read_json(spec))
-    times = {
-        path.relative_to(benchmarks).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(benchmarks.rglob("*.tsv"))
-    }
+    pictures = pictures_in(figures)
     content = Content(
-        measured, pictures, {path.stem: path.read_text(encoding="utf-8") for path in pieces}, times,
-        files.read_json(record[0])["record"] if record else None,
+        read_csvs(tables), pictures, {path.stem: path.read_text("utf-8") for path in pieces},
+        texts_of(benchmarks), files.read_json(record[0])["record"] if record else None,
         title=settings.title, confidence=settings.confidence,
         failed=files.read_json(failures) if failures else None,
     )  # fmt: skip

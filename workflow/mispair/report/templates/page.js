@@ -1,7 +1,7 @@
-// Draw each chart when it comes near the window, and the rest when nothing else is to be done. Until
-// then, and without scripts, its picture stands.
+// Draw each chart when it comes near the window, and the others when the browser is idle. Until then,
+// and without scripts, its picture is shown.
 (() => {
-  // Tables come by column (reporting/picture.py); a null is a value that the row does not have.
+  // Tables are stored by column (report/pages/picture.py); null is a missing value.
   const columnOf = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.of[place]));
   const unpack = (node) => {
     if (Array.isArray(node)) return node.map(unpack);
@@ -37,13 +37,13 @@
       }
     }
   }, { rootMargin: `${margin}px` });
-  // An observer speaks up with the next frame, which a window that shows nothing new may never have.
+  // An observer reports with the next frame, which a window without changes may never have.
   plots.forEach((plot) => {
     const near = plot.getBoundingClientRect().top < window.innerHeight + margin;
     if (near) draw(plot);
     else observer.observe(plot);
   });
-  // The others one by one: what is printed or searched is whole soon after the page was opened.
+  // The others one by one, so that the page can be printed and searched soon after it was opened.
   const idle = window.requestIdleCallback || ((work) => setTimeout(work, 100));
   const next = () => {
     const plot = plots.find((one) => !one.dataset.drawn);
@@ -51,7 +51,7 @@
   };
   idle(next);
 
-  // What is folded is printed, too.
+  // Folded parts are printed as well.
   const closed = () => [...document.querySelectorAll("main details:not([open])")];
   let opened = [];
   window.addEventListener("beforeprint", () => {
@@ -61,27 +61,99 @@
   });
   window.addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
 
-  // A menu closes by Escape, by a click elsewhere and when the focus leaves it.
-  const menus = [...document.querySelectorAll("details.menu")];
-  menus.forEach((menu) => {
-    menu.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !menu.open) return;
-      menu.open = false;
-      menu.querySelector("summary").focus();
+  // A link to a place inside closed parts opens them.
+  const reveal = () => {
+    const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    if (!target) return;
+    for (let one = target; one; one = one.parentElement) {
+      if (one.tagName === "DETAILS") one.open = true;
+    }
+    target.querySelectorAll(":scope > details.part").forEach((one) => { one.open = true; });
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", reveal);
+  if (window.location.hash) reveal();
+
+  // The page of claims shows those of one study, or of one verdict; groups with a match open.
+  const filter = document.querySelector(".filter");
+  if (filter) {
+    const [study, outcome] = filter.querySelectorAll("select");
+    const shown = () => {
+      const chosen = study.value || outcome.value;
+      let matches = 0;
+      document.querySelectorAll(".claims").forEach((section) => {
+        const ofStudy = !study.value || section.dataset.study === study.value;
+        section.querySelectorAll("details.fold").forEach((group) => {
+          let own = 0;
+          group.querySelectorAll("tbody").forEach((body) => {
+            body.hidden = outcome.value !== "" && !body.dataset.outcomes.split("|").includes(outcome.value);
+            own += ofStudy && !body.hidden ? 1 : 0;
+          });
+          group.hidden = own === 0;
+          group.open = own > 0 && chosen !== "";
+          matches += own;
+        });
+        section.hidden = !section.querySelector("details.fold:not([hidden])");
+      });
+      filter.querySelector("[role=status]").textContent = chosen ? `${matches} ${matches === 1 ? "claim" : "claims"}` : "";
+    };
+    filter.hidden = false;
+    [study, outcome].forEach((one) => one.addEventListener("change", shown));
+  }
+
+  // The page of numbers: a list for each column before "value" shows the rows with one value. The
+  // choice is in the address, such as numbers.html#set=digits&metric=acc1.
+  const filters = document.querySelector(".filters");
+  if (filters) {
+    const table = document.querySelector("#numbers table");
+    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    const rows = [...table.tBodies[0].rows].map((row) => ({ row, texts: [...row.cells].map((cell) => cell.textContent) }));
+    const add = (parent, tag, text = "") => Object.assign(parent.appendChild(document.createElement(tag)), { textContent: text });
+    const lists = heads.slice(0, heads.indexOf("value")).map((head, place) => {
+      const list = add(add(filters, "label", head), "select");
+      list.name = list.ariaLabel = head;
+      add(list, "option", "all").value = "";
+      new Set(rows.map(({ texts }) => texts[place])).forEach((text) => { add(list, "option", text).value = text; });
+      return list;
     });
-    menu.addEventListener("focusout", (event) => {
-      if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+    const all = add(filters, "button", "Show all");
+    all.type = "button";
+    const shown = add(filters, "output");
+    const show = () => {
+      const fits = ({ texts }, free) => lists.every((list, place) => list === free || !list.value || list.value === texts[place]);
+      rows.forEach((one) => { one.row.hidden = !fits(one); });
+      shown.textContent = `${rows.filter(({ row }) => !row.hidden).length} of ${rows.length} rows`;
+      lists.forEach((list, place) => {
+        const left = new Set(rows.filter((one) => fits(one, list)).map(({ texts }) => texts[place]));
+        [...list.options].forEach((option) => { option.disabled = option.value !== "" && !left.has(option.value); });
+        document.querySelectorAll(`details[data-${list.name}]`).forEach((about) => {
+          about.hidden = list.value !== "" && about.getAttribute(`data-${list.name}`) !== list.value;
+        });
+      });
+    };
+    const read = () => {
+      const chosen = new URLSearchParams(window.location.hash.slice(1));
+      lists.forEach((list) => { list.value = chosen.get(list.name) ?? ""; if (list.selectedIndex < 0) list.value = ""; });
+      show();
+    };
+    filters.addEventListener("change", () => {
+      const chosen = lists.filter((list) => list.value).map((list) => [list.name, list.value]);
+      window.history.replaceState(null, "", `#${new URLSearchParams(chosen)}`);
+      show();
     });
-  });
-  document.addEventListener("click", (event) => {
-    menus.filter((menu) => !menu.contains(event.target)).forEach((menu) => { menu.open = false; });
-  });
+    all.addEventListener("click", () => {
+      lists.forEach((list) => { list.value = ""; });
+      filters.dispatchEvent(new Event("change"));
+    });
+    window.addEventListener("hashchange", read);
+    read();
+  }
 
   // On a narrow window the list of contents is folded, so that the page begins with its text.
   if (window.innerWidth < 1100) {
     document.querySelectorAll(".contents details").forEach((one) => { one.open = false; });
   }
-  // In Snakemake's report the pages lie without figures and tables, which it lists itself.
+  // In Snakemake's report the pages have no figures and tables next to them.
   if (/\/data\/raw\/[0-9a-f]+\//.test(window.location.pathname)) {
     document.documentElement.classList.add("embedded");
   }

@@ -1,4 +1,4 @@
-"""What the authors' replies to reviewers claim of other training data, encoders and noise.
+"""Claims of the authors' replies to reviewers on other training data, encoders and noise.
 
 The replies are on the paper's public review page (OpenReview, NeurIPS 2025): to the first review on
 filtering against replacing, on S_h alone, on low noise and on several spurious features, and to two
@@ -7,25 +7,32 @@ reviews on the plain ReLU. Appendix B.4 has the statement on several spurious fe
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.report import published, verdicts
-from mispair.report.statistics import Effect, effect_of_mean, trial_means
+from mispair.core.words import number
+from mispair.report import published
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Verdict
-from mispair.simulation.report.runs import PAIR, differences, listed, of_preset, runs, spurious
+from mispair.report.verdicts import Claim, Verdict, decide_bound, decide_effect, decide_equal
+from mispair.simulation.report.judging import judge_difference, mean_scope, two_levels
+from mispair.simulation.report.runs import (
+    PAIR,
+    RUN,
+    differences,
+    of_preset,
+    runs,
+    spurious,
+    where,
+)
 
 MARGIN = 0.02
 """Smallest difference in accuracy of interest: below the tolerance 0.03 of figure 1's points."""
 
 ALONE = {"high-quality-only": 0.86, "filtered": 0.90}
-"""Accuracies in the reply to the first review: S_h alone, and filtered (said to exceed this)."""
+"""Accuracies in the reply to the first review: S_h alone, and a lower bound of filtered."""
 
-FULL = "workflow/configs/simulation-as-{}.yaml"
+FULL = "config/simulation-as-{}.yaml"
 
 REPLACING = Claim(
     "filtering-not-worse", "simulation",
@@ -59,171 +66,138 @@ CLAIMS = (REPLACING, SMALL, SIZES, PLAIN, QUIET)
 
 def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     """Return the verdicts on one preset, in the order of `CLAIMS`."""
-    of_condition = of_preset(tables.simulation, preset)
+    table, grid = of_preset(tables.simulation, preset), _grid(tables, preset)
     config = FULL.format(preset.removeprefix("as-"))
+    alone, filtered = ALONE["high-quality-only"], ALONE["filtered"]
+    third = (filtered - alone) / 3
     return [
-        _replacing(of_condition, config, confidence),
-        _alone(of_condition, config, confidence),
-        _group_sizes(_grid(tables, preset), confidence),
-        _plain_relu(tables, preset, of_condition, confidence),
-        _low_noise(_grid(tables, preset), confidence),
-    ]
+        _against(
+            REPLACING, table, "replace-all", config, confidence,
+            decide=lambda effect: decide_bound(effect, -MARGIN),
+            published="at least as good; no number", smallest=MARGIN, against_zero=False,
+        ),
+        _against(
+            SMALL, table, "high-quality-only", config, confidence,
+            decide=lambda effect: decide_effect(effect, +1, third, 1 - confidence),
+            published=f"S_h alone {alone:g}, filtered above {filtered:g}", smallest=third,
+        ),
+        _group_sizes(grid, confidence),
+        _plain_relu(tables, preset, config, confidence),
+        _low_noise(grid, confidence),
+    ]  # fmt: skip
 
 
-def _replacing(table: pd.DataFrame, config: str, confidence: float) -> Verdict:
-    values = spurious(differences(table, "accuracy", "filtered", "replace-all"))
-    if values.empty:
-        return _not_run(REPLACING, config, "arms_trials")
-    effect = _effect(values, confidence)
-    outcome, reason = verdicts.decide_bound(effect, -MARGIN)
-    return _verdict(
-        REPLACING, outcome, reason, values, _levels(table, values, "filtered", "replace-all"),
-        "at least as good; no number", replace(effect, p=math.nan), MARGIN, confidence,
-    )  # fmt: skip
-
-
-def _alone(table: pd.DataFrame, config: str, confidence: float) -> Verdict:
-    values = spurious(differences(table, "accuracy", "filtered", "high-quality-only"))
-    if values.empty:
-        return _not_run(SMALL, config, "arms_trials")
-    effect = _effect(values, confidence)
-    smallest = (ALONE["filtered"] - ALONE["high-quality-only"]) / 3
-    outcome, reason = verdicts.decide_effect(effect, +1, smallest, 1 - confidence)
-    expected = f"S_h alone {ALONE['high-quality-only']:g}, filtered above {ALONE['filtered']:g}"
-    return _verdict(
-        SMALL, outcome, reason, values, _levels(table, values, "filtered", "high-quality-only"),
-        expected, effect, smallest, confidence,
-    )  # fmt: skip
+def _against(
+    claim: Claim, table: pd.DataFrame, second: str, config: str, confidence: float, **rule: Any
+) -> Verdict:
+    """Compare the accuracy of the filtered arm with that of a second arm."""
+    values = spurious(differences(table, "accuracy", "filtered", second))
+    means = runs(table, "accuracy").loc[values.index, ["filtered", second]].mean()
+    return judge_difference(
+        claim,
+        values,
+        confidence=confidence,
+        missing=_not_run(config, "arms_trials"),
+        scope=_scope(values),
+        measured=f"accuracy: {two_levels(means)}",
+        **rule,
+    )
 
 
 def _group_sizes(grid: pd.DataFrame, confidence: float) -> Verdict:
-    pairs = _of_cells(grid, "raw", misalignment="partner")
-    groups = _of_cells(grid, "raw", misalignment="groups")
-    both = pd.concat([pairs.rename("partner"), groups.rename("groups")], axis=1).dropna()
-    if both.empty:
-        return _not_run(SIZES, FULL.format("written"), "grid_trials")
-    values = _indexed(both["groups"] - both["partner"])
-    effect = _effect(values, confidence)
-    outcome, reason = verdicts.decide_equal(effect, MARGIN)
-    means = both.mean()
-    measured = f"accuracy on raw captions: pairs {number(means['partner'])}, groups " + number(
-        means["groups"]
+    accuracies = {
+        name: _accuracy(where(grid, misalignment=model))["raw"]
+        for name, model in (("pairs", "partner"), ("groups", "groups"))
+    }
+    both = pd.DataFrame(accuracies).dropna()
+    values = _mean_over_noises(both["groups"] - both["pairs"])
+    return judge_difference(
+        SIZES,
+        values,
+        lambda effect: decide_equal(effect, MARGIN),
+        confidence,
+        missing=_not_run(FULL.format("written"), "grid_trials"),
+        scope=_scope(values),
+        measured=f"accuracy on raw captions: {two_levels(both.mean())}",
+        published="the same; no number",
+        smallest=MARGIN,
+        against_zero=False,
     )
-    return _verdict(
-        SIZES, outcome, reason, values, measured, "the same; no number",
-        replace(effect, p=math.nan), MARGIN, confidence,
-    )  # fmt: skip
 
 
-def _plain_relu(
-    tables: Tables, preset: str, of_condition: pd.DataFrame, confidence: float
-) -> Verdict:
-    table = tables.simulation
-    if preset != "as-run":  # whose encoders have the plain ReLU
-        of_condition = table[(table["condition"] == "bridge~encoder") & (table["preset"] == preset)]
-    return _gain(PLAIN, of_condition, "bridge_trials", preset, confidence)
+def _plain_relu(tables: Tables, preset: str, config: str, confidence: float) -> Verdict:
+    # Encoders of as-run have the plain ReLU; the bridge gives those of as-written one.
+    table = (
+        of_preset(tables.simulation, preset)
+        if preset == "as-run"
+        else where(tables.simulation, condition="bridge~encoder", preset=preset)
+    )
+    values = spurious(differences(table, "accuracy"))
+    means = runs(table, "accuracy").loc[values.index, list(PAIR)].mean()
+    return _gain(PLAIN, values, two_levels(means), _not_run(config, "bridge_trials"), confidence)
 
 
 def _low_noise(grid: pd.DataFrame, confidence: float) -> Verdict:
-    quiet = grid[grid["image_noise_variance"] == grid["image_noise_variance"].min()]
-    loud = grid["image_noise_variance"].nunique() > 1
-    wide = pd.DataFrame({arm: _of_cells(quiet, arm) for arm in PAIR}).dropna()
-    if wide.empty or not loud:
-        return _not_run(QUIET, FULL.format("written"), "grid_trials")
-    values = _indexed(wide["filtered"] - wide["raw"])
-    variance = float(quiet["image_noise_variance"].iloc[0])
-    return _judged_gain(
-        QUIET, values, wide.mean(), f"at a variance of {variance:g} per coordinate", confidence
-    )
+    variances = grid["image_noise_variance"]
+    quiet = grid[variances == variances.min()] if variances.nunique() > 1 else grid[:0]
+    wide = _accuracy(quiet)[list(PAIR)].dropna()
+    values = _mean_over_noises(wide["filtered"] - wide["raw"])
+    measured = f"{two_levels(wide.mean())} at a variance of {variances.min():g} per coordinate"
+    missing = _not_run(FULL.format("written"), "grid_trials")
+    return _gain(QUIET, values, measured, missing, confidence)
 
 
-def _gain(claim: Claim, table: pd.DataFrame, key: str, preset: str, confidence: float) -> Verdict:
-    values = spurious(differences(table, "accuracy"))
-    if values.empty:
-        return _not_run(claim, FULL.format(preset.removeprefix("as-")), key)
-    means = runs(table, "accuracy").loc[values.index, list(PAIR)].mean()
-    return _judged_gain(claim, values, means, "", confidence)
-
-
-def _judged_gain(
-    claim: Claim, values: pd.Series, means: pd.Series, where: str, confidence: float
+def _gain(
+    claim: Claim, values: pd.Series, measured: str, missing: str, confidence: float
 ) -> Verdict:
-    effect = _effect(values, confidence)
-    smallest, expected = _published_gain(values)
-    outcome, reason = verdicts.decide_effect(effect, +1, smallest, 1 - confidence)
-    measured = f"raw {number(means['raw'])}, filtered {number(means['filtered'])}"
-    return _verdict(
-        claim, outcome, reason, values, f"{measured} {where}".strip(), expected, effect, smallest,
-        confidence,
-    )  # fmt: skip
-
-
-def _published_gain(values: pd.Series) -> tuple[float, str]:
-    """Return a third of figure 1(c)'s gain at these C_s, and the gain in words."""
+    """Judge the gain by filtering against a third of the gain published at these C_s."""
     raw, filtered = (published.figure1_curve("accuracy", arm) for arm in PAIR)
-    at = [c for c in sorted(set(values.index.get_level_values("spurious_probability")))
-          if c in raw.index]  # fmt: skip
-    gain = float((filtered[at] - raw[at]).mean()) if at else math.nan
-    if not gain > 0:
-        return MARGIN, "a gain; no number at these C_s"
-    return gain / 3, f"figure 1(c): a gain of {number(gain, sign=True)} at these C_s"
+    at = sorted(set(values.index.get_level_values("spurious_probability")) & set(raw.index))
+    gain = float((filtered[at] - raw[at]).mean())
+    smallest, expected = MARGIN, "a gain; no number at these C_s"
+    if gain > 0:
+        smallest = gain / 3
+        expected = f"figure 1(c): a gain of {number(gain, sign=True)} at these C_s"
+    return judge_difference(
+        claim,
+        values,
+        lambda effect: decide_effect(effect, +1, smallest, 1 - confidence),
+        confidence,
+        missing=missing,
+        scope=_scope(values),
+        measured=measured,
+        published=expected,
+        smallest=smallest,
+    )
 
 
 def _grid(tables: Tables, preset: str) -> pd.DataFrame:
     """Return the preset's cells of the grid with thresholds that grow with the weights."""
-    table = tables.simulation
-    of_grid = table[(table["kind"] == "grid") & (table["preset"] == preset)]
-    return of_grid[of_grid["bias_schedule"] == "practical"]
+    return where(tables.simulation, kind="grid", preset=preset, bias_schedule="practical")
 
 
-def _of_cells(grid: pd.DataFrame, arm: str, misalignment: str | None = None) -> pd.Series:
-    """Return an arm's accuracy by noise, C_s and trial, mean over models of misalignment."""
-    chosen = grid if misalignment is None else grid[grid["misalignment"] == misalignment]
-    keys = ["image_noise_variance", "spurious_probability", "trial"]
-    parts = [
-        runs(cell, "accuracy")[arm].dropna().rename("value").reset_index().assign(
-            image_noise_variance=cell["image_noise_variance"].iloc[0])
-        for _, cell in chosen.groupby("condition")
-    ]  # fmt: skip
-    if not parts:
-        index = pd.MultiIndex.from_arrays([[]] * len(keys), names=keys)
-        return pd.Series([], index=index, dtype="float64")
-    return pd.concat(parts).groupby(keys)["value"].mean()
+def _accuracy(grid: pd.DataFrame) -> pd.DataFrame:
+    """Return the accuracy of arms (columns) by noise, C_s and trial, mean over misalignments."""
+    keys = ["image_noise_variance", *RUN]
+    cells = [
+        runs(cell, "accuracy")
+        .reset_index()
+        .assign(image_noise_variance=cell["image_noise_variance"].iloc[0])
+        for _, cell in grid.groupby("condition")
+    ]
+    if not cells:
+        return pd.DataFrame(columns=[*keys, *PAIR], dtype="float64").set_index(keys)
+    return pd.concat(cells).groupby(keys).mean()
 
 
-def _indexed(values: pd.Series) -> pd.Series:
+def _mean_over_noises(values: pd.Series) -> pd.Series:
     """Average over noises, so that a trial counts once at each C_s."""
-    return spurious(values.groupby(["spurious_probability", "trial"]).mean())
+    return spurious(values.groupby(RUN).mean())
 
 
-def _effect(values: pd.Series, confidence: float) -> Effect:
-    return effect_of_mean(trial_means(values), confidence, "trial")
+def _scope(values: pd.Series) -> str:
+    return f"accuracy, {mean_scope(values)}"
 
 
-def _levels(table: pd.DataFrame, values: pd.Series, arm: str, second: str) -> str:
-    means = runs(table, "accuracy").loc[values.index, [arm, second]].mean()
-    return f"accuracy: {arm} {number(means[arm])}, {second} {number(means[second])}"
-
-
-def _not_run(claim: Claim, config: str, key: str) -> Verdict:
-    reason = f"its runs are off (simulate.{key}): snakemake --configfile {config} has them"
-    return Verdict(claim, verdicts.UNMEASURED, reason)
-
-
-def _verdict(
-    claim: Claim, outcome: verdicts.Outcome, reason: str, values: pd.Series, measured: str,
-    expected: str, effect: Effect, smallest: float, confidence: float,
-) -> Verdict:  # fmt: skip
-    levels = values.index.get_level_values
-    return Verdict(
-        claim,
-        outcome,
-        reason,
-        scope=f"accuracy, mean over C_s {listed(levels('spurious_probability'))}",
-        measured=measured,
-        published=expected,
-        sample=count(levels("trial").nunique(), "trial"),
-        test=f"difference {verdicts.effect_text(effect, confidence)}",
-        effect=effect,
-        smallest=smallest,
-    )
+def _not_run(config: str, key: str) -> str:
+    return f"its runs are off (simulate.{key}): snakemake --configfile {config} has them"

@@ -1,14 +1,13 @@
-"""What the paper's figures 3 to 5 show of the features, judged on the runs of one preset."""
+"""Claims of the paper's figures 3 to 5 on the features, judged on the runs of one preset."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.report import verdicts
-from mispair.report.verdicts import Claim, Verdict
-from mispair.simulation.report.runs import PAIR, effect_by_trial, listed, spurious
+from mispair.report.verdicts import Claim, Verdict, decide_effect
+from mispair.simulation.report.judging import judge_difference, two_levels
+from mispair.simulation.report.runs import PAIR, RUN, spurious, where
 
 BETWEEN = (0.2, 0.5)
 """Values of |cos| between the two peaks, 0.05 and 0.7, that the paper reads off figure 3."""
@@ -45,65 +44,56 @@ CLAIMS = (TEXT_NEURONS, IMAGE_NEURONS, SEPARATED)
 def judge(table: pd.DataFrame, points: pd.DataFrame, confidence: float) -> list[Verdict]:
     """Return the verdicts for the rows and points of one preset, in the order of `CLAIMS`."""
     share = f"share of |cos| from {BETWEEN[0]:g} to {BETWEEN[1]:g}"
-    return [
-        _judged(claim, _between(table, tower), share, -1, SMALLEST_SHARE, confidence)
-        for claim, tower in ((TEXT_NEURONS, "text"), (IMAGE_NEURONS, "image"))
-    ] + [_judged(SEPARATED, _neighbours(points), "share with a neighbour of their class", +1,
-                 SMALLEST_NEIGHBOURS, confidence)]  # fmt: skip
+    neighbours = "share with a neighbour of their class"
+    cases = (
+        (TEXT_NEURONS, _between(table, "text"), share, -1, SMALLEST_SHARE),
+        (IMAGE_NEURONS, _between(table, "image"), share, -1, SMALLEST_SHARE),
+        (SEPARATED, _neighbours(points), neighbours, +1, SMALLEST_NEIGHBOURS),
+    )
+    return [_judged(*case, confidence) for case in cases]
 
 
 def _judged(
-    claim: Claim, wide: pd.DataFrame, what: str, sign: int, smallest: float, confidence: float
+    claim: Claim, shares: pd.Series, what: str, sign: int, smallest: float, confidence: float
 ) -> Verdict:
-    both = wide.reindex(columns=list(PAIR)).dropna()
+    """Judge the change of a share, by C_s, trial and arm, from raw to filtered captions."""
+    both = shares.unstack("trained_on").reindex(columns=list(PAIR)).dropna()
     gains = spurious(both["filtered"] - both["raw"])
-    effect = effect_by_trial(gains, confidence)
-    outcome, reason = verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
-    if outcome == verdicts.UNMEASURED:
-        return Verdict(claim, outcome, "no trial has these values of both arms at C_s above 0")
     means = both.loc[gains.index].groupby("spurious_probability").mean().mean()
-    return Verdict(
+    return judge_difference(
         claim,
-        outcome,
-        reason,
-        scope=f"mean over C_s {listed(gains.index.get_level_values('spurious_probability'))}",
-        measured=f"{what}: raw {number(means['raw'])}, filtered {number(means['filtered'])}",
+        gains,
+        lambda effect: decide_effect(effect, sign, smallest, 1 - confidence),
+        confidence,
+        missing="no trial has these values of both arms at C_s above 0",
+        measured=f"{what}: {two_levels(means)}",
         published="a picture, no number",
-        sample=count(gains.index.get_level_values("trial").nunique(), "trial"),
-        test=f"difference {verdicts.effect_text(effect, confidence)}",
-        effect=effect,
         smallest=smallest,
     )
 
 
-def _between(table: pd.DataFrame, tower: str) -> pd.DataFrame:
-    """Return the share of |cos| between the peaks, by C_s and trial (rows) and arm (columns)."""
-    histogram = table[(table["metric"] == "cosine_histogram") & (table["tower"] == tower)]
-    inside = (histogram["bin_low"] >= BETWEEN[0] - 1e-9) & (
-        histogram["bin_high"] <= BETWEEN[1] + 1e-9
-    )
+def _between(table: pd.DataFrame, tower: str) -> pd.Series:
+    """Return the share of |cos| between the peaks, by C_s, trial and arm."""
+    histogram = where(table, metric="cosine_histogram", tower=tower)
+    low, high = BETWEEN
+    inside = (histogram["bin_low"] >= low - 1e-9) & (histogram["bin_high"] <= high + 1e-9)
     if not inside.any():
         histogram = histogram[:0]
-    keys = ["spurious_probability", "trial", "trained_on"]
-    counts = histogram.assign(inside=histogram["value"].where(inside, 0.0)).groupby(keys)[
-        ["inside", "value"]
-    ]
-    sums = counts.sum()
-    return (sums["inside"] / sums["value"]).unstack("trained_on")
+    counts = histogram.assign(inside=histogram["value"].where(inside, 0.0))
+    sums = counts.groupby([*RUN, "trained_on"])[["inside", "value"]].sum()
+    return sums["inside"] / sums["value"]
 
 
-def _neighbours(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of points whose nearest other point is of their class."""
-    coordinates = points[points["metric"] == "tsne"]
-    keys = ["spurious_probability", "trial", "trained_on"]
-    shares = {panel: _own_class(group) for panel, group in coordinates.groupby(keys)}
-    index = pd.MultiIndex.from_tuples([*shares], names=keys) if shares else None
-    if index is None:
-        index = pd.MultiIndex.from_arrays([[], [], []], names=keys)
-    return pd.Series([*shares.values()], index=index, dtype="float64").unstack("trained_on")
+def _neighbours(points: pd.DataFrame) -> pd.Series:
+    """Return the share of points whose nearest other point is of their class, likewise."""
+    keys = [*RUN, "trained_on"]
+    groups = where(points, metric="tsne").groupby(keys)
+    shares = {panel: _share_of_class(group) for panel, group in groups}
+    index = pd.MultiIndex.from_tuples([*shares], names=keys) if shares else groups.size().index
+    return pd.Series([*shares.values()], index=index, dtype="float64")
 
 
-def _own_class(points: pd.DataFrame) -> float:
+def _share_of_class(points: pd.DataFrame) -> float:
     coordinates, labels = points[["x", "y"]].to_numpy(), points["label"].to_numpy()
     squares = ((coordinates[:, None] - coordinates[None]) ** 2).sum(axis=2)
     np.fill_diagonal(squares, np.inf)

@@ -5,28 +5,31 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import Any
-
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.report import verdicts
-from mispair.report.statistics import Effect
+from mispair.report.statistics import without_p
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Control, Verdict
+from mispair.report.verdicts import (
+    Claim,
+    Control,
+    Verdict,
+    decide_bound,
+    decide_effect,
+    decide_equal,
+)
 from mispair.simulation.report import controls_simulation
-from mispair.simulation.report.runs import PAIR, main
+from mispair.simulation.report.judging import control, no_control, unmeasured
+from mispair.simulation.report.runs import PAIR, listed, main, where
 from mispair.simulation.report.slopes import Slope, slope
 
-PROFILE = "workflow/configs/simulation-scaling.yaml"
+PROFILE = "config/simulation-scaling.yaml"
 
 FLAT = 0.25
 """Smallest slope of interest: from d = 20 to 120 it is a change by a factor of 1.6."""
 
 BENT = 1.5
-"""Factor between a mean and the fitted line from which a power law is no fair summary."""
+"""Factor between a mean and the fitted line above which a power law sums means up badly."""
 
 FIGURE = "simulation_scaling"
 
@@ -76,38 +79,60 @@ MEASURES = {
     "unpurified": "Features that no neuron purifies (share)",
     "mixed": "Neurons that mix a spurious pair (share)",
 }
-"""What is followed over d, with its unit."""
+"""Measures that are followed over d, with their units."""
+
+
+SLOPES: dict[Claim, dict[str, tuple[str, str]]] = {
+    OPTIMAL: {f"gap, {arm}": ("gap", arm) for arm in PAIR},
+    RESIDUAL: {"residual": ("residual", "raw")},
+    CAPTIONS: {measure: (measure, "generated") for measure in ("missing", "wrong")},
+    PURE: {"residual": ("residual", "filtered")},
+    FAILS: {"failure": ("failure", "raw")},
+    SUCCEED: {"failure": ("failure", "filtered")},
+}
+"""Slopes that decide each claim: a name, and the measure with its arm or source of captions."""
+
+PUBLISHED = {
+    "slope": "o(1): a slope below 0",
+    "slope of the order": "Θ(1/d): a slope of −1, or below",
+    "slope of zero": "1 − Θ(1): a slope of 0",
+}
+"""Statements of the theorems by the rule of a claim."""
 
 
 def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     """Return the verdicts on a preset's sweep over d, in the order of `CLAIMS`."""
     table = of_sweep(tables, preset)
     if table.empty:
-        return [Verdict(claim, verdicts.UNMEASURED, _not_run(preset)) for claim in CLAIMS]
-    get = fitted(table, confidence).get
-    wide = fitted(of_sweep(tables, preset, wide=True), confidence).get
-    captions = {what: get((what, "generated")) for what in ("missing", "wrong")}
-    gaps = {f"gap, {arm}": get(("gap", arm)) for arm in PAIR}
-    return [
-        _slope(OPTIMAL, table, gaps, confidence),
-        _order(RESIDUAL, table, {"residual": get(("residual", "raw"))}),
-        _order(CAPTIONS, table, captions, (
+        return [unmeasured(claim, _not_run(preset)) for claim in CLAIMS]
+    fits = fitted(table, confidence)
+    wide = fitted(of_sweep(tables, preset, wide=True), confidence)
+    controls = {
+        CAPTIONS: (
             controls_simulation.generated_against_raw(table, confidence),
             controls_simulation.at_their_own_length(table),
-        )),
-        _order(PURE, table, {"residual": get(("residual", "filtered"))}),
-        _constant(FAILS, table, get(("failure", "raw")), "failure"),
-        _slope(SUCCEED, table, {"failure": get(("failure", "filtered"))}, confidence,
-               (_without_neuron(get(("unpurified", "filtered"))),
-                _with_more_neurons(wide(("failure", "filtered"))))),
-    ]  # fmt: skip
+        ),
+        SUCCEED: (
+            _without_neuron(fits.get(("unpurified", "filtered"))),
+            _with_more_neurons(wide.get(("failure", "filtered"))),
+        ),
+    }
+    return [
+        _judge_slopes(
+            claim,
+            listed(table["spurious_probability"]),
+            {name: fits.get(key) for name, key in SLOPES[claim].items()},
+            confidence,
+            controls.get(claim, ()),
+        )
+        for claim in CLAIMS
+    ]
 
 
 def of_sweep(tables: Tables, preset: str, wide: bool = False) -> pd.DataFrame:
     """Return a preset's rows of the sweep over d, or of the one with more neurons."""
-    table = tables.simulation
-    of_scaling = table[(table["kind"] == "scaling") & (table["preset"] == preset)]
-    return of_scaling[(of_scaling["condition"].str.count("~") == 2) == wide]
+    table = where(tables.simulation, kind="scaling", preset=preset)
+    return table[(table["condition"].str.count("~") == 2) == wide]
 
 
 def _not_run(preset: str) -> str:
@@ -128,27 +153,27 @@ def values(table: pd.DataFrame) -> dict[tuple[str, str], dict[int, list[float]]]
     selected = selected[selected["value"].notna()]
     by_arm: dict[tuple[str, str], dict[int, list[float]]] = {}
 
-    def add(measure: str, name: str, rows: pd.DataFrame, one_less: bool = False) -> None:
-        by_trial = rows.groupby(["features", "trial"])["value"].mean()
-        by_trial = 1 - by_trial if one_less else by_trial
-        if len(by_trial):
-            by_arm[measure, name] = {
-                int(float(str(d))): group.tolist() for d, group in by_trial.groupby("features")
-            }
+    def add(measure: str, rows: pd.DataFrame, name: str, metric: str) -> None:
+        means = where(rows, metric=metric).groupby(["features", "trial"])["value"].mean()
+        if metric == "purified_features":
+            means /= means.index.get_level_values("features")
+        if measure in ("failure", "unpurified", "missing"):
+            means = 1 - means
+        if len(means):
+            lists = means.groupby("features").agg(list)
+            by_arm[measure, name] = dict(zip(lists.index.astype(int).tolist(), lists, strict=True))
 
     for arm, residual in (("raw", "residual_share"), ("filtered", "residual_share_pure")):
-        of_arm = selected[selected["trained_on"] == arm]
-        purified = of_arm[of_arm["metric"] == "purified_features"]
-        purified = purified.assign(value=purified["value"] / purified["features"])
-        add("failure", arm, of_arm[of_arm["metric"] == "accuracy"], one_less=True)
-        add("residual", arm, of_arm[of_arm["metric"] == residual])
-        add("gap", arm, of_arm[of_arm["metric"] == "loss_gap"])
-        add("mixed", arm, of_arm[of_arm["metric"] == "mixed_neurons"])
-        add("unpurified", arm, purified, one_less=True)
+        of_arm = where(selected, trained_on=arm)
+        add("failure", of_arm, arm, "accuracy")
+        add("residual", of_arm, arm, residual)
+        add("gap", of_arm, arm, "loss_gap")
+        add("mixed", of_arm, arm, "mixed_neurons")
+        add("unpurified", of_arm, arm, "purified_features")
     for source in ("raw", "generated", "filtered"):
-        of_source = selected[selected["source"] == source]
-        add("missing", source, of_source[of_source["metric"] == "caption_true"], one_less=True)
-        add("wrong", source, of_source[of_source["metric"] == "caption_spurious"])
+        of_source = where(selected, source=source)
+        add("missing", of_source, source, "caption_true")
+        add("wrong", of_source, source, "caption_spurious")
     return by_arm
 
 
@@ -180,73 +205,47 @@ def slope_text(fit: Slope) -> str:
     return text
 
 
-def _slope(
-    claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None], confidence: float,
-    controls: tuple[Control, ...] = (),
-) -> Verdict:  # fmt: skip
-    fitted_slopes = {what: fit for what, fit in fits.items() if fit is not None}
-    for what in fits:
-        if what not in fitted_slopes:
-            return _too_few(claim, what)
-    # The slope that is further from the claim decides.
-    worst = max(fitted_slopes.values(), key=lambda fit: fit.effect.value)
-    outcome, reason = verdicts.decide_effect(worst.effect, -1, FLAT, 1 - confidence)
+def _judge_slopes(
+    claim: Claim,
+    probabilities: str,
+    fits: dict[str, Slope | None],
+    confidence: float,
+    controls: tuple[Control, ...],
+) -> Verdict:
+    """Judge a claim by the rule that it names, on the slope that is furthest from it."""
+    slopes = {name: fit for name, fit in fits.items() if fit is not None}
+    for name in fits:
+        if name not in slopes:
+            reason = f"fewer than three d have two trials with a {name} above 0"
+            return unmeasured(claim, reason)
+    effect = max((fit.effect for fit in slopes.values()), key=lambda effect: effect.value)
+    if claim.rule == "slope":
+        outcome, reason = decide_effect(effect, -1, FLAT, 1 - confidence)
+    else:
+        outcome, reason = (
+            decide_equal(effect, FLAT)
+            if claim.rule == "slope of zero"
+            else decide_bound(effect, -1 + FLAT, -1)
+        )
+        effect = without_p(effect)
+    dimensions = sorted({d for fit in slopes.values() for d in fit.means})
+    trials = min(fit.effect.n for fit in slopes.values())
     return Verdict(
-        claim, outcome, reason, **_said(table, fitted_slopes),
-        published="o(1): a slope below 0", effect=worst.effect, smallest=FLAT,
-        controls=(*_bent(fitted_slopes), *controls),
-    )  # fmt: skip
-
-
-def _constant(claim: Claim, table: pd.DataFrame, fit: Slope | None, what: str) -> Verdict:
-    if fit is None:
-        return _too_few(claim, what)
-    outcome, reason = verdicts.decide_equal(fit.effect, FLAT)
-    return Verdict(
-        claim, outcome, reason, **_said(table, {what: fit}),
-        published="1 − Θ(1): a slope of 0", effect=_uncorrected(fit.effect), smallest=FLAT,
-        controls=_bent({what: fit}),
-    )  # fmt: skip
-
-
-def _order(
-    claim: Claim, table: pd.DataFrame, fits: dict[str, Slope | None],
-    controls: tuple[Control, ...] = (),
-) -> Verdict:  # fmt: skip
-    fitted_slopes = {what: fit for what, fit in fits.items() if fit is not None}
-    for what in fits:
-        if what not in fitted_slopes:
-            return _too_few(claim, what)
-    # The slope that is further from the claim decides.
-    worst = max(fitted_slopes.values(), key=lambda fit: fit.effect.value)
-    outcome, reason = verdicts.decide_bound(worst.effect, -1 + FLAT, -1)
-    return Verdict(
-        claim, outcome, reason, **_said(table, fitted_slopes),
-        published="Θ(1/d): a slope of −1, or below", effect=_uncorrected(worst.effect),
-        smallest=FLAT, controls=(*_bent(fitted_slopes), *controls),
-    )  # fmt: skip
-
-
-def _too_few(claim: Claim, what: str) -> Verdict:
-    reason = f"fewer than three d have two trials with a {what} above 0"
-    return Verdict(claim, verdicts.UNMEASURED, reason)
-
-
-def _said(table: pd.DataFrame, fits: dict[str, Slope]) -> dict[str, Any]:
-    """Return what a verdict prints of its slopes."""
-    dimensions = sorted({d for fit in fits.values() for d in fit.means})
-    trials = min(fit.effect.n for fit in fits.values())
-    probabilities = ", ".join(f"{c:g}" for c in sorted(set(table["spurious_probability"])))
-    measured = "; ".join(
-        f"{what} {_at(fit, min(fit.means))}, {_at(fit, max(fit.means))}"
-        for what, fit in fits.items()
+        claim,
+        outcome,
+        reason,
+        scope=f"d = {listing([str(d) for d in dimensions])} at C_s {probabilities}",
+        measured="; ".join(
+            f"{name} {_at(fit, min(fit.means))}, {_at(fit, max(fit.means))}"
+            for name, fit in slopes.items()
+        ),
+        published=PUBLISHED[claim.rule],
+        sample=f"{count(trials, 'trial')} or more at each d",
+        test="; ".join(f"{name}: {slope_text(fit)}" for name, fit in slopes.items()),
+        effect=effect,
+        smallest=FLAT,
+        controls=(_power_law(slopes), *controls),
     )
-    return {
-        "scope": f"d = {listing([str(d) for d in dimensions])} at C_s {probabilities}",
-        "measured": measured,
-        "sample": f"{count(trials, 'trial')} or more at each d",
-        "test": "; ".join(f"{what}: {slope_text(fit)}" for what, fit in fits.items()),
-    }
 
 
 def _at(fit: Slope, d: int) -> str:
@@ -254,45 +253,43 @@ def _at(fit: Slope, d: int) -> str:
     return f"{most}{mean_text([fit.means[d]])} at d = {d}"
 
 
-def _uncorrected(effect: Effect) -> Effect:
-    """Drop the p value against a slope of 0, which is not what these rules test."""
-    return replace(effect, p=math.nan)
-
-
-def _bent(fits: dict[str, Slope]) -> tuple[Control, ...]:
-    name = "One power law"
-    what, fit = max(fits.items(), key=lambda item: item[1].departure)
-    text = f"Means of {what} depart from the fitted line by a factor of up to {fit.departure:.2f}"
+def _power_law(slopes: dict[str, Slope]) -> Control:
+    """Compare the means with the fitted lines."""
+    measure, fit = max(slopes.items(), key=lambda item: item[1].departure)
+    text = (
+        f"Means of {measure} depart from the fitted line by a factor of up to {fit.departure:.2f}"
+    )
     if fit.departure > BENT:
-        return (Control(name, "limits", f"{text}: a slope over all d sums it up badly."),)
-    return (Control(name, "does not limit", f"{text}."),)
+        text += ": a slope over all d sums it up badly"
+    return control("One power law", fit.departure > BENT, f"{text}.")
 
 
 def _with_more_neurons(fit: Slope | None) -> Control:
     name = "More neurons for each feature"
     if fit is None:
-        return Control(name, "not measured", "The sweep over d was run with one number of neurons "
-                       "for each feature.")  # fmt: skip
+        text = "The sweep over d was run with one number of neurons for each feature."
+        return no_control(name, text)
     first, last = min(fit.means), max(fit.means)
     text = (
         f"With more neurons the failure goes from {number(fit.means[first])} at d = {first} to "
         f"{number(fit.means[last])} at d = {last}: {slope_text(fit)}."
     )
-    return Control(name, "does not limit" if fit.effect.high < 0 else "limits", text)
+    return control(name, not fit.effect.high < 0, text)
 
 
 def _without_neuron(fit: Slope | None) -> Control:
     name = "Features without a neuron"
     if fit is None:
-        return Control(name, "not measured", "No counts of purified features at three d.")
+        return no_control(name, "No counts of purified features at three d.")
     first, last = min(fit.means), max(fit.means)
     text = (
         f"No neuron purifies {100 * fit.means[first]:.0f} % of the features at d = {first} and "
         f"{100 * fit.means[last]:.0f} % at d = {last}"
     )
-    if fit.effect.value > -FLAT:
-        return Control(
-            name, "limits", f"{text}: random starts of so few neurons leave features out, at every "
-            "d, and no caption repairs that.",
-        )  # fmt: skip
-    return Control(name, "does not limit", f"{text}.")
+    constant = fit.effect.value > -FLAT
+    if constant:
+        text += (
+            ": random starts of so few neurons leave features out, at every d, and no caption "
+            "repairs that"
+        )
+    return control(name, constant, f"{text}.")

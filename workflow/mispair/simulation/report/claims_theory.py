@@ -1,21 +1,29 @@
 """The paper's theorem on mixing and its equations of phase I, judged on the runs of one preset.
 
-What theorems 4.1 to 4.5 state asymptotically is judged in `claims_scaling`.
+`claims_scaling` judges the asymptotic statements of theorems 4.1 to 4.5.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from mispair.core.words import count, number
-from mispair.report import verdicts
-from mispair.report.statistics import Interval, effect_of_mean, trial_means
-from mispair.report.verdicts import Claim, Control, Verdict
+from mispair.core.words import number
+from mispair.report.verdicts import Claim, Control, Verdict, decide_effect, decide_level
 from mispair.simulation.report import controls_simulation
-from mispair.simulation.report.runs import by_trial, differences, listed, runs, spurious
+from mispair.simulation.report.judging import (
+    control,
+    interval_test,
+    judge_difference,
+    mean_scope,
+    no_control,
+    trial_count,
+    two_levels,
+    unmeasured,
+)
+from mispair.simulation.report.runs import RUN, by_trial, differences, runs, spurious, where
 
 CLOSE = 0.1
-"""What relative error of Eq. 34 still counts as "the alignments follow it"."""
+"""Largest relative error of Eq. 34 with which alignments follow it."""
 
 MIXED = 0.1
 """Smallest share of neurons of interest: one in ten. The theorem says all, and gives no number."""
@@ -42,49 +50,48 @@ FOLLOW = Claim(
 CLAIMS = (MIXES, UNMIXES, FOLLOW)
 
 REDRAWN = "whole captions are redrawn here: no feature is spuriously correlated with another"
-"""Why theorems on spurious pairs have nothing to say on a run."""
+"""Reason why theorems on spurious pairs do not apply to a run."""
 
 
 def judge(table: pd.DataFrame, confidence: float) -> list[Verdict]:
     """Return the verdicts on the theorems for the rows of one preset, in the order of `CLAIMS`."""
     return [
-        _mixed(MIXES, table, ("raw", "oracle"), +1, confidence,
-               (controls_simulation.covered(table),)),
-        _mixed(UNMIXES, table, ("filtered", "raw"), -1, confidence, ()),
+        _mixed(
+            MIXES, table, "raw", "oracle", +1, confidence, (controls_simulation.covered(table),)
+        ),
+        _mixed(UNMIXES, table, "filtered", "raw", -1, confidence),
         _alignments(table, confidence),
-    ]  # fmt: skip
+    ]
 
 
 def _mixed(
-    claim: Claim, table: pd.DataFrame, arms: tuple[str, str], sign: int, confidence: float,
-    controls: tuple[Control, ...],
-) -> Verdict:  # fmt: skip
-    arm, second = arms
+    claim: Claim,
+    table: pd.DataFrame,
+    arm: str,
+    second: str,
+    sign: int,
+    confidence: float,
+    controls: tuple[Control, ...] = (),
+) -> Verdict:
+    """Judge by how much two arms differ in the share of neurons that mix features."""
     metric = "mixed_neurons"
     if metric not in set(table["metric"]):
         redrawn = set(table["misalignment"].dropna()) == {"caption"}
         reason = REDRAWN if redrawn else "no shares of neurons that mix features were recorded"
-        return Verdict(claim, verdicts.UNMEASURED, reason)
+        return unmeasured(claim, reason)
     values = spurious(differences(table, metric, arm, second))
-    effect = effect_of_mean(trial_means(values), confidence, "trial")
-    outcome, reason = verdicts.decide_effect(effect, sign, MIXED, 1 - confidence)
-    if outcome == verdicts.UNMEASURED:
-        missing = "C_s = 0" if second == "oracle" else "both arms at C_s above 0"
-        return Verdict(claim, outcome, f"no trial has runs at {missing}")
     means = runs(table, metric).loc[values.index, [arm, second]]
-    level = means.groupby("spurious_probability").mean().mean()
-    name = "at C_s = 0" if second == "oracle" else second
-    return Verdict(
+    levels = means.groupby("spurious_probability").mean().mean()
+    missing = "C_s = 0" if second == "oracle" else "both arms at C_s above 0"
+    return judge_difference(
         claim,
-        outcome,
-        reason,
-        scope=_scope(values),
-        measured=f"share of neurons that mix: {arm} {number(level[arm])}, "
-        f"{name} {number(level[second])}",
+        values,
+        lambda effect: decide_effect(effect, sign, MIXED, 1 - confidence),
+        confidence,
+        missing=f"no trial has runs at {missing}",
+        measured="share of neurons that mix: "
+        + two_levels(levels.rename({"oracle": "at C_s = 0"})),
         published="all of them, or none; no number",
-        sample=_trials(values),
-        test=f"difference {verdicts.effect_text(effect, confidence)}",
-        effect=effect,
         smallest=MIXED,
         controls=controls,
     )
@@ -92,54 +99,36 @@ def _mixed(
 
 def last_errors(table: pd.DataFrame, source: str) -> pd.Series:
     """Return each run's relative error of an equation at the last step that was recorded."""
-    errors = table[(table["metric"] == "alignment_error") & (table["source"] == source)]
-    errors = errors.dropna(subset=["value"]).sort_values("step", kind="stable")
-    return errors.groupby(["spurious_probability", "trial"])["value"].last()
+    errors = where(table, metric="alignment_error", source=source).dropna(subset=["value"])
+    return errors.sort_values("step", kind="stable").groupby(RUN)["value"].last()
 
 
 def _alignments(table: pd.DataFrame, confidence: float) -> Verdict:
     values = last_errors(table, "eq34")
     if values.empty:
-        reason = "no alignments were followed: Eq. 34 speaks of SGD on the spectral loss"
-        return Verdict(FOLLOW, verdicts.UNMEASURED, reason)
+        return unmeasured(
+            FOLLOW, "no alignments were followed: Eq. 34 holds for SGD on the spectral loss"
+        )
     interval = by_trial(values, confidence)
-    outcome, reason = verdicts.decide_level(interval, CLOSE, -1)
-    step = table.loc[table["metric"] == "alignment_error", "step"].max()
+    outcome, reason = decide_level(interval, CLOSE, -1)
+    step = where(table, metric="alignment_error")["step"].max()
     return Verdict(
         FOLLOW,
         outcome,
         reason,
-        scope=f"at the last step followed (up to {step:g}), {_scope(values)}",
+        scope=f"at the last step followed (up to {step:g}), {mean_scope(values)}",
         measured=f"relative error {number(interval.value)}",
         published="an error of lower order",
-        sample=_trials(values),
-        test=_interval(interval, confidence),
-        controls=(_solution(last_errors(table, "eq35")),),
+        sample=trial_count(values),
+        test=interval_test(interval, confidence),
+        controls=(_printed_solution(last_errors(table, "eq35")),),
     )
 
 
-def _solution(errors: pd.Series) -> Control:
+def _printed_solution(errors: pd.Series) -> Control:
     name = "Eqs. 35 and 36 as printed"
     if errors.empty:
-        return Control(name, "not measured", "They hold for features in pairs (misalignment "
-                       "partner), which was not run here.")  # fmt: skip
-    text = f"The printed solution errs by {number(errors.mean())}"
-    return Control(name, "limits" if errors.mean() > CLOSE else "does not limit", f"{text}.")
-
-
-def _words(metric: str) -> str:
-    return metric.replace("_", " ")
-
-
-def _scope(values: pd.Series) -> str:
-    return f"mean over C_s {listed(values.index.get_level_values('spurious_probability'))}"
-
-
-def _trials(values: pd.Series) -> str:
-    return count(values.index.get_level_values("trial").nunique(), "trial")
-
-
-def _interval(interval: Interval, confidence: float) -> str:
-    if not interval.known:
-        return "no interval (one run)"
-    return f"{100 * confidence:g} % interval {number(interval.low)} to {number(interval.high)}"
+        text = "They hold for features in pairs (misalignment partner), which was not run here."
+        return no_control(name, text)
+    text = f"The printed solution errs by {number(errors.mean())}."
+    return control(name, errors.mean() > CLOSE, text)

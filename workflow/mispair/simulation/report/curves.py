@@ -11,7 +11,7 @@ from mispair.report.exports.runs import Run, in_order, path_of, tag_of
 from mispair.report.tables import Tables, records
 
 DISTINGUISHING = ("tower", "source", "definition", "prompts", "margin", "bias")
-"""Columns of the simulation that tell curves of a metric apart."""
+"""Columns of the simulation that distinguish curves of a metric."""
 
 
 def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> list[Run]:

@@ -1,4 +1,4 @@
-"""What draws each figure of the study."""
+"""Functions that draw the figures of the study."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from mispair.simulation.report import (
     figures_conditions,
     figures_features,
     figures_figure1,
-    figures_scaling,
     figures_theory,
 )
 
@@ -24,5 +23,11 @@ DRAWINGS = by_name(
     figures_theory.simulation_alignments,
     figures_conditions.simulation_bridge,
     figures_conditions.simulation_grid,
-    figures_scaling.simulation_scaling,
+    figures_conditions.simulation_scaling,
+)
+
+SMALL = by_name(
+    figures_figure1.small_mixing,
+    figures_figure1.small_filtering,
+    figures_figure1.small_reproduction,
 )

@@ -1,4 +1,4 @@
-"""Figures of the conditions other than the presets: the bridge between them, and the grid."""
+"""Figures of conditions around the presets: the bridge, the grid and the sweep over d."""
 
 from __future__ import annotations
 
@@ -11,27 +11,42 @@ from mispair.core.words import count, number
 from mispair.report import charts, style, verdicts
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
-from mispair.simulation.report import bridge
-from mispair.simulation.report.comparison_conditions import MARKS
-from mispair.simulation.report.figures_figure1 import NOT_RUN, unit
-from mispair.simulation.report.grid import CONCLUSIONS, Cell, cells
+from mispair.simulation.report.claims_scaling import MEASURES, PROFILE, fitted, of_sweep, values
+from mispair.simulation.report.conditions import (
+    CONCLUSIONS,
+    FAR_END,
+    Cell,
+    bridge_base,
+    bridge_changes,
+    grid_cells,
+    largest_changes,
+)
+from mispair.simulation.report.panels import hole, unit
+from mispair.simulation.report.runs import PRESETS
+from mispair.simulation.report.tables_conditions import MARKS
 
 TITLES = {
     "purified_features": "Gain in purified features",
     "accuracy": "Gain in zero-shot accuracy",
 }
 
+SHOWN = ("failure", "residual", "wrong", "missing", "gap", "unpurified")
+"""Measures that have a panel."""
+
+CURVES = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,
+         "filtered, more neurons": style.SKY}  # fmt: skip
+"""Arms, and sources of captions; of the sweep with more neurons the filtered arm alone."""
+
+LOG = alt.Scale(type="log", nice=False, padding=8)
+
 
 def simulation_bridge(tables: Tables) -> Drawing | Hole:
     """Draw what each switch between the presets changes in each measure, thrown alone."""
-    data = bridge.changes(tables)
+    data = bridge_changes(tables)
     if data.empty:
-        return Hole(
-            NOT_RUN if tables.simulation.empty else "switches are thrown with "
-            "`simulate: {bridge_trials: 1}` or more"
-        )  # fmt: skip
-    names = sorted(set(data["switch"]) - {bridge.FAR_END})
-    order = names + ([bridge.FAR_END] if bridge.FAR_END in set(data["switch"]) else [])
+        return hole(tables, "switches are thrown with `simulate: {bridge_trials: 1}` or more")
+    names = sorted(set(data["switch"]) - {FAR_END})
+    order = names + ([FAR_END] if FAR_END in set(data["switch"]) else [])
     panels = [
         _changes(metric, title, order, charts.limited(data, metric=metric))
         for metric, title in style.MEASURES.items()
@@ -51,16 +66,16 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
         "switch:N:switch", "trained_on:N:change of", "value:Q:change", "low:Q:from", "high:Q:to",
         "n:Q:pairs",
     )  # fmt: skip
-    place_of = f"Change ({unit(title).lower()})"
+    axis_title = f"Change ({unit(title).lower()})"
     parts = [
         alt.Chart().mark_rule(color=style.GREY).encode(x=alt.datum(0)),
         base.mark_circle(size=34)
-        .encode(x=alt.X("value:Q", title=place_of), opacity=charts.fade(1), tooltip=tips)
+        .encode(x=alt.X("value:Q", title=axis_title), opacity=charts.fade(1), tooltip=tips)
         .properties(name=f"{charts.VIEW}{metric}"),
     ]
     if limited:
         interval = base.mark_rule(strokeWidth=1.6).encode(
-            x=alt.X("low:Q", title=place_of), x2="high:Q", opacity=charts.fade(0.8), tooltip=tips
+            x=alt.X("low:Q", title=axis_title), x2="high:Q", opacity=charts.fade(0.8), tooltip=tips
         )
         parts.insert(1, interval)
     layered = alt.layer(*parts).transform_filter(f"datum.metric == '{metric}'")
@@ -70,8 +85,8 @@ def _changes(metric: str, title: str, order: list[str], limited: bool) -> charts
 
 
 def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
-    start = bridge.base(tables.simulation)
-    largest_change = bridge.largest(data)
+    start = bridge_base(tables.simulation)
+    largest_change = largest_changes(data)
     parts = []
     for metric, title in style.MEASURES.items():
         digits = 1 if metric == "purified_features" else 3
@@ -90,28 +105,22 @@ def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
 
 def simulation_grid(tables: Tables) -> Drawing | Hole:
     """Draw the gain by filtering in every cell of the grid, at its largest C_s."""
-    grid_cells = cells(tables)
-    if not grid_cells:
-        return Hole(
-            NOT_RUN
-            if tables.simulation.empty
-            else "`simulate: {grid_trials: 1}` or more runs the grid"
-        )
-    shown = max(cell.spurious_probability for cell in grid_cells)
-    grid_cells = [cell for cell in grid_cells if cell.spurious_probability == shown]
-    data = pd.DataFrame([row for cell in grid_cells for row in _heat(cell)])
+    in_grid = grid_cells(tables)
+    if not in_grid:
+        return hole(tables, "`simulate: {grid_trials: 1}` or more runs the grid")
+    shown = max(cell.spurious_probability for cell in in_grid)
+    in_grid = [cell for cell in in_grid if cell.spurious_probability == shown]
+    data = pd.DataFrame([row for cell in in_grid for row in _heat(cell)])
     if data["value"].isna().all() and not data["failed"].any():
         return Hole("no trial of the grid gave numbers of both arms")
-    noise = list(dict.fromkeys(cell.noise for cell in grid_cells))
-    models = sorted({cell.misalignment for cell in grid_cells})
-    schedules = sorted({cell.bias for cell in grid_cells})
+    noise = list(dict.fromkeys(cell.noise for cell in in_grid))
+    models = sorted({cell.misalignment for cell in in_grid})
+    schedules = sorted({cell.bias for cell in in_grid})
     panels = [
         _heat_map(metric, bias, noise, models, data) for metric in CONCLUSIONS for bias in schedules
     ]
     chart = charts.side_by_side(panels, min(3, len(schedules)), data, gap=136)
-    return Drawing(
-        chart.resolve_scale(color="independent"), data, _grid_sentence(grid_cells, shown)
-    )
+    return Drawing(chart.resolve_scale(color="independent"), data, _grid_sentence(in_grid, shown))
 
 
 def _heat(cell: Cell) -> list[dict[str, object]]:
@@ -167,14 +176,84 @@ def _heat_map(
     return layered.properties(width=width, height=44 * len(models), title=title)
 
 
-def _grid_sentence(grid_cells: list[Cell], shown: float) -> str:
+def _grid_sentence(in_grid: list[Cell], shown: float) -> str:
     parts = []
     for metric, label in CONCLUSIONS.items():
-        holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in grid_cells)
-        against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in grid_cells)
+        holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in in_grid)
+        against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in in_grid)
         parts.append(f"that filtering {label} holds in {holds} and is reversed in {against}")
-    lost = sum(bool(cell.failed) for cell in grid_cells)
+    lost = sum(bool(cell.failed) for cell in in_grid)
     return (
-        f"At C_s = {shown:g}, of {count(len(grid_cells), 'condition')}: {'; '.join(parts)}; "
+        f"At C_s = {shown:g}, of {count(len(in_grid), 'condition')}: {'; '.join(parts)}; "
         f"{lost} lost runs, silenced or diverged."
     )
+
+
+def simulation_scaling(tables: Tables) -> Drawing | Hole:
+    """Draw each measure by d on logarithmic axes, with the power law fitted to it."""
+    data = _scaling_data(tables)
+    if data.empty:
+        return hole(tables, f"slopes over d need the configuration `{PROFILE}`")
+    panels = [
+        _power_laws(measure, charts.limited(data, measure=measure))
+        for measure in SHOWN
+        if measure in set(data["measure"])
+    ]
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data, _slope_sentence(tables), "of")
+
+
+def _scaling_data(tables: Tables) -> pd.DataFrame:
+    rows = []
+    for preset in PRESETS:
+        for wide in (False, True):
+            table = of_sweep(tables, preset, wide)
+            fits = fitted(table, 0.95)
+            for (measure, name), by_d in values(table).items():
+                label = f"{name}, more neurons" if wide else name
+                if measure not in SHOWN or label not in CURVES:
+                    continue
+                fit = fits.get((measure, name))
+                for d, trials in by_d.items():
+                    counts = pd.Series(trials)
+                    mean = counts.mean() or (fit.means[d] if fit and d in fit.bounds else 0.0)
+                    if mean > 0:
+                        low = mean - counts.std()
+                        rows.append({
+                            "measure": measure, "of": label, "features": d, "value": mean,
+                            "low": low if low > 0 else None, "high": mean + counts.std(),
+                            "n": len(counts), "bound": bool(fit and d in fit.bounds),
+                        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _power_laws(measure: str, limited: bool) -> charts.Panel:
+    tips = charts.tips("of:N:of", "features:Q:d", "value:Q:mean", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:trials", "bound:N:upper bound")  # fmt: skip
+    base = alt.Chart().encode(
+        x=alt.X("features:Q", title="Number of features d (log scale)", scale=LOG,
+                axis=alt.Axis(values=[20, 30, 50, 80, 120])),
+        y=alt.Y("value:Q", title=f"{MEASURES[measure].split(' (')[0]} (log scale)", scale=LOG),
+        color=charts.colour("of", "Of", CURVES, list(CURVES)),
+        tooltip=tips,
+    )  # fmt: skip
+    # Points are a layer of their own: the legend's selection names one view of each panel.
+    points = base.mark_circle(size=50).properties(name=f"{charts.VIEW}{measure}")
+    bars = base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(y="low:Q", y2="high:Q")
+    parts = [bars.transform_filter("isValid(datum.low)")] if limited else []
+    parts += [base.mark_line(), points]
+    return alt.layer(*parts).transform_filter(f"datum.measure == '{measure}'").properties(
+        title=MEASURES[measure], width=charts.WIDTH, height=charts.HEIGHT
+    )  # fmt: skip
+
+
+def _slope_sentence(tables: Tables) -> str:
+    parts = []
+    for preset in PRESETS:
+        fits = fitted(of_sweep(tables, preset), 0.95)
+        for arm in ("raw", "filtered"):
+            if fit := fits.get(("failure", arm)):
+                parts.append(f"{arm} {number(fit.effect.value, 2, sign=True)}")
+    if not parts:
+        return "Too few values of d for a slope."
+    return f"Slope of log(failure) on log(d): {', '.join(parts)}."

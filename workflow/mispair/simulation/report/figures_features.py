@@ -11,23 +11,27 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.definitions import AT_LEAST
-from mispair.simulation.report.figures_figure1 import NOT_RUN
-from mispair.simulation.report.runs import PAIR, at_largest, of_preset, presets
+from mispair.simulation.report.panels import (
+    condition_titles,
+    faceted,
+    first_points,
+    hole,
+    of_presets,
+)
+from mispair.simulation.report.runs import PAIR, at_largest, in_order, of_preset, where
 
 LARGEST, SECOND = "Largest |cos| with a feature", "Second largest |cos|"
 """Titles of the axes on which neurons are compared by two features."""
 
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
-"""Where there are more classes than hues, the next shape begins."""
+"""Shapes of the classes: each shape is used for as many classes as there are hues."""
 
 
 def simulation_cosines(tables: Tables) -> Drawing | Hole:
     """Draw histograms of |cos| of neurons with the dictionaries, raw and filtered."""
-    table = tables.simulation
-    rows = table[(table["metric"] == "cosine_histogram") & table["value"].notna()]
-    rows = rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)]
+    rows = of_presets(tables.simulation, metric="cosine_histogram", trained_on=PAIR)
     if rows.empty:
-        return Hole(NOT_RUN if table.empty else "no histogram was recorded")
+        return hole(tables, "no histogram was recorded")
     rows = at_largest(rows)
     keys = ["condition", "tower", "trained_on", "trial"]
     share = rows["value"] / rows.groupby(keys)["value"].transform("sum")
@@ -36,16 +40,14 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
         ["condition", "spurious_probability", "tower", "trained_on", "bin_low", "bin_high"],
     )
     data["middle"] = (data["bin_low"] + data["bin_high"]) / 2
-    data["panel"] = _panel_of(data) + ": " + data["tower"] + " neurons, " + data["trained_on"]
-    order = [
-        panel
-        for tower in ("text", "image")
-        for arm in PAIR
-        for panel in sorted(set(data["panel"]))
-        if panel.endswith(f": {tower} neurons, {arm}")
-    ]
+    titles = condition_titles(data)
+    data["panel"] = titles + ": " + data["tower"] + " neurons, " + data["trained_on"]
     # Raw and filtered of one preset are side by side.
-    order.sort(key=lambda panel: (panel.split(":")[0], "text neurons" not in panel))
+    order = [
+        f"{title}: {tower} neurons, {arm}"
+        for title in sorted(set(titles)) for tower in ("text", "image") for arm in PAIR
+    ]  # fmt: skip
+    order = [panel for panel in order if panel in set(data["panel"])]
     tips = charts.tips("panel:N:", "bin_low:Q:from", "bin_high:Q:to", "value:Q:share of pairs",
                        "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
     bars = alt.Chart().mark_bar(binSpacing=0).encode(
@@ -63,30 +65,23 @@ def simulation_cosines(tables: Tables) -> Drawing | Hole:
             x="middle:Q", y=alt.Y("floor:Q"), y2="high:Q", tooltip=tips
         ).transform_calculate(floor="max(datum.low, 0)")  # fmt: skip
         parts.append(spread)
-    chart = (
-        alt.layer(*parts, data=charts.values(data))
-        .properties(width=charts.WIDTH, height=140)
-        .facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=2)
-        .resolve_axis(x="independent")
-    )
+    chart = faceted(alt.layer(*parts, data=charts.values(data)), 140, order)
+    chart = chart.resolve_axis(x="independent")
     return Drawing(chart, data.drop(columns=["panel", "middle"]), _cosine_sentence(data))
-
-
-def _panel_of(data: pd.DataFrame) -> pd.Series:
-    return data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
 
 
 def _cosine_sentence(data: pd.DataFrame) -> str:
     middle = data[(data["bin_low"] >= 0.2) & (data["bin_low"] < 0.5)]
+    sums = middle.groupby(["condition", "tower", "trained_on"])["value"].sum()
     parts = []
-    for preset in presets(data.assign(kind="preset")):
-        of_condition = data[data["condition"] == preset]
-        between = (
-            middle[middle["condition"] == preset].groupby(["tower", "trained_on"])["value"].sum()
-        )
+    for preset in in_order(data["condition"]):
+        of_condition = where(data, condition=preset)
         texts = [
-            f"{tower} {number(100 * between.get((tower, 'raw'), 0), 1)} % on raw and "
-            f"{number(100 * between.get((tower, 'filtered'), 0), 1)} % on filtered captions"
+            f"{tower} "
+            + " and ".join(
+                f"{number(100 * sums.get((preset, tower, arm), 0), 1)} % on {arm}" for arm in PAIR
+            )
+            + " captions"
             for tower in ("text", "image")
             if tower in set(of_condition["tower"])
         ]
@@ -95,24 +90,14 @@ def _cosine_sentence(data: pd.DataFrame) -> str:
     return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
 
 
-def _first_trial(tables: Tables, metric: str) -> pd.DataFrame:
-    """Return the points of each preset's first trial at its largest C_s, raw and filtered."""
-    table = tables.simulation_points
-    rows = table[(table["metric"] == metric) & table["x"].notna() & table["y"].notna()]
-    rows = at_largest(rows[(rows["kind"] == "preset") & rows["trained_on"].isin(PAIR)])
-    return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
-
-
 def simulation_mixing(tables: Tables) -> Drawing | Hole:
     """Draw each neuron's largest against its second |cos|, raw and filtered."""
-    rows = _first_trial(tables, "neuron_alignment")
+    rows = first_points(tables, "neuron_alignment", trained_on=PAIR)
     if rows.empty:
-        return Hole(
-            NOT_RUN if tables.simulation.empty else "neurons are recorded one by one with "
-            "`simulate: {arms_trials: 1}` or more"
-        )  # fmt: skip
+        return hole(tables, "neurons are recorded one by one with `simulate: {arms_trials: 1}` or "
+                    "more")  # fmt: skip
     data = rows.drop(columns=["kind", "metric", "label"]).assign(
-        panel=_panel_of(rows) + ": " + rows["tower"] + " neurons"
+        panel=condition_titles(rows) + ": " + rows["tower"] + " neurons"
     )
     scale = alt.Scale(domain=[0, 1])
     shown = charts.values(data.drop(columns=["condition", "spurious_probability", "tower"]), 4)
@@ -141,21 +126,17 @@ def simulation_mixing(tables: Tables) -> Drawing | Hole:
                                 "y:Q:second"),
         )
     )  # fmt: skip
-    chart = (
-        alt.layer(half, points, data=shown)
-        .properties(width=charts.WIDTH, height=charts.HEIGHT)
-        .facet(facet=alt.Facet("panel:N", title=None), columns=2)
-    )  # fmt: skip
+    chart = faceted(alt.layer(half, points, data=shown), charts.HEIGHT)
     return Drawing(chart, data.drop(columns="panel"), _mixing_sentence(tables, data))
 
 
 def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
     parts = []
-    for preset in presets(data.assign(kind="preset")):
-        of_condition = data[data["condition"] == preset]
+    for preset in in_order(data["condition"]):
+        of_condition = where(data, condition=preset)
         texts = [
             f"{number(one['x'].mean(), 2)} and {number(one['y'].mean(), 2)} on {arm}"
-            for arm, one in ((arm, of_condition[of_condition["trained_on"] == arm]) for arm in PAIR)
+            for arm, one in ((arm, where(of_condition, trained_on=arm)) for arm in PAIR)
             if len(one)
         ]
         shown, trial = of_condition["spurious_probability"].max(), of_condition["trial"].min()
@@ -165,13 +146,12 @@ def _mixing_sentence(tables: Tables, data: pd.DataFrame) -> str:
 
 
 def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
-    of_condition = of_preset(tables.simulation, preset)
-    of_condition = of_condition[
-        (of_condition["spurious_probability"] == probability) & (of_condition["trial"] == trial)
-    ]
-    of_condition = of_condition[
-        (of_condition["metric"] == "mixed_neurons") & of_condition["value"].notna()
-    ]
+    of_condition = where(
+        of_preset(tables.simulation, preset),
+        spurious_probability=probability,
+        trial=trial,
+        metric="mixed_neurons",
+    ).dropna(subset=["value"])
     shares = of_condition.set_index("trained_on")["value"]
     texts = [f"{100 * shares[arm]:.0f} % on {arm}" for arm in PAIR if arm in shares.index]
     if not texts:
@@ -181,19 +161,17 @@ def _mixed(tables: Tables, preset: str, probability: float, trial: int) -> str:
 
 def simulation_tsne(tables: Tables) -> Drawing | Hole:
     """Draw the test images' features in two dimensions, raw and filtered, by class."""
-    rows = _first_trial(tables, "tsne")
+    rows = first_points(tables, "tsne", trained_on=PAIR)
     if rows.empty:
-        return Hole(
-            NOT_RUN if tables.simulation.empty else "images are laid out with "
-            "`simulate: {arms_trials: 1}` or more"
-        )  # fmt: skip
-    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["trained_on"])
+        return hole(tables, "images are laid out with `simulate: {arms_trials: 1}` or more")
+    titles = condition_titles(rows)
+    rows = rows.assign(panel=titles + ": " + rows["trained_on"])
     data = rows[["condition", "spurious_probability", "trained_on", "trial", "label", "x", "y"]]
     shown = rows[["panel", "label", "x", "y"]].assign(label=rows["label"].map("{:g}".format))
     labels = sorted(set(shown["label"]), key=float)
     hues = [style.CLASSES[index % len(style.CLASSES)] for index in range(len(labels))]
     shapes = [SHAPES[index // len(style.CLASSES) % len(SHAPES)] for index in range(len(labels))]
-    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    order = [f"{title}: {arm}" for title in sorted(set(titles)) for arm in PAIR]
     chart = (
         alt.Chart(charts.values(shown, 3))
         .mark_point(size=16, opacity=0.7, filled=True)
@@ -221,28 +199,24 @@ def simulation_tsne(tables: Tables) -> Drawing | Hole:
 
 def simulation_samples(tables: Tables) -> Drawing | Hole:
     """Draw the features of the first pairs' captions, raw and filtered."""
-    table = tables.simulation_points
-    rows = table[(table["metric"] == "caption_feature") & (table["kind"] == "preset")]
-    rows = rows[rows["source"].isin(PAIR) & rows["x"].notna() & rows["y"].notna()]
+    rows = first_points(tables, "caption_feature", source=PAIR)
     if rows.empty:
-        return Hole(NOT_RUN if tables.simulation.empty else "no captions were recorded")
-    rows = at_largest(rows)
-    rows = rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+        return hole(tables, "no captions were recorded")
     same, absent = rows["x"] == rows["y"], rows["y"] == 0
     rows = rows.assign(entry=np.select([same, absent], ["right", "missing"], "wrong"))
-    # The image's features come first, and a feature has one place whatever its caption.
+    # The image's features come first, and a feature has the same place for every caption.
     keys = ["condition", "pair"]
-    each = rows.drop_duplicates([*keys, "latent"]).assign(extra=lambda own: own["x"] == 0)
-    each = each.sort_values([*keys, "extra", "latent"])
-    each["place"] = each.groupby(keys).cumcount() + 1
-    rows = rows.merge(each[[*keys, "latent", "place"]], on=[*keys, "latent"])
-    # What neither the image nor this caption has is no entry of it.
+    features = rows.drop_duplicates([*keys, "latent"])
+    features = features.assign(extra=features["x"] == 0).sort_values([*keys, "extra", "latent"])
+    features["place"] = features.groupby(keys).cumcount() + 1
+    rows = rows.merge(features[[*keys, "latent", "place"]], on=[*keys, "latent"])
+    # A feature that neither the image nor this caption has is no entry of the caption.
     rows = rows[(rows["x"] != 0) | (rows["y"] != 0)]
-    what = np.where(rows["replaced"] > 0, "replaced", "kept")
-    rows = rows.assign(panel=_panel_of(rows) + ": " + rows["source"], fate=what)
+    fate, titles = np.where(rows["replaced"] > 0, "replaced", "kept"), condition_titles(rows)
+    rows = rows.assign(panel=titles + ": " + rows["source"], fate=fate)
     columns = ["condition", "spurious_probability", "source", "pair", "fate", "latent", "place",
                "entry"]  # fmt: skip
-    order = [f"{panel}: {arm}" for panel in sorted(set(_panel_of(rows))) for arm in PAIR]
+    order = [f"{title}: {arm}" for title in sorted(set(titles)) for arm in PAIR]
     most, last = int(rows["place"].max()), int(rows["pair"].max())
     chart = (
         alt.Chart(charts.values(rows[["panel", "pair", "fate", "latent", "place", "entry"]]))

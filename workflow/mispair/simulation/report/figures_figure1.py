@@ -1,4 +1,4 @@
-"""The simulation's figures along C_s: figure 1, captions and filter."""
+"""The simulation's figures along C_s: figure 1, captions, filter, and small ones of answers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ import altair as alt
 import pandas as pd
 
 from mispair.core.words import listing, number
-from mispair.report import charts, published, style
+from mispair.report import charts, published, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report.controls_simulation import share_range
+from mispair.simulation.report.panels import hole, of_presets, unit
+from mispair.simulation.report.reproduction import TOLERANCES, points
 from mispair.simulation.report.runs import (
     PAIR,
+    PRESETS,
     best,
     caption_runs,
     differences,
+    in_order,
     main,
     of_preset,
     presets,
+    runs,
     spurious,
+    where,
 )
 
-NOT_RUN = "the simulation was not run"
 KINDS = {
     "replaced_share_bad": "captions of another image",
     "replaced_share_clean": "right captions",
@@ -49,11 +54,10 @@ def simulation_figure1_as_run(tables: Tables) -> Drawing | Hole:
 def _figure1(tables: Tables, preset: str) -> Drawing | Hole:
     """Draw the four measures of figure 1 of one preset, with every run and the published points."""
     table = main(of_preset(tables.simulation, preset))
-    runs = table[table["metric"].isin(style.MEASURES) & table["value"].notna()]
-    runs = runs[runs["trained_on"].isin(PAIR)]
+    runs = where(table, metric=style.MEASURES, trained_on=PAIR).dropna(subset=["value"])
     if runs.empty:
         if not presets(tables.simulation):
-            return Hole(NOT_RUN)
+            return Hole("the simulation was not run")
         if preset in presets(tables.simulation):
             return Hole(f"no run of preset {preset} gave a result")
         return Hole(f"preset {preset} was not run; `simulate: {{compare_presets: true}}` runs both")
@@ -126,12 +130,6 @@ def _panel(
     return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
 
 
-def unit(title: str) -> str:
-    """Return what a panel's y axis says below a heading that names the measure: its unit."""
-    name, _, unit = title.rstrip(")").partition(" (")
-    return f"{unit[:1].upper()}{unit[1:]}" or name
-
-
 def _figure1_sentence(table: pd.DataFrame) -> str:
     parts = []
     for metric, name, digits in (
@@ -148,57 +146,45 @@ def _figure1_sentence(table: pd.DataFrame) -> str:
 
 def simulation_filter(tables: Tables) -> Drawing | Hole:
     """Draw the share of captions that the filter replaced, of right and of wrong ones."""
-    table = tables.simulation
-    rows = table[table["metric"].isin(KINDS) & table["value"].notna()]
-    rows = rows[(rows["kind"] == "preset") & (rows["trained_on"] == "filtered")]
+    rows = of_presets(tables.simulation, metric=KINDS, trained_on="filtered")
     if rows.empty:
-        return Hole(NOT_RUN if table.empty else "no shares of replaced captions were recorded")
+        return hole(tables, "no shares of replaced captions were recorded")
     rows = rows.assign(kind=rows["metric"].map(KINDS))
     colours = dict(zip(KINDS.values(), (style.ARMS["raw"], style.ARMS["filtered"]), strict=True))
-    columns = ["condition", "kind", "spurious_probability"]
-    data = charts.summary(rows, columns)
+    data = charts.summary(rows, ["condition", "kind", "spurious_probability"])
+    names = in_order(rows["condition"])
     panels = [
         _lines(
-            "kind", "Of", colours, "Share replaced (share of captions)",
-            charts.limited(data, condition=preset), domain=[0, 1],
-        ).transform_filter(
-            f"datum.condition == '{preset}'"
-        ).properties(title=preset, width=charts.WIDTH, height=charts.HEIGHT)
-        for preset in presets(rows.assign(kind="preset"))
+            data, "kind", "Of", colours, "Share replaced (share of captions)", {"domain": [0, 1]},
+            condition=preset,
+        ).properties(title=preset)
+        for preset in names
     ]  # fmt: skip
     texts = [
         f"{share_range(of_kind['value'])} of the {kind} ({preset})"
-        for preset in presets(rows.assign(kind="preset"))
-        for kind, of_kind in rows[rows["condition"] == preset].groupby("kind")
+        for preset in names
+        for kind, of_kind in where(rows, condition=preset).groupby("kind")
     ]
-    return Drawing(
-        charts.side_by_side(panels, 2, data), data, f"The filter replaced {listing(texts)}."
-    )
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data, f"The filter replaced {listing(texts)}.")
 
 
 def simulation_captions(tables: Tables) -> Drawing | Hole:
     """Draw how often captions keep an image's features and how often they hold wrong ones."""
-    table = tables.simulation
-    rows = table[table["metric"].isin(CAPTIONS) & table["value"].notna()]
-    rows = rows[(rows["kind"] == "preset") & rows["source"].isin(style.SOURCES)]
-    rows = rows[rows["trained_on"].isin(PAIR)]
-    # Features at large stand where no feature is spuriously correlated with another.
-    correlated = set(rows.loc[rows["metric"] == "caption_spurious", "condition"])
+    rows = of_presets(tables.simulation, metric=CAPTIONS, source=style.SOURCES, trained_on=PAIR)
+    # All wrong features are shown where no feature is spuriously correlated with another.
+    correlated = set(where(rows, metric="caption_spurious")["condition"])
     rows = rows[(rows["metric"] != "caption_wrong") | ~rows["condition"].isin(correlated)]
     if rows.empty:
-        return Hole(NOT_RUN if table.empty else "no probabilities of captions were recorded")
+        return hole(tables, "no probabilities of captions were recorded")
     columns = ["condition", "metric", "source", "spurious_probability"]
     runs = rows.groupby([*columns, "trial"])[["value"]].mean().reset_index()
     data = charts.summary(runs, columns)
-    scale: dict[str, dict[str, Any]] = {"caption_true": {"domainMax": 1}}
     panels = [
         _lines(
-            "source", "Captions", style.SOURCES, title,
-            charts.limited(data, condition=preset, metric=metric), **scale.get(metric, {}),
-        )
-        .transform_filter(f"datum.condition == '{preset}' && datum.metric == '{metric}'")
-        .properties(title=f"{title.split(' (')[0]}, {preset}", width=charts.WIDTH,
-                    height=charts.HEIGHT)
+            data, "source", "Captions", style.SOURCES, title,
+            {"domainMax": 1} if metric == "caption_true" else {}, condition=preset, metric=metric,
+        ).properties(title=f"{title.split(' (')[0]}, {preset}")
         for preset in presets(rows)
         for metric, title in CAPTIONS.items()
         if metric in set(of_preset(rows, preset)["metric"])
@@ -207,8 +193,10 @@ def simulation_captions(tables: Tables) -> Drawing | Hole:
 
 
 def _lines(
-    field: str, title: str, colours: Mapping[str, str], y: str, limited: bool, **scale: Any
-) -> charts.Panel:
+    data: pd.DataFrame, field: str, title: str, colours: Mapping[str, str], y: str,
+    scale: Mapping[str, Any], **shown: str,
+) -> charts.Panel:  # fmt: skip
+    """Return lines along C_s of the rows with these values, with a band if there are limits."""
     base = alt.Chart().encode(
         x=charts.x_axis("spurious_probability", style.CS),
         y=charts.y_axis(unit(y), **scale),
@@ -218,28 +206,98 @@ def _lines(
     )  # fmt: skip
     band = base.mark_area(opacity=0.16, line=False, clip=True).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(point=alt.OverlayMarkDef(size=50))
-    return alt.layer(band, line) if limited else alt.layer(line)
+    layered = alt.layer(band, line) if charts.limited(data, **shown) else alt.layer(line)
+    condition = " && ".join(f"datum.{name} == '{value}'" for name, value in shown.items())
+    return layered.transform_filter(condition).properties(width=charts.WIDTH, height=charts.HEIGHT)
 
 
 def _caption_sentence(rows: pd.DataFrame) -> str:
     parts = []
     for preset in presets(rows):
         of_condition = of_preset(rows, preset)
-        kept = {
-            source: caption_runs(of_condition, "caption_true", source) for source in style.SOURCES
-        }
-        added = {
-            source: caption_runs(of_condition, "caption_spurious", source)
-            for source in style.SOURCES
-        }
         for source in style.SOURCES:
-            texts = [
-                f"{number(values[source].mean())} {what}"
-                for what, values in (("kept", kept), ("wrong", added))
-                if len(values[source])
-            ]
+            values = {
+                "kept": caption_runs(of_condition, "caption_true", source),
+                "wrong": caption_runs(of_condition, "caption_spurious", source),
+            }
+            texts = [f"{number(each.mean())} {name}" for name, each in values.items() if len(each)]
             if texts:
                 parts.append(f"{preset}, {source} captions: {' and '.join(texts)}")
     if not parts:
         return "Captions were measured at C_s = 0 only."
     return f"Mean over C_s above 0: {'; '.join(parts)}."
+
+
+# Small figures ---------------------------------------------------------------------------------
+
+SMALL_TITLE = "Share of wrong captions"
+OF_PRESETS = dict(zip(PRESETS, (style.BLUE, style.ORANGE), strict=True))
+MEASURES = {
+    "purified_features": "features",
+    "purified_magnitude": "magnitude",
+    "accuracy": "accuracy",
+    "silhouette": "silhouette",
+}
+
+
+def _of_series(values: pd.Series, name: str) -> pd.DataFrame:
+    frame = values.dropna().rename("value").reset_index()
+    return frame.rename(columns={"spurious_probability": "x"}).assign(series=name)
+
+
+def _small_changes(data: pd.DataFrame, digits: int) -> str:
+    means = data[data["layer"] == "mean"].sort_values("x").groupby("series", sort=False)["value"]
+    return "; ".join(
+        f"{name} {number(of.iloc[0], digits)} → {number(of.iloc[-1], digits)}" for name, of in means
+    )
+
+
+def small_mixing(tables: Tables) -> Drawing | Hole:
+    """Draw the number of purified features on raw captions against C_s, a line a preset."""
+    table = tables.simulation
+    parts = [
+        _of_series(runs(of_preset(table, name), "purified_features")["raw"], name)
+        for name in presets(table)
+    ]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return hole(tables, "no purified features were counted")
+    chart, data = small.curves(
+        pd.concat(parts), SMALL_TITLE, "Purified features", colours=OF_PRESETS
+    )
+    return Drawing(chart, data, f"Purified features on raw captions: {_small_changes(data, 1)}.")
+
+
+def small_filtering(tables: Tables) -> Drawing | Hole:
+    """Draw accuracy on raw and filtered captions against C_s, in the last preset."""
+    names = presets(tables.simulation)
+    if not names:
+        return hole(tables, "no preset was run")
+    wide = runs(of_preset(tables.simulation, names[-1]), "accuracy")
+    parts = [_of_series(wide[arm], arm) for arm in PAIR if wide[arm].notna().any()]
+    if not parts:
+        return hole(tables, "no accuracy was measured")
+    chart, data = small.curves(
+        pd.concat(parts), SMALL_TITLE, f"Accuracy ({names[-1]})", colours=style.ARMS,
+        least=small.LEAST_FALL,
+    )  # fmt: skip
+    return Drawing(chart, data, f"Accuracy, preset {names[-1]}: {_small_changes(data, 3)}.")
+
+
+def small_reproduction(tables: Tables) -> Drawing | Hole:
+    """Draw measured − published of every point of figure 1, in units of its tolerance."""
+    measured = [
+        {"label": MEASURES[point.metric],
+         "value": (point.best - point.published) / TOLERANCES[point.metric]}
+        for name in presets(tables.simulation)
+        for point in points(of_preset(tables.simulation, name))
+        if point.measured
+    ]  # fmt: skip
+    if not measured:
+        return hole(tables, "no published point has the three trials that a selection needs")
+    chart, data = small.dots(
+        pd.DataFrame(measured), "Difference (in tolerances)", colour=style.BLUE,
+        levels=(-1.0, 0.0, 1.0),
+    )  # fmt: skip
+    within = int((data["value"].abs() <= 1).sum())
+    return Drawing(chart, data, f"{within} of {len(data)} points lie within their tolerance.")

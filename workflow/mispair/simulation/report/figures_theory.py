@@ -1,4 +1,4 @@
-"""The figures of the theory of training: alignments as measured and as the equations say."""
+"""The figures of the theory of training: alignments as measured and by the equations."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from mispair.report import charts, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 from mispair.simulation.report.claims_theory import last_errors
-from mispair.simulation.report.figures_figure1 import NOT_RUN
+from mispair.simulation.report.panels import condition_titles, hole, of_presets
 from mispair.simulation.report.runs import at_largest, of_preset, presets
 
-WORDS = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
+SOURCES = {"measured": "measured", "eq34": "Eq. 34", "eq35": "Eqs. 35-36"}
 DASHES = [[1, 0], [7, 3], [2, 2]]
-HEADINGS = {
-    "alignment_norm": "Norm of the alignments",
-    "alignment_error": "Error of the equations",
-}
 LOG = alt.Scale(type="log", nice=False)
+LEGEND = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
 STEPS = 120
 """Most steps that one curve shows."""
 
-
 FEATURES = {f"alignment_{name}": name for name in style.FEATURES}
+NORMS = {
+    "alignment_norm": ("Norm of the alignments", "Norm"),
+    "alignment_error": ("Error of the equations", "Relative error"),
+}
+"""Headings and axes of the figure of all alignments."""
+
 NOT_FOLLOWED = (
     "alignments are followed where training is as written (SGD on the spectral loss), with "
     "`simulate: {arms_trials: 1}` or more"
@@ -33,55 +35,54 @@ NOT_FOLLOWED = (
 
 
 def simulation_dynamics(tables: Tables) -> Drawing | Hole:
-    """Draw alignments with own, spurious and other features by step, and by the equations."""
-    table = tables.simulation
-    rows = table[table["metric"].isin(FEATURES) & table["source"].isin(WORDS)]
-    rows = rows[(rows["kind"] == "preset") & rows["value"].notna()]
+    """Draw alignments with true, spurious and other features by step, and by the equations."""
+    rows = of_presets(tables.simulation, metric=FEATURES, source=SOURCES)
     if rows.empty:
-        return Hole(NOT_RUN if table.empty else NOT_FOLLOWED)
-    ends = rows.groupby("condition")["spurious_probability"].agg(["min", "max"])
-    of_run = ends.loc[rows["condition"]].to_numpy()
-    rows = rows[(of_run == rows[["spurious_probability"]].to_numpy()).any(axis=1)]
+        return hole(tables, NOT_FOLLOWED)
+    by_condition = rows.groupby("condition")["spurious_probability"]
+    lowest, highest = by_condition.transform("min"), by_condition.transform("max")
+    rows = rows[
+        (rows["spurious_probability"] == lowest) | (rows["spurious_probability"] == highest)
+    ]
     rows = _thinned(rows).assign(
-        feature=rows["metric"].map(FEATURES), source=rows["source"].map(WORDS)
+        feature=rows["metric"].map(FEATURES), source=rows["source"].map(SOURCES)
     )
     keys = ["condition", "spurious_probability", "feature", "source", "step"]
     data = charts.summary(rows, keys)
     # The spread of the equations is that of their starts, which are the measured ones.
     data.loc[(data["source"] != "measured") | (data["low"] <= 0), ["low", "high"]] = float("nan")
-    data["panel"] = _panel_of(data)
-    panels = [_growth(panel, data) for panel in sorted(set(data["panel"]))]
-    sentence = _growth_sentence(data)
-    chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), sentence, "feature")
-
-
-def _panel_of(data: pd.DataFrame) -> pd.Series:
-    return data["condition"] + ", C_s = " + data["spurious_probability"].map("{:g}".format)
-
-
-def _growth(panel: str, data: pd.DataFrame) -> charts.Panel:
+    data["panel"] = condition_titles(data)
+    colour = charts.colour("feature", "Features", style.FEATURES, list(style.FEATURES))
     names = [name for name in style.EQUATIONS if name in set(data["source"])]
-    base = alt.Chart().encode(
-        x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
-        y=alt.Y("value:Q", title="|Alignment| (log scale)", scale=LOG),
-        color=charts.colour("feature", "Features", style.FEATURES, list(style.FEATURES)),
-    )
     tips = charts.tips("feature:N:feature", "source:N:", "step:Q:step", "value:Q:mean |alignment|",
                        "low:Q:−1 s.d.", "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
-    legend = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
-    dashes = alt.StrokeDash("source:N", title="Alignments", legend=legend,
+    panels = [
+        _curves(data, colour, "|Alignment|", names, tips, panel=panel)
+        .transform_filter(f"datum.panel == '{panel}'")
+        .properties(title=panel)
+        for panel in sorted(set(data["panel"]))
+    ]
+    chart = charts.side_by_side(panels, 2, data)
+    return Drawing(chart, data.drop(columns="panel"), _growth_sentence(data), "feature")
+
+
+def _curves(
+    data: pd.DataFrame, colour: alt.Color, axis: str, names: list[str], tips: list[alt.Tooltip],
+    **where: str,
+) -> charts.Panel:  # fmt: skip
+    """Return curves by step, dashed by their source, with a band where there are limits."""
+    base = alt.Chart().encode(
+        x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
+        y=alt.Y("value:Q", title=f"{axis} (log scale)", scale=LOG),
+        color=colour,
+    )
+    dashes = alt.StrokeDash("source:N", title="Alignments", legend=LEGEND,
                             scale=alt.Scale(domain=names, range=DASHES[:len(names)]))  # fmt: skip
     line = base.mark_line().encode(strokeDash=dashes, opacity=charts.fade(1))
-    lines = charts.hovered(line.properties(name=f"{charts.VIEW}{_name(panel)}"), tips)
-    shown = data[data["panel"] == panel]
-    parts = [charts.band(base)] if charts.limited(shown) else []
-    layered = alt.layer(*parts, lines).transform_filter(f"datum.panel == '{panel}'")
-    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=panel)
-
-
-def _name(panel: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in panel)
+    view = "".join(letter if letter.isalnum() else "_" for letter in "".join(where.values()))
+    lines = charts.hovered(line.properties(name=f"{charts.VIEW}{view}"), tips)
+    band = [charts.band(base)] if charts.limited(data, **where) else []
+    return alt.layer(*band, lines).properties(width=charts.WIDTH, height=charts.HEIGHT)
 
 
 def _growth_sentence(data: pd.DataFrame) -> str:
@@ -104,32 +105,42 @@ def _growth_sentence(data: pd.DataFrame) -> str:
 
 def simulation_alignments(tables: Tables) -> Drawing | Hole:
     """Draw the norm of all alignments by step, and the equations' relative error."""
-    table = tables.simulation
-    rows = table[table["metric"].isin(["alignment_norm", "alignment_error"])]
-    rows = rows[(rows["kind"] == "preset") & rows["source"].isin(WORDS) & rows["value"].notna()]
+    rows = of_presets(tables.simulation, metric=NORMS, source=SOURCES)
     if rows.empty:
-        return Hole(NOT_RUN if table.empty else NOT_FOLLOWED)
+        return hole(tables, NOT_FOLLOWED)
     # Rounding alone is the error at step 0, and 1e-16 would take up the whole of a log scale.
     shown = at_largest(rows[(rows["metric"] == "alignment_norm") | (rows["step"] > 0)])
     keys = ["condition", "spurious_probability", "metric", "source", "step"]
     data = charts.summary(_thinned(shown), keys)
-    data.loc[data["low"] <= 0, ["low", "high"]] = float("nan")  # no place on a log scale
-    data["source"] = data["source"].map(WORDS)
-    data["panel"] = _panel_of(data)
+    data.loc[data["low"] <= 0, ["low", "high"]] = float("nan")  # not on a log scale
+    data["source"] = data["source"].map(SOURCES)
+    data["panel"] = condition_titles(data)
     panels = [
-        _panel(metric, title, panel, data)
-        for panel in sorted(set(data["panel"]))
-        for metric, title in (
-            ("alignment_norm", "Norm"),
-            ("alignment_error", "Relative error"),
-        )
+        _norms(metric, panel, data) for panel in sorted(set(data["panel"])) for metric in NORMS
     ]
-    sentence = _sentence(rows)
     chart = charts.side_by_side(panels, 2, data)
-    return Drawing(chart, data.drop(columns="panel"), sentence, "source")
+    return Drawing(chart, data.drop(columns="panel"), _error_sentence(rows), "source")
+
+
+def _norms(metric: str, panel: str, data: pd.DataFrame) -> charts.Panel:
+    heading, axis = NORMS[metric]
+    names = list(style.EQUATIONS)
+    colour = alt.Color("source:N", title="Alignments", legend=LEGEND,
+                       scale=charts.palette(style.EQUATIONS, names))  # fmt: skip
+    tips = charts.tips("source:N:", "step:Q:step", "value:Q:value", "low:Q:−1 s.d.",
+                       "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
+    title = alt.TitleParams(text=heading, subtitle=panel, subtitleColor=style.QUIET)
+    return (
+        _curves(data, colour, axis, names, tips, metric=metric, panel=panel)
+        .transform_filter(
+            f"datum.metric == '{metric}' && datum.panel == '{panel}' && datum.value > 0"
+        )
+        .properties(title=title)
+    )
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep at most `STEPS` steps of each condition, evenly spread."""
     kept = set()
     for _, curve in rows.groupby(["condition", "spurious_probability"]):
         steps = np.unique(curve["step"].dropna())
@@ -138,37 +149,13 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["step"].isin(kept)]
 
 
-def _panel(metric: str, title: str, panel: str, data: pd.DataFrame) -> charts.Panel:
-    names = list(style.EQUATIONS)
-    legend = alt.Legend(symbolType="stroke", symbolSize=400, symbolOpacity=1)
-    base = alt.Chart().encode(
-        x=alt.X("step:Q", title="Training step", scale=alt.Scale(zero=False, nice=False)),
-        y=alt.Y("value:Q", title=f"{title} (log scale)", scale=LOG),
-        color=alt.Color("source:N", title="Alignments", legend=legend,
-                        scale=charts.palette(style.EQUATIONS, names)),
-    )  # fmt: skip
-    dashes = alt.StrokeDash("source:N", title="Alignments", legend=legend,
-                            scale=alt.Scale(domain=names, range=DASHES))  # fmt: skip
-    tips = charts.tips("source:N:", "step:Q:step", "value:Q:value", "low:Q:−1 s.d.",
-                       "high:Q:+1 s.d.", "n:Q:trials")  # fmt: skip
-    line = base.mark_line().encode(strokeDash=dashes, opacity=charts.fade(1))
-    name = f"{charts.VIEW}{_name(metric + panel)}"
-    lines = charts.hovered(line.properties(name=name), tips)
-    parts = [charts.band(base)] if charts.limited(data, metric=metric, panel=panel) else []
-    layered = alt.layer(*parts, lines).transform_filter(
-        f"datum.metric == '{metric}' && datum.panel == '{panel}' && datum.value > 0"
-    )
-    heading = alt.TitleParams(text=HEADINGS[metric], subtitle=panel, subtitleColor=style.QUIET)
-    return layered.properties(width=charts.WIDTH, height=charts.HEIGHT, title=heading)
-
-
-def _sentence(rows: pd.DataFrame) -> str:
+def _error_sentence(rows: pd.DataFrame) -> str:
     parts = []
     for preset in presets(rows):
-        for source, label in (("eq34", "Eq. 34"), ("eq35", "Eqs. 35-36")):
+        for source in ("eq34", "eq35"):
             errors = last_errors(of_preset(rows, preset), source)
             if len(errors):
-                parts.append(f"{label} by {number(errors.mean())} ({preset})")
+                parts.append(f"{SOURCES[source]} by {number(errors.mean())} ({preset})")
     if not parts:
         return "The alignments grow as drawn; no equation was computed with them."
     return (

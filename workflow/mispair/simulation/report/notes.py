@@ -1,4 +1,4 @@
-"""What the report says of the simulation besides its numbers."""
+"""Sentences of the report on the simulation, and its settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def summary(tables: Tables) -> list[str]:
     """Return how many runs there are."""
     if tables.simulation.empty:
         return []
-    of = tables.simulation[["condition", "spurious_probability", "trial"]].drop_duplicates()
-    return [count(len(of), "run of the simulation", "runs of the simulation")]
+    distinct = tables.simulation[["condition", *runs.RUN]].drop_duplicates()
+    return [count(len(distinct), "run of the simulation", "runs of the simulation")]
 
 
 def limits(tables: Tables) -> list[str]:
@@ -36,20 +36,16 @@ def limits(tables: Tables) -> list[str]:
 def holes(tables: Tables) -> list[str]:
     """Return which trainings ended early."""
     notes = []
-    table = tables.simulation
-    for metric, happened in (
-        ("diverged_at_step", "diverged"),
-        ("silenced_at_step", "was silenced"),
-    ):
-        lost = table[table["metric"] == metric]
-        keys = ["condition", "trained_on", "spurious_probability"]
+    keys = ["condition", "trained_on", "spurious_probability"]
+    for metric, event in (("diverged_at_step", "diverged"), ("silenced_at_step", "was silenced")):
+        lost = runs.where(tables.simulation, metric=metric)
         for (condition, arm, probability), group in lost.groupby(keys):
             trials = ", ".join(f"{trial:g}" for trial in sorted(group["trial"]))
             steps = sorted(group["value"].dropna())
             when = " to ".join(dict.fromkeys(f"{step:g}" for step in steps[:1] + steps[-1:]))
             noun = "trial" if len(group) == 1 else "trials"
             notes.append(
-                f"Simulation, {condition}: training of {arm} {happened} at C_s {probability:g}, "
+                f"Simulation, {condition}: training of {arm} {event} at C_s {probability:g}, "
                 f"{noun} {trials} (step {when})."
             )
     return notes
@@ -57,17 +53,13 @@ def holes(tables: Tables) -> list[str]:
 
 def settings(tables: Tables) -> list[Table]:
     """Return the settings that each preset was run with, side by side."""
-    table = tables.provenance
-    entries = table[(table["artefact"] == "simulation") & table["key"].str.startswith("settings.")]
     names = runs.presets(tables.simulation)
-    entries = entries[entries["condition"].isin(names)]
+    entries = runs.where(tables.provenance, artefact="simulation", condition=names)
+    entries = entries[entries["key"].str.startswith("settings.")]
     rows = []
-    for key, group in entries.groupby("key"):
-        cells = [
-            ", ".join(sorted(group.loc[group["condition"] == name, "text"].fillna("none").unique()))
-            for name in names
-        ]
-        rows.append((str(key).removeprefix("settings."), *cells))
+    for key, group in entries.fillna({"text": "none"}).groupby("key"):
+        texts = [runs.where(group, condition=name)["text"].unique() for name in names]
+        rows.append((str(key).removeprefix("settings."), *(", ".join(sorted(t)) for t in texts)))
     if not rows:
         return []
     return [Table("Settings of the simulation", ("setting", *names), tuple(rows))]

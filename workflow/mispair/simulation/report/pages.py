@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mispair.report.pages.study_pages import Pages
-from mispair.report.verdicts import MIX, REPAIR, Question
-from mispair.simulation.report import claims_figure1, curves, notes, tables
+from mispair.simulation.report import answers, claims_figure1, curves, notes, tables
 
 RULES = {
     "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
@@ -42,48 +41,7 @@ RULES = {
 
 PAGES = Pages(
     judges=(claims_figure1.judge,),
-    questions=(
-        Question(
-            MIX,
-            (
-                "raw-degrades",
-                "raw-mixes",
-                "raw-residual",
-                "raw-fails",
-            ),
-        ),
-        Question(
-            REPAIR,
-            (
-                "filtered-purified_features",
-                "filtered-purified_magnitude",
-                "filtered-accuracy",
-                "filtered-silhouette",
-                "gap-widens",
-                "nearly-all",
-                "captions-repaired",
-                "filtered-unmixes",
-                "text-concentrates",
-                "image-concentrates",
-                "tsne-separates",
-                "filtered-residual",
-                "filtered-succeeds",
-                "filtering-not-worse",
-                "high-quality-alone",
-                "group-size",
-                "plain-relu",
-                "low-noise",
-            ),
-        ),
-        Question(
-            "Do figure 1’s numbers and the theory’s account of training come out again?",
-            (
-                "figure1-reproduced",
-                "loss-near-optimal",
-                "alignments-follow",
-            ),
-        ),
-    ),
+    questions=answers.QUESTIONS,
     tables=tables.simulation,
     rules=RULES,
     summary=notes.summary,

@@ -1,4 +1,4 @@
-"""Whether the points of figure 1 come out again, in units of error, and how soft the ruler is."""
+"""Reproduction of the points of figure 1, in units of error, and the softness of its tolerances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERANCES = {
     "accuracy": 0.03,
     "silhouette": 0.012,
 }
-"""How far from the published point a measured one may lie."""
+"""Largest distance of a reproduced point from the published one."""
 
 
 PUBLISHED_RUNS = 15
@@ -67,7 +67,7 @@ class Point:
         """Standard error of measured − published.
 
         No spread was published. So the runs here are resampled twice: as many as there are, and as
-        many as were published, each with its own selection of the best two thirds. Both have at
+        many as were published, each with a selection of the best two thirds. Both have at
         least the error of rounding the published number.
         """
         values = self.values.dropna().to_numpy(dtype=float)
@@ -75,7 +75,9 @@ class Point:
                                self.spurious_probability)  # fmt: skip
         rounding = ROUNDING[self.metric] ** 2 / 12
         return math.sqrt(
-            sum(_selected_variance(values, runs, draw) for runs in (len(values), PUBLISHED_RUNS))
+            sum(
+                _selected_variance(values, number, draw) for number in (len(values), PUBLISHED_RUNS)
+            )
             + rounding
         )
 
@@ -100,7 +102,7 @@ FEATURES = 50
 
 
 def comparable(table: pd.DataFrame) -> bool:
-    """Tell whether runs have as many features as the published ones, as far as they say."""
+    """Tell whether runs have as many features as the published ones, as far as it is recorded."""
     return bool((table["features"].dropna() == FEATURES).all())
 
 
@@ -115,23 +117,15 @@ def points(table: pd.DataFrame) -> list[Point]:
             curve = published.figure1_curve(metric, arm)
             for probability, of_probability in wide[arm].dropna().groupby("spurious_probability"):
                 if probability in curve.index:
-                    expected = float(curve[probability])
-                    compared.append(
-                        Point(
-                            metric,
-                            arm,
-                            float(str(probability)),
-                            expected,
-                            best(of_probability),
-                            of_probability,
-                        )
-                    )
+                    c_s, expected = float(str(probability)), float(curve[probability])
+                    values = of_probability
+                    compared.append(Point(metric, arm, c_s, expected, best(values), values))
     return compared
 
 
 @dataclass(frozen=True)
 class Foil:
-    """A wrong curve in place of the measured one, and how many of its points pass the ruler."""
+    """A wrong curve in place of the measured one, and how many of its points pass the tolerance."""
 
     name: str
     passed: int
@@ -141,7 +135,7 @@ class Foil:
 def foils() -> list[Foil]:
     """Return how many published points pass as measured ones after a wrong replacement.
 
-    A ruler that passes many of them cannot tell the published curve from a wrong one.
+    Tolerances that pass many of them cannot tell the published curve from a wrong one.
     """
     counts: dict[str, list[bool]] = {}
     for metric, tolerance in TOLERANCES.items():
@@ -163,6 +157,6 @@ def foils() -> list[Foil]:
 
 def _shifted(curve: pd.Series, step: float) -> pd.Series:
     """Return, at each C_s, the value of the curve one step further; missing at its end."""
+    rounded = pd.Series(curve.to_numpy(), np.round(curve.index.to_numpy(dtype=float), 6))
     shifted = np.round(curve.index.to_numpy(dtype=float) + step, 6)
-    by_place = {round(float(str(position)), 6): value for position, value in curve.items()}
-    return pd.Series([by_place.get(float(position), math.nan) for position in shifted], curve.index)
+    return pd.Series(rounded.reindex(shifted).to_numpy(), curve.index)

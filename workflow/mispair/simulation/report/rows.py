@@ -1,4 +1,4 @@
-"""Rows of the simulation: what each run measured, with what its settings say."""
+"""Rows of the simulation: the measurements of each run, with its condition and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mispair.report.rows import Rows, origins
 from mispair.report.tables import Row
 
 POINTS = frozenset(("tsne", "neuron_alignment", "caption_feature"))
-"""Metrics that are points, not numbers; they have a table of their own."""
+"""Metrics that are points, not numbers; they have another table."""
 
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
@@ -31,7 +31,7 @@ def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Ro
 
 
 def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Add to the rows of a simulation what its condition is and what its settings say.
+    """Add the condition and settings of a simulation to its rows.
 
     ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
     other preset's values), ``literal`` (one ``switch`` to what the text states), ``grid`` or

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 
 import pandas as pd
 
@@ -20,21 +21,46 @@ PRESETS = ("as-written", "as-run")
 """The presets in the order in which they are side by side: text, then code."""
 
 PAIR = ("raw", "filtered")
-"""The two arms that every claim of figure 1 is about."""
+"""The two arms that every claim of figure 1 compares."""
+
+RUN = ["spurious_probability", "trial"]
+"""Columns that name a run of one condition and arm."""
 
 SELECTED = 2 / 3
 """Share of the runs, the best ones, that the published points average (ten of fifteen)."""
 
 
-def presets(table: pd.DataFrame) -> list[str]:
-    """Return the presets that were run as conditions of their own."""
-    present = set(table.loc[table["kind"] == "preset", "condition"])
+def where(table: pd.DataFrame, **columns: str | float | Collection[str]) -> pd.DataFrame:
+    """Return the rows whose columns have the given value, or one of several given names.
+
+    Examples
+    --------
+    >>> where(pd.DataFrame({"arm": ["raw", "filtered"], "n": [1, 2]}), arm=("raw",), n=1)
+       arm  n
+    0  raw  1
+    """
+    for name, value in columns.items():
+        if isinstance(value, str | float | int):
+            table = table[table[name] == value]
+        else:
+            table = table[table[name].isin(list(value))]
+    return table
+
+
+def in_order(names: Iterable[object]) -> list[str]:
+    """Return the presets among names of conditions, the paper's text first."""
+    present = set(names)
     return [name for name in PRESETS if name in present]
 
 
+def presets(table: pd.DataFrame) -> list[str]:
+    """Return the presets that were run as conditions."""
+    return in_order(where(table, kind="preset")["condition"])
+
+
 def of_preset(table: pd.DataFrame, preset: str) -> pd.DataFrame:
-    """Return a preset's own rows: nothing of the bridge, nothing of the grid."""
-    return table[(table["kind"] == "preset") & (table["condition"] == preset)]
+    """Return the rows of a preset itself: nothing of the bridge, nothing of the grid."""
+    return where(table, kind="preset", condition=preset)
 
 
 def main(table: pd.DataFrame) -> pd.DataFrame:
@@ -48,6 +74,12 @@ def at_largest(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["spurious_probability"] == largest]
 
 
+def first_trial(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the first trial of each condition at its largest C_s."""
+    rows = at_largest(rows)
+    return rows[rows["trial"] == rows.groupby("condition")["trial"].transform("min")]
+
+
 def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return a measure of every run of one condition, in its main definition.
 
@@ -59,11 +91,8 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
         where every caption is right. S_h is the same at every C_s, and so is
         ``high-quality-only``, which is run at C_s = 0 alone.
     """
-    rows = main(table)
-    rows = rows[rows["metric"] == metric]
-    wide = rows.pivot_table(
-        index=["spurious_probability", "trial"], columns="trained_on", values="value"
-    )
+    rows = where(main(table), metric=metric)
+    wide = rows.pivot_table(index=RUN, columns="trained_on", values="value")
     clean = wide[wide.index.get_level_values("spurious_probability") == 0].droplevel(0)
     trials = wide.index.get_level_values("trial")
     for name, arm in (("oracle", "raw"), ("high-quality-only", "high-quality-only")):
@@ -75,7 +104,7 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 def differences(
     table: pd.DataFrame, metric: str, arm: str = "filtered", baseline: str = "raw"
 ) -> pd.Series:
-    """Return arm − other of every run that has both, by C_s and trial."""
+    """Return arm − baseline of every run that has both, by C_s and trial."""
     wide = runs(table, metric)
     return (wide[arm] - wide[baseline]).dropna()
 
@@ -119,14 +148,12 @@ def best(values: pd.Series) -> float:
     return float(values.nlargest(round(SELECTED * len(values))).mean())
 
 
-def listed(probabilities: pd.Index | list[float]) -> str:
+def listed(probabilities: Iterable[float]) -> str:
     """Print values of C_s, each once."""
     return ", ".join(f"{value:g}" for value in sorted(set(probabilities)))
 
 
 def caption_runs(table: pd.DataFrame, metric: str, source: str = "generated") -> pd.Series:
     """Return a probability of captions of a source in every run with C_s above 0."""
-    values = table[(table["metric"] == metric) & (table["source"] == source)].dropna(
-        subset=["value"]
-    )
-    return spurious(values.groupby(["spurious_probability", "trial"])["value"].mean())
+    values = where(table, metric=metric, source=source).dropna(subset=["value"])
+    return spurious(values.groupby(RUN)["value"].mean())

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from mispair.report.statistics import Effect, unknown_effect
+from mispair.report.statistics import Effect, effect_of_estimate
 
 FEWEST = 3
 """A slope needs values at so many d: two points are always on a line."""
@@ -51,8 +50,8 @@ def slope(
     With :math:`x_d = \log d` minus its mean and :math:`c_d = x_d / \sum x^2` the slope is
     :math:`\sum c_d \log m_d`. Trials at each d are independent, and :math:`\log m_d` has the
     variance :math:`s_d^2 / (n_d m_d^2)` (delta method); degrees of freedom are those of
-    Satterthwaite. The interval is that of the means' spread: how far means lie from a power law is
-    told apart, by `Slope.departure`.
+    Satterthwaite. The interval is that of the means' spread: the distance of
+    means from a power law is `Slope.departure`.
 
     Parameters
     ----------
@@ -97,14 +96,8 @@ def slope(
     departure = float(np.exp(np.abs(y - line).max()))
     parts = weights**2 * np.array(list(variances.values()))
     trials = min(freedom.values()) + 1
-    error = math.sqrt(parts.sum())
-    if error == 0:
-        effect = unknown_effect(value, trials, "trial")
-    else:
+    error, degrees = math.sqrt(parts.sum()), 0.0
+    if error > 0:
         degrees = parts.sum() ** 2 / (parts**2 / np.array(list(freedom.values()))).sum()
-        alpha = 1 - confidence
-        outer, inner = (float(stats.t.ppf(1 - q, degrees)) * error for q in (alpha / 2, alpha))
-        p = float(2 * stats.t.sf(abs(value) / error, degrees))
-        effect = Effect(value, value - outer, value + outer, value - inner, value + inner, p,
-                        trials, "trial")  # fmt: skip
+    effect = effect_of_estimate(value, error, degrees, trials, confidence, "trial")
     return Slope(effect, means, frozenset(bounds), departure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -11,13 +11,28 @@ from mispair.core.words import MISSING, interval, number
 from mispair.report import published, style
 from mispair.report.statistics import mean_interval
 from mispair.report.table import Table, mean_and_spread, or_dash
-from mispair.report.tables import Tables, records
+from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
 from mispair.simulation.report.claims_figure1 import NAMES
-from mispair.simulation.report.comparison_conditions import switches, whole_grid
-from mispair.simulation.report.comparison_text import literal, slopes, unstated
+from mispair.simulation.report.conditions import excludes_zero
 from mispair.simulation.report.reproduction import PUBLISHED_RUNS, TOLERANCES, foils, points
-from mispair.simulation.report.runs import PAIR, PRESETS, best, listed, of_preset, presets, runs
+from mispair.simulation.report.runs import (
+    PAIR,
+    PRESETS,
+    best,
+    listed,
+    of_preset,
+    presets,
+    runs,
+    where,
+)
+from mispair.simulation.report.tables_conditions import (
+    literal,
+    slopes,
+    switches,
+    unstated,
+    whole_grid,
+)
 
 MIXING = {
     "top_alignment": "top |cos|",
@@ -34,6 +49,10 @@ LONG = 12
 """A list of points with more rows than this is folded."""
 
 
+CELL = ["spurious_probability", "trained_on"]
+"""Columns that name a row of most tables."""
+
+
 def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
     """Return the study's tables; those without a measurement are left out."""
     table = tables.simulation
@@ -43,33 +62,41 @@ def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> 
         candidates += [
             _figure1(of_condition, preset),
             _not_reproduced(of_condition, preset),
-            _softness(of_condition, preset),
+            _tolerances(of_condition, preset),
             _definitions(of_condition, preset),
+            _arms(of_condition, preset, confidence),
+            _protocols(of_condition, preset),
+            _mixing(of_condition, preset),
+            _loss(of_condition, preset),
         ]
-        candidates += [_arms(of_condition, preset, confidence), _protocols(of_condition, preset)]
-        candidates += [_mixing(of_condition, preset), _loss(of_condition, preset)]
     candidates += [unstated(tables), switches(tables, confidence), literal(tables)]
     candidates += [whole_grid(tables, confidence), *slopes(tables, confidence)]
     return [table for table in candidates if table.rows]
+
+
+def _spreads(
+    rows: pd.DataFrame, column: str, names: Iterable[str], digits: int, counted: bool = True
+) -> list[str]:
+    """Return a cell for each name in a column: mean ± standard deviation of its rows."""
+    texts = [
+        mean_and_spread(rows.loc[rows[column] == name, "value"], digits, counted) for name in names
+    ]
+    return ["–" if text == MISSING else text for text in texts]
 
 
 def _setting(table: pd.DataFrame) -> Table:
     rows = []
     for preset in presets(table):
         of_condition = of_preset(table, preset)
-        noise = (
-            of_condition[of_condition["metric"] == "noise_to_signal"]
-            .groupby("tower")["value"]
-            .mean()
-        )
+        noise = where(of_condition, metric="noise_to_signal").groupby("tower")["value"].mean()
         first = of_condition.iloc[0]
         rows.append((
-            preset, _said(first["misalignment"]), _said(first["encoder"]),
-            _said(first["bias_schedule"]), _said(first["definition_main"]),
+            preset, *(_text(first[name]) for name in
+                      ("misalignment", "encoder", "bias_schedule", "definition_main")),
             f"{first['image_noise_variance']:.3g}".replace("nan", "–"),
-            " / ".join(or_dash(float(noise.get(tower, math.nan)), 2) for tower in
-                       ("image", "text")),
-            listed(of_condition["spurious_probability"].dropna().tolist()),
+            " / ".join(or_dash(float(noise.get(tower, math.nan)), 2)
+                       for tower in ("image", "text")),
+            listed(of_condition["spurious_probability"].dropna()),
             str(of_condition["trial"].nunique()),
         ))  # fmt: skip
     return Table(
@@ -81,21 +108,19 @@ def _setting(table: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) and value else "–"
 
 
 def _claims(judged: Sequence[Verdict]) -> Table:
-    by_claim: dict[str, dict[str, Verdict]] = {}
+    by_claim: dict[str, dict[str, str]] = {}
     for verdict in judged:
         if verdict.preset:
-            by_claim.setdefault(verdict.claim.text, {})[verdict.preset] = verdict
-    rows = []
-    for text, of_claim in by_claim.items():
-        cells = [text]
-        for preset in PRESETS:
-            cells.append(_outcome(of_claim[preset]) if preset in of_claim else "not run")
-        rows.append(tuple(cells))
+            by_claim.setdefault(verdict.claim.text, {})[verdict.preset] = _outcome(verdict)
+    rows = [
+        (text, *(outcomes.get(preset, "not run") for preset in PRESETS))
+        for text, outcomes in by_claim.items()
+    ]
     return Table(
         "Each claim as written, repaired, and as run",
         ("claim", *PRESETS),
@@ -138,9 +163,9 @@ def _figure1(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
-    every = [point for point in points(table) if point.measured]
+    measured = [point for point in points(table) if point.measured]
     rows = []
-    for point in every:
+    for point in measured:
         if not point.within:
             digits = NAMES[point.metric][2]
             rows.append((
@@ -151,7 +176,7 @@ def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
                 mean_and_spread(point.values, digits),
             ))  # fmt: skip
     return Table(
-        f"Points of figure 1 not reproduced, {preset}: {len(rows)} of {len(every)}",
+        f"Points of figure 1 not reproduced, {preset}: {len(rows)} of {len(measured)}",
         ("measure", "C_s", "trained on", "published", "best two thirds of the runs", "difference",
          "tolerance", "in standard errors", "all runs"),
         tuple(rows),
@@ -162,8 +187,8 @@ def _not_reproduced(table: pd.DataFrame, preset: str) -> Table:
     )  # fmt: skip
 
 
-def _softness(table: pd.DataFrame, preset: str) -> Table:
-    """Return what the tolerances of figure 1 cannot tell from the published curves."""
+def _tolerances(table: pd.DataFrame, preset: str) -> Table:
+    """Return which wrong curves the tolerances of figure 1 would pass as the published ones."""
     is_measured = any(point.measured for point in points(table))
     rows = [(foil.name, f"{foil.passed} of {foil.points}") for foil in foils() if is_measured]
     return Table(
@@ -174,25 +199,24 @@ def _softness(table: pd.DataFrame, preset: str) -> Table:
         "published curve being reproduced.",
         folded=True,
         section="Figure 1",
-    )  # fmt: skip
+    )
 
 
 def _definitions(table: pd.DataFrame, preset: str) -> Table:
-    defined = table[table["metric"].isin(style.MEASURES) & table["definition"].notna()]
-    defined = defined[defined["trained_on"].isin(PAIR)]
+    defined = where(table, metric=style.MEASURES, trained_on=PAIR)
+    defined = defined[defined["definition"].notna()]
     names = [name for name in PRESETS if name in set(defined["definition"])]
     if len(names) < 2:
         return Table("", (), ())
-    rows = []
-    for metric in style.MEASURES:
-        of_metric = defined[defined["metric"] == metric]
-        for (probability, arm), group in of_metric.groupby(["spurious_probability", "trained_on"]):
-            values = [group.loc[group["definition"] == name, "value"] for name in names]
-            rows.append((
-                metric.replace("_", " "), f"{probability:g}", str(arm),
-                *(mean_and_spread(each, NAMES[metric][2]) for each in values),
-            ))  # fmt: skip
-    main = _said(defined["definition_main"].iloc[0])
+    rows = [
+        (
+            metric.replace("_", " "), f"{probability:g}", str(arm),
+            *_spreads(group, "definition", names, NAMES[metric][2]),
+        )
+        for metric in style.MEASURES
+        for (probability, arm), group in where(defined, metric=metric).groupby(CELL)
+    ]  # fmt: skip
+    main = _text(defined["definition_main"].iloc[0])
     return Table(
         f"The same runs in both definitions, {preset}",
         ("measure", "C_s", "trained on", *(f"defined {name}" for name in names)),
@@ -208,20 +232,19 @@ def _arms(table: pd.DataFrame, preset: str, confidence: float) -> Table:
     extra = [arm for arm in style.ARMS if arm not in (*PAIR, "oracle", "high-quality-only")]
     detailed = wide["accuracy"][extra].dropna(how="all").index
     detailed = detailed.union(wide["purified_features"][extra].dropna(how="all").index)
+    probabilities = detailed.get_level_values("spurious_probability")
     rows = []
-    for probability in sorted(set(detailed.get_level_values("spurious_probability"))):
-        index = detailed[detailed.get_level_values("spurious_probability") == probability]
+    for probability in sorted(set(probabilities)):
+        index = detailed[probabilities == probability]
+        measures = {metric: values.reindex(index) for metric, values in wide.items()}
         for arm, label in style.ARM_WORDS.items():
-            columns = list(dict.fromkeys([arm, "raw"]))
-            measures = {metric: wide[metric].reindex(index)[columns] for metric in style.MEASURES}
-            if all(values[arm].isna().all() for values in measures.values()):
-                continue
-            rows.append((
-                f"{probability:g}", label,
-                *(_arm_cell(values, arm, NAMES[metric][2], confidence)
-                  for metric, values in measures.items()),
-                str(int(max(values[arm].count() for values in measures.values()))),
-            ))  # fmt: skip
+            trials = max(int(values[arm].count()) for values in measures.values())
+            cells = (
+                _arm_cell(values, arm, NAMES[metric][2], confidence)
+                for metric, values in measures.items()
+            )
+            if trials:
+                rows.append((f"{probability:g}", label, *cells, str(trials)))
     return Table(
         f"All arms, {preset}: mean ± 1 standard deviation [difference to raw]",
         ("C_s", "trained on", *(name.split(" (")[0] for name in style.MEASURES.values()), "trials"),
@@ -237,27 +260,26 @@ def _arm_cell(measures: pd.DataFrame, arm: str, digits: int, confidence: float) 
     text = mean_and_spread(measures[arm], digits, counted=False)
     if arm == "raw" or text == MISSING:
         return text
-    values = measures.dropna()
-    if values.empty:
+    gain = mean_interval((measures[arm] - measures["raw"]).dropna().tolist(), confidence)
+    if not gain.n:
         return text
-    gain = mean_interval((values[arm] - values["raw"]).tolist(), confidence)
-    star = "*" if gain.known and (gain.low > 0 or gain.high < 0) else ""
+    star = "*" if excludes_zero(gain.low, gain.high) else ""
     return f"{text} [{number(gain.value, digits, sign=True)}{star}]"
 
 
 def _protocols(table: pd.DataFrame, preset: str) -> Table:
-    accuracies = table[(table["metric"] == "accuracy_by_protocol") & table["trained_on"].isin(PAIR)]
-    counts = {arm: runs(table, "purified_features")[arm] for arm in PAIR}
-    keys = ["spurious_probability", "trained_on", "prompts", "margin"]
+    accuracies = where(table, metric="accuracy_by_protocol", trained_on=PAIR)
+    counts = runs(table, "purified_features").groupby("spurious_probability").mean()
     rows = []
-    for (probability, arm, prompts, margin), group in accuracies.groupby(keys):
-        trained, zero = (group.loc[group["bias"] == bias, "value"] for bias in ("trained", "zero"))
-        purified = counts[str(arm)]
-        purified = purified[purified.index.get_level_values("spurious_probability") == probability]
+    for (probability, arm, prompts, margin), group in accuracies.groupby(
+        [*CELL, "prompts", "margin"]
+    ):
+        trained, zero = (where(group, bias=bias)["value"].mean() for bias in ("trained", "zero"))
+        purified = counts[arm].get(probability, math.nan)
         rows.append((
             f"{probability:g}", str(arm), f"{prompts}, margin {margin:g}",
-            mean_and_spread(trained, 3), mean_and_spread(zero, 3),
-            or_dash(zero.mean() - trained.mean(), 3, sign=True), or_dash(purified.mean(), 1),
+            *_spreads(group, "bias", ("trained", "zero"), 3),
+            or_dash(zero - trained, 3, sign=True), or_dash(purified, 1),
         ))  # fmt: skip
     return Table(
         f"Accuracy by protocol, {preset}",
@@ -272,19 +294,15 @@ def _protocols(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _mixing(table: pd.DataFrame, preset: str) -> Table:
-    mixing_rows = table[table["metric"].isin(MIXING) & table["value"].notna()]
-    arms = [arm for arm in style.ARMS if arm in set(mixing_rows["trained_on"])]
+    of_runs = where(table, metric=MIXING).dropna(subset=["value"])
+    means = of_runs.groupby([*CELL, "metric", "trial"])["value"].mean().reset_index()
     rows = []
-    for probability, of_probability in mixing_rows.groupby("spurious_probability"):
-        for arm in arms:
-            mine = of_probability[of_probability["trained_on"] == arm]
-            if mine.empty:
-                continue
-            cells = []
-            for metric in MIXING:
-                values = mine[mine["metric"] == metric].groupby("trial")["value"].mean()
-                cells.append(mean_and_spread(values, 3, counted=False) if len(values) else "–")
-            rows.append((f"{probability:g}", arm, *cells, str(mine["trial"].nunique())))
+    for probability, of_probability in means.groupby("spurious_probability"):
+        for arm in style.ARMS:
+            of_arm = where(of_probability, trained_on=arm)
+            if len(of_arm):
+                cells = _spreads(of_arm, "metric", MIXING, 3, counted=False)
+                rows.append((f"{probability:g}", arm, *cells, str(of_arm["trial"].nunique())))
     return Table(
         f"What a neuron consists of, {preset}",
         ("C_s", "trained on", *MIXING.values(), "trials"),
@@ -297,19 +315,13 @@ def _mixing(table: pd.DataFrame, preset: str) -> Table:
 
 
 def _loss(table: pd.DataFrame, preset: str) -> Table:
-    losses = table[table["metric"].isin(["loss_gap", "loss_longer"]) & table["value"].notna()]
+    losses = where(table, metric=("loss_gap", "loss_longer")).dropna(subset=["value"])
     rows = []
-    for row in records(losses[["spurious_probability", "trained_on"]].drop_duplicates()):
-        of_run = losses[(losses["spurious_probability"] == row["spurious_probability"])
-                   & (losses["trained_on"] == row["trained_on"])]  # fmt: skip
-        gap, reference = (
-            of_run.loc[of_run["metric"] == name, "value"] for name in ("loss_gap", "loss_longer")
-        )
-        limits = mean_interval(gap.tolist())
-        rows.append((
-            f"{row['spurious_probability']:g}", str(row["trained_on"]), mean_and_spread(gap, 4),
-            interval(limits.low, limits.high, 4), mean_and_spread(reference, 4),
-        ))  # fmt: skip
+    for (probability, arm), group in losses.groupby(CELL):
+        gap, reference = _spreads(group, "metric", ("loss_gap", "loss_longer"), 4)
+        limits = mean_interval(where(group, metric="loss_gap")["value"].tolist())
+        between = interval(limits.low, limits.high, 4)
+        rows.append((f"{probability:g}", str(arm), gap, between, reference))
     return Table(
         f"Gap to the same run continued (theorem 4.1), {preset}",
         ("C_s", "trained on", "(L − L′) ÷ |L′|", "95 % interval", "L′"),

@@ -27,13 +27,7 @@ from mispair.simulation.study import Study
 
 @dataclass(frozen=True)
 class Dictionaries:
-    """The two dictionaries, transposed: one feature a row, so that data are ``codes @ rows``.
-
-    Attributes
-    ----------
-    image, text : Tensor (d, d1)
-        M transposed and H transposed, with orthonormal rows.
-    """
+    """M and H, transposed to orthonormal rows (d, d1), so that data are ``codes @ rows``."""
 
     image: Tensor
     text: Tensor
@@ -52,8 +46,8 @@ def first_axes(draws: Draws, d1: int, d: int) -> Dictionaries:
     """Return the first d axes as both dictionaries.
 
     Starting weights and noise are distributed alike in every direction, and gradient descent does
-    not know in which basis it is written: any other orthonormal dictionary gives the same
-    distribution of results. Adam does know, because it scales every coordinate by itself.
+    not depend on the basis: any other orthonormal dictionary gives the same distribution of
+    results. Adam does depend on it, because it scales every coordinate by itself.
     """
     rows = torch.eye(d, d1, dtype=draws.dtype, device=draws.device)
     return Dictionaries(rows, rows)
@@ -77,23 +71,28 @@ class Pairs:
     misaligned: Tensor
 
 
-def draw_pairs(
-    draws: Draws,
-    generator: torch.Generator,
-    n: int,
-    study: Study,
-    spurious_probability: float,
-    spurious: SpuriousSets,
-) -> Pairs:
+@dataclass(frozen=True)
+class Population:
+    """The distribution from which all pairs of one trial at one C_s are drawn."""
+
+    draws: Draws
+    study: Study
+    dictionaries: Dictionaries
+    spurious: SpuriousSets
+    spurious_probability: float
+
+
+def draw_pairs(population: Population, generator: torch.Generator, n: int) -> Pairs:
     """Draw `n` pairs of S_w."""
+    draws, study, wrong = population.draws, population.study, population.spurious_probability
     if study.misalignment == "caption":
         codes = draws.bernoulli(generator, study.latent_density, 2, n, study.d).to(draws.dtype)
-        redrawn = draws.bernoulli(generator, spurious_probability, n)
+        redrawn = draws.bernoulli(generator, wrong, n)
         image, second = _with_signs(draws, generator, codes, study)
         return Pairs(image, torch.where(redrawn[:, None], second, image), redrawn)
     image = _draw_codes(draws, generator, n, study)
     uniform = draws.uniform(generator, 2, n, study.d)
-    text = misalign(image, uniform, spurious, spurious_probability, study)
+    text = misalign(image, uniform, population.spurious, wrong, study)
     return Pairs(image, text, (text != image).any(dim=1))
 
 
@@ -167,7 +166,7 @@ class CodedSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """A fixed sample of pairs, met again and again.
+    """A fixed sample of pairs.
 
     Attributes
     ----------
@@ -182,7 +181,7 @@ class Sample:
     pairs: Pairs
 
     def __post_init__(self) -> None:
-        """Refuse images that could not be ordered together with the captions."""
+        """Refuse images that cannot be ordered together with the captions."""
         if isinstance(self.image, CodedSample):
             noisy = self.image.noise_row >= 0
             if bool(noisy.any()) and not bool(noisy.all()):
@@ -250,47 +249,36 @@ def _joined(parts: Sequence[Dense | CodedSample]) -> Dense | CodedSample:
     )
 
 
-def draw_high_quality(draws: Draws, dictionaries: Dictionaries, study: Study) -> Sample:
+def draw_high_quality(population: Population) -> Sample:
     """Draw S_h: aligned pairs (assumption 3.2)."""
+    draws, study = population.draws, population.study
     generator = draws.generator("high-quality")
     codes = _draw_codes(draws, generator, study.high_quality_pairs, study)
     aligned = torch.zeros(len(codes), dtype=torch.bool, device=codes.device)
-    pairs = Pairs(codes, codes, aligned)
-    return _with_noise(draws, generator, pairs, "high_quality_noise", dictionaries, study)
+    return _with_noise(population, generator, Pairs(codes, codes, aligned), "high_quality_noise")
 
 
-def draw_low_quality(
-    draws: Draws,
-    dictionaries: Dictionaries,
-    study: Study,
-    spurious_probability: float,
-    spurious: SpuriousSets,
-) -> Sample:
+def draw_low_quality(population: Population) -> Sample:
     """Draw S_w (assumption 3.3); with fresh data, the pairs that S3 filters."""
-    generator = draws.generator("filter" if study.data == "fresh" else "low-quality")
-    pairs = draw_pairs(
-        draws, generator, study.low_quality_pairs, study, spurious_probability, spurious
-    )
-    return _with_noise(draws, generator, pairs, "text_noise", dictionaries, study)
+    study = population.study
+    generator = population.draws.generator("filter" if study.data == "fresh" else "low-quality")
+    pairs = draw_pairs(population, generator, study.low_quality_pairs)
+    return _with_noise(population, generator, pairs, "text_noise")
 
 
 def _with_noise(
-    draws: Draws,
-    generator: torch.Generator,
-    pairs: Pairs,
-    text_noise: str,
-    dictionaries: Dictionaries,
-    study: Study,
+    population: Population, generator: torch.Generator, pairs: Pairs, text_noise: str
 ) -> Sample:
-    text = _fixed_inputs(draws, generator, pairs.text, dictionaries.text, text_noise, study)
-    image = _fixed_inputs(draws, generator, pairs.image, dictionaries.image, "image_noise", study)
+    draws, study, rows = population.draws, population.study, population.dictionaries
+    text = _fixed_inputs(draws, generator, pairs.text, rows.text, text_noise, study)
+    image = _fixed_inputs(draws, generator, pairs.image, rows.image, "image_noise", study)
     return Sample(image, text, pairs)
 
 
 def _fixed_inputs(
     draws: Draws, generator: torch.Generator, codes: Tensor, rows: Tensor, name: str, study: Study
 ) -> Dense | CodedSample:
-    """Add noise; what is met together with fresh pairs stays coded, as those are."""
+    """Add noise; samples that are mixed with fresh pairs stay coded, as those are."""
     n, std = len(codes), study.std(name)
     if std == 0:
         nowhere = torch.full((n,), -1)

@@ -1,4 +1,4 @@
-"""The random draws of one trial, each from a generator of its own name."""
+"""The random draws of one trial, each from a named generator."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ from mispair.core.devices import upload
 
 @dataclass(frozen=True)
 class Draws:
-    """Names the random draws of one trial, and says where and how numbers are held.
+    """Random draws of one trial, on a device and in a floating-point type.
 
-    Attributes
-    ----------
-    seed, trial : int
-        What the draws depend on besides their own name.
-    device : str
-        ``cpu`` or ``cuda``.
-    dtype : torch.dtype
-        ``torch.float32`` or ``torch.float64``.
+    They depend on the seed, the number of the trial, and their own name.
     """
 
     seed: int

@@ -15,7 +15,7 @@ _MOST_DRAWS = 1000
 
 
 class NoSuchImages(ValueError):  # noqa: N818 (it reads as what happened)
-    """Hardly any test image has the margin that is asked for."""
+    """Hardly any test image has the required margin."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,15 @@ class TestSet:
 
     Attributes
     ----------
-    images : Tensor (n, d1)
-        x = M P_1 z_x + noise.
-    codes : Tensor (n, d)
-        z_x, zeros and ones.
+    images, codes : Tensor (n, d1), (n, d)
+        x = M P_1 z_x + noise, and z_x of zeros and ones.
     labels : Tensor (n,) of int64
         The class with the most active features.
-    prompts : Tensor (classes, d1)
-        H times the indicator of the class's features, plus noise.
-    clean_prompts : Tensor (classes, d1)
-        The same without noise.
+    prompts, clean_prompts : Tensor (classes, d1)
+        H times the indicator of the class's features, with and without noise.
     """
 
-    __test__ = False  # not a test, whatever pytest thinks of the name
+    __test__ = False  # not a test, which pytest would infer from the name
 
     images: Tensor
     codes: Tensor
@@ -48,25 +44,10 @@ class TestSet:
 def draw_test_set(
     draws: Draws, dictionaries: Dictionaries, study: Study, density: float, margin: int
 ) -> TestSet:
-    """Draw test images whose best class leads by at least the margin, and the prompts.
+    """Draw ``study.test_images`` test images, and the prompts of the classes.
 
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    dictionaries : Dictionaries
-        Of the trial.
-    study : Study
-        Sizes, noises and the shift.
-    density : float
-        Probability that a feature is active.
-    margin : int
-        Active features by which the best class leads at least; 1 leaves out ties only.
-
-    Returns
-    -------
-    TestSet
-        ``study.test_images`` images.
+    `density` is the probability that a feature is active. Only images whose best class leads by at
+    least `margin` active features are kept; 1 leaves out ties only.
 
     Raises
     ------
@@ -103,7 +84,7 @@ def _draw_codes(
     raise NoSuchImages(
         f"test_margin: of {_MOST_DRAWS * 4 * study.test_images} test images with density "
         f"{density:g} only {sum(map(len, accepted))} lead by {margin} active features, and "
-        f"{study.test_images} are wanted; lower the margin or change test_density"
+        f"{study.test_images} are needed; lower the margin or change test_density"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a training step sees of one modality: an n × d1 matrix X, in the cheapest form there is.
+"""The input of one modality to a training step: an n × d1 matrix X, in its cheapest form.
 
 A step needs two products of X only, X Wᵀ and Gᵀ X, so X itself is rarely made. Matrices may carry a
 leading axis of runs that are trained side by side (on a GPU); there, X is dense, less fresh noise.
@@ -41,13 +41,7 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class Dense:
-    """X as it is.
-
-    Attributes
-    ----------
-    values : Tensor (n, d1) or (runs, n, d1)
-        X.
-    """
+    """X as it is, (n, d1) or (runs, n, d1)."""
 
     values: Tensor
 
@@ -95,7 +89,7 @@ class FreshNoise:
     def product(self, weights: Tensor) -> Tensor:
         """Return E Wᵀ (n, m)."""
         lower, inverse = noise.factor(weights)
-        self._inverse[:] = [inverse]  # `back_product` is asked with the same weights
+        self._inverse[:] = [inverse]  # `back_product` has the same weights
         return noise.forward(self.seen, lower).mul_(self.std)
 
     def back_product(self, gradient: Tensor, weights: Tensor) -> Tensor:
@@ -216,7 +210,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """Training pairs in the order in which they are met."""
+    """Training pairs in the order of training."""
 
     steps_per_epoch: int
 

@@ -1,4 +1,4 @@
-r"""How captions of S_w go wrong: which feature replaces which, and what that does on average.
+r"""Misalignment of captions of S_w: which feature replaces which, and the mean effect.
 
 Given that feature j of an image goes wrong in its caption, it becomes another feature j' with
 probability P[j, j']. Five models differ in P and in the events (assumption 3.3, appendix B.2):
@@ -83,24 +83,24 @@ def misalign(
     spurious_probability: float,
     study: Study,
 ) -> Tensor:
-    """Let features of captions go wrong, each by itself; for every model but `caption`.
+    """Misalign features of captions, each independently; for every model but `caption`.
 
-    A feature that is kept stays as it is, whatever else becomes it. Where several meet at an empty
-    place, their signs are added and clipped to [-1, 1].
+    A feature that is kept stays, whatever features arrive at it. Where several arrive at an
+    inactive feature, their signs are added and clipped to [-1, 1].
 
     Parameters
     ----------
     codes : Tensor (n, d)
         z_x: zeros, ones and minus ones.
     uniform : Tensor (2, n, d)
-        Independent numbers from [0, 1). C_s only decides which of them count, so that what goes
-        wrong at one C_s does so, in the same way, at every higher one.
+        Independent numbers from [0, 1). C_s only decides which of them count, so that a feature
+        that goes wrong at one C_s does so, in the same way, at every higher one.
     spurious : SpuriousSets
         Of the trial.
     spurious_probability : float
         C_s.
     study : Study
-        Says which model.
+        Its ``misalignment`` is the model.
 
     Returns
     -------
@@ -117,26 +117,12 @@ def misalign(
 
 
 def cross_moment(study: Study, spurious_probability: float, spurious: SpuriousSets) -> Tensor:
-    r"""Return :math:`E[z_x z_y^T]` of a pair of S_w, exactly.
+    """Return :math:`E[z_x z_y^T]` (d, d) of a pair of S_w, exactly; rows are features of images.
 
     With p the density of the latents, to first order in p the diagonal is (1 - C_s) p (Eq. 24) and
-    the rest C_s p P[j, j'] (Eq. 25), which add up to p (Eq. 26). What is of order p² comes from
-    features that meet at one place and, for binary latents, from chance. It is included: a place j'
-    is empty with probability 1 - p (1 - C_s), and other features arrive at it independently.
-
-    Parameters
-    ----------
-    study : Study
-        Says which model, the density and the values of latents.
-    spurious_probability : float
-        C_s.
-    spurious : SpuriousSets
-        Of the trial.
-
-    Returns
-    -------
-    Tensor (d, d)
-        Rows for features of images, columns for features of captions.
+    the rest C_s p P[j, j'] (Eq. 25), which add up to p (Eq. 26). Terms of order p² come from
+    features that meet at one place and, for binary latents, from chance. They are included: a place
+    j' is empty with probability 1 - p (1 - C_s), and other features arrive at it independently.
     """
     p, wrong = study.latent_density, spurious_probability
     chances = spurious.partners.double()

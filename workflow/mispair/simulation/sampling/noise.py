@@ -1,4 +1,4 @@
-r"""What one training step sees of fresh Gaussian noise, without drawing the noise itself.
+r"""The effect of fresh Gaussian noise on a training step, without drawing the noise itself.
 
 A step needs E Vᵀ (n, m) and, for a G (n, m) that is a function of E Vᵀ, the product Gᵀ E (m, d1),
 where E (n, d1) holds independent standard normals that are never used again. Let V Vᵀ = L Lᵀ and
@@ -27,12 +27,7 @@ _TOLERANCE = 100
 
 
 def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Factor V Vᵀ = L Lᵀ.
-
-    Parameters
-    ----------
-    weights : Tensor (m, d1) or (runs, m, d1)
-        V; of several runs, L and its inverse have a leading axis, too.
+    """Factor V Vᵀ = L Lᵀ of weights V (m, d1) or, of several runs, (runs, m, d1).
 
     Returns
     -------
@@ -90,16 +85,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return Gᵀ E as the two products it is made of: ``a @ weights + b @ unseen``.
 
-    Parameters
-    ----------
-    gradient : Tensor (n, m)
-        G, the gradient with respect to the forward product.
-    seen, unseen : Tensor (n, m), (m, d1)
-        The normals E₁ and N.
-    weights : Tensor (m, d1)
-        V.
-    inverse : Tensor (r, m)
-        L⁻¹ from `factor`.
+    G (n, m) is the gradient with respect to the forward product, `seen` and `unseen` are the
+    normals E₁ (n, m) and N (m, d1), `inverse` is L⁻¹ (r, m) from `factor`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where the batches of a training run come from: fresh pairs, fixed ones, or a mixture."""
+"""Batches of a training run: fresh pairs, fixed ones, or a mixture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mispair.simulation.sampling.data import (
-    Dictionaries,
+    Population,
     Sample,
     draw_fresh_noise,
     draw_pairs,
@@ -17,89 +17,47 @@ from mispair.simulation.sampling.data import (
 )
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Coded, Inputs
-from mispair.simulation.sampling.misalignment import SpuriousSets
 from mispair.simulation.study import Study
 
 
 class FreshSource:
-    """Pairs of S_w that are drawn for one step and never met again.
+    """Pairs of S_w that are drawn for one step and never used again.
 
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    name : str
-        Of the arm; with the step it names the draws.
-    dictionaries : Dictionaries
-        Of the trial.
-    study : Study
-        Settings.
-    spurious_probability : float
-        C_s.
-    spurious : SpuriousSets
-        Of the trial.
+    The name of the arm and the step name the draws.
     """
 
-    def __init__(
-        self,
-        draws: Draws,
-        name: str,
-        dictionaries: Dictionaries,
-        study: Study,
-        spurious_probability: float,
-        spurious: SpuriousSets,
-    ) -> None:
-        self.steps_per_epoch = study.steps_per_epoch
-        self._draws, self._name, self._dictionaries = draws, name, dictionaries
-        self._study, self._spurious = study, spurious
-        self._spurious_probability = spurious_probability
+    def __init__(self, population: Population, name: str) -> None:
+        self.steps_per_epoch = population.study.steps_per_epoch
+        self._population, self._name = population, name
 
     def batch(self, step: int) -> Batch:
         """Draw the batch of a step."""
-        return Batch(*self.draw(step, self._study.batch_size))
+        return Batch(*self.draw(step, self._population.study.batch_size))
 
     def draw(self, step: int, n: int) -> tuple[Coded, Coded]:
         """Draw `n` images and captions of a step."""
-        draws, study = self._draws, self._study
+        draws, study = self._population.draws, self._population.study
         generator = draws.generator(self._name, step)
-        pairs = draw_pairs(draws, generator, n, study, self._spurious_probability, self._spurious)
+        pairs = draw_pairs(self._population, generator, n)
         text_noise = draw_fresh_noise(draws, generator, n, study.std("text_noise"), study)
         image_noise = draw_fresh_noise(draws, generator, n, study.std("image_noise"), study)
+        rows = self._population.dictionaries
         return (
-            Coded(pairs.image, self._dictionaries.image, *image_noise),
-            Coded(pairs.text, self._dictionaries.text, *text_noise),
+            Coded(pairs.image, rows.image, *image_noise),
+            Coded(pairs.text, rows.text, *text_noise),
         )
 
 
 class FixedSource:
-    """Fixed samples, gone through in a new order at every pass.
+    """Fixed samples, used as one and gone through in a new order at every pass.
 
-    Passes follow each other without a gap: a batch may hold the end of one and the beginning of
-    the next. A sample smaller than a batch is met whole at every step.
-
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    name : str
-        Of the arm; names the orders.
-    samples : sequence of Sample
-        Used as one.
-    study : Study
-        Says how large a batch is.
-    steps_per_epoch : int or None
-        Steps that count as an epoch; by default the study's.
+    Passes follow each other without a gap: a batch may hold the end of one and the beginning of the
+    next. A sample smaller than a batch is a whole batch at every step. The name of the arm names
+    the orders.
     """
 
-    def __init__(
-        self,
-        draws: Draws,
-        name: str,
-        samples: Sequence[Sample],
-        study: Study,
-        steps_per_epoch: int | None = None,
-    ) -> None:
-        self.steps_per_epoch = steps_per_epoch or study.steps_per_epoch
+    def __init__(self, draws: Draws, name: str, samples: Sequence[Sample], study: Study) -> None:
+        self.steps_per_epoch = study.steps_per_epoch
         self._sample = joined(samples)
         if not len(self._sample):
             raise ValueError("there are no pairs to train on")
@@ -113,51 +71,21 @@ class FixedSource:
 
 
 class MixedSource:
-    """A fixed sample mixed with pairs of S_w that are drawn afresh whenever they are met.
+    """A fixed sample mixed with pairs of S_w that are drawn afresh at every access.
 
-    An epoch has a place for every pair of the sample and for `raw_pairs` fresh ones, and goes
-    through its places in an order of its own. What does not fill a batch is left out, as in the
-    public code.
-
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    fixed : Sample
-        In coded form, as samples are with fresh data.
-    raw_pairs : int
-        Fresh pairs in an epoch; 0 for the fixed sample only.
-    name : str
-        Of the arm; with the step it names the draws, with the epoch the order.
-    dictionaries : Dictionaries
-        Of the trial.
-    study : Study
-        Settings.
-    spurious_probability : float
-        C_s of the fresh pairs.
-    spurious : SpuriousSets
-        Of the trial.
+    An epoch holds every pair of the sample, which is in coded form, and `raw_pairs` fresh ones, in
+    an order of its own. Pairs that do not fill a batch are left out, as in the public code. The
+    name of the arm names the draws, with the step, and the orders, with the epoch.
     """
 
-    def __init__(
-        self,
-        draws: Draws,
-        fixed: Sample,
-        raw_pairs: int,
-        name: str,
-        dictionaries: Dictionaries,
-        study: Study,
-        spurious_probability: float,
-        spurious: SpuriousSets,
-    ) -> None:
+    def __init__(self, population: Population, name: str, fixed: Sample, raw_pairs: int) -> None:
         rows = len(fixed) + raw_pairs
         if not rows:
             raise ValueError("there are no pairs to train on")
-        self._size = min(study.batch_size, rows)
+        self._size = min(population.study.batch_size, rows)
         self.steps_per_epoch = rows // self._size
-        self._fixed = fixed
-        self._fresh = FreshSource(draws, name, dictionaries, study, spurious_probability, spurious)
-        self._orders = _Orders(draws, (name, "order"), rows)
+        self._fixed, self._fresh = fixed, FreshSource(population, name)
+        self._orders = _Orders(population.draws, (name, "order"), rows)
 
     def batch(self, step: int) -> Batch:
         """Gather and draw the batch of a step: fresh pairs, then those of the sample."""
@@ -187,23 +115,22 @@ def _followed(fresh: Coded, fixed: Inputs) -> Coded:
 
 
 class _Orders:
-    """An endless stream of permutations of the same length, on the CPU, read at any place."""
+    """An endless stream of permutations of the same length, on the CPU, read at any position."""
 
     def __init__(self, draws: Draws, name: tuple[object, ...], length: int) -> None:
         self.length = length
         self._draws, self._name = draws, name
-        self._known: dict[int, Tensor] = {}
+        self._drawn: dict[int, Tensor] = {}
 
     def between(self, begin: int, end: int) -> Tensor:
-        """Return the entries at the places from `begin` up to `end`."""
+        """Return the entries at the positions from `begin` up to `end`."""
         passes = range(begin // self.length, (end - 1) // self.length + 1)
-        self._known = {
-            number: self._known[number] if number in self._known else self._drawn(number)
-            for number in passes
-        }
+        drawn, self._drawn = self._drawn, {}
+        for number in passes:
+            self._drawn[number] = drawn[number] if number in drawn else self._draw(number)
         start = passes.start * self.length
-        return torch.cat([self._known[number] for number in passes])[begin - start : end - start]
+        return torch.cat([*self._drawn.values()])[begin - start : end - start]
 
-    def _drawn(self, number: int) -> Tensor:
+    def _draw(self, number: int) -> Tensor:
         generator = self._draws.generator(*self._name, number)
         return torch.randperm(self.length, generator=generator)

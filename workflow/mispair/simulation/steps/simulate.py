@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from mispair.core.provenance import fingerprint
 from mispair.simulation.settings import Settings
-from mispair.simulation.study import Study
 
 log = logging.getLogger(__name__)
 
@@ -23,25 +21,20 @@ def run(
     checkpoint: Path,
     simulation: Path,
 ) -> None:
-    """Write what was measured on all arms of each trial.
+    """Train and measure all arms of each trial, and write metrics rows to `simulation`.
 
     Parameters
     ----------
     settings : Settings
-        Settings of the step, complete for this condition.
-    condition : str
-        Name of the condition, for the rows.
+        Complete for the condition, whose name the rows carry.
     spurious_probabilities : list of float
         Every C_s of this job.
     trials : list of int
-        Numbers of the trials, at least 0; each depends on its own number only.
+        Distinct numbers from 0 up; each trial depends on its own number only.
     arms : list of str
-        What to train on; see `mispair.simulation.run.run_trials`.
+        Training data; see `mispair.simulation.run.run_trials`.
     checkpoint : Path
-        Folder for states of trainings: a job that was killed goes on from them. Removed at the end.
-    simulation : Path
-        Written: metrics rows with ``condition``, ``trained_on``, ``spurious_probability``,
-        ``trial`` and ``seed``.
+        Folder of resume states, from which a killed job continues; removed at the end.
     """
     import torch
 
@@ -50,7 +43,7 @@ def run(
     from mispair.core.metrics import write_metrics
     from mispair.core.provenance import code_version
     from mispair.core.resume import checkpoints
-    from mispair.simulation.run import is_arm, rows, run_trials
+    from mispair.simulation.run import is_arm, rows, run_trials, training_name
     from mispair.simulation.sampling.held_out import NoSuchImages
 
     for probability in spurious_probabilities:
@@ -63,7 +56,7 @@ def run(
     device = choose_device(settings.device)
     if device == "cpu":
         torch.set_num_threads(1)  # sums in one order on every machine
-    study = Study.model_validate(settings.model_dump(include=set(Study.model_fields)))
+    study = settings.study()
     for name in ("image_noise", "text_noise"):
         ratio = study.noise_to_signal(name)
         log.info("%s: %g times the energy of the signal", name, round(ratio, 4))
@@ -73,16 +66,10 @@ def run(
         try:
             results = run_trials(
                 study, spurious_probabilities, trials, arms, device,
-                lambda which, arm: states.keeper(f"{_name(which)}-{arm}"),
+                lambda which, arm: states.keeper(training_name(which, arm)),
             )  # fmt: skip
         except NoSuchImages as error:
             raise UserError(f"simulate.{error}.") from error
         keys = {"condition": condition, "seed": settings.seed}
         provenance = {"settings": study.model_dump(), "device": device, "condition": condition}
         write_metrics(simulation, rows(results, **keys), provenance)
-
-
-def _name(which: Sequence[tuple[float, int]]) -> str:
-    """Return a name for trials that are trained side by side, short for any number of trials."""
-    names = [f"{probability:g}-{trial}" for probability, trial in which]
-    return names[0] if len(names) == 1 else f"{len(names)}-trials-{fingerprint(names)}"

@@ -35,14 +35,11 @@ class Decoder:
         ``relu``: s(a) = ReLU(a + b) with learned biases; ``plain-relu``: s(a) = ReLU(a), as Eq. 6
         is printed; ``symmetric-relu``: s(a) = ReLU(a - b) - ReLU(-a - b) with thresholds b >= 0
         that are not learned, as appendix G presupposes.
-    input_weights : Tensor (m, d1)
-        W.
-    input_bias : Tensor (m,)
-        b; zero in a plain decoder.
-    output_rows : Tensor (m, d1)
-        U transposed (V in Eq. 6): what each hidden neuron adds to the caption.
-    output_bias : Tensor (d1,)
-        c; zero but in a relu decoder.
+    input_weights, input_bias : Tensor (m, d1), (m,)
+        W and b; b is zero in a plain decoder.
+    output_rows, output_bias : Tensor (m, d1), (d1,)
+        U transposed (V in Eq. 6), which each hidden neuron adds to the caption, and c; c is zero
+        but in a relu decoder.
     """
 
     kind: Kind
@@ -77,25 +74,10 @@ def starts_from_encoders(study: Study, enough_purified: bool) -> bool:
 def start_decoder(
     draws: Draws, encoders: Encoders | None, study: Study, phases: Phases | None = None
 ) -> Decoder:
-    """Take the decoder's weights from the encoders, or draw them (Xavier) if there are none.
+    """Take the decoder's weights from the encoders of S1, or draw them (Xavier) without encoders.
 
     Its first layer becomes W̄ and its second V̄. Biases of a ReLU are zero; thresholds of a
-    symmetric one are as in `start_thresholds`.
-
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    encoders : Encoders or None
-        Those of S1.
-    study : Study
-        Settings.
-    phases : Phases or None
-        Of the training of S1.
-
-    Returns
-    -------
-    Decoder
+    symmetric one are as in `start_thresholds`, for which `phases` are those of S1.
     """
     bias = torch.zeros(study.m, dtype=draws.dtype, device=draws.device)
     output_bias = torch.zeros(study.d1, dtype=draws.dtype, device=draws.device)
@@ -132,20 +114,8 @@ def fit_decoder(
 ) -> tuple[Decoder, float]:
     """Fit the decoder to high-quality pairs, all of which every step sees.
 
-    Gradient descent on a fixed sample is carried out in the span of its pairs (`span.descend`).
-
-    Parameters
-    ----------
-    draws : Draws
-        Of the trial.
-    start : Decoder
-        Where to start; left as it is.
-    dictionaries : Dictionaries
-        Of the trial.
-    high_quality : Sample
-        S_h; used unless the study asks for one-hot pairs.
-    study : Study
-        Settings.
+    Gradient descent on a fixed sample is carried out in the span of its pairs (`span.descend`). S_h
+    is the sample unless `decoder_data` is one-hot; `start` is not changed.
 
     Returns
     -------

@@ -17,13 +17,7 @@ Kind = Literal["symmetric-relu", "relu", "linear"]
 
 
 class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
-    """Training left the finite numbers.
-
-    Attributes
-    ----------
-    step : int
-        The step at which it did, counted from 0.
-    """
+    """Training left the finite numbers, at a ``step`` counted from 0."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"training diverged at step {step}")
@@ -31,15 +25,7 @@ class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
 
 
 class FiniteSteps:
-    """Which steps of a training gave finite numbers; a GPU is asked now and then only.
-
-    Parameters
-    ----------
-    steps : int
-        Number of steps.
-    device : torch.device
-        Where the training computes.
-    """
+    """Which of `steps` training steps gave finite numbers; a GPU is read every 50 steps only."""
 
     def __init__(self, steps: int, device: torch.device) -> None:
         self._finite = torch.ones(steps, dtype=torch.bool, device=device)
@@ -61,13 +47,7 @@ class FiniteSteps:
 
 
 class Silenced(ArithmeticError):  # noqa: N818
-    """No neuron of an encoder responded to any pair of a batch, so that nothing can be learned.
-
-    Attributes
-    ----------
-    step : int
-        The step at which this happened, counted from 0.
-    """
+    """No neuron of an encoder responded to any pair of a batch, at a ``step`` counted from 0."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"every neuron of an encoder was silent at step {step}")
@@ -111,10 +91,7 @@ class Encoders:
     def rescale(self) -> Tensor:
         """Rescale each neuron, weights and bias, to unit weight norm in place.
 
-        Returns
-        -------
-        Tensor () or (runs,) of bool
-            Whether all norms were finite and positive.
+        Returns whether all norms were finite and positive, () or (runs,) of bool.
         """
         norms = torch.linalg.vector_norm(self.weights, dim=-1, keepdim=True)
         self.weights.div_(norms)

@@ -17,12 +17,12 @@ from mispair.simulation.training.transformer import TransformerEncoders
 
 @dataclass(frozen=True)
 class Replacement:
-    """Which captions a generated one replaces.
+    """Comparison of captions with generated ones, which replace some.
 
     Attributes
     ----------
     replaced : Tensor (n,) of bool
-        Whether it does.
+        Whether the generated caption does.
     hidden : Tensor (n, m)
         The decoder's hidden activations, of which it makes its captions.
     original, generated : Tensor (n,)

@@ -40,19 +40,10 @@ class Loss(Protocol):
     """A loss of a batch's features, and its gradients."""
 
     def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the loss and its gradients.
+        """Return the loss, () or (runs,), and its gradients by both features.
 
-        Parameters
-        ----------
-        image, text : Tensor (B, m) or (runs, B, m)
-            Features; row i of one and row i of the other are a pair.
-
-        Returns
-        -------
-        loss : Tensor () or (runs,)
-            May be NaN or infinite if the features are.
-        image_gradient, text_gradient : Tensor, shaped as the features
-            Gradients with respect to the features.
+        Features are (B, m) or (runs, B, m); row i of both is a pair. The loss may be NaN or
+        infinite if the features are.
         """
 
 
@@ -62,14 +53,9 @@ def loss_named(name: Literal["infonce", "spectral"], tau: float, reduction: Redu
 
 
 class Spectral:
-    """The spectral contrastive loss, Eq. 1.
+    """The spectral contrastive loss, Eq. 1, with its temperature τ.
 
-    Parameters
-    ----------
-    temperature : float
-        τ.
-    reduction : str
-        ``sum`` over the pairs, as Eq. 1 has it, or their ``mean``: the sum divided by B.
+    ``sum`` is over the pairs, as in Eq. 1; ``mean`` divides the sum by B.
     """
 
     def __init__(self, temperature: float, reduction: Reduction = "sum") -> None:
@@ -92,13 +78,8 @@ class Spectral:
 class InfoNCE:
     """InfoNCE over the features of both modalities.
 
-    Parameters
-    ----------
-    temperature : float
-        Divides the inner products.
-    reduction : str
-        ``mean`` over the 2B rows, as the public code has it, or ``sum`` over the B pairs of the
-        mean of a pair's two rows: B times as much.
+    ``mean`` is over the 2B rows, as in the public code; ``sum`` is over the B pairs of the mean of
+    a pair's two rows, B times as much.
     """
 
     def __init__(self, temperature: float, reduction: Reduction = "mean") -> None:

@@ -1,4 +1,4 @@
-r"""When training passes from phase to phase, and the thresholds b of the symmetric ReLU in each.
+r"""The phases of training, and the thresholds b of the symmetric ReLU in each.
 
 Neuron i of both encoders has one threshold. With s_i = (|w_i|² + |v_i|²) / 2 and Eq. 79,
 
@@ -16,7 +16,7 @@ III         b held from its start T2 on           b held
 ==========  ====================================  ==================================================
 
 The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0). Runs that are trained
-side by side pass from phase to phase each at its own step, and nothing here waits for a GPU.
+side by side pass from phase to phase each at its own step, and no function waits for a GPU.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mispair.simulation.study import BiasSchedule, Study
 from mispair.simulation.training.encoder import Encoders
 
-Name = Literal["theory", "practical", "zero", "none"]
+Name = BiasSchedule | Literal["none"]
 
 _NEVER = -1
 
@@ -55,28 +56,13 @@ class Phases:
 
 @dataclass
 class Schedule:
-    """Sets the thresholds of encoders step by step.
+    """Sets the thresholds of encoders step by step, with the constants of a study.
 
-    Attributes
-    ----------
-    name : str
-        ``theory``, ``practical``, ``zero`` (phase I for ever), or ``none``: biases are no
-        thresholds and are left alone.
-    features : int
-        d.
-    scale : float
-        sqrt(1 + c_0 - 2 γ c_0) in Eq. 79.
-    phase2_steps : int
-        Length of phase II if practical.
-    phase2_growth : float
-        Constant of Eq. 81 if by theory.
+    By ``zero`` phase I lasts for ever; by ``none`` biases are not thresholds and are left alone.
     """
 
     name: Name
-    features: int
-    scale: float
-    phase2_steps: int
-    phase2_growth: float
+    study: Study
 
     def begin(self, encoders: Encoders) -> None:
         """Set the thresholds of encoders to zero; phase I starts with the weights of step 0."""
@@ -89,17 +75,10 @@ class Schedule:
         self._third = self._second.clone()
 
     def advance(self, step: int, encoders: Encoders, eta: float) -> None:
-        """Set the thresholds for a step, given the weights that it meets.
+        """Set the thresholds for a step, counted from 0, given the weights before it.
 
-        Parameters
-        ----------
-        step : int
-            The step's number, counted from 0.
-        encoders : Encoders
-            Their biases are written.
-        eta : float
-            η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E sets
-            1 + η/d against the growth of alignments by 1 + η C_z/(2d), whose η is that one.
+        `eta` is η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E sets
+        1 + η/d against the growth of alignments by 1 + η C_z/(2d), whose η is that one.
         """
         if self.name in ("zero", "none"):
             return
@@ -110,17 +89,16 @@ class Schedule:
         begins = waiting & self._doubled(norms)
         threshold = encoders.biases[0]
         if self.name == "theory":
-            grown = threshold * (1 + eta / self.features)
+            grown = threshold * (1 + eta / self.study.d)
             threshold = torch.where(growing.unsqueeze(-1), grown, threshold)
-            anew = begins
-            far = norms[0] >= self.phase2_growth * self.features * self._first[0]
-            ends = growing & far.all(dim=-1)
+            renewed = begins
+            bound = self.study.phase2_growth * self.study.d * self._first[0]
+            ends = growing & (norms[0] >= bound).all(dim=-1)
         else:
-            ends = (growing & (step >= self._second + self.phase2_steps)) | (
-                begins & (self.phase2_steps == 0)
-            )
-            anew = (growing | begins) & ~ends
-        threshold = torch.where(anew.unsqueeze(-1), self._of_norms(norms), threshold)
+            length = self.study.phase2_steps
+            ends = (growing & (step >= self._second + length)) | (begins & (length == 0))
+            renewed = (growing | begins) & ~ends
+        threshold = torch.where(renewed.unsqueeze(-1), self._of_norms(norms), threshold)
         encoders.biases.copy_(threshold.expand_as(encoders.biases))
         self._second.masked_fill_(begins, step)
         self._third.masked_fill_(ends, step)
@@ -128,7 +106,7 @@ class Schedule:
         torch.where(ends.unsqueeze(-1), norms, self._last, out=self._last)
 
     def phases(self, encoders: Encoders) -> list[Phases]:
-        """Report on each run (on the one if there is no axis of runs) after its last step."""
+        """Return the phases of each run after its last step; of one, without an axis of runs."""
         end = encoders.squared_norms()
         second, third = self._second, self._third
         first = torch.where((second < 0).unsqueeze(-1), end, self._first)
@@ -147,7 +125,7 @@ class Schedule:
         ]
 
     def state(self) -> dict[str, Tensor]:
-        """Return what `restore` needs, by name; the tensors go on changing."""
+        """Return the tensors that `restore` needs, by name; later steps change them."""
         return {
             "start": self._start,
             "first": self._first,
@@ -168,5 +146,6 @@ class Schedule:
 
     def _of_norms(self, norms: Tensor) -> Tensor:
         """Eq. 79."""
-        factor = self.scale * math.sqrt(math.log(self.features) / self.features)
+        d = self.study.d
+        factor = self.study.bias_scale * math.sqrt(math.log(d) / d)
         return norms.mean(dim=0).sqrt_().mul_(factor)

@@ -14,7 +14,7 @@ A step needs the coefficients D (n, m), M (m, m) and N (n, m) only, because X an
 
 where the kernels K = X Xᵀ, Y Yᵀ (n, n) and the products with W₀, V₀ are made once. That is two
 products of n × n by n × m in place of five of n × d1 by d1 × m, the same but for rounding, and no
-basis has to be found. Where V alone is trained no kernel is needed at all.
+basis is needed. Where V alone is trained no kernel is needed at all.
 
 It holds for plain gradient descent, for any number of steps and any starting weights. It does
 not hold for Adam, which rescales each coordinate by itself and so leaves the span.
@@ -45,22 +45,16 @@ def descend(
 
     Parameters
     ----------
-    images : Tensor (n, d1)
-        X.
-    captions : Tensor (n, d2)
-        Y.
-    weights : Tensor (m, d1)
-        W at the start.
-    output : Tensor (k, d2)
-        V at the start, k at least m.
+    images, captions : Tensor (n, d1), (n, d2)
+        X and Y.
+    weights, output : Tensor (m, d1), (k, d2)
+        W and V at the start, k at least m.
     activate : callable
         Returns S (n, k) for X Wᵀ (n, m) and the number of the step. Each of its first m columns is
         a function of the same column of X Wᵀ that has slope one where it is not zero; further
         columns are constant.
     rate : float
         Step size.
-    steps : int
-        Number of steps.
     trains_weights : bool
         Whether W is trained; else V alone.
 

@@ -22,16 +22,15 @@ InfoNCE, backward                                                4 · 2 B² m   
 
 That is 0.49 GFLOP, against 1.28 GFLOP for the plain way: four products of B × m × d1 and three of
 2B × 2B × m. Noise drawn in full costs 2 · 2 B m d1 = 400 MFLOP in place of 128, and 1,250,000
-normals a step in place of 240,000. Besides, a step takes 750,000 exponentials and updates 400,000
-parameters: what is not a matrix product takes about as long as the products do.
+normals a step in place of 240,000. A step also takes 750,000 exponentials and updates 400,000
+parameters: all that is no matrix product takes as long as the products.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -42,71 +41,46 @@ from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
 from mispair.simulation.sampling.inputs import Batch, Source, stacked
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side
-from mispair.simulation.training.losses import loss_named
+from mispair.simulation.training.losses import Loss, loss_named
 from mispair.simulation.training.schedules import Phases, Schedule
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how fast and by which loss to train.
+    """How long to train with the settings of a study.
 
-    Attributes
-    ----------
-    epochs, steps_per_epoch : int
-        Their product is the number of steps.
-    optimiser, lr, lr_decay, lr_decay_every, unit_rows, loss, loss_reduction, temperature,
-    weight_penalty, bias_schedule, bias_scale, phase2_steps, phase2_growth, bias_growth, d
-        The study's settings of these names; the bias schedule ``none`` leaves thresholds as they
-        are.
+    With ``holds_thresholds``, thresholds stay as they are: phase I is over.
     """
 
+    study: Study
     epochs: int
     steps_per_epoch: int
-    optimiser: Literal["adam", "sgd"]
-    lr: float
-    lr_decay: float
-    lr_decay_every: int
-    unit_rows: bool
-    loss: Literal["infonce", "spectral"]
-    loss_reduction: Literal["mean", "sum"]
-    temperature: float
-    weight_penalty: float
-    bias_schedule: Literal["theory", "practical", "zero", "none"]
-    bias_scale: float
-    phase2_steps: int
-    phase2_growth: float
-    bias_growth: Literal["mean", "lr"]
-    d: int
+    holds_thresholds: bool = False
 
     @property
     def steps(self) -> int:
         """Number of steps."""
         return self.epochs * self.steps_per_epoch
 
+    @property
+    def loss(self) -> Loss:
+        """Loss of a batch, without the penalty."""
+        return loss_named(self.study.loss, self.study.temperature, self.study.loss_reduction)
+
     def lr_at(self, step: int) -> float:
         """Return the step size of a step, counted from 0."""
         epoch = step // self.steps_per_epoch
-        return self.lr * self.lr_decay ** (epoch // self.lr_decay_every)
-
-
-def plan_of(study: Study, epochs: int, steps_per_epoch: int) -> Plan:
-    """Return the plan of a training of a study."""
-    settings = {
-        field.name: getattr(study, field.name)
-        for field in dataclasses.fields(Plan)
-        if field.name in type(study).model_fields
-    }
-    return Plan(**{**settings, "epochs": epochs, "steps_per_epoch": steps_per_epoch})
+        return self.study.lr * self.study.lr_decay ** (epoch // self.study.lr_decay_every)
 
 
 class Keeper(Protocol):
-    """Keeps the state of a training, so that it can go on after an interruption."""
+    """Keeps the state of a training, which continues from it after an interruption."""
 
     def load(self) -> dict[str, Tensor] | None:
         """Return the last state that was saved, if any was."""
 
     def due(self) -> bool:
-        """Tell whether a state is wanted now."""
+        """Tell whether a state is due."""
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state in place of the last; the tensors are the keeper's own."""
@@ -114,16 +88,9 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training ended with.
+    """Encoders at the end of a training, of unit rows if the study has them.
 
-    Attributes
-    ----------
-    encoders : Encoders
-        Of unit rows if the plan asks for these.
-    losses : ndarray (epochs, steps_per_epoch)
-        Loss with the penalty, before each step.
-    phases : Phases
-        When the phases of the bias schedule began.
+    ``losses`` (epochs, steps_per_epoch) include the penalty and are those before each step.
     """
 
     encoders: Encoders
@@ -152,19 +119,19 @@ def train(
     Parameters
     ----------
     start : Encoders
-        Where to start; left as it is.
+        Not changed.
     batch : callable
         Returns the batch of a step, counted from 0.
     plan : Plan
         Length, step sizes and loss.
     keeper : Keeper, optional
-        Is given the state whenever it is due and after the last step. If it has one, training goes
-        on from there, with the very numbers it would have had.
+        Receives the state whenever it is due and after the last step. Training continues from its
+        state, if it has one, with the same numbers as without an interruption.
     watch : callable, optional
-        Called before every step that is taken (those before a saved state are not), with the step
-        and the encoders as it meets them, rescaled and with their thresholds; they then change.
+        Called before every step that is taken here, with the step and the encoders as it receives
+        them, rescaled and with their thresholds; they then change.
     progress : callable, optional
-        Told how many steps are taken: before the first one here, and after each.
+        Receives the number of steps taken: before the first step of this call, and after each.
 
     Raises
     ------
@@ -189,30 +156,11 @@ def train_side_by_side(
     keeper: Keeper | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Outcome]:
-    """Train copies of several runs' encoders at the same time, as a GPU likes it.
+    """Train copies of several runs' encoders, all of one kind and size, at the same time.
 
-    Runs do not touch each other: each ends as `train` would have it, to rounding. A run that fails
-    is carried along without harm to the others.
-
-    Parameters
-    ----------
-    starts : sequence of Encoders
-        Where each run starts; all of one kind and size.
-    sources : sequence of Source
-        The training pairs of each run.
-    plan : Plan
-        Length, step sizes and loss of all.
-    watches : sequence of callable, optional
-        One for each run, as `watch` of `train`.
-    keeper : Keeper, optional
-        Keeps the state of all, as `keeper` of `train`.
-    progress : callable, optional
-        As of `train`.
-
-    Returns
-    -------
-    list of Outcome
-        What became of each run.
+    Runs do not affect each other: each ends as `train` would end it, to rounding, with its source
+    and, if there are any, its watch. A run that fails does not disturb the others. One keeper keeps
+    the state of all.
     """
     if len(starts) == 1:
         try:
@@ -240,22 +188,18 @@ class _Training:
 
     def __init__(self, encoders: Encoders, plan: Plan) -> None:
         self.encoders, self.plan, self.step = encoders, plan, 0
-        self.loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
-        self.optimiser = (_Adam if plan.optimiser == "adam" else _Descent)(encoders, plan)
-        self.schedule = Schedule(
-            plan.bias_schedule if encoders.kind == "symmetric-relu" else "none",
-            plan.d,
-            plan.bias_scale,
-            plan.phase2_steps,
-            plan.phase2_growth,
-        )
+        self.loss, study = plan.loss, plan.study
+        optimiser = _Adam if study.optimiser == "adam" else _Descent
+        self.optimiser = optimiser(encoders, study.weight_penalty)
+        has_schedule = encoders.kind == "symmetric-relu" and not plan.holds_thresholds
+        self.schedule = Schedule(study.bias_schedule if has_schedule else "none", study)
         self.schedule.begin(encoders)
         device, runs = encoders.weights.device, encoders.weights.shape[1:-2]
         self.losses = torch.zeros(plan.steps, *runs, dtype=torch.float64, device=device)
         self.silent = torch.zeros(plan.steps, *runs, dtype=torch.bool, device=device)
         self.failed = torch.zeros(runs, dtype=torch.bool, device=device)
         self.sound = ~self.failed  # whether the weights are numbers after the last step
-        # To look at a flag is to wait for a GPU; the step of a failure is on record anyhow.
+        # Reading a flag synchronises the GPU; the step of a failure is recorded in any case.
         self.check_every = 1 if device.type == "cpu" else 50
 
     def run(
@@ -280,7 +224,7 @@ class _Training:
                     return
                 if save and keeper is not None:
                     keeper.save(self._state())
-        if self.plan.unit_rows:
+        if self.plan.study.unit_rows:
             self.sound &= self.encoders.rescale()
         self.sound &= self.encoders.finite()
 
@@ -309,21 +253,21 @@ class _Training:
         return results
 
     def _advance(self, batch: Batch, watch: Watch | None) -> None:
-        encoders, plan, step = self.encoders, self.plan, self.step
-        sound = encoders.rescale() if plan.unit_rows else None
-        lr = plan.lr_at(step)
-        by_mean = plan.loss_reduction == "sum" and plan.bias_growth == "mean"
+        encoders, study, step = self.encoders, self.plan.study, self.step
+        sound = encoders.rescale() if study.unit_rows else None
+        lr = self.plan.lr_at(step)
+        by_mean = study.loss_reduction == "sum" and study.bias_growth == "mean"
         self.schedule.advance(step, encoders, lr * len(batch.image) if by_mean else lr)
         if watch is not None:
             watch(step, encoders)
 
         features = encoders.features(0, batch.image), encoders.features(1, batch.text)
         value, *gradients = self.loss(*features)
-        if plan.weight_penalty:
+        if study.weight_penalty:
             squares = encoders.squared_norms()
             if encoders.kind == "relu":
                 squares = squares + encoders.biases.square()
-            value = value + plan.weight_penalty * squares.sum(dim=(0, -1))
+            value = value + study.weight_penalty * squares.sum(dim=(0, -1))
         if sound is not None:
             value = value.where(sound, torch.nan)
         self.losses[step] = value
@@ -360,8 +304,8 @@ class _Training:
 class _Descent:
     """Stochastic gradient descent, whose products are added straight to the weights."""
 
-    def __init__(self, encoders: Encoders, plan: Plan) -> None:
-        self.encoders, self.penalty = encoders, plan.weight_penalty
+    def __init__(self, encoders: Encoders, penalty: float) -> None:
+        self.encoders, self.penalty = encoders, penalty
         self.learned = _learned(encoders)
 
     def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
@@ -387,8 +331,8 @@ class _Descent:
 class _Adam:
     """Adam with a penalty that is part of the loss."""
 
-    def __init__(self, encoders: Encoders, plan: Plan) -> None:
-        self.encoders, self.penalty = encoders, plan.weight_penalty
+    def __init__(self, encoders: Encoders, penalty: float) -> None:
+        self.encoders, self.penalty = encoders, penalty
         self.learned = _learned(encoders)
         self.gradients = [torch.zeros_like(values) for values in self.learned]
         self.adam = AdamW(self.learned, decay=0.0)

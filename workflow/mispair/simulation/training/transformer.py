@@ -2,7 +2,7 @@
 
 A vector x (d1) is cut into equal patches. Each becomes a token by one linear map, with a learned
 embedding of its position; one pre-norm block follows, the mean over tokens, and a linear map to the
-m features. Each modality has such a tower of its own.
+m features. Each modality has its own tower.
 
 Its last layer weighs means of tokens, not directions of the space of x, so that nothing measured on
 neurons' weights (purified features, alignments, mixing, noise to signal) is defined for it; losses,
@@ -26,7 +26,6 @@ from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Inputs
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, FiniteSteps
-from mispair.simulation.training.losses import loss_named
 from mispair.simulation.training.schedules import Phases
 from mispair.simulation.training.training import Keeper, Plan, Progress, Trained
 
@@ -52,13 +51,7 @@ def patches_of(d1: int) -> int:
 
 
 class Tower(nn.Module):
-    """From x (n, d1) to features (n, m).
-
-    Parameters
-    ----------
-    d1, m : int
-        Dimensions of x and of the features.
-    """
+    """From x (n, d1) to features (n, m)."""
 
     def __init__(self, d1: int, m: int) -> None:
         super().__init__()
@@ -78,13 +71,7 @@ class Tower(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerEncoders:
-    """The image encoder f and the text encoder h, as transformers.
-
-    Attributes
-    ----------
-    image, text : Tower
-        f and h.
-    """
+    """The image encoder f and the text encoder h, as transformers."""
 
     image: Tower
     text: Tower
@@ -167,27 +154,9 @@ def train_transformer(
 ) -> Trained:
     """Train a copy of the encoders, as `training.train` does one-layer ones.
 
-    The plan's unit rows and bias schedule have no meaning here. No feature of a transformer is
-    silent, so that training cannot end with all of them zero.
-
-    Parameters
-    ----------
-    start : TransformerEncoders
-        Where to start; left as they are.
-    batch : callable
-        Returns the batch of a step, counted from 0, in a form that has coordinates.
-    plan : Plan
-        Length, step sizes and loss.
-    keeper : Keeper, optional
-        Is given the state whenever it is due and after the last step. If it has one, training goes
-        on from there, with the very numbers it would have had.
-    progress : callable, optional
-        Told how many steps are taken: before the first one here, and after each.
-
-    Returns
-    -------
-    Trained
-        With `TransformerEncoders`, and phases that never began, of no neurons.
+    Batches have a form with coordinates. The plan's unit rows and bias schedule have no effect. No
+    feature of a transformer is silent, so that training cannot end with all of them zero. The
+    result holds `TransformerEncoders`, and phases that never began, of no neurons.
 
     Raises
     ------
@@ -224,8 +193,8 @@ class _Training:
         device = self._parameters[0].device
         self.losses = torch.full((plan.steps,), torch.nan, dtype=torch.float64, device=device)
         self._finite = FiniteSteps(plan.steps, device)
-        self._loss = loss_named(plan.loss, plan.temperature, plan.loss_reduction)
-        self._adam = AdamW(self._parameters, decay=0.0) if plan.optimiser == "adam" else None
+        self._loss = plan.loss
+        self._adam = AdamW(self._parameters, decay=0.0) if plan.study.optimiser == "adam" else None
 
     def advance(self, batch: Batch) -> None:
         """Take one step; the losses give their gradients by the features, autograd the rest."""
@@ -246,7 +215,7 @@ class _Training:
 
     def _penalise(self, gradients: Sequence[Tensor]) -> Tensor | float:
         """Add the penalty's gradient and return its value."""
-        penalty = self.plan.weight_penalty
+        penalty = self.plan.study.weight_penalty
         if penalty == 0:
             return 0.0
         squares = self.losses.new_zeros(())

@@ -24,6 +24,8 @@ from mispair.stepsize.report.runs import (
     SAME_LIST,
     SCHEDULES,
     larger_steps,
+    monotone,
+    of_parts,
     oscillates,
     slopes,
     without_monotone,
@@ -104,12 +106,9 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 
 def _where(runs: pd.DataFrame) -> str:
-    return _words(set(runs["data_set"]))
-
-
-def _words(names: Iterable[str]) -> str:
-    """Return data sets in words, in their order."""
-    return "; ".join(label for name, label in DATA_SETS.items() if name in set(names))
+    """Return the data sets of runs in words, in their order."""
+    present = set(runs["data_set"])
+    return "; ".join(label for name, label in DATA_SETS.items() if name in present)
 
 
 def _phases(runs: pd.DataFrame) -> Verdict:
@@ -167,20 +166,23 @@ def _always(
     claim: Claim, checks: Iterable[tuple[str, pd.DataFrame, pd.Series]], measured: str,
     open_runs: str = "",
 ) -> Verdict:  # fmt: skip
-    """Judge a claim that every run must keep, by several checks of name, runs and what held."""
-    parts, held, failed, of, names = [], 0, 0, 0, set()
-    for name, rows, kept in checks:
-        if rows.empty:
-            continue
-        yes = int(kept.sum())
-        held, failed, of = held + yes, failed + len(kept) - yes, max(of, len(rows))
-        names |= set(rows["data_set"].astype(str))
-        outcome = verdicts.SUPPORTS if yes == len(kept) else verdicts.CONTRADICTS
-        parts.append(Part(name, outcome, f"kept in {yes} of {count(len(kept), 'run')}"))
-    outcome, reason = decide_always(held, failed)
+    """Judge a claim that every run must keep, by checks: name, runs, and in which it is kept."""
+    checked = [check for check in checks if len(check[1])]
+    parts = tuple(
+        Part(
+            name,
+            verdicts.SUPPORTS if kept.all() else verdicts.CONTRADICTS,
+            f"kept in {kept.sum()} of {count(len(kept), 'run')}",
+        )
+        for name, _, kept in checked
+    )
+    held = sum(int(kept.sum()) for *_, kept in checked)
+    outcome, reason = decide_always(held, sum(len(kept) for *_, kept in checked) - held)
+    scope = _where(pd.concat([runs for _, runs, _ in checked])) if checked else ""
+    most = max((len(runs) for _, runs, _ in checked), default=0)
     return Verdict(
-        claim, outcome, reason, scope=_words(names), measured=measured,
-        sample=count(of, "run") + open_runs, test="no run may break it", parts=tuple(parts),
+        claim, outcome, reason, scope=scope, measured=measured,
+        sample=count(most, "run") + open_runs, test="no run may break it", parts=parts,
     )  # fmt: skip
 
 
@@ -263,7 +265,7 @@ def _acceleration(tables: Tables) -> Verdict:
     fixed = fitted.get("monotone", fitted.get("one", math.nan))
     outcome, reason = decide_slopes(fitted.get("proportional", math.nan), fixed)
     return Verdict(
-        ACCELERATION, outcome, reason, scope=_words([LOWER_BOUND_SET]),
+        ACCELERATION, outcome, reason, scope=DATA_SETS[LOWER_BOUND_SET],
         measured="; ".join(f"{SCHEDULES[name]}: {number(s, 2)}" for name, s in fitted.items()),
         published="slopes of −2 and −1",
         sample=count(tables.stepsize_acceleration["budget"].nunique(), "number") + " of steps T",
@@ -273,14 +275,13 @@ def _acceleration(tables: Tables) -> Verdict:
 
 def _lower_bound(runs: pd.DataFrame) -> Verdict:
     bounded = runs[(runs["data_set"] == LOWER_BOUND_SET) & (runs["activation"] == "leaky_softplus")]
-    monotone = bounded[(bounded["rises"] == 0) & (bounded["diverged"] < 0)]
-    monotone = monotone.dropna(subset=["least_time_risk_late"])
-    kept = monotone["least_time_risk_late"] >= KEPT_UP * monotone["least_time_risk_early"]
+    calm = monotone(bounded).dropna(subset=["least_time_risk_late"])
+    kept = calm["least_time_risk_late"] >= KEPT_UP * calm["least_time_risk_early"]
     largest = bounded[bounded["rises"] > 0]["least_time_risk"]
-    text = f"t·L_t at least {number(monotone['least_time_risk'].min(), 2)} in monotone runs"
+    text = f"t·L_t at least {number(calm['least_time_risk'].min(), 2)} in monotone runs"
     if len(largest):
         text += f", down to {largest.min():.1e} in others"
-    return _always(LOWER_BOUND, [("t·L_t does not go to zero", monotone, kept)], text)
+    return _always(LOWER_BOUND, [("t·L_t does not go to zero", calm, kept)], text)
 
 
 SMALLEST_ACCURACY = 0.01
@@ -288,20 +289,18 @@ SMALLEST_ACCURACY = 0.01
 
 
 def _tests(runs: pd.DataFrame, confidence: float) -> Verdict:
-    tested = runs[runs["part"].isin(["sweep"])].dropna(subset=["accuracy"])
+    tested = of_parts(runs, "sweep").dropna(subset=["accuracy"])
     gaps = []
     for _, same in tested.groupby(SAME_LIST):
-        monotone = same[(same["rises"] == 0) & (same["diverged"] < 0)]
-        larger = same[same["rises"] > 0]
-        if len(monotone) and len(larger):
-            reference = monotone.sort_values("stepsize")["accuracy"].iloc[-1]
+        calm, larger = monotone(same), same[same["rises"] > 0]
+        if len(calm) and len(larger):
+            reference = calm.sort_values("stepsize")["accuracy"].iloc[-1]
             gaps.append(float(larger["accuracy"].mean() - reference))
     effect = effect_of_mean(gaps, confidence, "split")
     outcome, reason = verdicts.decide_effect(effect, +1, SMALLEST_ACCURACY, 1 - confidence)
     if outcome == verdicts.UNMEASURED:
-        reason = "no data set with a test set has runs of both kinds"
-        return Verdict(TESTS, outcome, reason)
-    deep = runs[(runs["part"] == "multilayer")].dropna(subset=["accuracy"])
+        return Verdict(TESTS, outcome, "no data set with a test set has runs of both kinds")
+    deep = of_parts(runs, "multilayer").dropna(subset=["accuracy"])
     return Verdict(
         TESTS, outcome, reason, scope=_where(tested),
         measured=verdicts.effect_text(effect, confidence),

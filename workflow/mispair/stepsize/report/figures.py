@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.report import charts, style
+from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
@@ -17,6 +18,7 @@ from mispair.stepsize.report.runs import (
     SCHEDULES,
     first_seed,
     named,
+    of_parts,
     onset,
     settled_share,
     slopes,
@@ -40,7 +42,7 @@ STEPS = {
 
 
 def _hole(tables: Tables, part: str, more: str = "") -> Hole:
-    """Say what to add to the configuration for a figure that has nothing to show."""
+    """Return what to add to the configuration for a figure that has nothing to show."""
     if not tables.study("stepsize"):
         return Hole("the stepsize study was not run")
     return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
@@ -73,26 +75,38 @@ def _log_y(field: str, title: str, form: str = "~g") -> alt.Y:
     return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
 
 
-def _sweep(tables: Tables) -> pd.DataFrame:
-    curves = tables.stepsize_curves
-    of_sweep = curves[(curves["part"] == "sweep") & (curves["t"] > 0)]
-    return named(first_seed(of_sweep))
+def _curves(tables: Tables, *parts: str) -> pd.DataFrame:
+    """Return the curves of the first seed of some parts, from step 1 on."""
+    curves = first_seed(of_parts(tables.stepsize_curves, *parts))
+    return curves[curves["t"] > 0]
 
 
-def _runs(tables: Tables, part: str = "sweep") -> pd.DataFrame:
-    runs = tables.stepsize_runs
-    return named(runs[runs["part"] == part])
+def _runs(tables: Tables) -> pd.DataFrame:
+    return named(of_parts(tables.stepsize_runs, "sweep"))
+
+
+def _lines(y: alt.Y, tip: str, width: float = 1.6, **mark: Any) -> alt.Chart:
+    """Return lines over the steps, one for each stepsize, with hover values."""
+    lines = alt.Chart().mark_line(strokeWidth=width, **mark)
+    return lines.encode(x=_steps_axis(), y=y, color=_colour(), tooltip=_tips(tip))
+
+
+def _points(size: int, y: alt.Y, x_title: str, **mark: Any) -> alt.Chart:
+    """Return points over the stepsizes."""
+    points = alt.Chart().mark_point(filled=True, size=size, **mark)
+    return points.encode(x=_stepsize_axis(x_title), y=y)
 
 
 def _panels(
-    data: pd.DataFrame, draw: Callable[[str], charts.Panel], key: str = "panel"
-) -> list[charts.Panel]:
-    """Draw a panel for each value of `key`, in the order of the rows."""
+    data: pd.DataFrame, draw: Callable[[str], charts.Panel], width: int = WIDTH,
+    height: int = HEIGHT,
+) -> list[charts.Panel]:  # fmt: skip
+    """Draw a panel for each value of ``panel``, in the order of the rows."""
     return [
         draw(name)
-        .transform_filter(f"datum.{key} == '{name}'")
-        .properties(width=WIDTH, height=HEIGHT, title=name)
-        for name in data[key].unique()
+        .transform_filter(f"datum.panel == '{name}'")
+        .properties(width=width, height=height, title=name)
+        for name in data["panel"].unique()
     ]
 
 
@@ -108,8 +122,8 @@ def _tips(*more: str) -> list[alt.Tooltip]:
 
 
 def stepsize_risk(tables: Tables) -> Drawing | Hole:
-    """F1: risk against steps, with the end of the oscillation and the threshold."""
-    curves, runs = _sweep(tables), first_seed(_runs(tables))
+    """Draw the risk against steps, with the end of the oscillation and the threshold."""
+    curves, runs = named(_curves(tables, "sweep")), first_seed(_runs(tables))
     if curves.empty:
         return _hole(tables, "sweep")
     ended = runs[(runs["transition"] > 0) & (runs["settled"] == 1)]
@@ -140,21 +154,14 @@ def stepsize_risk(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_rate(tables: Tables) -> Drawing | Hole:
-    """F2: η t L against steps."""
-    curves = _sweep(tables)
+    """Draw η t L against steps."""
+    curves = named(_curves(tables, "sweep"))
     if curves.empty:
         return _hole(tables, "sweep")
     data = curves.assign(product=curves["stepsize"] * curves["t"] * curves["risk"])
     data = data.loc[data["product"] > 0, ["panel", "stepsize", "t", "product"]]
-
-    def draw(name: str) -> charts.Panel:
-        return (
-            alt.Chart()
-            .mark_line(strokeWidth=1.6)
-            .encode(x=_steps_axis(), y=_log_y("product", "η t L", "~s"), color=_colour(),
-                    tooltip=_tips("product:Q:η t L"))
-        )  # fmt: skip
-
+    y = _log_y("product", "η t L", "~s")
+    panels = _panels(data, lambda name: _lines(y, "product:Q:η t L"))
     runs = first_seed(_runs(tables))
     runs = runs[runs["settled"] == 1]
     last = runs.assign(product=runs["stepsize"] * runs["steps"] * runs["final_risk"])
@@ -162,13 +169,15 @@ def stepsize_rate(tables: Tables) -> Drawing | Hole:
         f"{of_panel['product'].min():.3g} to {of_panel['product'].max():.3g} on {panel}"
         for panel, of_panel in last.groupby("panel", sort=False)
     ]
+    if not spans:
+        return _drawn(data, panels, "No run settles.")
     text = f"At the last step of runs that settle η t L is {listing(spans)}."
-    return _drawn(data, _panels(data, draw), text if spans else "No run settles.")
+    return _drawn(data, panels, text)
 
 
 def stepsize_margin(tables: Tables) -> Drawing | Hole:
-    """F3: normalised margin against steps."""
-    curves = _sweep(tables)
+    """Draw the normalised margin against steps."""
+    curves = named(_curves(tables, "sweep"))
     if curves.empty:
         return _hole(tables, "sweep")
     data = curves[["panel", "stepsize", "t", "margin"]].dropna()
@@ -177,9 +186,7 @@ def stepsize_margin(tables: Tables) -> Drawing | Hole:
     def draw(name: str) -> charts.Panel:
         domain = [-1.5 * top[name], 1.1 * top[name]]
         y = alt.Y("margin:Q", title="min q / ‖w‖", scale=alt.Scale(domain=domain, nice=False))
-        lines = alt.Chart().mark_line(strokeWidth=1.6, clip=True).encode(
-            x=_steps_axis(), y=y, color=_colour(), tooltip=_tips("margin:Q:margin"))  # fmt: skip
-        return alt.layer(_level(0), lines)
+        return alt.layer(_level(0), _lines(y, "margin:Q:margin", clip=True))
 
     runs = first_seed(_runs(tables))
     texts = []
@@ -190,18 +197,18 @@ def stepsize_margin(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_thresholds(tables: Tables) -> Drawing | Hole:
-    """F5: risks at rises and transitions next to the thresholds."""
+    """Draw risks at rises and transitions next to the thresholds."""
     return _against_stepsize(tables, QUANTITIES, "Risk", _conservatism)
 
 
 def stepsize_steps(tables: Tables) -> Drawing | Hole:
-    """F6: steps to the transition and to the thresholds."""
+    """Draw the steps to the transition and to the thresholds."""
     return _against_stepsize(tables, STEPS, "Step", _before)
 
 
 def _against_stepsize(
     tables: Tables, quantities: dict[str, tuple[str, str]], title: str,
-    say: Callable[[pd.DataFrame], str],
+    sentence: Callable[[pd.DataFrame], str],
 ) -> Drawing | Hole:  # fmt: skip
     runs = _runs(tables)
     if runs.empty:
@@ -217,18 +224,11 @@ def _against_stepsize(
         return Hole("no run settled")
     colours = dict(quantities.values())
 
-    def draw(name: str) -> charts.Panel:
-        return (
-            alt.Chart()
-            .mark_point(filled=True, size=40, opacity=0.8)
-            .encode(
-                x=_stepsize_axis("Stepsize η"), y=_log_y("value", title),
-                color=charts.colour("what", "", colours, list(colours)),
-                tooltip=charts.tips("what:N:", "stepsize:Q:η", "seed:Q:seed", "value:Q:value"),
-            )
-        )  # fmt: skip
-
-    return _drawn(data, _panels(data, draw), say(runs))
+    points = _points(40, _log_y("value", title), "Stepsize η", opacity=0.8).encode(
+        color=charts.colour("what", "", colours, list(colours)),
+        tooltip=charts.tips("what:N:", "stepsize:Q:η", "seed:Q:seed", "value:Q:value"),
+    )
+    return _drawn(data, _panels(data, lambda name: points), sentence(runs))
 
 
 def _conservatism(runs: pd.DataFrame) -> str:
@@ -251,9 +251,8 @@ def _before(runs: pd.DataFrame) -> str:
 
 
 def stepsize_neurons(tables: Tables) -> Drawing | Hole:
-    """F11: margins of the network and of its neurons on the five points."""
-    curves = tables.stepsize_curves
-    of_neurons = first_seed(curves[(curves["part"] == "neurons") & (curves["t"] > 0)])
+    """Draw margins of the network and of its neurons on the five points."""
+    of_neurons = _curves(tables, "neurons")
     if of_neurons.empty:
         return _hole(tables, "neurons")
     labels = {"margin": "the network", "neuron_plus": "neuron of a = +1",
@@ -273,9 +272,8 @@ def stepsize_neurons(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_speedup(tables: Tables) -> Drawing | Hole:
-    """F9: steps of the largest monotone stepsize over each one's."""
-    every = tables.stepsize_speedups
-    of_sweep = named(first_seed(every[every["part"] == "sweep"]))
+    """Draw the steps of the largest monotone stepsize over those of each larger one."""
+    of_sweep = named(first_seed(of_parts(tables.stepsize_speedups, "sweep")))
     of_sweep = of_sweep[
         of_sweep["speedup"].notna() & (of_sweep["stepsize"] >= of_sweep["monotone_stepsize"])
     ]
@@ -306,7 +304,7 @@ def stepsize_speedup(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
-    """F8: risk after T steps by schedule of the stepsize."""
+    """Draw the risk after T steps by schedule of the stepsize."""
     points = tables.stepsize_acceleration
     if points.empty:
         return _hole(tables, "acceleration")
@@ -324,51 +322,40 @@ def stepsize_acceleration(tables: Tables) -> Drawing | Hole:
         .properties(width=2 * WIDTH, height=280)
     )  # fmt: skip
     texts = [f"{number(slope, 2)} ({SCHEDULES[name]})" for name, slope in slopes(tables).items()]
-    text = f"Slope of log L on log T from T = 1,000: {listing(texts)}." if texts else (
-        "Too few numbers of steps for a slope.")  # fmt: skip
+    text = "Too few numbers of steps for a slope."
+    if texts:
+        text = f"Slope of log L on log T from T = 1,000: {listing(texts)}."
     return _drawn(data, [chart], text, columns=1)
 
 
 def stepsize_sharpness(tables: Tables) -> Drawing | Hole:
-    """F4: sharpness over its critical value, and risk below it."""
-    curves = tables.stepsize_curves
-    measured = named(first_seed(curves[(curves["part"] == "sharpness") & (curves["t"] > 0)]))
+    """Draw the sharpness over its critical value, and the risk below it."""
+    measured = named(_curves(tables, "sharpness"))
     if measured.empty:
         return _hole(tables, "sharpness")
     data = measured[["panel", "t", "stepsize", "sharpness_ratio", "risk"]]
-    panels: list[charts.Panel] = []
-    for field, title in (("sharpness_ratio", "λ m η / 2"), ("risk", "Risk L")):
-        for panel in data["panel"].unique():
-            lines = (
-                alt.Chart()
-                .transform_filter(f"datum.{field} > 0")
-                .mark_line(strokeWidth=1.3)
-                .encode(x=_steps_axis(), y=_log_y(field, title), color=_colour(),
-                        tooltip=_tips(f"{field}:Q:{title}"))
-            )  # fmt: skip
-            parts: list[alt.Chart] = [lines]
-            if field == "sharpness_ratio":
-                parts.append(_level(1, style.INK))
-            panels.append(
-                alt.layer(*parts)
-                .transform_filter(f"datum.panel == '{panel}'")
-                .properties(width=WIDTH, height=HEIGHT, title=panel)
-            )
+
+    def lines(field: str, title: str) -> alt.Chart:
+        curves = _lines(_log_y(field, title), f"{field}:Q:{title}", width=1.3)
+        return curves.transform_filter(f"datum.{field} > 0")
+
+    sharpness = lines("sharpness_ratio", "λ m η / 2")
+    panels = _panels(data, lambda name: alt.layer(sharpness, _level(1, style.INK)))
+    panels += _panels(data, lambda name: alt.layer(lines("risk", "Risk L")))
     onsets = onset(tables)
     text = "No list of stepsizes has both a monotone and an oscillating member."
     if not onsets.empty:
         ratio = onsets["onset"] / onsets["critical"]
         text = (
             f"Oscillation begins at {number(ratio.min(), 2)} to {number(ratio.max(), 2)} times the "
-            "stepsize 2/(m λ₀) at which the sharpness of the start lets expect it."
+            "stepsize 2/(m λ₀) that the initial sharpness predicts."
         )
     return _drawn(data, panels, text, columns=data["panel"].nunique())
 
 
 def stepsize_bounds(tables: Tables) -> Drawing | Hole:
-    """F7: averages and their bounds."""
-    curves = tables.stepsize_curves
-    measured = named(first_seed(curves[(curves["part"] == "bounds") & (curves["t"] > 0)]))
+    """Draw averages and their bounds."""
+    measured = named(_curves(tables, "bounds"))
     labels = {
         "average_risk": ("average risk", "measured"), "risk_bound": ("average risk", "bound"),
         "average_potential": ("average gradient potential", "measured"),
@@ -384,16 +371,14 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
     for panel in data["panel"].unique():
         for what in data["what"].unique():
             panels.append(
-                alt.Chart()
-                .mark_line(strokeWidth=1.5)
+                _lines(_log_y("value", what.capitalize()), "value:Q:value", width=1.5)
                 .encode(
-                    x=_steps_axis(), y=_log_y("value", what.capitalize()), color=_colour(),
                     strokeDash=alt.StrokeDash("layer:N", title="", sort=["measured", "bound"]),
                     tooltip=_tips("layer:N:", "value:Q:value"),
                 )
                 .transform_filter(f"datum.panel == '{panel}' && datum.what == '{what}'")
                 .properties(width=WIDTH, height=HEIGHT, title=panel)
-            )  # fmt: skip
+            )
     runs = tables.stepsize_runs
     return _drawn(
         data, panels,
@@ -403,9 +388,8 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
 
 
 def stepsize_activations(tables: Tables) -> Drawing | Hole:
-    """F12: small multiples of the risk, by activation and by width."""
-    curves = first_seed(tables.stepsize_curves)
-    curves = curves[(curves["t"] > 0) & curves["part"].isin(["activations", "widths"])]
+    """Draw small multiples of the risk, by activation and by width."""
+    curves = _curves(tables, "activations", "widths")
     curves = curves[curves["risk"] > 0]
     if curves.empty:
         return _hole(tables, "activations", "and no part widths")
@@ -413,51 +397,52 @@ def stepsize_activations(tables: Tables) -> Drawing | Hole:
     label = np.where(by_width, "m = " + curves["width"].map("{:g}".format),
                      curves["activation"].str.replace("_", " "))  # fmt: skip
     data = curves.assign(panel=label)[["panel", "stepsize", "t", "risk"]]
-    panels = [
-        alt.Chart()
-        .mark_line(strokeWidth=1.5)
-        .encode(x=_steps_axis(), y=_log_y("risk", "Risk L"), color=_colour(),
-                tooltip=_tips("risk:Q:risk"))
-        .transform_filter(f"datum.panel == '{name}'")
-        .properties(width=170, height=130, title=name)
-        for name in data["panel"].unique()
-    ]  # fmt: skip
-    runs = tables.stepsize_runs
-    runs = runs[runs["part"].isin(["activations", "widths"])]
-    never = int((runs["settled"] == 0).sum())
-    text = f"{never} of {count(len(runs), 'run')} never settle." if never else (
-        f"All {count(len(runs), 'run')} settle.")  # fmt: skip
+    lines = _lines(_log_y("risk", "Risk L"), "risk:Q:risk", width=1.5)
+    panels = _panels(data, lambda name: lines, 170, 130)
+    runs = of_parts(tables.stepsize_runs, "activations", "widths")
+    never, total = int((runs["settled"] == 0).sum()), count(len(runs), "run")
+    text = f"{never} of {total} never settle." if never else f"All {total} settle."
     return _drawn(data, panels, text, columns=4)
 
 
 def stepsize_accuracy(tables: Tables) -> Drawing | Hole:
-    """F10: test accuracy against stepsize."""
-    runs = tables.stepsize_runs
-    tested = named(runs[runs["part"].isin(["sweep", "multilayer"])].dropna(subset=["accuracy"]))
+    """Draw the test accuracy against the stepsize."""
+    runs = of_parts(tables.stepsize_runs, "sweep", "multilayer")
+    tested = named(runs.dropna(subset=["accuracy"]))
     if tested.empty:
         return _hole(tables, "sweep", "on digits_parity, which has a test set")
     data = tested.assign(
         kind=np.where(tested["rises"] > 0, "risk oscillated", "risk fell throughout")
     )[["panel", "stepsize", "seed", "kind", "accuracy"]]
     colours = {"risk fell throughout": style.CLASSES[0], "risk oscillated": style.CLASSES[1]}
-
-    def draw(name: str) -> charts.Panel:
-        return (
-            alt.Chart()
-            .mark_point(filled=True, size=50)
-            .encode(
-                x=_stepsize_axis("Stepsize"),
-                y=alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False)),
-                color=charts.colour("kind", "", colours, list(colours)),
-                tooltip=charts.tips("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
-            )
-        )  # fmt: skip
-
+    y = alt.Y("accuracy:Q", title="Test accuracy", scale=alt.Scale(zero=False))
+    points = _points(50, y, "Stepsize").encode(
+        color=charts.colour("kind", "", colours, list(colours)),
+        tooltip=charts.tips("stepsize:Q:stepsize", "seed:Q:seed", "accuracy:Q:accuracy"),
+    )
     texts = []
     for panel, part in data.groupby("panel", sort=False):
         means = part.groupby("stepsize")["accuracy"].mean()
         texts.append(f"{number(means.max(), 3)} at {means.idxmax():g} on {panel}")
-    return _drawn(data, _panels(data, draw), f"Best mean accuracy: {listing(texts)}.")
+    panels = _panels(data, lambda name: points)
+    return _drawn(data, panels, f"Best mean accuracy: {listing(texts)}.")
+
+
+def small_stepsize(tables: Tables) -> Drawing | Hole:
+    """Draw the risk against steps on one data set, a line for each stepsize."""
+    data = _curves(tables, "sweep")
+    data = data[(data["risk"] > 0) & data["risk"].notna()]
+    if data.empty:
+        return _hole(tables, "sweep")
+    data, _ = charts.within(data[data["data_set"] == data["data_set"].iloc[0]], "t")
+    columns = ["stepsize", "t", "risk"]
+    lines = alt.Chart().mark_line(strokeWidth=1.6).encode(
+        x=_steps_axis(), y=_log_y("risk", "Risk (log scale)"), color=_colour()
+    )  # fmt: skip
+    chart = small.framed([lines], data[columns])
+    stepsizes = data["stepsize"].nunique()
+    sentence = f"Risk against steps at {count(stepsizes, 'stepsize')}."
+    return Drawing(chart, data[columns], sentence)
 
 
 DRAWINGS = by_name(
@@ -474,3 +459,5 @@ DRAWINGS = by_name(
     stepsize_activations,
     stepsize_accuracy,
 )
+
+SMALL = by_name(small_stepsize)

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from mispair.core.words import count
 from mispair.report.pages.study_pages import Pages
+from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Question, Verdict
+from mispair.report.verdicts import Verdict
 from mispair.stepsize.report import claims
 from mispair.stepsize.report.tables import stepsize
 
 RULES = {
-    "always": "The theory says it of every run under its conditions, so runs are counted. Supports "
+    "always": "The theory holds for every run under its conditions, so runs are counted. Supports "
     "if it is kept in all checks of at least two runs, contradicts if one breaks it, cannot "
     "tell otherwise; runs that never meet the conditions are named and decide nothing.",
     "settles": "Every run whose risk rises at least once, diverged ones among them. A run settles "
@@ -60,6 +61,7 @@ PAGES = Pages(
                 "stepsize-lower-bound",
                 "stepsize-tests",
             ),
+            figure="small_stepsize",
         ),
     ),
     tables=_tables,

@@ -10,7 +10,7 @@ from mispair.report.tables import Tables
 from mispair.stepsize.report.study import STUDY
 
 RUN = STUDY.tables["stepsize_runs"].keys
-"""Columns that tell a run from all others."""
+"""Columns that name a run."""
 
 
 DATA_SETS = {
@@ -48,14 +48,24 @@ def named(rows: pd.DataFrame) -> pd.DataFrame:
     return out.sort_values(["_order", "panel"], kind="stable").drop(columns="_order")
 
 
+def of_parts(rows: pd.DataFrame, *parts: str) -> pd.DataFrame:
+    """Return the rows of some parts of the study."""
+    return rows[rows["part"].isin(parts)]
+
+
 def oscillates(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs whose risk rose at least once, diverged ones among them."""
     return runs[(runs["rises"] > 0) | (runs["diverged"] >= 0)]
 
 
+def monotone(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose risk never rose."""
+    return runs.drop(oscillates(runs).index)
+
+
 def settled_share(runs: pd.DataFrame) -> str:
-    """Say how many of the runs that oscillate settle."""
-    oscillating = oscillates(runs[runs["part"] == "sweep"])
+    """Return a sentence on how many of the runs that oscillate settle."""
+    oscillating = oscillates(of_parts(runs, "sweep"))
     settled = int((oscillating["settled"] == 1).sum())
     runs_text = count(len(oscillating), "run")
     return f"The risk oscillates in {runs_text} of the sweep, and settles in {settled}."
@@ -70,8 +80,7 @@ def onset(tables: Tables) -> pd.DataFrame:
         One row for each list: ``monotone`` (largest stepsize below which none rises), ``rising``
         (smallest that does), ``onset`` (their geometric mean) and ``critical``, 2/(m λ_0).
     """
-    runs = tables.stepsize_runs
-    runs = runs[runs["part"].isin(["onset", "acceleration", "sharpness", "sweep"])]
+    runs = of_parts(tables.stepsize_runs, "onset", "acceleration", "sharpness", "sweep")
     rows = []
     for key, group in runs.dropna(subset=["critical_stepsize"]).groupby(SAME_LIST):
         first = oscillates(group)["stepsize"].min()
@@ -84,22 +93,16 @@ def onset(tables: Tables) -> pd.DataFrame:
             "critical": float(group["critical_stepsize"].iloc[0]),
         })  # fmt: skip
     table = pd.DataFrame(rows, columns=[*SAME_LIST, "monotone", "rising", "onset", "critical"])
-    # The finest list of a network and data set says it best.
-    width = table["rising"] / table["monotone"]
     keys = [name for name in SAME_LIST if name != "part"]
-    return table.assign(_width=width).sort_values("_width", kind="stable").drop_duplicates(
-        keys
-    ).drop(columns="_width").sort_values(keys, ignore_index=True)  # fmt: skip
+    # Of the lists of one network and data set the finest is the most exact.
+    finest_first = (table["rising"] / table["monotone"]).sort_values(kind="stable").index
+    return table.loc[finest_first].drop_duplicates(keys).sort_values(keys, ignore_index=True)
 
 
 def without_monotone(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the lists of stepsizes none of which is monotone, one row each."""
-    lists = runs[runs["part"].isin(["sweep", "onset", "acceleration", "multilayer"])]
-    rows = []
-    for key, group in lists.groupby(SAME_LIST):
-        if len(oscillates(group)) == len(group):
-            smallest = group["stepsize"].min()
-            rows.append({**dict(zip(SAME_LIST, key, strict=True)), "smallest": smallest})
+    lists = of_parts(runs, "sweep", "onset", "acceleration", "multilayer").groupby(SAME_LIST)
+    rows = [(*key, group["stepsize"].min()) for key, group in lists if monotone(group).empty]
     return pd.DataFrame(rows, columns=[*SAME_LIST, "smallest"])
 
 
@@ -140,7 +143,7 @@ def larger_steps(tables: Tables) -> pd.DataFrame:
 
 
 def speedup_span(tables: Tables) -> str:
-    """Say how much sooner larger stepsizes get to the lowest common risk."""
+    """Return a sentence on how much sooner larger stepsizes get to the lowest common risk."""
     rows = larger_steps(tables)
     reached = rows["speedup"].dropna()
     if reached.empty:

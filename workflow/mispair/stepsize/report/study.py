@@ -177,4 +177,5 @@ STUDY = Study(
             "Test accuracy",
         ),
     ),
+    small=(Figure("small_stepsize", "Risk against steps, each stepsize"),),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -14,6 +15,7 @@ from mispair.stepsize.report.runs import (
     DATA_SETS,
     SCHEDULES,
     named,
+    of_parts,
     onset,
     oscillates,
     slopes,
@@ -30,7 +32,7 @@ CORRECTED = (
      "leaky softplus on XOR, softplus on pictures; CIFAR-10 with both"),
     ("fifth point of figure 4", "its label can be read either way",
      "+1, the only one for which the points have margin 0.05"),
-    ("‖x‖ ≤ 1", "assumed, and not kept by the paper’s own XOR and five points",
+    ("‖x‖ ≤ 1", "assumed, and not kept by the XOR and five points of the paper",
      "thresholds have factors of R = max ‖x‖; averages and τ are judged where R ≤ 1"),
 )  # fmt: skip
 """What is printed, and what was used: seen in the proofs or by numbers."""
@@ -78,25 +80,31 @@ def _mid(values: pd.Series, digits: int = 0) -> str:
 
 
 def _small(value: float) -> str:
+    """Print two significant digits, or a dash."""
     return f"{value:.2g}".replace("-", "−") if math.isfinite(value) else "–"
 
 
-def _sweep(tables: Tables) -> list[tuple[str, float, pd.DataFrame]]:
-    runs = tables.stepsize_runs
-    of_sweep = named(runs[runs["part"].isin(["sweep", "multilayer"])])
-    return [
-        (str(panel), float(str(eta)), group)
-        for (panel, eta), group in of_sweep.groupby(["panel", "stepsize"], sort=False)
-    ]
+def _by_stepsize(runs: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """Yield the runs of each data set, activation and stepsize, with the cells that name them."""
+    for (panel, eta), group in named(runs).groupby(["panel", "stepsize"], sort=False):
+        yield (str(panel), f"{eta:g}"), group
+
+
+def _data_set(name: str) -> str:
+    return DATA_SETS.get(name, name)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _runs(tables: Tables) -> Table:
     rows = []
-    for panel, eta, group in _sweep(tables):
+    for names, group in _by_stepsize(of_parts(tables.stepsize_runs, "sweep", "multilayer")):
         settled = group[group["settled"] == 1]
         lost = len(group) - len(settled)
         rows.append((
-            panel, f"{eta:g}", f"{group['step_on_weights'].iloc[0]:g}", str(len(group)),
+            *names, f"{group['step_on_weights'].iloc[0]:g}", str(len(group)),
             _mid(settled["transition"]), _mid(group["rises"]), _mid(group["peak"], 2),
             _mid(settled["stable_step"].where(settled["stable_step"] >= 0)),
             _small(group["final_risk"].median()), str(lost) if lost else "–",
@@ -113,14 +121,11 @@ def _runs(tables: Tables) -> Table:
 
 
 def _margins(tables: Tables) -> Table:
-    rows = []
-    for panel, eta, group in _sweep(tables):
-        if (group["part"] == "multilayer").all():
-            continue
-        rows.append((
-            panel, f"{eta:g}", _mid(group["margin_transition"], 4), _mid(group["margin_stable"], 4),
-            _mid(group["margin_final"], 4), _mid(group["log_modified_final"], 1),
-        ))  # fmt: skip
+    rows = [
+        (*names, _mid(group["margin_transition"], 4), _mid(group["margin_stable"], 4),
+         _mid(group["margin_final"], 4), _mid(group["log_modified_final"], 1))
+        for names, group in _by_stepsize(of_parts(tables.stepsize_runs, "sweep"))
+    ]  # fmt: skip
     return Table(
         "Normalised margin when the oscillation is over, below the threshold, and at the end",
         ("data and activation", "η", "oscillation over", "below the threshold", "last step",
@@ -153,14 +158,14 @@ def _slopes(tables: Tables) -> Table:
 
 def _onsets(tables: Tables) -> Table:
     rows = [
-        (DATA_SETS.get(row["data_set"], row["data_set"]), row["activation"].replace("_", " "),
+        (_data_set(row["data_set"]), _spaced(row["activation"]),
          f"{row['width']:g}", f"{row['seed']:g}", number(row["critical"], 1),
          number(row["monotone"], 1), number(row["rising"], 1),
          number(row["onset"] / row["critical"], 2))
         for row in onset(tables).to_dict("records")
     ]  # fmt: skip
     return Table(
-        "Where oscillation begins, and where the sharpness of the start lets expect it",
+        "Onset of oscillation, and the onset predicted from the initial sharpness",
         ("data", "activation", "m", "seed", "2/(m λ₀)", "last monotone η", "first rising η",
          "onset ÷ 2/(m λ₀)"),
         tuple(rows),
@@ -172,13 +177,12 @@ def _onsets(tables: Tables) -> Table:
 
 def _bounds(tables: Tables) -> Table:
     runs = tables.stepsize_runs
-    bounded = named(runs[(runs["bounded"] == 1) & runs["part"].isin(["bounds", "sweep"])])
     rows = []
-    for (panel, eta), group in bounded.groupby(["panel", "stepsize"], sort=False):
+    for names, group in _by_stepsize(of_parts(runs[runs["bounded"] == 1], "bounds", "sweep")):
         row = group.iloc[0]
         step = row["settled_step"]
         rows.append((
-            str(panel), f"{eta:g}", number(row["separation"], 4), _small(row["average_ratio"]),
+            *names, number(row["separation"], 4), _small(row["average_ratio"]),
             number(row["potential_ratio"], 3),
             f"{step:.0f}" if step >= 0 else f"not in {row['steps']:.0f}",
             _small(row["transition_bound"]), or_dash(row["stable_ratio"], 3),
@@ -195,12 +199,11 @@ def _bounds(tables: Tables) -> Table:
 
 
 def _shapes(tables: Tables) -> Table:
-    runs = tables.stepsize_runs
-    shaped = runs[runs["part"].isin(["activations", "widths"])].sort_values(
+    shaped = of_parts(tables.stepsize_runs, "activations", "widths").sort_values(
         ["part", "activation", "width", "stepsize"]
     )
     rows = [
-        (row["activation"].replace("_", " "), f"{row['width']:g}", f"{row['stepsize']:g}",
+        (_spaced(row["activation"]), f"{row['width']:g}", f"{row['stepsize']:g}",
          f"{row['transition']:.0f}" if row["settled"] == 1 else "never", _small(row["final_risk"]),
          number(math.sqrt(row["width"]) * row["margin_final"], 3))
         for row in shaped.to_dict("records")
@@ -216,26 +219,28 @@ def _shapes(tables: Tables) -> Table:
 
 
 def _failures(tables: Tables) -> Table:
-    oscillating = named(oscillates(tables.stepsize_runs))
-    rows = []
-    for row in oscillating[oscillating["settled"] != 1].to_dict("records"):
+    runs = tables.stepsize_runs
+    failures = []
+    for row in named(oscillates(runs[runs["settled"] != 1])).to_dict("records"):
         if row["diverged"] >= 0:
             what = f"diverged and was stopped at step {row['diverged']:.0f}"
         else:
             what = f"its risk still rose at step {row['transition'] - 1:.0f} of {row['steps']:.0f}"
-        rows.append((row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
-                     f"{row['seed']:g}", what, _small(row["final_risk"])))  # fmt: skip
-    settled = named(tables.stepsize_runs)
-    settled = settled[(settled["settled"] == 1) & settled["part"].isin(["sweep", "activations"])]
+        failures.append((row, what))
+    settled = named(of_parts(runs[runs["settled"] == 1], "sweep", "activations"))
     for row in settled[settled["rises"] > 0].to_dict("records"):
         same = settled[
             (settled["panel"] == row["panel"]) & (settled["part"] == row["part"])
             & (settled["seed"] == row["seed"]) & (settled["stepsize"] < row["stepsize"])
         ]  # fmt: skip
         if len(same) and row["final_risk"] > 5 * same["final_risk"].max():
-            rows.append((row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
-                         f"{row['seed']:g}", "stalls: its risk ends five times above that of any "
-                         "smaller stepsize", _small(row["final_risk"])))  # fmt: skip
+            what = "stalls: its risk ends five times above that of any smaller stepsize"
+            failures.append((row, what))
+    rows = [
+        (row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
+         f"{row['seed']:g}", what, _small(row["final_risk"]))
+        for row, what in failures
+    ]  # fmt: skip
     return Table(
         "Runs that never settle, diverge, or stall",
         ("data and activation", "part", "m", "η", "seed", "what became of it", "risk at the end"),
@@ -247,9 +252,8 @@ def _failures(tables: Tables) -> Table:
 
 def _lists(tables: Tables) -> Table:
     rows = [
-        (row["part"], DATA_SETS.get(row["data_set"], row["data_set"]),
-         row["activation"].replace("_", " "), f"{row['width']:g}", f"{row['seed']:g}",
-         f"{row['smallest']:g}")
+        (row["part"], _data_set(row["data_set"]), _spaced(row["activation"]),
+         f"{row['width']:g}", f"{row['seed']:g}", f"{row['smallest']:g}")
         for row in without_monotone(tables.stepsize_runs).to_dict("records")
     ]  # fmt: skip
     return Table(
@@ -279,10 +283,9 @@ def _separable(tables: Tables) -> Table:
         if not why:
             why.append("points have norms above 1")
         required = "yes" if (group["part"] == "bounds").any() else "–"
-        rows.append((DATA_SETS.get(str(data_set), str(data_set)),
-                     str(activation).replace("_", " "), "; ".join(why), required))  # fmt: skip
+        rows.append((_data_set(str(data_set)), _spaced(str(activation)), "; ".join(why), required))
     return Table(
-        "Where theorems 3.2 and 4.1 have nothing to say",
+        "Where theorems 3.2 and 4.1 do not apply",
         ("data", "activation", "why", "in the part `bounds`"), tuple(rows),
         "T3 and T4 are judged on all other runs only: "
         + count(int((runs["bounded"] == 1).sum()), "run") + ".",
@@ -295,6 +298,6 @@ def _written() -> list[Table]:
     return [
         Table("What is printed, and what was used", ("what", "printed", "used"), CORRECTED,
               "Seen in the proofs, or by numbers.", section=section),
-        Table("What the paper does not say, and what was chosen", ("what", "paper", "here"),
+        Table("What the paper does not state, and what was chosen", ("what", "paper", "here"),
               CHOSEN, LOOSE, section=section),
     ]  # fmt: skip

@@ -19,7 +19,7 @@ class Settings(settings.Settings):
     data_sets: list[Literal["digits_parity", "cifar2"]] = settings.sweep(
         ["digits_parity"],
         min_length=1,
-        description="What is learned; cifar2 needs train_two_layer.cifar_dir.",
+        description="Data sets; cifar2 needs train_two_layer.cifar_dir.",
     )
     stepsizes: list[Annotated[float, Field(gt=0)]] = Field(
         [], description="Steps on the weights; [] for none of this."
@@ -33,21 +33,7 @@ class Settings(settings.Settings):
 def run(
     settings: Settings, *, data_set: str, cifar: list[Path], checkpoint: Path, measurements: Path
 ) -> None:
-    """Write what was measured on the runs of one data set.
-
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    data_set : str
-        One of its data sets.
-    cifar : list of Path
-        The files of CIFAR-10, for the data set cifar2; else none.
-    checkpoint : Path
-        Folder for the states of runs: a job that was killed goes on from them.
-    measurements : Path
-        Written: metrics rows, each with its ``kind``.
-    """
+    """Write what was measured on the runs of one data set; see `train_two_layer`."""
     import torch
 
     from mispair.core.files import UserError
@@ -56,15 +42,13 @@ def run(
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.core.stamps import stamp
-    from mispair.stepsize.cifar import read_cifar
-    from mispair.stepsize.cifar_files import CIFAR
-    from mispair.stepsize.data_sets import MADE
+    from mispair.stepsize.cifar import data_maker
     from mispair.stepsize.multilayer import train
 
     if not settings.stepsizes:
         raise UserError("train_multilayer.stepsizes: is empty, so there is nothing to train.")
     torch.set_num_threads(1)  # sums in one order on every machine
-    data = read_cifar(cifar, settings.seed) if data_set == CIFAR else MADE[data_set](settings.seed)
+    data = data_maker(data_set, cifar)(settings.seed)
     job = [settings.model_dump_json(), data_set, stamp(map(str, cifar)),
            *code_version("train_multilayer")]  # fmt: skip
     with checkpoints(checkpoint, fingerprint(job)) as states:

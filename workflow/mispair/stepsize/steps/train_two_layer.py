@@ -3,122 +3,32 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from mispair.core import settings
-from mispair.stepsize.grid import Part, refuse_repeated
+from mispair.stepsize.grid import Part
+from mispair.stepsize.settings import TwoLayerSettings as Settings
 
 log = logging.getLogger(__name__)
 
-QUICK: list[dict[str, Any]] = [
-    {"part": "sweep", "data_set": "xor4", "stepsizes": [16, 32, 64, 96], "seeds": 2,
-     "steps": 3000},
-    {"part": "sweep", "data_set": "xor_noise", "activations": ["softplus"],
-     "stepsizes": [32, 128, 256, 512], "steps": 2000},
-    {"part": "sweep", "data_set": "digits_parity", "activations": ["softplus"], "widths": [40],
-     "stepsizes": [16, 32, 64, 96], "seeds": 2, "steps": 1500},
-    {"part": "sweep", "data_set": "digits_3v8", "widths": [40], "stepsizes": [64, 256, 512],
-     "steps": 1500},
-    {"part": "sharpness", "data_set": "xor4", "stepsizes": [16, 40, 64, 96], "steps": 1000},
-    {"part": "onset", "data_set": "xor4", "stepsizes": [16, 64], "per_octave": 4, "steps": 1000},
-    {"part": "activations", "data_set": "xor4", "activations": ["softplus", "gelu",
-     "leaky_softplus", "leaky_gelu"], "stepsizes": [8, 32, 64], "steps": 2000},
-    {"part": "widths", "data_set": "xor4", "widths": [4, 20, 100], "stepsizes": [16, 64],
-     "steps": 2000},
-    {"part": "bounds", "data_set": "two_point", "widths": [10], "stepsizes": [16, 64, 256],
-     "steps": 10000},
-    {"part": "acceleration", "data_set": "two_point", "widths": [10], "stepsizes": [1, 256],
-     "per_octave": 4, "steps": 10000},
-    {"part": "neurons", "data_set": "five_point", "activations": ["half_softplus"], "widths": [2],
-     "stepsizes": [1.5], "steps": 30000},
-]  # fmt: skip
-"""The quick profile: every measurement of the study, in half a minute of one core."""
-
-
-class Settings(settings.Settings):
-    """What is trained, and what is read off."""
-
-    grid: list[Part] = settings.sweep(
-        [Part.model_validate(part) for part in QUICK],
-        min_length=1,
-        description="Parts of the study, each with `part` (sweep, sharpness, onset, activations, "
-        "widths, bounds, acceleration, neurons), `data_set`, `activations`, `widths`, "
-        "`stepsizes` (η; with `per_octave` the ends of a geometric ladder), `seeds` and `steps`.",
-    )
-    cifar_dir: Annotated[str | None, settings.Located()] = settings.sweep(
-        None,
-        description="Folder cifar-10-batches-bin of CIFAR-10's binary release, for parts of the "
-        "data set cifar2; null leaves these out.",
-    )
-    points: int = Field(60, ge=10, le=200, description="Points of a curve, on a log scale.")
-    sharpness_first: int = Field(
-        100, ge=0, description="Steps from the start at each of which the sharpness is measured."
-    )
-    sharpness_points: int = Field(
-        60, ge=2, description="Steps after these, on a log scale, at which it is."
-    )
-    risk_levels: list[Annotated[float, Field(gt=0)]] = Field(
-        [0.1, 0.05, 0.01, 0.002, 0.001],
-        min_length=1,
-        description="Risks to which steps are counted.",
-    )
-    budgets: list[Annotated[int, Field(ge=1)]] = Field(
-        [100, 200, 500, 1000, 2000, 5000, 10000, 20000],
-        min_length=1,
-        description="Numbers of steps T after which the acceleration is read off.",
-    )
-
-    @model_validator(mode="after")
-    def _different_parts(self) -> Settings:
-        refuse_repeated(self.grid)
-        return self
-
 
 def run(
-    settings: Settings,
-    *,
-    part: str,
-    data_set: str,
-    activation: str,
-    widths: list[int],
-    stepsizes: list[float],
-    seeds: int,
-    steps: int,
-    cifar: list[Path],
-    checkpoint: Path,
+    settings: Settings, *, part: str, data_set: str, activation: str, widths: list[int],
+    stepsizes: list[float], seeds: int, steps: int, cifar: list[Path], checkpoint: Path,
     measurements: Path,
-) -> None:
+) -> None:  # fmt: skip
     """Write what was measured on the runs of one part, data set and activation.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    part, data_set, activation : str
-        As `mispair.stepsize.grid.Part` names them.
-    widths : list of int
-        Numbers of neurons m.
-    stepsizes : list of float
-        η, increasing.
-    seeds, steps : int
-        How many seeds, from 0 up; T.
-    cifar : list of Path
-        The files of CIFAR-10, for the data set cifar2; else none.
-    checkpoint : Path
-        Folder for the states of runs: a job that was killed goes on from them.
-    measurements : Path
-        Written: metrics rows, each with its ``kind``.
+    `mispair.stepsize.grid.Part` explains the parameters of the job; seeds count from 0. `cifar` are
+    the files of CIFAR-10, for the data set cifar2. A job that is killed continues from the states
+    in the folder `checkpoint`. Each row has its ``kind``.
     """
     from mispair.core.metrics import write_metrics
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import checkpoints
     from mispair.core.stamps import stamp
-    from mispair.stepsize.cifar import read_cifar
-    from mispair.stepsize.cifar_files import CIFAR
-    from mispair.stepsize.data_sets import MADE
+    from mispair.stepsize.cifar import data_maker
     from mispair.stepsize.study import Plan, run_plan
 
     checked = Part(
@@ -130,19 +40,22 @@ def run(
         settings.points, (settings.sharpness_first, settings.sharpness_points),
         settings.risk_levels, settings.budgets,
     )  # fmt: skip
-    make = (lambda seed: read_cifar(cifar, seed)) if data_set == CIFAR else MADE[data_set]
     job = [checked.model_dump_json(), settings.model_dump_json(), stamp(map(str, cifar)),
            *code_version("train_two_layer")]  # fmt: skip
     with checkpoints(checkpoint, fingerprint(job)) as states:
-        rows = run_plan(plan, make, states.array_keeper)
-        runs = [row for row in rows if row["kind"] == "run"]
-        for row in runs:
-            label = f"m {row['width']}, η {row['stepsize']:g}, seed {row['seed']}"
-            if row["diverged"] >= 0:
-                log.warning("%s: diverged at step %d, and was stopped", label, row["diverged"])
-            elif not row["settled"]:
-                log.warning("%s: its risk still rose at step %d", label, row["transition"])
-        if all(row["rises"] > 0 or row["diverged"] >= 0 for row in runs):
-            log.warning("no stepsize is monotone: speed has nothing to be compared with")
+        rows = run_plan(plan, data_maker(data_set, cifar), states.array_keeper)
+        _warn_of_failures([row for row in rows if row["kind"] == "run"])
         write_metrics(measurements, rows, {"plan": checked.model_dump(mode="json")})
-    log.info("%d runs of %d steps", len(runs), steps)
+
+
+def _warn_of_failures(runs: Sequence[dict[str, Any]]) -> None:
+    """Log the runs that diverge or do not settle, and a list of stepsizes that all oscillate."""
+    for row in runs:
+        label = f"m {row['width']}, η {row['stepsize']:g}, seed {row['seed']}"
+        if row["diverged"] >= 0:
+            log.warning("%s: diverged at step %d, and was stopped", label, row["diverged"])
+        elif not row["settled"]:
+            log.warning("%s: its risk still rose at step %d", label, row["transition"])
+    if all(row["rises"] > 0 or row["diverged"] >= 0 for row in runs):
+        log.warning("no stepsize is monotone: speed has nothing to be compared with")
+    log.info("%d runs of %d steps", len(runs), runs[0]["steps"])

@@ -17,17 +17,18 @@ from mispair.report.tables import Tables
 from mispair.sufficiency.report.runs import (
     ENCODERS,
     MAIN_FLIP,
-    PUBLISHED_SIZE,
     RUN,
     TASKS,
     error,
+    published_trees,
     rows,
     trained,
 )
+from mispair.sufficiency.sizes import Size
 
 Result = Literal["passes", "fails", "noted", "not measured"]
 Single = tuple[bool, str]
-"""Whether a check passes on one number, and what it says."""
+"""Whether a check passes on one number, and the number in words."""
 
 TOLERANCES = {"clip": (0.03, 0.0), "zsc": (0.04, 0.0), "cdm": (0.1, 0.01), "vlm": (0.008, 0.0)}
 """By task: largest distance of a measured Bayes risk from the published one, absolute and relative;
@@ -45,7 +46,7 @@ LEVELS = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its number, what it asks, its result and the numbers behind it."""
+    """One check: its number, its rule, its result and the numbers behind it."""
 
     number: int
     text: str
@@ -57,21 +58,22 @@ def checks(tables: Tables) -> list[Check]:
     """Return all ten, in order."""
     table = tables.sufficiency
     return [
-        _check(number_, text, list(singles(table)), noted=number_ == 8)
-        for number_, (text, singles) in enumerate(CHECKS, start=1)
+        _check(place, text, list(singles(table)), noted=place == 8)
+        for place, (text, singles) in enumerate(CHECKS, start=1)
     ]
 
 
-def _check(number_: int, text: str, results: list[Single], noted: bool) -> Check:
+def _check(place: int, text: str, results: list[Single], noted: bool) -> Check:
     if not results:
-        return Check(number_, text, "not measured", "–")
+        return Check(place, text, "not measured", "–")
+    total = len(results)
     failed = [sentence for passed, sentence in results if not passed]
     if failed:
         rest = f"; {len(failed) - 3} more" if len(failed) > 3 else ""
-        sentence = f"{len(failed)} of {len(results)}: {'; '.join(failed[:3])}{rest}"
-        return Check(number_, text, "noted" if noted else "fails", sentence)
-    ends = [results[0][1], results[-1][1]] if len(results) > 1 else [results[0][1]]
-    return Check(number_, text, "passes", f"{len(results)} of {len(results)}: {' … '.join(ends)}")
+        sentence = f"{len(failed)} of {total}: {'; '.join(failed[:3])}{rest}"
+        return Check(place, text, "noted" if noted else "fails", sentence)
+    ends = " … ".join(sentence for _, sentence in results[:: max(1, total - 1)])
+    return Check(place, text, "passes", f"{total} of {total}: {ends}")
 
 
 def _power(value: float) -> str:
@@ -79,20 +81,16 @@ def _power(value: float) -> str:
 
 
 def _anchors(table: pd.DataFrame) -> Iterator[Single]:
-    published_tree = table[
-        (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()
-    ]
+    bayes = published_trees(table)
     printed = published.sufficiency_risks()
-    for _, row in printed[printed["model"] == "bayes"].iterrows():
-        candidates = {"candidates": 4.0} if row["task"] == "clip" else {}
-        measured = rows(published_tree, task=row["task"], arm="bayes", metric="risk", **candidates)
-        for value in measured.loc[measured["flip"] == row["flip"], "value"]:
-            absolute, relative = TOLERANCES[row["task"]]
-            near = abs(value - row["risk"]) <= absolute + relative * row["risk"]
-            yield (
-                near,
-                f"{row['task']} at p = {row['flip']:g}: {number(value)} ({number(row['risk'])})",
-            )
+    for row in printed[printed["model"] == "bayes"].to_dict("records"):
+        task, flip, risk = row["task"], row["flip"], row["risk"]
+        candidates = {"candidates": 4.0} if task == "clip" else {}
+        measured = rows(bayes, task=task, arm="bayes", metric="risk", **candidates)
+        absolute, relative = TOLERANCES[task]
+        for value in measured.loc[measured["flip"] == flip, "value"]:
+            near = abs(value - risk) <= absolute + relative * risk
+            yield near, f"{task} at p = {flip:g}: {number(value)} ({number(risk)})"
 
 
 def _enumerated(table: pd.DataFrame) -> Iterator[Single]:
@@ -114,14 +112,12 @@ def _matching(table: pd.DataFrame) -> Iterator[Single]:
     excess = rows(runs, task="clip", metric="difference", reference="bayes", candidates=4.0)
     for _, run in excess.groupby(RUN):
         by_arm = run.set_index("arm")["value"]
-        standard, untrained = by_arm.get("standard"), by_arm.get("untrained")
-        if standard is None or untrained is None:
+        if not {"standard", "untrained"} <= set(by_arm.index):
             continue
+        standard, untrained = by_arm["standard"], by_arm["untrained"]
         small = standard < LARGEST_EXCESS and standard < LARGEST_SHARE * untrained
-        yield (
-            bool(small),
-            f"excess {number(standard)}, {100 * standard / untrained:.1f} % of untrained",
-        )
+        share = 100 * standard / untrained
+        yield bool(small), f"excess {number(standard)}, {share:.1f} % of untrained"
         present = [arm for arm in ENCODERS if arm in by_arm]
         if len(present) > 1:
             values = [float(by_arm[arm]) for arm in present]
@@ -130,26 +126,19 @@ def _matching(table: pd.DataFrame) -> Iterator[Single]:
 
 
 def _divergence(table: pd.DataFrame) -> Iterator[Single]:
-    runs = trained(table)
-    divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
-    for (*run, arm), group in divergences.groupby([*RUN, "arm"]):
-        group = group.sort_values("candidates")
-        for _, row in group.iterrows():
-            same = runs[(runs[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
-            gap = rows(
-                same, task="clip", arm=arm, metric="difference", reference="bayes",
-                candidates=row["candidates"],
-            )  # fmt: skip
-            for _, excess in gap.iterrows():
-                near = abs(excess["value"] - row["value"]) <= 3 * error(excess)
-                yield (
-                    bool(near),
-                    f"{arm}, K = {row['candidates']:g}: KL {number(row['value'])}, excess "
-                    f"{number(excess['value'])}",
-                )
-        grows = group["value"].is_monotonic_increasing
-        values = " ≤ ".join(number(value) for value in group["value"])
-        yield bool(grows), f"{arm}: {values}"
+    for _, run in trained(table).groupby(RUN):
+        divergences = run[(run["metric"] == "sufficiency") & (run["part"] == "both")]
+        for arm, group in divergences.groupby("arm"):
+            group = group.sort_values("candidates")
+            for k, divergence in zip(group["candidates"], group["value"], strict=True):
+                gap = rows(run, task="clip", arm=arm, metric="difference", reference="bayes",
+                           candidates=k)  # fmt: skip
+                for _, row in gap.iterrows():
+                    near = abs(row["value"] - divergence) <= 3 * error(row)
+                    numbers = f"KL {number(divergence)}, excess {number(row['value'])}"
+                    yield bool(near), f"{arm}, K = {k:g}: {numbers}"
+            values = " ≤ ".join(number(value) for value in group["value"])
+            yield bool(group["value"].is_monotonic_increasing), f"{arm}: {values}"
 
 
 def _classes(table: pd.DataFrame) -> Iterator[Single]:
@@ -169,10 +158,7 @@ def _transfer(table: pd.DataFrame) -> Iterator[Single]:
     runs = trained(table, MAIN_FLIP)
     for task, limit in HEAD_ERRORS.items():
         for reference in ("unconditional", "untrained", "oracle"):
-            differences = rows(
-                runs, task=task, arm="frozen", metric="difference", reference=reference
-            )  # fmt: skip
-            for _, row in differences.iterrows():
+            for _, row in _frozen(runs, task, reference).iterrows():
                 if reference == "oracle":
                     passed = row["value"] <= limit
                 else:
@@ -182,38 +168,35 @@ def _transfer(table: pd.DataFrame) -> Iterator[Single]:
                 yield bool(passed), f"{task}: frozen − {reference} {value}"
 
 
+def _frozen(runs: pd.DataFrame, task: str, reference: str) -> pd.DataFrame:
+    """Return the differences of heads on the frozen feature from a reference."""
+    return rows(runs, task=task, arm="frozen", metric="difference", reference=reference)
+
+
 def _joint(table: pd.DataFrame) -> Iterator[Single]:
     runs = trained(table)
     for task in HEAD_ERRORS:
-        differences = rows(runs, task=task, arm="frozen", metric="difference", reference="joint")
-        for _, row in differences.iterrows():
+        for _, row in _frozen(runs, task, "joint").iterrows():
             sentence = f"{task}: frozen − joint {number(row['value'], 4, sign=True)}"
             yield bool(row["value"] <= 3 * error(row)), sentence
 
 
 def _processed(table: pd.DataFrame) -> Iterator[Single]:
-    runs = trained(table)
-    bounds = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "text_given_image")]
-    for (*run, arm), group in bounds.groupby([*RUN, "arm"]):
-        bound = group.sort_values("candidates").iloc[-1]
-        same = runs[(runs[RUN] == pd.Series(dict(zip(RUN, run, strict=True)))).all(axis=1)]
-        lost = same[(same["task"] == "zsc") & (same["arm"] == arm) & (same["reference"] == "exact")]
-        if len(lost):
-            row = lost.sort_values("per_class").iloc[-1]
-            spread = 3 * (error(row) + error(bound))
-            sentence = f"zsc {arm}: {number(row['value'])} ≤ {number(bound['value'])}"
-            yield bool(row["value"] <= bound["value"] + spread), sentence
-        if arm != "standard":
-            continue
-        differences = rows(same, task="vlm", arm="frozen", metric="difference", reference="oracle")
-        for _, row in differences.iterrows():
-            size = [int(part) for part in row["size"].split("x")]
-            internal_nodes = size[1] ** size[0] - 1
-            spread = 3 * (internal_nodes * error(row) + error(bound))
-            sentence = (
-                f"vlm: {number(internal_nodes * row['value'])} of a text ≤ {number(bound['value'])}"
-            )
-            yield bool(internal_nodes * row["value"] <= bound["value"] + spread), sentence
+    for (size, *_), run in trained(table).groupby(RUN):
+        bounds = run[(run["metric"] == "sufficiency") & (run["part"] == "text_given_image")]
+        words = Size.of(str(size)).leaves - 1
+        for arm, group in bounds.groupby("arm"):
+            bound = group.sort_values("candidates").iloc[-1]
+            limit = number(bound["value"])
+            lost = run[(run["task"] == "zsc") & (run["arm"] == arm) & (run["reference"] == "exact")]
+            for _, row in lost.sort_values("per_class").tail(1).iterrows():
+                most = bound["value"] + 3 * (error(row) + error(bound))
+                yield bool(row["value"] <= most), f"zsc {arm}: {number(row['value'])} ≤ {limit}"
+            if arm == "standard":
+                for _, row in _frozen(run, "vlm", "oracle").iterrows():
+                    value = words * row["value"]
+                    most = bound["value"] + 3 * (words * error(row) + error(bound))
+                    yield bool(value <= most), f"vlm: {number(value)} of a text ≤ {limit}"
 
 
 def _shifted(table: pd.DataFrame) -> Iterator[Single]:
@@ -221,10 +204,8 @@ def _shifted(table: pd.DataFrame) -> Iterator[Single]:
     shifted = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
     same = shifted[(shifted["arm"] == "misspecified") & (shifted["test_flip"] == shifted["flip"])]
     for _, row in same.iterrows():
-        sentence = (
-            f"{row['task']}: misspecified − Bayes {number(row['value'], 4, sign=True)} at its p"
-        )
-        yield row["value"] == 0, sentence
+        value = number(row["value"], 4, sign=True)
+        yield row["value"] == 0, f"{row['task']}: misspecified − Bayes {value} at its p"
     ends = shifted[(shifted["shifted"] == "both") & (shifted["arm"] != "misspecified")]
     ends = ends[(ends["task"] == "clip") & (ends["flip"] == MAIN_FLIP)]
     for (*_, arm), group in ends.groupby([*RUN, "arm"]):

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pandas as pd
 
-from mispair.core.words import number
-from mispair.report import published, verdicts
-from mispair.report.statistics import Interval, trend
+from mispair.core.words import interval, number
+from mispair.report import verdicts
+from mispair.report.statistics import trend
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Claim, Control, Verdict
 from mispair.sufficiency.report.runs import (
+    ENCODERS,
     MAIN_FLIP,
     NOT_RUN,
     RUN,
-    Worth,
     effect_over_runs,
+    fit_by_prompts,
     main_flip,
     over_runs,
+    published_risks,
     rows,
     sample,
     sizes,
@@ -100,46 +103,49 @@ OF_INTEREST = 1 / 3
 use can gain), or of the published difference between encoders."""
 
 
-def _published_risks(task: str) -> dict[str, float]:
-    """Return published risks at p = 0.2 by model."""
-    table = published.sufficiency_risks()
-    risks = table[(table["task"] == task) & (table["flip"] == MAIN_FLIP)]
-    return {str(row["model"]): float(row["risk"]) for _, row in risks.iterrows()}
+def _by_arm(gaps: pd.DataFrame, arm: str) -> pd.Series:
+    """Return the values of an arm by run."""
+    return gaps[gaps["arm"] == arm].set_index(RUN)["value"].astype(float)
 
 
-def _by_run(measured: pd.DataFrame) -> pd.Series:
-    return measured.set_index(RUN)["value"].astype(float)
+def _nearly(
+    claim: Claim, gaps: pd.DataFrame, counted: str, scope: str, confidence: float, *,
+    noun: str, unit: str = "", absent: str, published: str, control: Callable[[float], Control],
+) -> Verdict:  # fmt: skip
+    """Judge whether the gap of standard encoders is a small share of that of untrained ones.
 
-
-def _shares(runs: pd.DataFrame, top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
-    shares = (_by_run(top) / _by_run(bottom)).dropna()
-    return shares.rename("value").reset_index()
+    The gaps are those with the most candidates or prompts, which the column `counted` has.
+    """
+    most = gaps[counted].max()
+    gaps = gaps[gaps[counted] == most]
+    standard, untrained = _by_arm(gaps, "standard"), _by_arm(gaps, "untrained")
+    shares = (standard / untrained).dropna().rename("value").reset_index()
+    if shares.empty:
+        return Verdict(claim, verdicts.UNMEASURED, absent)
+    share = over_runs(shares, confidence)
+    outcome, reason = verdicts.decide_level(share, NEARLY, -1)
+    limits = interval(share.low, share.high)
+    return Verdict(
+        claim, outcome, reason,
+        scope=f"{scope}, {'K' if counted == 'candidates' else 'M'} = {most:g}",
+        measured=f"{noun} {number(standard.mean())}{unit}, untrained "
+        f"{number(untrained.mean())}: {number(share.value)} of it",
+        published=published,
+        sample=sample(gaps[gaps["arm"] == "standard"]),
+        test=f"{100 * confidence:g} % interval {limits}" if share.known else limits,
+        controls=(control(most),),
+    )  # fmt: skip
 
 
 def _sufficient(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
     divergences = runs[(runs["metric"] == "sufficiency") & (runs["part"] == "both")]
-    k = divergences["candidates"].max()
-    divergences = divergences[divergences["candidates"] == k]
-    standard, untrained = (
-        divergences[divergences["arm"] == arm] for arm in ("standard", "untrained")
-    )
-    shares = _shares(runs, standard, untrained)
-    if shares.empty:
-        return Verdict(SUFFICIENT, verdicts.UNMEASURED, "no encoders were measured")
-    share = over_runs(shares, confidence)
-    outcome, reason = verdicts.decide_level(share, NEARLY, -1)
-    return Verdict(
-        SUFFICIENT,
-        outcome,
-        reason,
-        scope=f"{scope}, K = {k:g}",
-        measured=f"divergence {number(standard['value'].mean())} nats, untrained "
-        f"{number(untrained['value'].mean())}: {number(share.value)} of it",
+    return _nearly(
+        SUFFICIENT, divergences, "candidates", scope, confidence,
+        noun="divergence", unit=" nats",
+        absent="no encoders were measured",
         published="no number: only the excess risk at K = 4 is",
-        sample=sample(standard),
-        test=_interval(share, confidence),
-        controls=(_information(runs),),
-    )
+        control=lambda candidates: _information(runs),
+    )  # fmt: skip
 
 
 def _information(runs: pd.DataFrame) -> Control:
@@ -159,36 +165,24 @@ def _information(runs: pd.DataFrame) -> Control:
 
 def _classes(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
     gaps = runs[(runs["task"] == "zsc") & (runs["reference"] == "bayes") & runs["shifted"].isna()]
-    m = gaps["per_class"].max()
-    gaps = gaps[gaps["per_class"] == m]
-    standard, untrained, exact = (
-        gaps[gaps["arm"] == arm] for arm in ("standard", "untrained", "exact")
-    )
-    shares = _shares(runs, standard, untrained)
-    if shares.empty:
-        return Verdict(CLASSES, verdicts.UNMEASURED, "nothing was classified")
-    share = over_runs(shares, confidence)
-    outcome, reason = verdicts.decide_level(share, NEARLY, -1)
-    prompts = Control(
-        "Prompts alone",
-        "does not limit",
-        f"With the best similarity and the same {m:g} prompts the excess is "
-        f"{number(exact['value'].mean())}: so much of it is owed to the prompts.",
-    )
-    printed = _published_risks("zsc")
-    return Verdict(
-        CLASSES,
-        outcome,
-        reason,
-        scope=f"{scope}, M = {m:g}",
-        measured=f"excess {number(standard['value'].mean())}, untrained "
-        f"{number(untrained['value'].mean())}: {number(share.value)} of it",
+    printed = published_risks("zsc", MAIN_FLIP)
+
+    def prompts_alone(most: float) -> Control:
+        exact = gaps[(gaps["arm"] == "exact") & (gaps["per_class"] == most)]["value"].mean()
+        return Control(
+            "Prompts alone", "does not limit",
+            f"With the best similarity and the same {most:g} prompts the excess is "
+            f"{number(exact)}: so much of it is owed to the prompts.",
+        )  # fmt: skip
+
+    return _nearly(
+        CLASSES, gaps, "per_class", scope, confidence,
+        noun="excess",
+        absent="nothing was classified",
         published=f"excess {number(printed['standard'] - printed['bayes'])} at M = 250 and the "
         "published size",
-        sample=sample(standard),
-        test=_interval(share, confidence),
-        controls=(prompts,),
-    )
+        control=prompts_alone,
+    )  # fmt: skip
 
 
 def _prompts(runs: pd.DataFrame, scope: str, alpha: float) -> Verdict:
@@ -197,14 +191,8 @@ def _prompts(runs: pd.DataFrame, scope: str, alpha: float) -> Verdict:
     blocks = [str(tuple(row)) for row in risks[RUN].itertuples(index=False)]
     trend_of_risks = trend([float(m) for m in risks["per_class"]], list(risks["value"]), blocks)
     outcome, reason = verdicts.decide_trend(trend_of_risks, -1, alpha)
-    fits = runs[(runs["task"] == "zsc") & (runs["arm"] == "standard")].groupby("metric")["value"]
-    fit = dict(fits.mean())
-    law = "no fit"
-    if {"slope", "level", "residual"} <= fit.keys():
-        law = (
-            f"{number(fit['slope'], 2)} / M + {number(fit['level'])}, residual "
-            f"{number(fit['residual'])}"
-        )
+    fits = [f"{curve}, residual {residual}" for curve, residual in fit_by_prompts(runs, "standard")]
+    law = fits[0] if fits else "no fit"
     return Verdict(
         PROMPTS, outcome, reason, scope=f"{scope}, M from 5 on", measured=f"fit from M = 10: {law}",
         published="5.70 / M + 1.838 at p = 0.2 and the published size, residual 0.03",
@@ -227,21 +215,17 @@ def _transfers(
     smallest = OF_INTEREST * worth
     outcome, reason = verdicts.decide_effect(effect, -1, smallest, 1 - confidence)
     excess = gap("frozen", "bayes")["value"].mean()
+    untrained = _untrained(
+        gap("frozen", "untrained"), gap("untrained", "unconditional"), confidence
+    )
     return Verdict(
-        claim,
-        outcome,
-        reason,
-        scope=scope,
+        claim, outcome, reason, scope=scope,
         measured=f"excess {number(excess, digits)}; {opposite} is worth {number(worth, digits)}",
         published="see the published size below",
         sample=sample(frozen),
         test=f"frozen − unconditional {verdicts.effect_text(effect, confidence, digits)}",
-        effect=effect,
-        smallest=smallest,
-        controls=(
-            _untrained(gap("frozen", "untrained"), gap("untrained", "unconditional"), confidence),
-        ),
-    )
+        effect=effect, smallest=smallest, controls=(untrained,),
+    )  # fmt: skip
 
 
 def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Control:
@@ -271,77 +255,52 @@ def _guided(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
     if not {"standard", "guided", "shallow"} <= set(wide.columns):
         reason = "guided and shallow encoders were not both trained"
         return Verdict(GUIDED, verdicts.UNMEASURED, reason)
-    gaps = [
-        effect_over_runs(
-            (wide[arm] - wide["standard"]).dropna().rename("value").reset_index(), confidence
-        )
-        for arm in ("guided", "shallow")
-    ]
-    risks = _published_risks("clip")
-    least = [OF_INTEREST * abs(risks[arm] - risks["standard"]) for arm in ("guided", "shallow")]
-    closer, farther = (
-        verdicts.decide_effect(effect, sign, smallest, 1 - confidence)
-        for effect, sign, smallest in zip(gaps, (-1, +1), least, strict=True)
-    )
-    outcome, reason = verdicts.decide_both(closer, farther)
+    risks = published_risks("clip", MAIN_FLIP)
+    effects, least, judged = {}, {}, {}
+    for arm, sign in (("guided", -1), ("shallow", +1)):
+        gap = (wide[arm] - wide["standard"]).dropna().rename("value").reset_index()
+        effects[arm] = effect_over_runs(gap, confidence)
+        least[arm] = OF_INTEREST * abs(risks[arm] - risks["standard"])
+        judged[arm] = verdicts.decide_effect(effects[arm], sign, least[arm], 1 - confidence)
+    outcome, _ = verdicts.decide_both(*judged.values())
+    measured = (f"{arm} {number(wide[arm].mean())}" for arm in ENCODERS)
+    printed = (f"{arm} {number(risks[arm] - risks['bayes'])}" for arm in ENCODERS)
     return Verdict(
-        GUIDED,
-        outcome,
-        f"guided: {closer[1]}; shallow: {farther[1]}",
+        GUIDED, outcome, "; ".join(f"{arm}: {reason}" for arm, (_, reason) in judged.items()),
         scope=f"{scope}, K = {excess['candidates'].min():g}",
-        measured="excess "
-        + ", ".join(
-            f"{arm} {number(wide[arm].mean())}" for arm in ("guided", "standard", "shallow")
-        ),
-        published="excess at p = 0.2 and the published size: "
-        + ", ".join(
-            f"{arm} {number(risks[arm] - risks['bayes'])}"
-            for arm in ("guided", "standard", "shallow")
-        ),
+        measured=f"excess {', '.join(measured)}",
+        published=f"excess at p = 0.2 and the published size: {', '.join(printed)}",
         sample=sample(excess),
-        test=f"guided − standard {verdicts.effect_text(gaps[0], confidence)}; shallow − standard "
-        f"{verdicts.effect_text(gaps[1], confidence)}",
-        effect=gaps[0],
-        smallest=least[0],
-    )
+        test="; ".join(
+            f"{arm} − standard {verdicts.effect_text(effect, confidence)}"
+            for arm, effect in effects.items()
+        ),
+        effect=effects["guided"], smallest=least["guided"],
+    )  # fmt: skip
 
 
 def _published(table: pd.DataFrame) -> Verdict:
-    worth = worths(table, "vlm", published.sufficiency_risks())
+    worth = worths(table, "vlm")
     below = sum(each.below("frozen") for each in worth)
     outcome, reason = decide_worth(below, len(worth))
     if outcome == verdicts.UNMEASURED:
         return Verdict(PUBLISHED, outcome, reason)
-    digits = 4
+    values = (number(each.worth.value, 4) for each in worth)
+    printed = (number(each.excess["frozen"], 4, sign=True) for each in worth)
+    guided = Control(
+        "A model that was shown the messages of belief propagation", "does not limit",
+        "The published guided model loses less than the other modality is worth at "
+        f"{sum(each.below('guided') for each in worth)} of {len(worth)} p: that the rule asks too "
+        "much is not the reason.",
+    )  # fmt: skip
     return Verdict(
-        PUBLISHED,
-        outcome,
-        reason,
-        scope=f"p = {', '.join(f'{each.flip:g}' for each in worth)}",
-        measured="the other modality is worth "
-        + ", ".join(number(each.worth.value, digits) for each in worth),
-        published="excess over published Bayes "
-        + ", ".join(number(each.excess["frozen"], digits, sign=True) for each in worth),
+        PUBLISHED, outcome, reason, scope=f"p = {', '.join(f'{each.flip:g}' for each in worth)}",
+        measured=f"the other modality is worth {', '.join(values)}",
+        published=f"excess over published Bayes {', '.join(printed)}",
         sample="one published training for each p; our samples",
         test="published excess against the lower end of the 95 % interval of what it is worth",
-        controls=(_guided_published(worth),),
-    )
-
-
-def _guided_published(worth: list[Worth]) -> Control:
-    below = sum(each.below("guided") for each in worth)
-    return Control(
-        "A model that was shown the messages of belief propagation",
-        "does not limit",
-        f"The published guided model loses less than the other modality is worth at {below} of "
-        f"{len(worth)} p: that the rule asks too much is not the reason.",
-    )
-
-
-def _interval(interval: Interval, confidence: float) -> str:
-    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
-        return "no interval (one run)"
-    return f"{100 * confidence:g} % interval {number(interval.low)} to {number(interval.high)}"
+        controls=(guided,),
+    )  # fmt: skip
 
 
 def decide_worth(below: int, measured: int) -> tuple[verdicts.Outcome, str]:

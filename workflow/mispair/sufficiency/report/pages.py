@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from mispair.core.words import count
 from mispair.report.pages.study_pages import Pages
+from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Question, Verdict
+from mispair.report.verdicts import Verdict
 from mispair.sufficiency.report import claims
 from mispair.sufficiency.report.runs import RUN, trained
 from mispair.sufficiency.report.tables import sufficiency
@@ -50,6 +51,7 @@ PAGES = Pages(
                 "guided-closer",
                 "published-next-word",
             ),
+            figure="small_sufficiency",
         ),
     ),
     tables=_tables,

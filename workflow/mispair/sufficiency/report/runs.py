@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import count, listing
+from mispair.core.words import count, listing, number
+from mispair.report import published
 from mispair.report.statistics import Effect, Interval, effect_of_mean, mean_interval
 
 PUBLISHED_SIZE = "4x3x10"
@@ -20,6 +21,7 @@ TASKS = {
     "cdm": "Denoising (CDM)",
     "vlm": "Next word (VLM)",
 }
+HEAD_TASKS = ("cdm", "vlm")
 ENCODERS = ("guided", "standard", "shallow")
 HEADS = ("frozen", "shallow", "oracle", "joint", "guided", "untrained")
 NOT_RUN = "the sufficiency study was not run"
@@ -32,12 +34,15 @@ def rows(table: pd.DataFrame, **where: object) -> pd.DataFrame:
     Only `part` may be left open besides, as it belongs to few metrics.
     """
     selected = pd.Series(True, index=table.index)
-    for column in dict.fromkeys([*where, *MISSING_COLUMNS]):
-        if column in where:
-            selected &= table[column] == where[column]
-        else:
-            selected &= table[column].isna()
+    for column in {*where, *MISSING_COLUMNS}:
+        selected &= table[column] == where[column] if column in where else table[column].isna()
     return table[selected]
+
+
+def published_trees(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of Bayes' risks at the published size and trees."""
+    is_published = (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42)
+    return table[is_published & table["seed"].isna()]
 
 
 def trained(table: pd.DataFrame, flip: float | None = None) -> pd.DataFrame:
@@ -55,19 +60,19 @@ def main_flip(table: pd.DataFrame) -> float:
 def over_runs(measured: pd.DataFrame, confidence: float) -> Interval:
     """Return the mean over runs with the t interval of their spread; of one run no limits.
 
-    The rows' own limits are of the samples that one run was measured on, and say nothing of what
-    another seed would give.
+    The limits of a row are of the samples that one run was measured on: they do not hold the spread
+    of seeds.
     """
-    return mean_interval([float(value) for value in measured["value"]], confidence)
+    return mean_interval(measured["value"].astype(float).tolist(), confidence)
 
 
 def effect_over_runs(measured: pd.DataFrame, confidence: float) -> Effect:
     """Return the mean over runs as an effect; a run is a pair of trees with a seed."""
-    return effect_of_mean([float(value) for value in measured["value"]], confidence, "run")
+    return effect_of_mean(measured["value"].astype(float).tolist(), confidence, "run")
 
 
 def pooled(measured: pd.DataFrame, confidence: float) -> Interval:
-    """Return `over_runs`, or for a single run its own interval, which is of evaluation alone."""
+    """Return `over_runs`, or for a single run the interval of its evaluation."""
     if len(measured) == 1:
         value, low, high = (float(measured[name].iloc[0]) for name in ("value", "low", "high"))
         return Interval(value, low, high, 1)
@@ -79,20 +84,28 @@ def error(row: Any) -> float:
     return float(row["high"] - row["low"]) / (2 * 1.96)
 
 
+def fit_by_prompts(runs: pd.DataFrame, arm: str) -> list[tuple[str, str]]:
+    """Return the fitted A / M + B of an arm and its residual as text; empty without a fit."""
+    fit = dict(
+        runs[(runs["task"] == "zsc") & (runs["arm"] == arm)].groupby("metric")["value"].mean()
+    )
+    if not {"slope", "level", "residual"} <= fit.keys():
+        return []
+    curve = f"{number(fit['slope'], 2)} / M + {number(fit['level'])}"
+    return [(curve, number(fit["residual"]))]
+
+
 def sample(measured: pd.DataFrame) -> str:
-    """Say how many runs there were."""
+    """Return the number of runs in words."""
     trees, seeds = measured["tree"].nunique(), measured["seed"].nunique()
     return f"{count(trees, 'pair')} of trees × {count(seeds, 'seed')}"
 
 
 def sizes(table: pd.DataFrame) -> str:
-    """Name the sizes of the trees that models were trained on."""
+    """Return the sizes of the trees that models were trained on, in words."""
     present = sorted(trained(table)["size"].dropna().unique())
-    return (
-        listing([f"{size} (depth × branching × symbols)" for size in present])
-        if present
-        else "none"
-    )
+    names = [f"{size} (depth × branching × symbols)" for size in present]
+    return listing(names) if names else "none"
 
 
 @dataclass(frozen=True)
@@ -126,33 +139,26 @@ class Worth:
         return self.excess[model] < limit
 
 
-def worths(table: pd.DataFrame, task: str, published: pd.DataFrame) -> list[Worth]:
-    """Set published risks next to what the other modality is worth at each p.
+def published_risks(task: str, flip: float) -> dict[str, float]:
+    """Return the published risks of a task at one p by model; empty where there are none."""
+    printed = published.sufficiency_risks()
+    printed = printed[(printed["task"] == task) & (printed["flip"] == flip)]
+    return dict(zip(printed["model"], printed["risk"].astype(float), strict=True))
 
-    Parameters
-    ----------
-    table : DataFrame
-        All measurements.
-    task : str
-        cdm or vlm.
-    published : DataFrame
-        The published risks.
-    """
-    bayes = table[table["seed"].isna() & (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42)]
+
+def worths(table: pd.DataFrame, task: str) -> list[Worth]:
+    """Return what the other modality is worth next to published risks, by increasing p."""
+    ours = published_trees(table)
+    ours = ours[ours["task"] == task]
+    risk_of = rows(ours, metric="risk").set_index(["arm", "flip"])["value"].astype(float)
     results = []
-    for _, row in rows(
-        bayes, task=task, arm="unconditional", metric="difference", reference="bayes"
-    ).iterrows():
-        at_flip = bayes[bayes["flip"] == row["flip"]]
-        bayes_risk, without = (
-            float(rows(at_flip, task=task, arm=arm, metric="risk")["value"].iloc[0])
-            for arm in ("bayes", "unconditional")
-        )
-        printed = published[(published["task"] == task) & (published["flip"] == row["flip"])]
-        risks = dict(zip(printed["model"], printed["risk"].astype(float), strict=True))
-        if risks:
+    worth_rows = rows(ours, arm="unconditional", metric="difference", reference="bayes")
+    for row in worth_rows.sort_values("flip").to_dict("records"):
+        flip = row["flip"]
+        if risks := published_risks(task, flip):
             least = risks.pop("bayes")
             excess = {model: risk - least for model, risk in risks.items()}
-            worth = Interval(float(row["value"]), float(row["low"]), float(row["high"]), 1)
-            results.append(Worth(float(row["flip"]), worth, bayes_risk, without, least, excess))
-    return sorted(results, key=lambda worth: worth.flip)
+            worth = Interval(row["value"], row["low"], row["high"], 1)
+            bayes, without = float(risk_of["bayes", flip]), float(risk_of["unconditional", flip])
+            results.append(Worth(flip, worth, bayes, without, least, excess))
+    return results

@@ -25,7 +25,7 @@ STUDY = Study(
     key="sufficiency",
     title="Sufficiency: what contrastive pre-training keeps",
     about="A companion study, after Oko, Lin, Cai and Mei (2025). Text and image are the leaves "
-    "of two random trees with one root; p says how often a symbol is flipped on its way "
+    "of two random trees with one root; p is how often a symbol is flipped on its way "
     "down. Encoders are trained contrastively on matched pairs. As the trees are known, "
     "belief propagation gives the best that any predictor can do at each of four tasks: "
     "to match (CLIP), to classify by prompts (ZSC), to denoise the image given its text "
@@ -79,7 +79,7 @@ STUDY = Study(
         Figure(
             "sufficiency_shift",
             "Trained at one p, tested at others",
-            "Excess risk over the belief propagation that knows the tested p. misspecified: belief "
+            "Excess risk over belief propagation with the tested p. misspecified: belief "
             "propagation with the p of the training. Both trees are shifted, or the predicted one "
             "alone.",
             "figures 8 and 9",
@@ -96,4 +96,5 @@ STUDY = Study(
             "At the published size",
         ),
     ),
+    small=(Figure("small_sufficiency", "How far the encoders are from sufficient"),),
 )

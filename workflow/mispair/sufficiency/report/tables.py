@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import pandas as pd
 
 from mispair.core.words import interval, number
@@ -12,11 +15,14 @@ from mispair.report.tables import Tables
 from mispair.sufficiency.report.checks import LEVELS, checks
 from mispair.sufficiency.report.runs import (
     ENCODERS,
+    HEAD_TASKS,
     HEADS,
-    PUBLISHED_SIZE,
     TASKS,
+    fit_by_prompts,
     main_flip,
     pooled,
+    published_risks,
+    published_trees,
     rows,
     trained,
     worths,
@@ -44,7 +50,7 @@ def sufficiency(tables: Tables, confidence: float) -> list[Table]:
         _heads(table, confidence),
         *(_shifted(table, task, confidence) for task in TASKS),
         _anchors(table),
-        *(_worths(table, task) for task in ("cdm", "vlm")),
+        *(_worths(table, task) for task in HEAD_TASKS),
         _checks(tables),
     ]
     return [each for each in candidates if each.rows]
@@ -65,31 +71,23 @@ def _with_limits(value: Interval, digits: int, sign: bool = False) -> str:
 
 def _encoders(table: pd.DataFrame, confidence: float) -> Table:
     runs = trained(table)
-    runs = runs[runs["shifted"].isna()]
-    counts = sorted(runs["candidates"].dropna().unique())
+    runs = runs[runs["task"] == "clip"]
+    counts = sorted(runs[runs["shifted"].isna()]["candidates"].dropna().unique())
+    least = counts[0] if counts else math.nan
     results = []
-    for flip in sorted(runs["flip"].unique()):
-        at_flip = runs[runs["flip"] == flip]
+    for flip, at_flip in runs.groupby("flip"):
         for arm in ("bayes", *ENCODERS, "untrained"):
-            risk = (
-                rows(at_flip, task="clip", arm=arm, metric="risk", candidates=counts[0])
-                if counts
-                else at_flip[:0]
-            )
-            if risk.empty:
-                continue
-            cells = [
-                _cell(
-                    rows(at_flip, task="clip", arm=arm, metric="sufficiency", part="both",
-                         candidates=k),
-                    confidence,
+            risk = rows(at_flip, arm=arm, metric="risk", candidates=least)
+            if len(risk):
+                divergences = (
+                    rows(at_flip, arm=arm, metric="sufficiency", part="both", candidates=k)
+                    for k in counts
                 )
-                for k in counts
-            ]  # fmt: skip
-            results.append((f"{flip:g}", arm, str(len(risk)), _cell(risk, confidence), *cells))
+                cells = (_cell(each, confidence) for each in (risk, *divergences))
+                results.append((f"{flip:g}", arm, str(len(risk)), *cells))
     return Table(
         "Contrastive risk, and divergence from the best similarity",
-        ("p", "encoders", "runs", f"risk, K = {counts[0]:g}" if counts else "risk",
+        ("p", "encoders", "runs", f"risk, K = {least:g}",
          *(f"divergence, K = {k:g}" for k in counts)),
         tuple(results),
         f"{LIMITS} The divergence at K is the excess risk at K; with growing K it rises to the "
@@ -99,10 +97,8 @@ def _encoders(table: pd.DataFrame, confidence: float) -> Table:
 
 
 def _information(table: pd.DataFrame, confidence: float) -> Table:
-    runs = trained(table)
     results = []
-    for flip in sorted(runs["flip"].unique()):
-        at_flip = runs[runs["flip"] == flip]
+    for flip, at_flip in trained(table).groupby("flip"):
         for part in ("image", "text"):
             held = rows(at_flip, task="clip", arm="bayes", metric="information", part=part)
             for arm in (*ENCODERS, "untrained"):
@@ -111,7 +107,7 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
                     results.append((f"{flip:g}", part, arm, _cell(held, confidence),
                                   _cell(lost, confidence)))  # fmt: skip
     return Table(
-        "What leaves tell of the root, and how much of it a feature loses (nats)",
+        "Information of the leaves on the root, and how much of it a feature loses (nats)",
         ("p", "of", "encoders", "told by the leaves", "lost in the feature"),
         tuple(results),
         f"{LIMITS} An upper bound: what a perceptron reads out of the feature. Mind the untrained "
@@ -124,8 +120,7 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
 def _classes(table: pd.DataFrame, confidence: float) -> Table:
     runs = trained(table, main_flip(table))
     runs = runs[(runs["task"] == "zsc") & runs["shifted"].isna()]
-    table_of_theirs = published.sufficiency_prompts().set_index(["model", "per_class"])["risk"]
-    printed = dict(table_of_theirs.xs("standard"))
+    printed = published.sufficiency_prompts().set_index(["model", "per_class"])["risk"]
     arms = [arm for arm in ("exact", *ENCODERS, "untrained") if arm in set(runs["arm"])]
     results = []
     for m in sorted(runs["per_class"].dropna().unique()):
@@ -135,22 +130,19 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
         ]
         gap = rows(runs, arm="standard", metric="difference", reference="exact", per_class=m)
         results.append((f"{m:g}", *cells, _cell(gap, confidence, sign=True),
-                      or_dash(float(printed.get(m, float("nan"))), 3)))  # fmt: skip
-    fits = []
-    for arm in ("exact", *ENCODERS):
-        fit = dict(runs[runs["arm"] == arm].groupby("metric")["value"].mean())
-        if {"slope", "level", "residual"} <= fit.keys():
-            fits.append(
-                f"{arm} {number(fit['slope'], 2)} / M + {number(fit['level'])} (residual "
-                f"{number(fit['residual'])})"
-            )
+                      or_dash(float(printed.get(("standard", m), math.nan)), 3)))  # fmt: skip
+    fits = [
+        f"{arm} {curve} (residual {residual})"
+        for arm in ("exact", *ENCODERS)
+        for curve, residual in fit_by_prompts(runs, arm)
+    ]
     fit_text = f" Least squares from M = 10 on: {'; '.join(fits)}." if fits else ""
     return Table(
         f"Zero-shot risk by prompts for each class, p = {main_flip(table):g}",
         ("M", "Bayes", *arms, "standard − exact", "published, standard (4x3x10)"),
         tuple(results),
         f"{LIMITS} exact is the best similarity with the same prompts: what standard loses more is "
-        "the feature's own part. With few prompts exact is worse than a trained model, as its "
+        "owed to the feature. With few prompts exact is worse than a trained model, as its "
         f"likelihoods are peaked.{fit_text}",
         section=CLASSES,
     )
@@ -159,30 +151,27 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
 def _heads(table: pd.DataFrame, confidence: float) -> Table:
     runs = trained(table)
     results = []
-    for task in ("cdm", "vlm"):
-        for flip in sorted(runs["flip"].unique()):
-            at_flip = runs[runs["flip"] == flip]
+    for task in HEAD_TASKS:
+        digits = DIGITS[task]
+        for flip, at_flip in runs[runs["task"] == task].groupby("flip"):
             for arm in ("bayes", "unconditional", *HEADS):
-                risk = rows(at_flip, task=task, arm=arm, metric="risk")
-                if risk.empty:
-                    continue
+                risk = rows(at_flip, arm=arm, metric="risk")
                 gaps = (
-                    rows(at_flip, task=task, arm=arm, metric="difference", reference=reference)
+                    rows(at_flip, arm=arm, metric="difference", reference=reference)
                     for reference in ("bayes", "unconditional", "untrained", "oracle", "joint")
                 )
-                digits = DIGITS[task]
-                results.append((TASKS[task], f"{flip:g}", arm, str(len(risk)),
-                              _cell(risk, confidence, digits),
-                              *(_cell(gap, confidence, digits, sign=True)
-                                for gap in gaps)))  # fmt: skip
+                if len(risk):
+                    cells = (_cell(gap, confidence, digits, sign=True) for gap in gaps)
+                    results.append((TASKS[task], f"{flip:g}", arm, str(len(risk)),
+                                    _cell(risk, confidence, digits), *cells))  # fmt: skip
     return Table(
         "Risks of the heads, and differences on the same samples",
         ("task", "p", "arm", "runs", "risk", "− Bayes", "− unconditional", "− untrained",
          "− oracle", "− joint"),
         tuple(results),
         f"{LIMITS} Denoising: squared errors summed over the image's leaves. Next word: nats a "
-        "word. unconditional is Bayes without the other modality: an arm above it shows by its "
-        "risk no use of what it is told.",
+        "word. unconditional is Bayes without the other modality: the risk of an arm above it "
+        "shows no use of that modality.",
         section=HEADS_SECTION,
     )  # fmt: skip
 
@@ -191,22 +180,21 @@ def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
     runs = trained(table)
     runs = runs[(runs["task"] == task) & runs["shifted"].notna()]
     runs = runs[(runs["reference"] == "bayes") | (runs["arm"] == "bayes")]
-    printed = published.sufficiency_shift()
+    printed = published.sufficiency_shift().set_index(["task", "shifted", "flip", "model"])["risk"]
     order = ("misspecified", "exact", "unconditional", "standard", *HEADS[:-1], "untrained")
     arms = [arm for arm in dict.fromkeys(order) if arm in set(runs["arm"])]
     results = []
     for shifted in ("both", "image", "text"):
-        of_tree = runs[runs["shifted"] == shifted]
-        risks = printed[(printed["task"] == task) & (printed["shifted"] == shifted)]
-        for flip in sorted(of_tree["test_flip"].unique()):
-            at = of_tree[of_tree["test_flip"] == flip]
-            row = risks[risks["flip"] == flip].set_index("model")["risk"]
-            gap = float(row.get("misspecified", float("nan")) - row.get("bayes", float("nan")))
+        for flip, at in runs[runs["shifted"] == shifted].groupby("test_flip"):
+            misspecified, best = (
+                float(printed.get((task, shifted, flip, model), math.nan))
+                for model in ("misspecified", "bayes")
+            )
             excess = (at[(at["arm"] == arm) & (at["metric"] == "difference")] for arm in arms)
             bayes = at[(at["arm"] == "bayes") & (at["metric"] == "risk")]
             results.append((shifted, f"{flip:g}", _cell(bayes, confidence),
                           *(_cell(each, confidence, sign=True) for each in excess),
-                          or_dash(gap, 3, sign=True)))  # fmt: skip
+                          or_dash(misspecified - best, 3, sign=True)))  # fmt: skip
     remark = (
         " Misspecified takes both the image's posterior and the first leaf from the trees of the "
         "training; the published one seems to take the leaf's from the tested trees."
@@ -225,21 +213,16 @@ def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
 
 
 def _anchors(table: pd.DataFrame) -> Table:
-    published_tree = table[
-        (table["size"] == PUBLISHED_SIZE) & (table["tree"] == 42) & table["seed"].isna()
-    ]
-    printed = published.sufficiency_risks()
-    printed = printed[printed["model"] == "bayes"]
+    bayes = published_trees(table)
+    bayes = bayes[(bayes["arm"] == "bayes") & (bayes["metric"] == "risk")]
     results = []
-    for flip in sorted(published_tree["flip"].dropna().unique()):
-        at_flip = published_tree[published_tree["flip"] == flip]
+    for flip in sorted(bayes["flip"].unique()):
+        at_flip = bayes[bayes["flip"] == flip]
         cells = []
-        for task in TASKS:
-            risk = at_flip[(at_flip["task"] == task) & (at_flip["arm"] == "bayes") &
-                        (at_flip["metric"] == "risk")]  # fmt: skip
-            theory = printed[(printed["task"] == task) & (printed["flip"] == flip)]["risk"]
-            cells += [_cell(risk, 0.95, DIGITS[task]), or_dash(
-                float(theory.iloc[0]) if len(theory) else float("nan"), DIGITS[task])]  # fmt: skip
+        for task, digits in DIGITS.items():
+            printed = published_risks(task, flip).get("bayes", math.nan)
+            ours = _cell(at_flip[at_flip["task"] == task], 0.95, digits)
+            cells += [ours, or_dash(printed, digits)]
         results.append((f"{flip:g}", *cells))
     heads = [head for name in TASKS.values() for head in (name, "published")]
     return Table(
@@ -253,10 +236,10 @@ def _anchors(table: pd.DataFrame) -> Table:
 
 
 def _worths(table: pd.DataFrame, task: str) -> Table:
-    digits = 3 if task == "cdm" else 4
+    digits = DIGITS[task]
     models = ("frozen", "joint", "guided", "shallow")
     results = []
-    for each in worths(table, task, published.sufficiency_risks()):
+    for each in worths(table, task):
         cells = (
             f"{number(each.excess[model], digits, sign=True)}{'' if each.below(model) else ' !'}"
             for model in models
@@ -275,31 +258,23 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
     )
     return Table(
         f"{TASKS[task]}: what the {source} is worth, and what published models lose",
-        (
-            "p",
-            "Bayes",
-            f"Bayes without the {source}",
-            f"the {source} is worth",
-            "published Bayes",
-            *(f"{model}, published" for model in models),
-        ),
+        ("p", "Bayes", f"Bayes without the {source}", f"the {source} is worth",
+         "published Bayes", *(f"{model}, published" for model in models)),
         tuple(results),
         f"Worth: Bayes without the {source} minus Bayes with it, on the same samples. Models: "
         "excess over published Bayes, which is of other samples; an exclamation mark where it is "
         f"not below the lower end of what the {source} is worth. {remark}",
         section=AT_PUBLISHED,
-    )
+    )  # fmt: skip
 
 
 def _checks(tables: Tables) -> Table:
     results = checks(tables)
+    words = {"passes": "passed", "fails": "failed"}  # else the result itself
+    counts = Counter(words.get(check.result, check.result) for check in results)
+    order = ("passed", "failed", "noted", "not measured")
     return Table(
-        "Ten checks: " + ", ".join(
-            f"{sum(check.result == result for check in results)} {word}"
-            for result, word in (("passes", "passed"), ("fails", "failed"), ("noted", "noted"),
-                                 ("not measured", "not measured"))
-            if any(check.result == result for check in results)
-        ),
+        "Ten checks: " + ", ".join(f"{counts[word]} {word}" for word in order if counts[word]),
         ("", "check", "result", "of runs and numbers"),
         tuple((str(each.number), each.text, each.result, each.measured) for each in results),
         f"A check passes if it does in every run. {LEVELS}",

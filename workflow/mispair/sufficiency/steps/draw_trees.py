@@ -12,9 +12,7 @@ from mispair.core import settings
 class Settings(settings.Settings):
     depth: int = settings.sweep(2, ge=1, description="Levels below the root, L.")
     branching: int = settings.sweep(3, ge=1, description="Children of each node, b.")
-    symbols: int = settings.sweep(
-        10, ge=2, description="Size of the alphabet, S: 2 or more, or there is nothing to tell."
-    )
+    symbols: int = settings.sweep(10, ge=2, description="Size of the alphabet, S, 2 or more.")
     seeds: list[int] = settings.sweep(
         [42], min_length=1, description="Trees: a draw of all matrices for each seed."
     )
@@ -26,18 +24,8 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
     """Write the permutations and logits of every level and child.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    size : str
-        Depth x branching x symbols.
-    tree : int
-        Seed of the trees.
-    trees : Path
-        Written.
+    `size` is depth x branching x symbols, and `tree` the seed.
     """
-    from mispair.core.devices import free_memory
     from mispair.core.files import UserError, write_tensors
     from mispair.core.provenance import fingerprint
     from mispair.sufficiency.sizes import Size, refuse_too_large
@@ -47,13 +35,13 @@ def run(settings: Settings, *, size: str, tree: int, trees: Path) -> None:
         raise UserError(f"draw_trees.seeds: {tree} is not between 0 and 4294967295.")
     try:
         shape = Size.of(size)
-        refuse_too_large(
-            shape.bytes_of_matrices() + shape.bytes_of_messages(1, 4), free_memory("cpu"),
-            f"draw_trees: belief propagation in one tree of {shape.leaves:,} leaves",
-            "lower depth, branching or symbols",
-        )  # fmt: skip
     except ValueError as error:
         raise UserError(f"{error}.") from error
+    refuse_too_large(
+        shape.bytes_of_matrices() + shape.bytes_of_messages(1, 4), "cpu",
+        f"draw_trees: belief propagation in one tree of {shape.leaves:,} leaves",
+        "lower depth, branching or symbols",
+    )  # fmt: skip
     arrays = draw_skeletons(tree, shape, settings.scale).arrays()
     metadata = {
         "size": size,

@@ -38,11 +38,6 @@ PREPROCESS: dict[str, dict[str, Any]] = {
 """How pictures are prepared: shortest side resized, centre cut out, then normalised."""
 
 
-def same_name(name: str) -> str:
-    """Return open_clip's name of a weight, for files that have the same."""
-    return name
-
-
 def name_before_custom_text(name: str) -> str:
     """Return how files name a weight that were saved before open_clip had custom text towers."""
     return name.removeprefix("text.")
@@ -97,7 +92,7 @@ class Architecture:
     model_cfg: Mapping[str, Any]
     preprocess_cfg: Mapping[str, Any]
     trunk: Mapping[str, Any] | None = None
-    name_in_file: Callable[[str], str] = same_name
+    name_in_file: Callable[[str], str] = str  # the same name
     transposed: frozenset[str] = frozenset()
 
     @cached_property
@@ -162,16 +157,9 @@ class Architecture:
     ) -> None:
         """Write a folder that plain open_clip loads as ``local-dir:`` from everywhere.
 
-        Parameters
-        ----------
-        folder : Path
-            Where to; it exists.
-        state : dict of torch.Tensor
-            Weights that fit, by their names in the file. They are kept bit for bit.
-        record : dict
-            What the model was made from, for ``config.json``.
-        final : Path or None
-            The folder after it is renamed, where timm looks for the trunk; None if it stays.
+        The weights of `state`, by their names in the file, are kept bit for bit. `record` is what
+        the model was made from, for ``config.json``; `final` the folder after it is renamed, where
+        timm looks for the trunk, None if it stays.
         """
         from safetensors.torch import save_file
 

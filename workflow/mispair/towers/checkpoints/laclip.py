@@ -36,15 +36,10 @@ PUBLIC = Sizes()
 
 @cache
 def cc(sizes: Sizes = PUBLIC, *, qk_norm: bool = True) -> Architecture:
-    """Return the architecture of the CC3M, CC12M and RedCaps files.
+    """Return the architecture of the CC3M, CC12M and RedCaps files; other sizes are for tests.
 
-    Parameters
-    ----------
-    sizes : Sizes
-        Other than the public ones for tests only.
-    qk_norm : bool
-        False gives SLIP's own CLIP, which differs in this alone and is none of the recipes: its
-        weights would load into the same tower without a complaint if loading were not strict.
+    Without `qk_norm` it is SLIP's own CLIP, which differs in this alone and is none of the recipes:
+    its weights would load into the same tower without a complaint if loading were not strict.
     """
     return Architecture(
         name="recipe laclip-cc" if qk_norm else "SLIP's CLIP_VITB16, for which there is no recipe",

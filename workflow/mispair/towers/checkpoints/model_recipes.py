@@ -51,16 +51,7 @@ def candidates(spec: ModelSpec) -> list[Architecture]:
 
 
 def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
-    """Return the architecture that weights fit, exactly.
-
-    Parameters
-    ----------
-    spec : ModelSpec
-        What the file is said to be.
-    weights : mapping
-        Shapes of its weights.
-    path : Path
-        The file, for the message.
+    """Return the architecture that weights of these shapes fit, exactly.
 
     Raises
     ------
@@ -76,12 +67,9 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
 
 
 def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
-    """Return what open_clip says of a tag: address, mean, deviation, interpolation, activation.
+    """Return open_clip's entry of a tag: address, mean, deviation, interpolation, activation.
 
-    Raises
-    ------
-    UserError
-        If the name has no such tag.
+    Raises a UserError if the name has no such tag.
     """
     import open_clip
 
@@ -107,13 +95,7 @@ def _twin(model: str) -> str:
 
 
 def download(spec: ModelSpec) -> Path:
-    """Fetch the weights of a tag into open_clip's cache; return the file.
-
-    Raises
-    ------
-    UserError
-        If they cannot be fetched.
-    """
+    """Fetch the weights of a tag into open_clip's cache; return the file, or raise a UserError."""
     import open_clip
 
     try:

@@ -98,6 +98,9 @@ class ModelSpec(settings.Settings):
     method: str | None = Field(
         None, description="How it was trained, for the report, such as LaCLIP."
     )
+    licence: str | None = Field(
+        None, min_length=1, description="Licence of the weights, for the card of what is converted."
+    )
 
     @property
     def kind(self) -> Kind:
@@ -161,7 +164,12 @@ class ModelSpec(settings.Settings):
 
 @cache
 def open_clip_names() -> tuple[str, ...]:
-    """Return the architectures that open_clip knows, without importing it (which takes seconds)."""
+    """Return the architectures that open_clip knows, without importing it (which takes seconds).
+
+    None where it is not installed: the workflow can be read and drawn there, but not run.
+    """
+    if importlib.util.find_spec("open_clip") is None:
+        return ()
     return tuple(sorted(path.stem for path in open_clip_definition("").parent.glob("*.json")))
 
 

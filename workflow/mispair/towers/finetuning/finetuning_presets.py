@@ -23,7 +23,15 @@ from typing import Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.towers.arms import CONVERGED, FIXED_SCALES, PRETRAINED, RANDOM_STARTS, STARTS, WEIGHTED
+from mispair.towers.arms import (
+    CONVERGED,
+    FIXED_SCALES,
+    PRETRAINED,
+    RANDOM_STARTS,
+    REPAIR,
+    STARTS,
+    WEIGHTED,
+)
 
 Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
@@ -216,7 +224,8 @@ def arm(start: str, training: Training) -> TrainedArm:
     Each control differs from the arm ``pretrained`` in one thing: ``reinitialised`` and
     ``reinitialised-small`` start from random projections; ``scale-converged`` solves for the logit
     scale; ``scale-5`` to ``scale-70`` freeze it at that value; ``without-decay`` has no weight
-    decay. ``audit-weighted`` differs by the weights of its pairs, which are data.
+    decay. ``audit-weighted`` differs by the weights of its pairs, and the arms of the study repair
+    by their captions, which are data.
 
     Raises
     ------
@@ -226,7 +235,7 @@ def arm(start: str, training: Training) -> TrainedArm:
     about_scale = start == CONVERGED or start in FIXED_SCALES
     if training.loss == "spectral" and about_scale:
         raise ValueError(f"start {start!r} sets the logit scale, which the spectral loss has not")
-    if start in (PRETRAINED, WEIGHTED):
+    if start in (PRETRAINED, WEIGHTED) or start.startswith(REPAIR):
         return TrainedArm(training)
     if start == CONVERGED:
         return TrainedArm(replace(training, logit_scale="solved"))

@@ -31,7 +31,7 @@ from mispair.core.arithmetic import times
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions, upload
 from mispair.core.resume import FileKeeper
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning.batches import PairRows, batch_order
+from mispair.towers.finetuning.batches import PairRows
 from mispair.towers.finetuning.finetuning_presets import FIRST_NEWTON_STEPS, Training, refuse
 from mispair.towers.finetuning.losses import infonce, spectral
 from mispair.towers.finetuning.temperature import MAX_STEP, Slopes, measure
@@ -104,6 +104,17 @@ class Tuned(NamedTuple):
     gap: np.ndarray
     newton_step: np.ndarray
 
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the arrays as a projection file names them."""
+        return {
+            **self.projections.tensors(),
+            "loss": self.loss,
+            "logit_scale_by_epoch": self.log_scales,
+            "logit_scale_drift": self.drift,
+            "logit_scale_newton_step": self.newton_step,
+            "cosine_gap": self.gap,
+        }
+
 
 def starting_point(
     model: Projections,
@@ -160,6 +171,11 @@ def learning_rates(training: Training, steps_per_epoch: int) -> np.ndarray:
     )
 
 
+def updates(training: Training, pairs: int) -> int:
+    """Return the number of steps of a training on so many pairs."""
+    return training.epochs * (pairs // training.batch_size)
+
+
 def finetune(
     features: PairedFeatures,
     initial: Projections,
@@ -168,13 +184,14 @@ def finetune(
     device: str = "cpu",
     keeper: FileKeeper | None = None,
     progress: Callable[[int], None] = lambda step: None,
+    scheduled_pairs: int | None = None,
 ) -> Tuned:
     """Fine-tune both projections, one independent run for each seed.
 
-    A seed fixes the order of its pairs in each epoch and nothing else, so runs of different arms
-    with one seed see the same images in the same batches, and a seed's run is the same alone
-    and in a stack. The last, smaller batch of an epoch is dropped. Of images with several crops,
-    epoch e sees crop e modulo their number.
+    A seed fixes the order of its pairs in each epoch and which of their captions are drawn, and
+    nothing else, so runs of different arms with one seed see the same images in the same batches,
+    and a seed's run is the same alone and in a stack. The last, smaller batch of an epoch is
+    dropped. Of images with several crops, epoch e sees crop e modulo their number.
 
     Parameters
     ----------
@@ -194,6 +211,9 @@ def finetune(
         training goes on from there, on a CPU with the very bits it would have had.
     progress : callable, optional
         Told how many steps are taken: before the first one here, and after each.
+    scheduled_pairs : int, optional
+        The schedule and the number of steps are those of a training on so many pairs; by default
+        on those of `features`. Fewer pairs are then seen more often.
 
     Returns
     -------
@@ -213,8 +233,8 @@ def finetune(
     images = torch.as_tensor(features.image_features, device=source)
     texts = torch.as_tensor(features.text_features, device=source)
     rows = PairRows(features, len(seeds), source)
-    rates = learning_rates(training, per_epoch)
-    run = _Run(images, texts, initial, training, per_epoch, device)
+    rates = learning_rates(training, (scheduled_pairs or features.pairs) // training.batch_size)
+    run = _Run(images, texts, initial, training, per_epoch, len(rates), device)
 
     def slopes() -> Slopes:
         """Measure the loss as a function of the scale, each time on the same batches."""
@@ -232,10 +252,10 @@ def finetune(
             # At the start of the next epoch, so that a state from before is solved the same way.
             for _ in range(1 if epoch else FIRST_NEWTON_STEPS):
                 run.set_scale(slopes().newton_step)
-        order = batch_order(features.pairs, per_epoch, training.batch_size, seeds, epoch)[done:]
-        for batch in torch.as_tensor(order, device=source):
-            lr = float(rates[run.taken])
-            run.step(*rows.of_batch(batch, epoch), lr, rows.shares(batch))
+        some = slice(done, len(rates) - epoch * per_epoch)  # the last epoch may be cut short
+        batches = rows.batches(per_epoch, training.batch_size, seeds, epoch, some)
+        for pairs, of_images, of_captions in batches:
+            run.step(of_images, of_captions, float(rates[run.taken]), rows.shares(pairs))
             progress(run.taken)
             if keeper is not None and keeper.due():
                 run.refuse_what_is_not_finite()
@@ -248,7 +268,7 @@ def finetune(
         run.set_scale(slopes().newton_step)
     last = slopes()
     scales = run.scales.T.cpu().numpy()
-    before = initial.logit_scale if training.epochs == 1 else scales[:, -2]
+    before = initial.logit_scale if scales.shape[1] == 1 else scales[:, -2]
     return Tuned(
         run.projections(),
         run.losses.T.contiguous().cpu().numpy(),
@@ -267,6 +287,7 @@ def finetune_in_portions(
     device: str = "cpu",
     keepers: Callable[[str], FileKeeper | None] = lambda name: None,
     progress: Callable[[int], None] = lambda step: None,
+    scheduled_pairs: int | None = None,
 ) -> Tuned:
     """Fine-tune as `finetune` does, as many seeds at a time as memory holds.
 
@@ -274,7 +295,7 @@ def finetune_in_portions(
 
     Parameters
     ----------
-    features, initial, training, seeds, device, progress
+    features, initial, training, seeds, device, progress, scheduled_pairs
         Those of `finetune`.
     keepers : callable
         Returns the keeper of a portion of the seeds, given its name.
@@ -299,9 +320,10 @@ def finetune_in_portions(
             device,
             keepers(f"training{name}"),
             lambda step: progress((numbers[0] * steps + len(numbers) * step) // len(seeds)),
+            scheduled_pairs,
         )
 
-    steps = training.epochs * (features.pairs // training.batch_size)
+    steps = updates(training, scheduled_pairs or features.pairs)
     portions = [*in_portions(range(len(seeds)), size, "seeds", run)]
     projections = [tuned.projections.tensors() for tuned in portions]
     return Tuned(
@@ -339,6 +361,8 @@ def fingerprint(
     arrays = [features.image_features, features.text_features, features.text_rows]
     optional = features.image_rows, features.weights
     arrays += [array for array in optional if array is not None]
+    if features.choices is not None:
+        arrays += [features.choices.captions, features.choices.starts, features.choices.counts]
     arrays += [initial.image, initial.text, initial.logit_scale]
     parts = [str(training), str(list(seeds)), str(features.crops)]
     for array in arrays:
@@ -352,7 +376,7 @@ class _Run:
 
     def __init__(
         self, images: Tensor, texts: Tensor, initial: Projections, training: Training,
-        per_epoch: int, device: str,
+        per_epoch: int, steps: int, device: str,
     ) -> None:  # fmt: skip
         self.images, self.texts, self.training = images, texts, training
         self.precision = torch.promote_types(images.dtype, torch.float32)
@@ -376,9 +400,9 @@ class _Run:
             torch.empty(stack * batch, features.shape[1], dtype=self.precision, device=device)
             for features in (images, texts)
         ]
-        self.per_epoch, epochs = per_epoch, training.epochs
-        self.losses = self.log_scale.new_zeros(epochs * per_epoch, stack)
-        self.scales = self.log_scale.new_zeros(epochs, stack)
+        self.per_epoch = per_epoch
+        self.losses = self.log_scale.new_zeros(steps, stack)
+        self.scales = self.log_scale.new_zeros(-(-steps // per_epoch), stack)
         self.taken = self.checked = 0
 
     @torch.no_grad()

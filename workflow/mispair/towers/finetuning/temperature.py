@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mispair.core.devices import upload
 from mispair.towers.features import PairedFeatures
-from mispair.towers.finetuning.batches import PairRows, batch_order
+from mispair.towers.finetuning.batches import PairRows
 from mispair.towers.finetuning.finetuning_presets import MEASURED_PAIRS
 from mispair.towers.finetuning.losses import scale_slopes
 
@@ -56,7 +56,8 @@ def measure(
 ) -> Slopes:
     """Measure the slopes of the loss and the cosine gap over the batches of the first epoch.
 
-    The batches are the same at every call, so that calls differ by the weights and scales only.
+    The batches are the same at every call, with the captions that are drawn for them, so that calls
+    differ by the weights and scales only.
 
     Parameters
     ----------
@@ -76,16 +77,13 @@ def measure(
     per_epoch = features.pairs // batch_size
     steps = max(min(per_epoch, MEASURED_PAIRS // batch_size), 1)
     device = log_scale.device
-    order = batch_order(features.pairs, per_epoch, batch_size, seeds, 0)[:steps]
     rows = PairRows(features, len(seeds), sources[0].device)
     first, second, gap, kept = torch.zeros(4, len(seeds), dtype=torch.float64, device=device)
-    for pairs in torch.as_tensor(order, device=sources[0].device):
+    for pairs, *batch in rows.batches(per_epoch, batch_size, seeds, 0, slice(steps)):
         shares = rows.shares(pairs)
         keeps = upload(rows.keep_captions(pairs), device).view(len(seeds), batch_size)
         units = []
-        for source, rows_of_source, weight in zip(
-            sources, rows.of_batch(pairs, 0), weights, strict=True
-        ):
+        for source, rows_of_source, weight in zip(sources, batch, weights, strict=True):
             inputs = upload(source[rows_of_source], device).view(len(seeds), batch_size, -1)
             units.append(torch.nn.functional.normalize(inputs.to(weight.dtype) @ weight, dim=2))
         for one in range(len(seeds)):  # the cosines of a large batch fill a GPU

@@ -25,13 +25,7 @@ POLL_SECONDS = 0.2
 
 
 def refuse_too_few_gpus(device: str, processes: int) -> None:
-    """Refuse more processes than GPUs: each computes on one of its own.
-
-    Raises
-    ------
-    UserError
-        If there are too few.
-    """
+    """Raise a UserError if there are fewer GPUs than processes: each computes on one of its own."""
     if device == "cuda":
         import torch
 
@@ -43,13 +37,7 @@ def refuse_too_few_gpus(device: str, processes: int) -> None:
 
 
 def refuse_other_nodes(nodes: int) -> None:
-    """Refuse a number of nodes that is not that of the SLURM job.
-
-    Raises
-    ------
-    UserError
-        If it is not.
-    """
+    """Raise a UserError if a number of nodes is not that of the SLURM job."""
     if nodes > 1 and (given := _nodes_here()) != nodes:
         job = f"a SLURM job of {given}" if given else "no SLURM job"
         raise files.UserError(
@@ -59,16 +47,7 @@ def refuse_other_nodes(nodes: int) -> None:
 
 
 def train(settings: Settings, arguments: list[str], logs: Path) -> None:
-    """Run open_clip's trainer in as many processes as the settings say.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of `pretrain_towers`.
-    arguments : list of str
-        From `mispair.towers.pretraining.pretraining.trainer_arguments`.
-    logs : Path
-        The folder given as ``--logs``.
+    """Run open_clip's trainer in as many processes as the settings have; `logs` is its ``--logs``.
 
     Raises
     ------
@@ -96,16 +75,9 @@ def train(settings: Settings, arguments: list[str], logs: Path) -> None:
 
 
 def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
-    """Return the command that starts the trainer in every process.
+    """Return the command that starts the trainer in every process, with cores for those of a node.
 
-    Parameters
-    ----------
-    job : Path
-        File for `mispair.towers.pretraining.trainer`, which every node can read.
-    processes, nodes : int
-        Processes on each node, and nodes.
-    cores : int
-        Cores for the processes of a node.
+    `job` is the file for `mispair.towers.pretraining.trainer`, which every node can read.
     """
     torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     each = ["-m", "mispair.towers.pretraining.trainer", str(job)]
@@ -123,10 +95,7 @@ def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
 
 
 def _nodes_here() -> int:
-    """Return how many nodes this SLURM job has; 0 outside of one.
-
-    Asked by the number of the job: Snakemake's plugin takes the other variables of SLURM away.
-    """
+    """Return how many nodes this SLURM job has; 0 outside of one."""
     number = os.environ.get("SLURM_JOB_ID")
     if number is None:
         return 0

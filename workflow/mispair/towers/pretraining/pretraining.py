@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mispair.core import files
 from mispair.towers.checkpoints.architectures import PREPROCESS
 from mispair.towers.checkpoints.model_spec import open_clip_names
-from mispair.towers.loading import refuse_what_open_clip_would_fetch
+from mispair.towers.loading import CONFIG_NAME, refuse_what_open_clip_would_fetch
 
 if TYPE_CHECKING:
     from mispair.towers.pretraining.pretraining_settings import Settings
@@ -29,8 +29,6 @@ BYTES = 512
 PADDING = "<PAD>"
 """Fills up rows, where open_clip then writes 0. No text has it, because texts are lower case."""
 
-CONFIG_NAME = "open_clip_config.json"
-WEIGHTS_NAME = "open_clip_model.safetensors"
 DEFINITIONS = Path(__file__).parent / "definitions"
 
 
@@ -112,13 +110,8 @@ def write_vocabulary(folder: Path, merges: int) -> None:
 def write_definition(folder: Path, definition: dict[str, Any]) -> None:
     """Write a model without weights: ``open_clip_config.json`` and the vocabulary.
 
-    Parameters
-    ----------
-    folder : Path
-        Where to; it exists.
-    definition : dict
-        From `read_definition`. One that names a ``bpe_path`` gets CLIP's vocabulary, cut to its
-        ``vocab_size``, in the form that open_clip looks for in the folder of the model.
+    A definition that names a ``bpe_path`` gets CLIP's vocabulary, cut to its ``vocab_size``, in the
+    form that open_clip looks for in the folder of the model.
     """
     content = json.loads(json.dumps(definition))
     text = content["model_cfg"]["text_cfg"]
@@ -226,15 +219,8 @@ def trained_weights(checkpoint: Path) -> dict[str, Any]:
 def write_weights(path: Path, weights: dict[str, Any], dtype: Any = None) -> None:
     """Write weights as safetensors that plain open_clip reads.
 
-    Parameters
-    ----------
-    path : Path
-        Where to.
-    weights : dict of torch.Tensor
-        By open_clip's names.
-    dtype : torch.dtype, optional
-        Number format; half precision, which halves the file, unless one is given. open_clip
-        copies them into single precision.
+    They are in half precision, which halves the file, unless another format is given. open_clip
+    copies them into single precision.
     """
     import torch
     from safetensors.torch import save_file

@@ -78,9 +78,7 @@ class ResumableLoader:
     Parameters
     ----------
     loader : webdataset.WebLoader
-        As open_clip makes it.
-    workers : int
-        Its reading processes; with 0 the main process reads.
+        As open_clip makes it, with its number of reading `workers`; with 0 the main process reads.
     shuffle : random.Random
         Generator of the order of samples, which the pipeline holds.
     path : Path, optional

@@ -32,22 +32,8 @@ def recipe(
 ) -> dict[str, Any]:
     """Return commands, settings, corpus, versions and losses of a training.
 
-    Commands name folders by what they hold, not by where they lay on one machine.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of `pretrain_towers`.
-    device : str
-        ``cpu`` or ``cuda``.
-    origin : Origin
-        What it began with.
-    shards : sequence of Path
-        What it saw.
-    samples : int
-        Pairs of an epoch.
-    losses : list of dict
-        From `pretraining.read_losses`.
+    Commands name folders by what they hold, not by where they were on one machine. `samples` are
+    the pairs of an epoch, `losses` those of `pretraining.read_losses`.
     """
     arguments = pretraining.trainer_arguments(
         settings,

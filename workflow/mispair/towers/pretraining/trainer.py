@@ -9,6 +9,7 @@ import ctypes
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -29,15 +30,9 @@ END_WITH_PARENT = 1
 def train(arguments: list[str], logs: Path, *, seed: int) -> None:
     """Run open_clip's trainer in this process, from its last finished epoch on.
 
-    Parameters
-    ----------
-    arguments : list of str
-        Command line of ``open_clip_train.main``.
-    logs : Path
-        The folder given as ``--logs``. Next to open_clip's checkpoint of the last epoch it holds
-        where the random numbers of every process stood.
-    seed : int
-        Seed of the order of samples.
+    `arguments` is the command line of ``open_clip_train.main`` and `logs` its ``--logs``, which
+    also holds where the random numbers of every process stood. `seed` is that of the order of
+    samples.
     """
     import torch
     import webdataset
@@ -107,15 +102,7 @@ def random_states(logs: Path, epoch: int, rank: int) -> Path:
 
 
 def finished_epochs(logs: Path, processes: int) -> int:
-    """Return from which epoch a training can go on; states that are broken are removed.
-
-    Parameters
-    ----------
-    logs : Path
-        As for `train`.
-    processes : int
-        How many there are in all.
-    """
+    """Return from which epoch a training of so many processes can go on; remove broken states."""
     import torch
 
     latest = latest_checkpoint(logs)
@@ -131,6 +118,16 @@ def finished_epochs(logs: Path, processes: int) -> int:
         latest.unlink()
         return 0
     return epoch
+
+
+def remove_other_jobs(parts: Path, logs: Path) -> None:
+    """Remove what trainings with other settings, code or shards left next to a folder of logs."""
+    for folder in parts.glob("*"):
+        if folder.is_dir() and folder != logs:
+            logging.getLogger(__name__).warning(
+                "%s is of other settings, code or shards; it is removed.", folder
+            )
+            shutil.rmtree(folder)
 
 
 def latest_checkpoint(logs: Path) -> Path:

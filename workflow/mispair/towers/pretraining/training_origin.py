@@ -52,13 +52,8 @@ class Origin:
     def write(self, folder: Path, final: Path | None = None) -> None:
         """Write the model as a local open_clip folder.
 
-        Parameters
-        ----------
-        folder : Path
-            Where to.
-        final : Path or None
-            The folder after weights are added and it is renamed. None if it stays: then it is for
-            open_clip's trainer, and has the weights that training begins with, if there are some.
+        `final` is the folder after weights are added and it is renamed. None if it stays: then it
+        is for open_clip's trainer, and has the weights that training begins with, if any.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.folder is None:
@@ -78,14 +73,9 @@ class Origin:
 
 
 def origin(definition: str, start: Sequence[Path]) -> Origin:
-    """Return what a training begins with.
+    """Return what a training begins with: a definition (`pretraining.read_definition`), or a start.
 
-    Parameters
-    ----------
-    definition : str
-        For `pretraining.read_definition`, unless there is a start.
-    start : sequence of Path
-        Files of towers, the configuration first, or none.
+    `start` are the files of towers, the configuration first, or none.
 
     Raises
     ------

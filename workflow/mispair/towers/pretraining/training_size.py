@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 def refuse_too_few_shards(size: Settings, shards: int) -> None:
-    """Refuse readers without a shard of their own: open_clip would stop, or wait for ever.
-
-    Raises
-    ------
-    UserError
-        If there are fewer shards than readers.
-    """
+    """Raise a UserError if readers lack a shard of their own: open_clip would stop or hang."""
     if size.train_num_samples is not None:
         if size.workers == 0:
             raise UserError(
@@ -36,19 +30,9 @@ def refuse_too_few_shards(size: Settings, shards: int) -> None:
 
 
 def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
-    """Refuse batches that a reader cannot fill, and schedules that end within their warm-up.
+    """Raise a UserError if a reader cannot fill a batch, or the schedule ends within its warm-up.
 
-    Parameters
-    ----------
-    size : Settings
-        Of `pretrain_towers`.
-    pairs : sequence of int
-        Number of pairs in each shard; not used where epochs are drawn from all shards.
-
-    Raises
-    ------
-    UserError
-        In either case.
+    `pairs` is the number of pairs in each shard; not used where epochs are drawn from all shards.
     """
     if size.train_num_samples is None:
         # Shards are dealt again in each epoch; this is what the unluckiest reader gets.

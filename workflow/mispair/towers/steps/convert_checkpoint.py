@@ -16,25 +16,25 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
 
     Parameters
     ----------
-    settings : Settings
-        None.
-    spec : str
-        The model's entry in ``config.yaml``, as JSON.
+    settings, spec
+        None; the model's entry in ``config.yaml``, as JSON.
     checkpoint : list of Path
         The file of weights; none where open_clip fetches those of a tag.
     towers : Path
-        Folder to write: ``open_clip_config.json``, ``open_clip_model.safetensors``, and
-        ``config.json`` with what the model was made from.
+        Folder to write: ``open_clip_config.json``, ``open_clip_model.safetensors``,
+        ``config.json`` with what the model was made from, and its card, ``README.md``.
     """
     from pydantic import ValidationError
 
-    from mispair.core.files import UserError
+    from mispair.core.cards import UNKNOWN
+    from mispair.core.files import UserError, write_text
     from mispair.core.folders import replacing_folder
     from mispair.core.provenance import file_digest
     from mispair.towers.checkpoints import model_recipes
     from mispair.towers.checkpoints.model_spec import ModelSpec
     from mispair.towers.checkpoints.state_dicts import read_state_dict
     from mispair.towers.loading import load_towers
+    from mispair.towers.model_cards import converted_card
 
     try:
         model = ModelSpec.model_validate_json(spec)
@@ -59,4 +59,5 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     }
     with replacing_folder(towers) as folder:
         architecture.write(folder, state, record, towers)
+        write_text(folder / "README.md", converted_card(record, model.licence or UNKNOWN))
         load_towers(folder)  # what cannot be loaded is not left behind

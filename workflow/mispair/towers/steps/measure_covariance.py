@@ -18,17 +18,10 @@ class Settings(settings.Settings):
 
 
 def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
-    """Write the covariance of image features and of caption features.
+    """Write the covariance of the image and caption features of one model.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    features : list of Path
-        Cached features of images and captions, all of one model.
-    covariance : Path
-        Written: ``image_covariance`` and ``text_covariance``, (d, d), and as metadata ``towers``
-        and the numbers of rows.
+    ``image_covariance`` and ``text_covariance`` are (d, d); metadata are ``towers`` and the numbers
+    of rows.
     """
     import numpy as np
     import safetensors

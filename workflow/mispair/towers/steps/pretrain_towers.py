@@ -16,18 +16,9 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     A training that is killed goes on from its last finished epoch, whose state is in the
     folder ``RESULT.parts``; it is removed at the end.
 
-    Parameters
-    ----------
-    settings : Settings
-        Model, schedule and processes.
-    shards : list of Path
-        Tar shards of image-text pairs.
-    start : list of Path
-        Files of the towers to start from, the configuration first; none to train from scratch.
-    towers : Path
-        Folder to write: configuration, weights, vocabulary and ``training.json``.
+    `start` are the files of the towers to start from, the configuration first; none to train from
+    scratch. `towers` gets configuration, weights, vocabulary and ``training.json``.
     """
-    import shutil
     from contextlib import nullcontext
 
     from mispair.core import files, gpus
@@ -36,6 +27,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     from mispair.core.provenance import code_version, fingerprint
     from mispair.core.resume import Checkpoints, only_copy
     from mispair.pairs.shards.staging import staged
+    from mispair.towers.loading import WEIGHTS_NAME
     from mispair.towers.pretraining import (
         launching,
         pretraining,
@@ -62,10 +54,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     parts = towers.with_name(f"{towers.name}.parts")
     with only_copy(parts):
         logs = parts / fingerprint(job)
-        for leftover in parts.glob("*"):
-            if leftover.is_dir() and leftover != logs:
-                log.warning("%s is of other settings, code or shards; it is removed.", leftover)
-                shutil.rmtree(leftover)
+        trainer.remove_other_jobs(parts, logs)
         model = logs / "model"
         origin.write(model)
         finished = trainer.finished_epochs(logs, settings.processes * settings.nodes)
@@ -81,7 +70,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
         with replacing_folder(towers) as folder:
             origin.write(folder, towers)
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
-            pretraining.write_weights(folder / pretraining.WEIGHTS_NAME, weights, origin.dtype)
+            pretraining.write_weights(folder / WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
             record = recipe.recipe(settings, device, origin, shards, samples, losses)
             files.write_json(folder / "training.json", record)

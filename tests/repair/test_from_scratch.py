@@ -1,0 +1,208 @@
+"""Towers trained from scratch on repaired captions: their jobs, and what the report concludes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mispair.core import metrics
+from mispair.core.files import UserError
+from mispair.dag import Dag
+from mispair.repair import dag as repair
+from mispair.repair import from_scratch as jobs
+from mispair.repair.report import figures, from_scratch, pages
+from mispair.repair.report.rows import rows
+from mispair.report import verdicts
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables, tidy
+
+ACCURACY = {"raw": 0.50, "factor": 0.70, "drop": 0.52, "trusted-alone": 0.55, "oracle": 0.80}
+OVERLAP = {"raw": 0.12, "factor": 0.09, "drop": 0.115, "trusted-alone": 0.115, "oracle": 0.08}
+
+
+def configured(**filters: Any) -> Dag:
+    content = {"studies": ["repair"], "filter_captions": {"trains": ["towers"], **filters}}
+    return Dag(content, "test")
+
+
+class Wildcards(dict[str, str]):
+    repair = property(lambda self: self["repair"])
+
+
+def test_every_rule_of_the_loop_is_trained_in_every_draw() -> None:
+    dag = configured(rules=["factor", "posterior", "oracle"], rates=[0.0, 0.8])
+    files = repair.files(dag)
+    folder = "results/repair/scenes/from-scratch"
+    trained = {path for path in files if path.endswith("mixing.json")}
+    assert trained == {
+        f"{folder}/random~{rate}/draw~{draw}/{rule}/mixing.json"
+        for draw in range(3)
+        for rate, rule in (("0", "raw"), ("0", "factor"), ("0.8", "raw"), ("0.8", "factor"),
+                           ("0.8", "oracle"))
+    }  # fmt: skip
+    assert {path.replace("/mixing.json", ".json") for path in trained} == {*files} - trained
+    assert repair.exports(dag) == []
+
+
+def test_projections_and_towers_are_trained_side_by_side() -> None:
+    both, towers, default = (
+        {*repair.files(Dag({"studies": ["repair"], **({"filter_captions": {"trains": trains}}
+                                                      if trains else {})}, "test"))}
+        for trains in (["projections", "towers"], ["towers"], None)
+    )  # fmt: skip
+    assert both == towers | default
+    assert not towers & default
+    assert not [path for path in default if "from-scratch" in path]
+
+
+@pytest.mark.parametrize(
+    ("rule", "new", "scored"),
+    [("raw", False, False), ("oracle", False, False), ("trusted-alone", False, False),
+     ("all", True, False), ("factor", True, True), ("drop", True, True)],
+)  # fmt: skip
+def test_a_rule_reads_what_it_decides_by(rule: str, new: bool, scored: bool) -> None:
+    wildcards = Wildcards(corpus="c", scheme="random", rate="0.8", draw="1", repair=rule)
+    folder = "results/repair/c/from-scratch/random~0.8/draw~1/raw"
+    assert jobs.recaptions(wildcards) == ([f"{folder}/recaptions.parquet"] if new else [])
+    assert jobs.scores(wildcards) == ([f"{folder}/scores.safetensors"] if scored else [])
+    texts = jobs.written(wildcards)
+    assert texts[0] == "results/pretraining/c/random~0.8/draw~1/captions.parquet"
+    assert texts[1:] == ([f"{folder}/recaption_texts.parquet"] if new else [])
+
+
+def test_another_captioner_is_refused() -> None:
+    content = {"studies": ["repair"], "filter_captions": {"trains": ["towers"]},
+               "recaption_pairs": {"captioner": "pkg.module:function"}}  # fmt: skip
+    with pytest.raises(UserError, match="captioner: trained"):
+        repair.files(Dag(content, "test"))
+
+
+def test_a_corpus_without_true_features_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "00000.tar").touch()
+    content = {"studies": ["repair"], "filter_captions": {"trains": ["towers"]},
+               "shards": str(tmp_path / "*.tar")}  # fmt: skip
+    with pytest.raises(UserError, match="true features"):
+        Dag(content, "test")
+
+
+def made_up(
+    accuracy: Mapping[str, float] = ACCURACY, overlap: Mapping[str, float] = OVERLAP, seeds: int = 5
+) -> Tables:
+    """Return tables of towers; each seed shifts all rules, and each rule by a little."""
+    draw = np.random.default_rng(0)
+    shift, noise = draw.normal(0, 0.02, seeds), draw.normal(0, 0.0005, (len(accuracy), seeds))
+    made = []
+    for number, rule in enumerate(accuracy):
+        for seed in range(seeds):
+            here = {"rule": rule, "scheme": "random", "rate": 0.8, "seed": seed}
+            more = float(shift[seed] + noise[number, seed])
+            made += [
+                {**here, "metric": "acc1", "evaluation_set": name, "chance": 0.1,
+                 "protocol": "clip_benchmark", "value": accuracy[rule] + apart + more}
+                for name, apart in (("one", -0.1), ("two", 0.1))
+            ]  # fmt: skip
+            for tower in ("image", "text"):
+                made.append({**here, "tower": tower, "metric": "mean_abs_cosine",
+                             "value": overlap[rule] + more})  # fmt: skip
+                made.append({**here, "tower": tower, "basis": "identified", "metric": "recovery",
+                             "value": 0.4 + more})  # fmt: skip
+    return Tables({"repaired_towers": tidy("repaired_towers", made)})
+
+
+def judged(tables: Tables) -> dict[str, verdicts.Verdict]:
+    return {verdict.claim.key: verdict for verdict in from_scratch.judge(tables, 0.95)}
+
+
+def test_nothing_trained_is_no_verdict() -> None:
+    assert {v.outcome for v in judged(Tables({})).values()} == {verdicts.UNMEASURED}
+    assert isinstance(figures.repair_from_scratch(Tables({})), Hole)
+    assert from_scratch.printed(Tables({}), 0.95) == []
+
+
+def test_known_effects_are_judged_as_they_are() -> None:
+    found = judged(made_up())
+    assert {v.outcome for v in found.values()} == {verdicts.SUPPORTS}
+    accuracy = found["repair-learned-accuracy"]
+    assert accuracy.effect is not None
+    assert accuracy.effect.value == pytest.approx(0.2, abs=0.002)
+    assert accuracy.smallest == pytest.approx(0.1, abs=0.002)
+    assert accuracy.limited == ()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "outcome"),
+    [
+        ({"factor": 0.40}, verdicts.CONTRADICTS),
+        ({"factor": 0.50}, verdicts.ABSENT),
+        ({"oracle": 0.50}, verdicts.UNDECIDED),  # nothing was lost
+        ({"oracle": 0.40}, verdicts.UNDECIDED),  # wrong captions did better
+        (dict.fromkeys(ACCURACY, 0.15), verdicts.UNDECIDED),  # nothing was learnt
+    ],
+)
+def test_accuracy_can_come_out_either_way(accuracy: dict[str, float], outcome: str) -> None:
+    found = judged(made_up({**ACCURACY, **accuracy}))
+    assert found["repair-learned-accuracy"].outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("overlap", "outcome"),
+    [
+        ({"factor": 0.15}, verdicts.CONTRADICTS),
+        ({"factor": 0.12}, verdicts.ABSENT),
+        ({"raw": 0.06, "factor": 0.08}, verdicts.CONTRADICTS),  # what is restored is overlap
+        ({"oracle": 0.12}, verdicts.UNDECIDED),
+    ],
+)
+def test_overlap_can_come_out_either_way(overlap: dict[str, float], outcome: str) -> None:
+    found = judged(made_up(overlap={**OVERLAP, **overlap}))
+    assert found["repair-learned-overlap"].outcome == outcome
+
+
+def test_what_needs_no_new_captions_limits_the_claim() -> None:
+    found = judged(made_up({**ACCURACY, "trusted-alone": 0.68}))
+    assert found["repair-learned-accuracy"].limited == ("Trusted pairs alone",)
+
+
+def test_intervals_are_paired_by_seed() -> None:
+    """The seeds differ by 0.02, and the rules of a seed by 0.0005."""
+    effect = from_scratch.difference(made_up(), "accuracy", "factor", "raw", 0.8, 0.95)
+    assert effect.n == 5
+    assert effect.high - effect.low < 0.004
+
+
+def test_tables_and_the_figure_hold_the_numbers() -> None:
+    tables = made_up()
+    arms, apart = pages.PAGES.tables(tables, [], 0.95)[:2]
+    assert len(arms.rows) == len(ACCURACY)
+    assert len(apart.rows) == len(ACCURACY) - 1
+    place = arms.heads.index("accuracy")
+    by_rule = {row[0]: row[place] for row in arms.rows}
+    assert by_rule[from_scratch.LABELS["factor"]].startswith("0.70")
+    drawing = figures.repair_from_scratch(tables)
+    assert isinstance(drawing, Drawing)
+    assert set(drawing.data["rule"]) == set(ACCURACY)
+
+
+def test_results_become_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "draw~2"
+    trained = {"repair": "factor", "scheme": "random", "rate": "0.8", "draw": "2"}
+    metrics.write_metrics(
+        folder / "factor" / "mixing.json",
+        [{"scheme": "random", "rate": 0.8, "seed": 2, "metric": "acc1", "value": 0.5}],
+        {"trained": trained},
+    )
+    metrics.write_metrics(
+        folder / "factor.json",
+        [{"seed": 0, "metric": "read", "value": 10}],
+        {"repair": "factor", "scheme": "random", "nominal": "0.8"},
+    )
+    found = rows({"towers": [folder / "factor" / "mixing.json"],
+                  "tower_ledger": [folder / "factor.json"]}, {})  # fmt: skip
+    assert found["repaired_towers"][0]["rule"] == "factor"
+    (ledger,) = found["tower_repairs"]
+    assert (ledger["rule"], ledger["rate"], ledger["seed"]) == ("factor", 0.8, 2)
+    assert not found["repairs"]

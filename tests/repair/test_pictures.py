@@ -1,0 +1,174 @@
+"""Captions of pictures in shards, by captioners that fail in every way."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.core.resume import Checkpoints, Interrupted
+from mispair.pairs.index.index import index_shard
+from mispair.pairs.index.policy import Policy
+from mispair.pairs.index.reading import by_name, locations
+from mispair.repair.captioners import faults
+from mispair.repair.captioners.faults import Caption
+from mispair.repair.captioners.functions import load_function
+from mispair.repair.captioners.pictures import Captioning, Limits, caption_shards
+from tests.pairs.test_index import write_tar
+from tests.repair import made_up
+
+MADE_UP = "tests.repair.made_up"
+REDS = (0, 30, 50, 70, 90, 110, 130, 150, 170, 200)
+PER_SHARD = 10
+
+
+def shards(folder: Path, reds: tuple[int, ...] = REDS, number: int = 2) -> pd.DataFrame:
+    """Write shards whose pictures are red to several degrees; return their index."""
+    tables = []
+    for shard in range(number):
+        members = []
+        for place, red in enumerate(reds):
+            name = f"{shard}{place:02d}"
+            members += [(f"{name}.jpg", jpeg(red)), (f"{name}.txt", b"some caption")]
+        path = write_tar(folder / f"{shard}.tar", members)
+        tables += index_shard(path, Policy()).kept
+    return pd.DataFrame(tables)
+
+
+def jpeg(red: int) -> bytes:
+    target = io.BytesIO()
+    Image.new("RGB", (24, 24), (red, 10, 10)).save(target, "JPEG", quality=95)
+    return target.getvalue()
+
+
+def caption(
+    folder: Path,
+    index: pd.DataFrame,
+    function: str,
+    batch_size: int = 1,
+    share: float = 1.0,
+    stall: float = 30.0,
+    candidates: int = 1,
+    states: Checkpoints | None = None,
+) -> tuple[list[Caption], int]:
+    captioning = Captioning(
+        partial(load_function, f"{MADE_UP}:{function}"),
+        by_name(sorted(folder.glob("*.tar")), []),
+        locations(index),
+        0,
+        candidates,
+        10,
+    )
+    rows = {name: [*map(int, of)] for name, of in index.groupby("shard").indices.items()}
+    states = states or Checkpoints(folder / "states", "job")
+    return caption_shards(captioning, rows, batch_size, Limits(stall, share), states)
+
+
+def test_each_picture_has_its_caption(tmp_path: Path) -> None:
+    index = shards(tmp_path)
+    index = index.sample(frac=1, random_state=0, ignore_index=True)  # nothing relies on its order
+    captions, resumed = caption(tmp_path, index, "colours", 4)
+    assert resumed == 0
+    for key, written in zip(index["key"], captions, strict=True):
+        _, red, _, _ = written.text.split()
+        assert abs(int(red) - REDS[int(key[1:])]) < 4
+        assert written.reason is None
+    seeds = [written.text.split()[-1] for written in captions]
+    assert len(set(seeds)) == len(index)
+    # A picture's seed depends on its key, not on the batch.
+    (tmp_path / "again").mkdir()
+    again, _ = caption(tmp_path, index, "colours", 3, states=Checkpoints(tmp_path / "again", "job"))
+    assert again == captions
+
+
+@pytest.mark.slow
+def test_a_batch_that_fails_costs_its_own_captions_only(tmp_path: Path) -> None:
+    index = shards(tmp_path, number=1)
+    captions, _ = caption(tmp_path, index, "fails", stall=6.0)
+    reasons = [written.reason for written in captions]
+    assert reasons == [faults.FAILED] * 6 + [None] * 4
+    assert {written.text for written in captions[:6]} == {""}
+
+
+def test_many_failures_stop_the_job_and_nothing_finished_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = shards(tmp_path, (130, 150, 0, 0), 2)
+    monkeypatch.setenv(made_up.CALLS, str(tmp_path / "calls"))
+    states = Checkpoints(tmp_path / "states", "job")
+    with pytest.raises(UserError, match="max_failed_share") as error:
+        caption(tmp_path, index, "fails", 2, share=0.4, states=states)
+    assert "no caption for so little red" in str(error.value)
+    captions, _ = caption(tmp_path, index, "fails", 2, share=0.5, states=states)
+    assert [written.reason for written in captions] == ([None] * 2 + [faults.FAILED] * 2) * 2
+    # What failed is tried again by another job, and what did not is not.
+    monkeypatch.setenv(made_up.CALLS, str(tmp_path / "more"))
+    captions, resumed = caption(tmp_path, index, "colours", 2, states=states)
+    assert [written.reason for written in captions] == [None] * 8
+    assert resumed == 4
+    assert (tmp_path / "more").read_text() == "2\n2\n"
+
+
+def test_a_job_goes_on_at_the_shard_where_it_was_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = shards(tmp_path)
+    expected, _ = caption(tmp_path, index, "colours", 5)
+    calls = tmp_path / "calls"
+    monkeypatch.setenv(made_up.CALLS, str(calls))
+
+    def ending() -> bool:
+        return calls.exists() and calls.read_text().count("\n") >= 2
+
+    with pytest.raises(Interrupted):
+        caption(tmp_path, index, "colours", 5, states=Checkpoints(tmp_path / "new", "job", ending))
+    calls.unlink()
+    states = Checkpoints(tmp_path / "new", "job")
+    captions, resumed = caption(tmp_path, index, "colours", 5, states=states)
+    assert captions == expected
+    assert resumed >= PER_SHARD
+    assert calls.read_text() == "5\n" * ((len(index) - resumed) // 5)
+    # Other pictures of the same keys are captioned.
+    (tmp_path / "0.tar").unlink()
+    other = shards(tmp_path, REDS[::-1])
+    captions, resumed = caption(tmp_path, other, "colours", 5, states=states)
+    assert resumed == 0
+    assert captions != expected
+
+
+def test_unusable_captions_have_a_reason_and_others_are_cleaned(tmp_path: Path) -> None:
+    index = shards(tmp_path, (50, 200), 1)
+    captions, _ = caption(tmp_path, index, "poor", 2, candidates=2)
+    assert captions == [Caption("no no no", faults.REPEATS_ITSELF), Caption("a red star")]
+    captions, _ = caption(
+        tmp_path, index, "nothing", 2, states=Checkpoints(tmp_path / "other", "nothing")
+    )
+    assert captions == [Caption("", faults.EMPTY)] * 2
+
+
+@pytest.mark.parametrize("name", ["no_such_module:caption", f"{MADE_UP}:no", f"{MADE_UP}:number"])
+def test_a_function_that_is_not_there(name: str) -> None:
+    with pytest.raises(UserError, match="captioner"):
+        load_function(name)
+
+
+def test_a_changed_shard_stops_the_job(tmp_path: Path) -> None:
+    index = shards(tmp_path, (130, 150), 1)
+    shards(tmp_path, (150, 130), 1)
+    with pytest.raises(UserError, match="changed"):
+        caption(tmp_path, index, "colours", 2)
+
+
+def test_states_hold_no_failure(tmp_path: Path) -> None:
+    index = shards(tmp_path, (0, 150), 1)
+    caption(tmp_path, index, "fails", 1)
+    (state,) = (tmp_path / "states").glob("*.safetensors")
+    kept, _ = files.read_tensors(state)
+    assert kept["captions"].tobytes().count(b"red") == 1
+    assert faults.FAILED.encode() not in kept["captions"].tobytes()

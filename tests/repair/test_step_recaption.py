@@ -1,0 +1,288 @@
+"""The step `recaption_pairs`, on files as a rule runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mispair.cli import main
+from mispair.core import files
+from mispair.core.provenance import PACKAGE
+from mispair.pairs.index.index import index_shard
+from mispair.pairs.index.policy import Policy
+from mispair.repair.captioners import faults
+from mispair.repair.captioners.model_files import model_files
+from mispair.repair.steps.recaption_pairs import Settings
+from mispair.towers.loading import CONFIG_NAME, fingerprint
+from tests.pairs.test_index import write_tar
+from tests.repair.test_pictures import jpeg
+from tests.repair.test_trained import scenes
+
+SHIPPED = PACKAGE / "towers/shipped/scenes-small"
+SMALL = ("--steps", "80", "--train-batch-size", "16", "--lr", "0.02", "--width", "32",
+         "--weight-decay", "0.01", "--max-same-share", "1")  # fmt: skip
+PAIRS, TRUSTED = 300, 200
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A corpus of two groups with features, captions and trusted keys."""
+    features, texts = scenes(PAIRS, 0)
+    keys = [f"{row:04d}" for row in range(PAIRS)]
+    group = np.where(np.arange(PAIRS) % 3 == 0, "b", "a")
+    table = pd.DataFrame(
+        {
+            "key": keys,
+            "group": group,
+            "row": 0,
+        }
+    )
+    table["row"] = table.groupby("group").cumcount().astype("int32")
+    files.write_parquet(tmp_path / "corpus.parquet", table)
+    pairs = pd.DataFrame({"key": keys, "caption": texts})
+    files.write_parquet(tmp_path / "texts.parquet", pairs)
+    files.write_parquet(tmp_path / "trusted.parquet", pairs[:TRUSTED])
+    metadata = {"towers": fingerprint(SHIPPED), "precision": "fp32", "crops": "2"}
+    for name in ("a", "b"):
+        rows = np.flatnonzero(group == name)
+        both = np.repeat(features[rows], 2, axis=0) + np.tile([[0.5], [-0.5]], (len(rows), 1))
+        array = {"image_features": both.astype(np.float32)}
+        files.write_tensors(tmp_path / f"{name}.safetensors", array, metadata)
+        table = pd.DataFrame({"kind": "image", "id": [keys[row] for row in rows]})
+        table["row"] = 2 * np.arange(len(rows))
+        files.write_parquet(tmp_path / "rows" / f"{name}.parquet", table, metadata)
+    return tmp_path
+
+
+def run(corpus: Path, *settings: str, pictures: bool = False, out: str = "out") -> int:
+    given = pictures or "given" in settings
+    of_trained = {
+        "features": sorted(corpus.glob("*.safetensors")),
+        "feature-rows": sorted((corpus / "rows").glob("*.parquet")),
+        "trusted": sorted(corpus.glob("trusted.parquet")),
+        "towers": [SHIPPED / CONFIG_NAME],
+    }
+    of_pictures = {
+        "index": sorted(corpus.glob("index.parquet")),
+        "shards": sorted(corpus.glob("*.tar")),
+    }
+    lists = [
+        *((name, [] if given else paths) for name, paths in of_trained.items()),
+        *((name, paths if pictures else []) for name, paths in of_pictures.items()),
+    ]
+    files_of = [str(part) for name, paths in lists for part in (f"--{name}", *paths)]
+    return main(
+        [
+            "recaption-pairs", "--corpus", str(corpus / "corpus.parquet"), *files_of, "--sources",
+            "--recaptions", str(corpus / out / "recaptions.parquet"),
+            "--record", str(corpus / out / "logs" / "record.json"), *settings,
+        ]
+    )  # fmt: skip
+
+
+def read(corpus: Path, out: str = "out") -> tuple[pd.DataFrame, dict[str, str], dict]:
+    table, metadata = files.read_parquet(corpus / out / "recaptions.parquet")
+    assert table.columns.tolist() == ["key", "caption", "reason"]
+    assert table["key"].is_monotonic_increasing
+    assert ((table["caption"] == "") == table["reason"].notna()).all()
+    assert set(table["reason"].dropna()) <= set(faults.REASONS)
+    return table, metadata, files.read_json(corpus / out / "logs" / "record.json")
+
+
+# A decoder trained on trusted pairs ---------------------------------------------------------------
+
+
+def test_a_trained_captioner(corpus: Path) -> None:
+    assert run(corpus, *SMALL, "--decoding", "greedy") == 0
+    table, metadata, record = read(corpus)
+    old = files.read_parquet(corpus / "texts.parquet")[0]["caption"]
+    words = {"red", "green", "blue", "pink", "star", "ring", "box"}
+    named = [set(a.split()) & words == set(b.split()) & words
+             for a, b in zip(old, table["caption"], strict=True)]  # fmt: skip
+    assert np.mean(named[:TRUSTED]) > 0.95
+    assert np.mean(named[TRUSTED:]) > 0.9  # pictures that nothing was learnt from
+    assert metadata.items() >= {"captioner": "trained", "prompt": ""}.items()
+    assert json.loads(metadata["decoding"])["method"] == "greedy"
+    assert {"torch", "transformers"} <= json.loads(metadata["versions"]).keys()
+    assert record["trusted_pairs"] == TRUSTED
+    assert record["trusted_captions"] == TRUSTED
+    assert record["captions"] == PAIRS
+    assert record["captions_per_s"] > 0
+    assert not list((corpus / "out").glob("*.parts"))
+    # The same bytes again; other draws with another seed.
+    assert run(corpus, *SMALL, "--decoding", "greedy", out="again") == 0
+    again = corpus / "again" / "recaptions.parquet"
+    assert again.read_bytes() == (corpus / "out" / "recaptions.parquet").read_bytes()
+    assert run(corpus, *SMALL, "--seed", "1", out="other") == 0
+    assert read(corpus, "other")[1]["revision"] != metadata["revision"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["0001", "nowhere"], "1 trusted keys of 2 that the corpus does not have, such as 'nowh"),
+        ([], "names no trusted key"),
+        (["0010", "0011"], "2 trusted captions"),
+        (None, "known to be right"),
+    ],
+)
+def test_trusted_keys(
+    keys: list[str] | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "trusted.parquet").unlink()
+    if keys is not None:
+        table = pd.DataFrame({"key": keys, "caption": "a red star"}, dtype="str")
+        files.write_parquet(corpus / "trusted.parquet", table)
+    assert run(corpus, *SMALL) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_features_of_other_pairs_are_refused(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, metadata = files.read_parquet(corpus / "rows" / "b.parquet")
+    rows["id"] = rows["id"].to_numpy()[::-1]
+    files.write_parquet(corpus / "rows" / "b.parquet", rows, metadata)
+    assert run(corpus, *SMALL) == 2
+    assert "out of step" in capsys.readouterr().err
+    for path in (corpus / "rows" / "b.parquet", corpus / "b.safetensors"):
+        path.unlink()
+    assert run(corpus, *SMALL) == 2
+    assert "no features of group b" in capsys.readouterr().err
+
+
+# A table of the user's ----------------------------------------------------------------------------
+
+
+def test_a_given_table(corpus: Path) -> None:
+    lines = [{"key": "0003", "caption": "a first one"}, {"key": "0003", "caption": "a second"},
+             {"key": "0004", "caption": ["no no no", "a fourth"]}, {"key": "0005", "caption": " "},
+             {"key": "elsewhere", "caption": "not here"}]  # fmt: skip
+    table = corpus / "given.jsonl"
+    table.write_text("\n".join(map(json.dumps, lines)))
+    assert run(corpus, "--captioner", "given", "--model", str(table)) == 0
+    written, metadata, record = read(corpus)
+    captions = dict(zip(written["key"], written["caption"], strict=True))
+    assert (captions["0003"], captions["0004"], captions["0005"]) == ("a first one", "a fourth", "")
+    assert record["usable"] == 2
+    assert record["reasons"][faults.EMPTY] == PAIRS - 2
+    table.write_text(table.read_text().replace("first", "changed"))
+    assert run(corpus, "--captioner", "given", "--model", str(table), out="other") == 0
+    assert read(corpus, "other")[1]["revision"] != metadata["revision"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"key": "elsewhere", "caption": "a"}', "a caption for none of the 300 pairs"),
+        ('{"key": "0003", "text": "a"}', "no column 'caption'"),
+        ('{"key": 3, "caption": "a"}', "has the key 3"),
+        (None, "there is no"),
+    ],
+)
+def test_a_table_that_gives_nothing(
+    content: str | None, message: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = corpus / "given.jsonl"
+    if content is not None:
+        table.write_text(content)
+    assert run(corpus, "--captioner", "given", "--model", str(table)) == 2
+    assert message in capsys.readouterr().err
+
+
+# Pictures -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pictures(corpus: Path) -> Path:
+    """A shard with pictures of some pairs, and of one that is no pair of the corpus."""
+    members = []
+    for row in range(0, 120, 10):
+        members += [(f"{row:04d}.jpg", jpeg(2 * row)), (f"{row:04d}.txt", b"old")]
+    members += [("other.jpg", jpeg(250)), ("other.txt", b"old")]
+    path = write_tar(corpus / "0.tar", members)
+    kept = pd.DataFrame(index_shard(path, Policy()).kept)
+    files.write_parquet(corpus / "index.parquet", kept)
+    return corpus
+
+
+def test_a_function_of_the_users(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "tests.repair.made_up:colours"
+    assert run(pictures, "--captioner", name, "--batch-size", "5", pictures=True) == 0
+    table, metadata, record = read(pictures)
+    assert table["key"].tolist() == [f"{row:04d}" for row in range(0, 120, 10)]
+    reds = table["caption"].str.split().str[1].astype(int)
+    assert np.abs(reds - 2 * table["key"].astype(int)).max() < 4
+    assert metadata["captioner"] == name
+    assert len(metadata["revision"]) == 16
+    assert record["usable"] == 12
+    settings = ["--captioner", "tests.repair.made_up:fails", "--batch-size", "1"]
+    assert run(pictures, *settings, "--stall-seconds", "8", pictures=True, out="bad") == 2
+    assert "max_failed_share" in capsys.readouterr().err
+    assert not (pictures / "bad" / "recaptions.parquet").exists()
+
+
+@pytest.mark.slow
+def test_coca(pictures: Path) -> None:
+    from tests.repair.test_coca import build
+
+    folder = build(pictures / "coca")
+    settings = ["--captioner", "coca", "--model", str(folder), "--max-words", "6"]
+    for out in ("out", "again"):
+        assert run(pictures, *settings, pictures=True, out=out) == 0
+    table, _, _ = read(pictures)
+    assert table["reason"].isna().any()
+    assert table.equals(read(pictures, "again")[0])
+    assert len(model_files("coca", str(folder))) == 2
+    (folder / "open_clip_model.safetensors").write_bytes(b"other")
+    assert run(pictures, *settings, pictures=True, out="third") == 2
+
+
+def test_shards_that_are_not_those_of_the_index(
+    pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = ["--captioner", "tests.repair.made_up:colours"]
+    (pictures / "0.tar").rename(pictures / "1.tar")
+    assert run(pictures, *name, pictures=True) == 2
+    assert "0.tar" in capsys.readouterr().err
+    index, _ = files.read_parquet(pictures / "index.parquet")
+    files.write_parquet(pictures / "index.parquet", index[index["key"] == "other"])
+    assert run(pictures, *name, pictures=True) == 2
+    assert "no pair of the corpus" in capsys.readouterr().err
+
+
+# Settings -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"captioner": "given"},
+        {"captioner": "trained", "model": "a"},
+        {"captioner": "a.b:c", "model": "a"},
+        {"captioner": "somebody"},
+        {"captioner": "a.b:c d"},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+        {"stall_seconds": 0},
+        {"max_failed_share": 2},
+    ],
+)
+def test_settings_that_make_no_sense(values: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        Settings.model_validate(values)
+
+
+def test_files_of_a_model(tmp_path: Path) -> None:
+    assert model_files("trained", None) == model_files("a.b:c", None) == []
+    assert model_files("coca", "coca_ViT-B-32@laion2b_s13b_b90k") == []
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "weights").write_bytes(b"1")
+    assert model_files("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
+    for captioner, model in [("given", str(tmp_path)), ("coca", "nothing"), ("coca", None)]:
+        with pytest.raises(files.UserError, match="model"):
+            model_files(captioner, model)

@@ -1,0 +1,130 @@
+"""Lists of the pairs that are kept, which other tools read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mispair.core import cards, files
+from mispair.core.folders import replacing_folder
+
+FILES = {
+    "pairs.csv": "key, caption_id, probability of a wrong caption, weight (1 less that), kept",
+    "kept.txt": "keys of pairs that are kept, one a line",
+    "removed.txt": "keys of pairs that are left out",
+    "captions.parquet": "key and caption of what is kept, for the setting `captions` of mispair",
+    "kept.npy": "where keys are DataComp uids: the subset file of DataComp's resharder",
+}
+"""What the folder holds."""
+WEBDATASET = """With webdataset:
+
+```python
+keep = set(open("kept.txt").read().splitlines())
+dataset = webdataset.WebDataset(shards).select(lambda sample: sample["__key__"] in keep)
+```
+
+Where a configuration gives its sources names, keys begin with the name and a slash."""
+
+UID = re.compile(r"[0-9a-f]{32}")
+"""Form of a DataComp uid."""
+
+
+def dataset_card(
+    read: int, kept: int, wrong: Mapping[str, float], origin: Mapping[str, Any], licence: str
+) -> str:
+    """Return the card of a corpus that the audit judged, as Markdown.
+
+    Parameters
+    ----------
+    read, kept : int
+        Numbers of pairs.
+    wrong : mapping
+        Share of wrong captions among those that were read: ``value`` and, if it has an interval,
+        ``low`` and ``high``; empty if the audit refused to judge.
+    origin : mapping
+        Fingerprints of towers and pairs, and the settings of the selection.
+    licence : str
+        Of the captions, as the hub names it.
+    """
+    front = {
+        "license": licence,
+        "task_categories": ["zero-shot-image-classification"],
+        "size_categories": [cards.size_category(kept)],
+        "tags": ["image-text", "audited", "mispair"],
+    }
+    judged = "The audit did not estimate the share of wrong captions."
+    if wrong:
+        judged = f"Estimated share of wrong captions before: {wrong['value']:.2%}"
+        if wrong.get("low") is not None:
+            judged += f" (95 % interval {wrong['low']:.2%} to {wrong['high']:.2%})"
+        judged += "."
+    counts = [("read", read), ("kept", kept), ("left out", read - kept)]
+    settings = json.dumps(dict(origin), indent=1, sort_keys=True)
+    return cards.card(
+        front,
+        "# Pairs by the audit of mispair",
+        judged,
+        cards.table(("pairs", "number"), [(name, f"{number:,}") for name, number in counts]),
+        cards.table(("file", "content"), list(FILES.items())),
+        WEBDATASET,
+        f"## Settings\n\n```json\n{settings}\n```",
+    )
+
+
+def write_lists(
+    target: Path, table: pd.DataFrame, kept: np.ndarray, texts: pd.Series, card: str
+) -> int:
+    """Write a folder with the files of `FILES`; return how many pictures are left out.
+
+    A picture with several captions is kept with those of them that are kept.
+
+    Parameters
+    ----------
+    target : Path
+        Folder to write.
+    table : DataFrame
+        A row for each of n pairs: ``key``, ``caption_id`` and ``probability``.
+    kept : (n,) bool array
+        Which pairs are kept.
+    texts : Series of str
+        Captions by ``caption_id``.
+    card : str
+        From `dataset_card`.
+    """
+    chosen, probability = table[kept], table["probability"].to_numpy(float)
+    keys = chosen["key"].unique()
+    removed = table.loc[~table["key"].isin(keys), "key"].unique()
+    with replacing_folder(target) as folder:
+        files.write_text(folder / "README.md", card)
+        files.write_text(folder / "kept.txt", "".join(f"{key}\n" for key in keys))
+        files.write_text(folder / "removed.txt", "".join(f"{key}\n" for key in removed))
+        columns = table[["key", "caption_id", "probability"]]
+        listed = columns.assign(weight=1 - probability, kept=kept.astype(int))
+        files.write_csv(folder / "pairs.csv", listed)
+        captions = texts.loc[chosen["caption_id"]].to_numpy()
+        cleaned = pd.DataFrame({"key": chosen["key"], "caption": captions})
+        files.write_parquet(folder / "captions.parquet", cleaned)
+        if (uids := uid_array(keys)) is not None:
+            np.save(folder / "kept.npy", uids)
+    return len(removed)
+
+
+def uid_array(keys: Iterable[str]) -> np.ndarray | None:
+    """Return DataComp uids as DataComp's resharder reads them, sorted; None for other keys.
+
+    Examples
+    --------
+    >>> uid_array(["000000000000000a000000000000000b"])
+    array([(10, 11)], dtype=[('f0', '<u8'), ('f1', '<u8')])
+    """
+    names = list(keys)
+    if not names or not all(UID.fullmatch(name) for name in names):
+        return None
+    halves = [(int(name[:16], 16), int(name[16:], 16)) for name in names]
+    return np.sort(np.array(halves, np.dtype("u8,u8")))

@@ -1,0 +1,100 @@
+"""``mispair rerun`` and ``mispair verify``: whether results agree with their records."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_origin
+
+from mispair.core import files, origins
+from mispair.core.devices import device_in_use
+from mispair.core.provenance import code_version
+from mispair.core.software import versions
+
+
+def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[str]:
+    """Run the step of a record again in a temporary folder, and return how its results differ.
+
+    Parameters
+    ----------
+    path : Path
+        The record, ``<result>.run.json``.
+    module : module
+        Module of the step.
+    parameters : dict of str to type
+        Parameters of the step's ``run``.
+
+    Raises
+    ------
+    UserError
+        If an input has changed, or the record has other settings than this version.
+    """
+    record = origins.read(path)
+    inputs: dict[str, origins.Facts] = record["inputs"]
+    if faults := [fault for name, of in inputs.items() if (fault := origins.difference(name, of))]:
+        raise files.UserError(f"{path} cannot be run again:\n  " + "\n  ".join(faults))
+    unknown = record["settings"].keys() - module.Settings.model_fields.keys()
+    missing = parameters.keys() - record["job"].keys() - set(origins.CHANGE_NO_RESULT)
+    if unknown or missing:
+        raise files.UserError(
+            f"{path}: {', '.join(sorted(unknown | missing))} of {record['step']} is not in both "
+            f"this version of mispair and that of the record, {record['versions']['mispair']}."
+        )
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = Path(temporary).resolve()
+
+        def rerun_target(name: str) -> Path:
+            """Return the path of an argument: inputs as they are, all others in `scratch`."""
+            local = origins.local_path(name)
+            if name in inputs or any(one.startswith(f"{name}/") for one in inputs):
+                return local
+            return scratch / local.absolute().relative_to("/")
+
+        def argument(key: str, kind: Any) -> Any:
+            value = record["job"].get(key, 1)  # one worker: their number changes no result
+            if get_origin(kind) is list and get_args(kind)[0] is Path:
+                return [rerun_target(name) for name in value]
+            return rerun_target(value) if kind is Path else value
+
+        settings = module.Settings.model_validate(record["settings"])
+        job = {key: argument(key, kind) for key, kind in parameters.items()}
+        module.run(settings, **job)
+        for written in scratch.rglob("*.json"):  # some name their folder, for open_clip
+            content = written.read_bytes()
+            written.write_bytes(content.replace(bytes(scratch), b""))
+        return [
+            f"{name}: {'is not written' if not rerun_path.is_file() else 'other bytes'}"
+            for name, facts in record["outputs"].items()
+            if not origins.agrees(rerun_path := rerun_target(name), facts)
+        ]
+
+
+def reasons(record: dict[str, Any]) -> list[str]:
+    """Return what has changed since a record was written, so that its results may differ."""
+    now = dict(line.split() for line in code_version(record["step"]))
+    changed = sorted(
+        name for name in now | record["code"] if now.get(name) != record["code"].get(name)
+    )
+    texts = [f"code: {', '.join(changed)}"] if changed else []
+    texts += [
+        f"{name}: {version}, now {versions().get(name)}"
+        for name, version in record["versions"].items()
+        if versions().get(name) != version
+    ]
+    if record["device"] != device_in_use():
+        texts.append(f"device: {record['device']}, now {device_in_use()}")
+    return texts
+
+
+def differences(path: Path) -> list[str]:
+    """Return how the results here differ from those in the record of a whole run."""
+    try:
+        results = files.read_json(path)["record"]["results"]
+    except (KeyError, TypeError) as error:
+        raise files.UserError(f"{path}: is no record of a run (reports/run.json is).") from error
+    return [
+        difference
+        for name, facts in results.items()
+        if (difference := origins.difference(name, facts))
+    ]

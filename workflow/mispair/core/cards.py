@@ -1,0 +1,53 @@
+"""Cards of models and data sets: a ``README.md`` whose front matter the Hugging Face hub reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from tabulate import tabulate
+
+UNKNOWN = "unknown"
+"""What the hub calls a licence that nobody stated."""
+
+SIZES = {
+    1_000: "n<1K",
+    10_000: "1K<n<10K",
+    100_000: "10K<n<100K",
+    1_000_000: "100K<n<1M",
+    10_000_000: "1M<n<10M",
+    100_000_000: "10M<n<100M",
+}
+"""Names of sizes on the hub by the number of examples that they are below."""
+
+
+def card(front: Mapping[str, Any], *parts: str) -> str:
+    """Return a card as Markdown.
+
+    Parameters
+    ----------
+    front : mapping
+        The front matter, by the keys of the hub.
+    *parts : str
+        Paragraphs, headings, tables and lists.
+    """
+    matter = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True)
+    return "\n\n".join([f"---\n{matter}---", *parts]) + "\n"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown; the text of a cell stays in its cell."""
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return tabulate(cells, columns, "github", disable_numparse=True)
+
+
+def size_category(examples: int) -> str:
+    """Return the hub's name for a number of examples.
+
+    Examples
+    --------
+    >>> size_category(20_000)
+    '10K<n<100K'
+    """
+    return next((name for limit, name in SIZES.items() if examples < limit), "n>100M")

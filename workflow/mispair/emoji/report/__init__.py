@@ -1,0 +1,1 @@
+"""Figure of the regimes."""

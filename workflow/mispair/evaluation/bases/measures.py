@@ -1,0 +1,262 @@
+"""All measures of the bases of one tower: its own, random ones, and those that a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mispair.core.metrics import Row
+from mispair.evaluation.bases.monosemanticity import monosemanticity, scaled, unit_rows
+from mispair.evaluation.bases.names import names, vocabulary
+from mispair.evaluation.bases.searches import SEARCHES
+from mispair.evaluation.identified_basis import (
+    RECOVERED,
+    Identified,
+    correlations_of,
+    halves,
+    identify,
+    linear_ceiling,
+    moments,
+    recovery,
+    usable_components,
+)
+from mispair.evaluation.overlap_spectrum import null_summary
+from mispair.evaluation.purity import random_rotation
+
+ORIGINAL, ROTATED, WHITENED, CEILING = "original", "rotated", "whitened", "linear ceiling"
+"""The neurons themselves; random rotations of them; random rotations of the whitened principal
+components; and the best direction for each feature, found with the features."""
+
+SCORED = 3
+"""Rotated bases in which the monosemanticity score is taken, and shuffles of its embeddings."""
+
+NAMED = 4_000
+"""Inputs on which names are chosen and measured, at most."""
+
+KNOWN = "known features"
+"""Encoder of the monosemanticity score: the true features of the inputs."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of one tower.
+
+    Attributes
+    ----------
+    embeddings : (n, e) array
+        Coordinates are the activations of the neurons.
+    features : (n, d) array
+        Pre-projection features, which are the same in every arm.
+    captions : sequence of str
+        n captions, of the inputs or as the inputs.
+    codes : (n, f) bool array or None
+        True features of the inputs, if they are known.
+    names : sequence of str
+        Names of the true features.
+    """
+
+    embeddings: np.ndarray
+    features: np.ndarray
+    captions: Sequence[str]
+    codes: np.ndarray | None
+    names: Sequence[str]
+
+
+def measures(
+    inputs: Inputs,
+    components: int,
+    rotations: int,
+    words: int,
+    generator: np.random.Generator,
+) -> list[Row]:
+    """Return recovery, split-half agreement, monosemanticity and names in every basis as rows.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        A sample.
+    components : int
+        K: principal components among whose rotations the searches look; fewer where the sample
+        does not allow as many (`usable_components`).
+    rotations : int
+        Haar rotations of the nulls.
+    words : int
+        The most frequent words of captions that are names; 0 for no names.
+    generator : numpy.random.Generator
+        Draws halves, rotations and starts.
+
+    Returns
+    -------
+    list of dict
+        ``basis``, ``metric``, ``value`` and ``n``. With `ORIGINAL` and each search:
+        ``mean_recovery`` and ``features_recovered`` (above `RECOVERED`), with `ROTATED` and
+        `WHITENED` as their null (`null_summary`), with `CEILING` their limit; for each ``feature``
+        its ``recovery``. For each search ``split_half_agreement``, with `WHITENED` as the null.
+        For every basis ``mean_monosemanticity`` with ``reference``, the encoder that judges, and
+        ``mean_name_auc``; in the basis `ORIGINAL` both again with ``_shuffled``. For each
+        ``neuron`` of `ORIGINAL` and the searches ``name_auc`` with its name as ``feature``.
+        ``components`` is the K that was used; below 2 there is no search.
+    """
+    embeddings = inputs.embeddings
+    split = halves(len(embeddings), generator)
+    names: list[str] = []
+    codes = None
+    if inputs.codes is not None:
+        varying = inputs.codes.any(axis=0) & ~np.asarray(inputs.codes.all(axis=0))
+        names = [name for name, varies in zip(inputs.names, varying, strict=True) if varies]
+        codes = inputs.codes[:, varying].astype(np.float64)
+    components = min(components, usable_components(embeddings, split))
+    methods = [*SEARCHES] if components > 1 else []
+    searched = {}
+    if methods:
+        searched = identify(embeddings, split, components, methods, generator, codes, rotations)
+    turns = [random_rotation(embeddings.shape[1], generator) for _ in range(max(rotations, SCORED))]
+    size = len(embeddings)
+    rows = [{"basis": WHITENED, "metric": "components", "value": components, "n": size}]
+    rows += _agreement(searched, size)
+    if codes is not None and names:
+        rows += _recovery(embeddings, codes, names, split, searched, turns[:rotations])
+    bases = {ORIGINAL: np.eye(embeddings.shape[1])}
+    bases |= {method: result.bases[0] for method, result in searched.items()}
+    rows += _scores(inputs, bases, turns[:SCORED], generator)
+    if words:
+        rows += _names(inputs, {**bases, ROTATED: turns[0]}, words, split, generator)
+    return rows
+
+
+def _agreement(searched: Mapping[str, Identified], size: int) -> list[Row]:
+    rows: list[Row] = []
+    for method, result in searched.items():
+        metric = {"metric": "split_half_agreement", "n": size}
+        rows.append({"basis": method, "value": result.agreement, **metric})
+        if len(result.agreement_null):
+            null = null_summary(result.agreement_null.tolist(), result.agreement)
+            rows.append({"basis": WHITENED, "reference": method, **metric, **null})
+        rows.append(
+            {"basis": method, "metric": "converged", "value": float(result.converged), "n": 2}
+        )
+    return rows
+
+
+def _recovery(
+    embeddings: np.ndarray,
+    codes: np.ndarray,
+    presence: Sequence[str],
+    split: tuple[np.ndarray, np.ndarray],
+    searched: Mapping[str, Identified],
+    turns: Sequence[np.ndarray],
+) -> list[Row]:
+    samples = [moments(embeddings[rows], codes[rows]) for rows in split]
+
+    def in_basis(directions: np.ndarray) -> np.ndarray:
+        both = [recovery(correlations_of(directions, *sample)) for sample in samples]
+        return np.asarray(np.mean(both, axis=0))
+
+    first, second = ((embeddings[rows], codes[rows]) for rows in split)
+    ceilings = [linear_ceiling(*first, held_out=second), linear_ceiling(*second, held_out=first)]
+    each = {
+        ORIGINAL: in_basis(np.eye(embeddings.shape[1])),
+        **{method: result.recovery for method, result in searched.items()},
+        CEILING: np.mean(ceilings, axis=0),
+    }
+    nulls = {ROTATED: (ORIGINAL, [in_basis(turn) for turn in turns])}
+    for method, result in [*searched.items()][:1]:  # the null is the same for all searches
+        nulls[WHITENED] = method, [*result.recovery_null]
+    rows: list[Row] = []
+    for basis, values in each.items():
+        rows += [
+            {"basis": basis, "metric": metric, "value": value, "n": len(presence)}
+            for metric, value in _together(values).items()
+        ]
+        rows += [
+            {"basis": basis, "metric": "recovery", "feature": name, "value": value,
+             "n": len(embeddings)}
+            for name, value in zip(presence, values, strict=True)
+        ]  # fmt: skip
+    for basis, (reference, draws) in nulls.items():
+        together = [_together(values) for values in draws]
+        for metric, number in _together(each[reference]).items() if together else ():
+            null = null_summary([values[metric] for values in together], number)
+            keys = {"basis": basis, "metric": metric, "n": len(presence), "reference": reference}
+            rows.append({**keys, **null})
+    return rows
+
+
+def _together(values: np.ndarray) -> dict[str, float]:
+    return {
+        "mean_recovery": float(values.mean()),
+        "features_recovered": float((values > RECOVERED).sum()),
+    }
+
+
+def _scores(
+    inputs: Inputs,
+    bases: Mapping[str, np.ndarray],
+    turns: Sequence[np.ndarray],
+    generator: np.random.Generator,
+) -> list[Row]:
+    # Means are subtracted to keep the digits of activations that hardly vary.
+    centred = (inputs.embeddings - inputs.embeddings.mean(axis=0)).astype(np.float32)
+    encoders = {"features": unit_rows(inputs.features.astype(np.float32))}
+    if inputs.codes is not None:
+        encoders[KNOWN] = unit_rows(inputs.codes.astype(np.float32))
+    orders = [generator.permutation(len(centred)) for _ in range(SCORED)]
+
+    def mean(directions: np.ndarray, encoder: np.ndarray) -> float:
+        scores = monosemanticity(scaled(centred @ directions), encoder)
+        scores = scores[np.isfinite(scores)]
+        return float(scores.mean()) if len(scores) else np.nan
+
+    rows: list[Row] = []
+    metric = "mean_monosemanticity"
+    for reference, encoder in encoders.items():
+        shared = {"reference": reference, "n": len(centred)}
+        total = 0.0
+        for basis, directions in bases.items():
+            value = mean(directions.astype(np.float32), encoder)
+            total = value if basis == ORIGINAL else total
+            rows.append({"basis": basis, "metric": metric, "value": value, **shared})
+        null = null_summary([mean(turn.astype(np.float32), encoder) for turn in turns], total)
+        rows.append({"basis": ROTATED, "metric": metric, **shared, **null})
+        eye = np.eye(centred.shape[1], dtype=np.float32)
+        null = null_summary([mean(eye, encoder[order]) for order in orders], total)
+        rows.append({"basis": ORIGINAL, "metric": f"{metric}_shuffled", **shared, **null})
+    return rows
+
+
+def _names(
+    inputs: Inputs,
+    bases: Mapping[str, np.ndarray],
+    words: int,
+    split: tuple[np.ndarray, np.ndarray],
+    generator: np.random.Generator,
+) -> list[Row]:
+    # Ranks take most of the time, and fewer inputs measure an AUC well.
+    split = split[0][: NAMED // 2], split[1][: NAMED // 2]
+    chosen = np.concatenate(split)
+    split = np.arange(len(split[0])), np.arange(len(split[0]), len(chosen))
+    vocabulary_words, presence = vocabulary([inputs.captions[row] for row in chosen], words)
+    if not vocabulary_words:
+        return []
+    rows: list[Row] = []
+    for basis, directions in bases.items():
+        activations = inputs.embeddings[chosen] @ directions
+        word, sign, area = names(activations, presence, split)
+        shared = {"basis": basis, "n": len(split[1])}
+        rows.append({"metric": "mean_name_auc", "value": area.mean(), **shared})
+        if basis == ORIGINAL:
+            shuffled = presence[generator.permutation(len(activations))]
+            value = names(activations, shuffled, split)[2].mean()
+            rows.append({"metric": "mean_name_auc_shuffled", "value": value, **shared})
+        if basis != ROTATED:
+            texts = [
+                vocabulary_words[column] if side > 0 else f"not {vocabulary_words[column]}"
+                for column, side in zip(word, sign, strict=True)
+            ]
+            rows += [
+                {"metric": "name_auc", "neuron": neuron, "feature": text, "value": value, **shared}
+                for neuron, (text, value) in enumerate(zip(texts, area, strict=True))
+            ]
+    return rows

@@ -1,0 +1,222 @@
+"""DataComp's evaluation: the main metric of each of its sets, and its means over sets.
+
+Names of sets, metrics and means are those of ``tasklist.yml`` and ``aggregate_scores.py`` of
+github.com/mlfoundations/datacomp (commits 4afedc4 and 3ac587e); two further sets of its list,
+FairFace and UTKFace, have no main metric and enter no mean. Of the 38 others, WinoGAViL (Jaccard
+score) has no reader here.
+
+Which group an image belongs to is a column of the metadata, ``KEY.npy``, as in its evaluators
+(commit 274dbee). These leave out the region "Other" of FMoW by its name, but their metadata has
+numbers only, so that it counts; it counts here too. Waterbirds, which is not a set of DataComp's,
+is read as WILDS has it: background and class form the groups.
+
+References
+----------
+.. [1] S. Y. Gadre et al. (2023), DataComp: In search of the next generation of multimodal
+   datasets, NeurIPS Datasets and Benchmarks.
+.. [2] P. W. Koh et al. (2021), WILDS: A benchmark of in-the-wild distribution shifts, ICML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from mispair.evaluation.set_names import canonical
+
+ACC1, PER_CLASS, MEAN_RECALL = "acc1", "mean_per_class_recall", "mean_recall@1"
+WITHOUT_READER = ("WinoGAViL",)
+
+
+@dataclass(frozen=True)
+class GroupColumn:
+    """Where the group of an image is written: a column of the numbers in ``KEY.npy``.
+
+    Attributes
+    ----------
+    field : str
+        What the numbers of the column are of, such as ``region``.
+    column : int
+        Its place, from 0.
+    with_class : bool
+        Whether number and class together form the group.
+    """
+
+    field: str
+    column: int
+    with_class: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """A set as DataComp evaluates it.
+
+    Attributes
+    ----------
+    key, name : str
+        Key and name in DataComp's list.
+    metric : str
+        Its main metric.
+    aliases : tuple of str
+        Names of the set in other collections.
+    group : GroupColumn or None
+        Where its images' groups are, if the metric is over groups.
+    listed : bool
+        Whether it is one of DataComp's 38 sets with a main metric.
+    """
+
+    key: str
+    name: str
+    metric: str
+    aliases: tuple[str, ...] = ()
+    group: GroupColumn | None = None
+    listed: bool = True
+
+
+TASKS = (
+    Task("vtab/caltech101", "Caltech-101", PER_CLASS),
+    Task("cifar10", "CIFAR-10", ACC1),
+    Task("vtab/cifar100", "CIFAR-100", ACC1),
+    Task("vtab/clevr_count_all", "CLEVR Counts", ACC1, ("clevr_counts", "clevr_count")),
+    Task("vtab/clevr_closest_object_distance", "CLEVR Distance", ACC1, ("clevr_distance",)),
+    Task("country211", "Country211", ACC1),
+    Task("vtab/dtd", "Describable Textures", ACC1, ("describable_textures",)),
+    Task("vtab/eurosat", "EuroSAT", ACC1),
+    Task("fgvc_aircraft", "FGVC Aircraft", PER_CLASS, ("aircraft",)),
+    Task("food101", "Food-101", ACC1),
+    Task("gtsrb", "GTSRB", ACC1),
+    Task("imagenet1k", "ImageNet 1k", ACC1, ("imagenet", "ilsvrc2012")),
+    Task("imagenet_sketch", "ImageNet Sketch", ACC1),
+    Task("imagenetv2", "ImageNet v2", ACC1),
+    Task("imagenet-a", "ImageNet-A", ACC1),
+    Task("imagenet-o", "ImageNet-O", ACC1),
+    Task("imagenet-r", "ImageNet-R", ACC1),
+    Task(
+        "vtab/kitti_closest_vehicle_distance",
+        "KITTI Vehicle Distance",
+        ACC1,
+        ("kitti_distance", "kitti"),
+    ),
+    Task("mnist", "MNIST", ACC1),
+    Task("objectnet", "ObjectNet", ACC1),
+    Task(
+        "vtab/flowers",
+        "Oxford Flowers-102",
+        PER_CLASS,
+        ("flowers102", "oxford_flowers", "oxford_flowers102"),
+    ),
+    Task(
+        "vtab/pets",
+        "Oxford-IIIT Pet",
+        PER_CLASS,
+        ("oxford_pets", "oxford_pet", "oxford_iiit_pet", "oxford_iiit_pets"),
+    ),
+    Task("voc2007", "Pascal VOC 2007", ACC1),
+    Task("vtab/pcam", "PatchCamelyon", ACC1, ("patch_camelyon",)),
+    Task("renderedsst2", "Rendered SST2", ACC1),
+    Task("vtab/resisc45", "RESISC45", ACC1),
+    Task("cars", "Stanford Cars", ACC1, ("stanford_cars",)),
+    Task("stl10", "STL-10", ACC1),
+    Task("sun397", "SUN397", ACC1),
+    Task("vtab/svhn", "SVHN", ACC1),
+    Task(
+        "retrieval/flickr_1k_test_image_text_retrieval",
+        "Flickr",
+        MEAN_RECALL,
+        ("flickr30k", "flickr"),
+    ),
+    Task(
+        "retrieval/mscoco_2014_5k_test_image_text_retrieval",
+        "MSCOCO",
+        MEAN_RECALL,
+        ("mscoco_captions", "mscoco", "coco_captions", "coco"),
+    ),
+    Task("misc/winogavil", "WinoGAViL", "jaccard_score_10-12"),
+    Task("wilds/iwildcam", "iWildCam", "macro_f1"),
+    Task("wilds/camelyon17", "Camelyon17", ACC1),
+    Task("wilds/fmow", "FMoW", "worst_group_acc1", group=GroupColumn("region", 0)),
+    Task(
+        "fairness/dollar_street",
+        "Dollar Street",
+        "worst_group_acc5",
+        group=GroupColumn("income_ds", 0),
+    ),
+    Task("fairness/geode", "GeoDE", "worst_group_acc1", group=GroupColumn("region", 0)),
+    Task(
+        "wilds/waterbirds",
+        "Waterbirds",
+        "worst_group_acc1",
+        group=GroupColumn("background", 0, with_class=True),
+        listed=False,
+    ),
+)
+"""DataComp's sets with a main metric, in the order of its list, and Waterbirds."""
+
+OF_GROUPS: dict[str, tuple[str, ...]] = {
+    "ImageNet": ("ImageNet 1k",),
+    "ImageNet dist. shifts": (
+        "ImageNet Sketch",
+        "ImageNet v2",
+        "ImageNet-A",
+        "ImageNet-O",
+        "ImageNet-R",
+        "ObjectNet",
+    ),
+    "VTAB": (
+        "Caltech-101",
+        "CIFAR-100",
+        "CLEVR Counts",
+        "CLEVR Distance",
+        "Describable Textures",
+        "EuroSAT",
+        "KITTI Vehicle Distance",
+        "Oxford Flowers-102",
+        "Oxford-IIIT Pet",
+        "PatchCamelyon",
+        "RESISC45",
+        "SVHN",
+        "SUN397",
+    ),
+    "Retrieval": (
+        "Flickr",
+        "MSCOCO",
+        "WinoGAViL",
+    ),
+}
+"""Names of the sets that each of DataComp's means over a group of sets is over."""
+
+
+def task(evaluation_set: str) -> Task | None:
+    """Return what DataComp makes of a set of that name, or None if it does not have the set.
+
+    Examples
+    --------
+    >>> task("wds_vtab-pets_test").metric, task("wds_imagenet1k_test").metric
+    ('mean_per_class_recall', 'acc1')
+    """
+    return _by_name().get(canonical(evaluation_set))
+
+
+def metric(evaluation_set: str) -> str:
+    """Return the main metric of a set: accuracy if DataComp does not have it."""
+    known = task(evaluation_set)
+    return ACC1 if known is None else known.metric
+
+
+@cache
+def task_names() -> tuple[str, ...]:
+    """Return the names of the sets with a main metric, in the order of the list."""
+    return tuple(each.name for each in TASKS if each.listed)
+
+
+@cache
+def means() -> dict[str, tuple[str, ...]]:
+    """Return the names of the sets that each of DataComp's means is over, the total last."""
+    return {**OF_GROUPS, "Average": task_names()}
+
+
+@cache
+def _by_name() -> dict[str, Task]:
+    return {
+        canonical(name): each for each in TASKS for name in (each.key, each.name, *each.aliases)
+    }

@@ -1,0 +1,104 @@
+"""The scores of one set from the embeddings of its images and of its texts, by the kind of set."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mispair.core.intervals import Row
+from mispair.evaluation.groups import WORST, group_rows
+from mispair.evaluation.label_check import check
+from mispair.evaluation.protocols import DATACOMP, MACRO_F1
+from mispair.evaluation.retrieval import recalls
+from mispair.evaluation.selection import Questions, selections
+from mispair.evaluation.zeroshot import accuracies, classifier_of, classify, macro_f1_row
+
+log = logging.getLogger(__name__)
+
+Scored = tuple[np.ndarray | None, list[Row]]
+"""Answers, if they can be compared image by image, and scores, the main one first."""
+
+
+class Asked(NamedTuple):
+    """The embeddings of a set and of its texts, of one seed, with what is known of both."""
+
+    key: str
+    """Set, protocol and seed, for messages."""
+    images: np.ndarray
+    of_images: Mapping[str, np.ndarray]
+    """Labels, groups or pictures."""
+    facts: Mapping[str, str]
+    """Metadata of the images."""
+    texts: np.ndarray
+    of_texts: Mapping[str, np.ndarray]
+    """Class of each prompt, or image of each caption."""
+    protocol: Mapping[str, str]
+    """Metadata of the texts."""
+
+
+def classification(asked: Asked) -> Scored:
+    """Return the answers and the scores, and warn of a class list that does not fit.
+
+    Raises
+    ------
+    ValueError
+        If a class has no prompt, or the headline is of groups that the images lack.
+    """
+    classnames, labels = json.loads(asked.protocol["classnames"]), asked.of_images["labels"]
+    classes = classifier_of(asked.texts, asked.of_texts["prompt_classes"])
+    if len(classnames) != len(classes):
+        raise ValueError(f"only {len(classes)} of {len(classnames)} classes have prompts")
+    answers, ranks = classify(asked.images, classes, labels)
+    checked = check(answers, labels, len(classes))
+    if checked.flagged:
+        log.warning("%s: %s.", asked.key, checked.described(classnames))
+    rows = accuracies(ranks, labels, len(classes))
+    for row in rows:
+        if "class" in row:
+            row["classname"] = classnames[row.pop("class")]
+    if asked.protocol["protocol"] == DATACOMP or asked.protocol["metric"] == MACRO_F1:
+        rows.append(macro_f1_row(answers, labels, len(classes)))
+    rows += _of_groups(asked, ranks, len(classes))
+    return answers.astype(np.int32), [*rows, *checked.rows()]
+
+
+def _of_groups(asked: Asked, ranks: np.ndarray, classes: int) -> list[Row]:
+    """Return the accuracies of groups of images; raise ValueError if the headline lacks them."""
+    names = json.loads(asked.facts.get("groups", "[]"))
+    rows = group_rows(ranks, asked.of_images["groups"], names, classes) if names else []
+    metric = asked.protocol["metric"]
+    if metric.startswith(WORST) and metric not in {row["metric"] for row in rows}:
+        has = f"only one group, {rows[0]['classname']!r}" if rows else "no groups"
+        raise ValueError(
+            f"protocol {asked.protocol['protocol']} asks for {metric}, but the images have {has}. "
+            "Give every sample its group, the field `group` of KEY.json or, in sets of DataComp's, "
+            "a column of KEY.npy, or leave the protocol out"
+        )
+    return rows
+
+
+def retrieval(asked: Asked) -> Scored:
+    """Return the recalls; there are no answers to compare."""
+    return None, recalls(asked.images, asked.texts, asked.of_texts["prompt_classes"])
+
+
+def selection(asked: Asked) -> Scored:
+    """Return the credits of the answers, which are no classes, and the scores."""
+    names, of_texts = tuple(json.loads(asked.protocol["categories"])), asked.of_texts
+    questions = Questions(
+        of_texts["prompt_classes"], of_texts["categories"], names, of_texts["pairs"]
+    )
+    credit, rows = selections(asked.images, asked.texts, questions, asked.of_images["pictures"])
+    return credit.astype(np.float32), rows
+
+
+SCORES = {
+    "classification": classification,
+    "retrieval": retrieval,
+    "image_caption_selection": selection,
+}
+"""What scores a set, by its kind."""

@@ -1,0 +1,129 @@
+"""Tables of DataComp's evaluation: its means over the sets of a run, and its metric on each set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from mispair.core.intervals import mean_of_estimates
+from mispair.core.words import MISSING, interval, listing, number
+from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
+from mispair.evaluation.protocols import DATACOMP
+from mispair.evaluation.report.protocols import HASHES, base_arm, short
+from mispair.report.table import Table, mean_and_spread, with_interval
+from mispair.report.tables import CAPTIONS, records
+
+SECTION = "DataComp"
+
+Record = dict[str, Any]
+UNFOLDED = 16
+"""Rows of the longest table that is shown unfolded."""
+
+
+def datacomp(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
+    """Return DataComp's means of every arm or model, and the metric of each set; none without both.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Zero-shot rows of arms, or of checkpoints, under all protocols.
+    label : callable
+        What a row's model is called.
+    section : str
+        Where the tables stand.
+    """
+    measured = main_metrics(table)
+    if measured.empty:
+        return []
+    return [_means(measured, label, section), _tasks(measured, section)]
+
+
+def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the main metric of each of DataComp's sets, with its name as ``task``.
+
+    Sets with classes count under the protocol ``datacomp``; where that was not evaluated, none do.
+    """
+    if DATACOMP not in set(table["protocol"].dropna()):
+        return table[:0].assign(task=None)
+    rows = table[table["protocol"].isin([DATACOMP, CAPTIONS]) & table["classname"].isna()]
+    known = {name: task(str(name)) for name in rows["evaluation_set"].unique()}
+    tasks = {name: each for name, each in known.items() if each is not None and each.listed}
+    rows = rows[rows["evaluation_set"].isin(tasks)]
+    rows = rows.assign(
+        task=[tasks[name].name for name in rows["evaluation_set"]],
+        main=[tasks[name].metric for name in rows["evaluation_set"]],
+    )
+    return rows[rows["metric"] == rows["main"]].drop(columns="main")
+
+
+def _means(measured: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
+    keys = ["start", "scheme", "rate"] if "start" in measured else ["towers"]
+    covered = set(measured["task"])
+    over = {name: [each for each in sets if each in covered] for name, sets in means().items()}
+    shown = {name: sets for name, sets in over.items() if sets}
+    arms = [
+        (records(rows)[0], rows) for _, rows in measured.groupby(keys, dropna=False, sort=True)
+    ]  # fmt: skip
+    arms.sort(key=lambda arm: arm[0].get("start") != "untouched")
+    rows = [
+        (label(arm), *(_mean(of_arm[of_arm["task"].isin(sets)], len(sets))
+                       for sets in shown.values()))
+        for arm, of_arm in arms
+    ]  # fmt: skip
+    heads = (f"{name}, {len(sets)} of {len(means()[name])}" for name, sets in shown.items())
+    missing = f"DataComp’s own Average is over all {len(task_names())} sets: "
+    return Table(
+        f"DataComp: mean over {len(covered)} of {len(task_names())} sets",
+        ("model", *heads),
+        tuple(rows),
+        f"Unweighted means of the main metric of each set, as DataComp computes them, over the "
+        f"sets of this run. {missing}a mean over fewer sets cannot be compared with it. "
+        f"{listing([*WITHOUT_READER])} cannot be read. With a 95 % interval where there is one "
+        "run, for which sets are independent; else mean ± 1 standard deviation over seeds.",
+        folded=len(rows) > UNFOLDED,
+        section=section,
+    )
+
+
+def _mean(rows: pd.DataFrame, sets: int) -> str:
+    """Return the mean over the sets of a model, with its interval or its deviation over seeds."""
+    of_tasks = rows.groupby(["task", "seed"] if "seed" in rows else ["task"], dropna=False)
+    each = of_tasks[["value", "low", "high"]].mean().reset_index()
+    if each["task"].nunique() < sets:
+        return MISSING
+    if each["task"].is_unique:
+        low, high = mean_of_estimates(*(each[name].to_numpy() for name in ("value", "low", "high")))
+        text = f"{number(each['value'].mean())} ({interval(low, high)})"
+        return text.replace(" ", "\u00a0")
+    by_seed = each.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
+    return mean_and_spread(by_seed, 3, counted=False)
+
+
+def _tasks(measured: pd.DataFrame, section: str) -> Table:
+    """Return the main metric of each set: of the model as it is, or of every model."""
+    order = {name: place for place, name in enumerate(task_names())}
+    is_arms = "start" in measured
+    rows = []
+    for (name, evaluation_set), of_set in measured.groupby(["task", "evaluation_set"]):
+        models = [("", base_arm(of_set))] if is_arms else of_set.groupby("towers")
+        for model, of_model in models:
+            one = records(of_model)[0]
+            rows.append((
+                str(name), f"{evaluation_set} ({one['protocol']} {short(one['fingerprint'])})",
+                *([] if is_arms else [str(model)]), str(one["metric"]),
+                f"{of_model['n'].max():,.0f}", with_interval(of_model),
+            ))  # fmt: skip
+    rows.sort(key=lambda row: order[row[0]])
+    return Table(
+        "DataComp: the main metric of each set" + (", the model as it is" if is_arms else ""),
+        ("DataComp’s set", "evaluation set", *([] if is_arms else ["model"]), "main metric",
+         "images", "value"),
+        tuple(rows),
+        "By the list of DataComp, commit 4afedc4. worst_group_acc1 and worst_group_acc5: the "
+        "smallest accuracy of a group of images, by the first and the first five answers. "
+        f"{HASHES}",
+        folded=len(rows) > UNFOLDED,
+        section=section,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Figures of overlap by logit scale, of activations, and as directions of the spectrum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.evaluation.report.figures_nulls import against_null, null_panels
+from mispair.evaluation.report.series import TOWERS, purity_series, scale_series
+from mispair.image_text.report.controls_overlap import gap_times_scale
+from mispair.image_text.report.figures_shuffling import (
+    NOT_RUN,
+    changes_of_towers,
+    level_rules,
+    published_panel,
+    purity_rows,
+    series_panel,
+)
+from mispair.image_text.report.tables_spectrum import published_directions, shape_sentence
+from mispair.report import charts, published, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.tables import Tables
+
+GAP = "gap"
+"""Name of the panel of the cosine gap times the scale."""
+
+
+def overlap_by_scale(tables: Tables) -> Drawing | Hole:
+    """Mean |cos| of both towers, and the cosine gap times the scale, against C_m by scale."""
+    parts = []
+    for start in style.BY_SCALE:
+        measured = {
+            tower: purity_series(tables, start, tower, "mean_abs_cosine") for tower in TOWERS
+        }
+        measured[GAP] = scale_series(tables, start, "gap_times_scale")
+        parts += [
+            series.dropna(subset=["rate", "value"]).assign(start=start, panel=panel)
+            for panel, series in measured.items()
+        ]
+    rows = pd.concat(parts)
+    if rows.loc[rows["start"] != "pretrained", "start"].empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no other logit scale was run")
+    keys = ["panel", "start", "rate"]
+    data = charts.layers(rows[[*keys, "seed", "value"]], keys)
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.BY_SCALE)
+    titles = {tower: f"{tower.capitalize()} projection" for tower in TOWERS}
+    titles[GAP] = "Own − other captions"
+    axes = dict.fromkeys(TOWERS, "Mean |cos| of neuron pairs") | {GAP: "Cosine gap × logit scale"}
+    present = [panel for panel in titles if panel in set(data["panel"])]
+    panels = [
+        series_panel(data, "panel", panel, number, axes[panel], titles[panel], 230, 230,
+                     style.BY_SCALE)
+        for number, panel in enumerate(present)
+    ]  # fmt: skip
+    chart = charts.side_by_side(panels, 3, data)
+    return Drawing(chart, data, _scale_sentence(tables) + left_out, "start")
+
+
+def _scale_sentence(tables: Tables) -> str:
+    text = _changes_by_start(tables, style.BY_SCALE, "mean_abs_cosine", "Change of mean |cos|")
+    rates = sorted(scale_series(tables, "pretrained", "gap_times_scale")["rate"].unique())
+    products = gap_times_scale(tables, rates[-1]) if rates else {}
+    if len(products) > 1:
+        low, high = min(products.values()), max(products.values())
+        text += (
+            f" At C_m {rates[-1]:g} the gap times the scale is {number(low, 2)} to "
+            f"{number(high, 2)} over frozen scales."
+        )
+    return text
+
+
+def _changes_by_start(tables: Tables, starts: Iterable[str], metric: str, what: str) -> str:
+    """Return how much a measure changes with C_m, by start and tower, as a sentence."""
+    moved = {start: changes_of_towers(tables, start, metric, 4) for start in starts}
+    texts = [f"{style.START_LABELS[start]}: {listed}" for start, listed in moved.items() if listed]
+    return f"{what} from the lowest to the highest C_m: {'; '.join(texts)}."
+
+
+def _by_tower(
+    tables: Tables, metric: str, missing: str, *more: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str], str] | Hole:
+    """Return what is drawn of a measure against C_m, its towers, and a remark on what is not."""
+    rows = purity_rows(tables, [metric])
+    tuned = rows[rows["rate"].notna()]
+    if tuned.empty:
+        return Hole(NOT_RUN if tables.purity.empty else missing)
+    keys = ["tower", "start", "rate"]
+    levels = level_rules(rows, ["tower"])
+    data = charts.layers(tuned[[*keys, "seed", "value"]], keys, levels, *more)
+    data, left_out = charts.within(data, "rate")
+    data = charts.first_on_top(data, "start", style.STARTS)
+    return data, [tower for tower in TOWERS if tower in set(tuned["tower"])], left_out
+
+
+def correlation_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Mean |correlation| of activations against C_m by tower and arm."""
+    drawn = _by_tower(tables, "mean_abs_correlation", "no correlation was measured")
+    if isinstance(drawn, Hole):
+        return drawn
+    data, towers, left_out = drawn
+    panels = [
+        series_panel(data, "tower", tower, position, "Mean |correlation| of activations",
+                     f"{tower.capitalize()} tower", 340)
+        for position, tower in enumerate(towers)
+    ]  # fmt: skip
+    sentence = _changes_by_start(tables, style.FINE_TUNED, "mean_abs_correlation", "Change")
+    return Drawing(charts.side_by_side(panels, 2, data), data, sentence + left_out, "start")
+
+
+def participation_by_shuffling(tables: Tables) -> Drawing | Hole:
+    """Participation ratio against C_m by tower and start; the published one apart."""
+    curve = published_directions().rename_axis("rate").rename("value").reset_index()
+    drawn = _by_tower(
+        tables, "participation_ratio", "no fine-tuned arm was measured",
+        curve.assign(layer="published", tower="published", start="pretrained"),
+    )  # fmt: skip
+    if isinstance(drawn, Hole):
+        return drawn
+    data, towers, left_out = drawn
+    moved = changes_of_towers(tables, "pretrained", "participation_ratio", 1)
+    sentence = (
+        "From the lowest to the highest C_m, the participation ratio of projections fine-tuned "
+        f"from the pre-trained ones changes {moved}."
+        if moved
+        else "No arm from the pre-trained projections was measured."
+    )
+    title = "Participation ratio (directions)"
+    panels = [
+        series_panel(data, "tower", tower, position, title, f"{tower.capitalize()} projection",
+                     300, 260)
+        for position, tower in enumerate(towers)
+    ]  # fmt: skip
+    panels.append(
+        published_panel(sorted(curve["rate"]), title, "implied participation ratio",
+                        f"Published, of {published.NEURONS}")
+    )  # fmt: skip
+    chart = charts.side_by_side(panels, 3, data)
+    return Drawing(chart, data, sentence + left_out, "start")
+
+
+def shape_ratio(tables: Tables) -> Drawing | Hole:
+    """Shape ratio of the own basis of each arm against that of rotated bases."""
+    table = tables.purity
+    data = against_null(
+        table[table["metric"] == "shape_ratio"], table[table["metric"] == "shape_ratio_rotated"]
+    )
+    if data.empty:
+        return Hole(NOT_RUN if tables.purity.empty else "no shape ratio was measured")
+    return Drawing(null_panels(data, "Shape ratio"), data, shape_sentence(tables), "layer")

@@ -1,0 +1,193 @@
+"""Turn the bytes of a caption into text, and say what is wrong with those that are none."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+from mispair.pairs.index.policy import Fault, Policy, RejectedError
+
+PERSON = "<PERSON>"
+"""What Conceptual 12M puts in the place of names."""
+SIDECAR_FIELDS = ("url", "status", "sha256", "licence")
+LICENCE_NAMES = ("licence", "license", "LICENSE")
+MAX_SIDECAR_TEXT = 8_192
+"""Characters; a longer url or status is dropped, not cut: a part of a url leads elsewhere."""
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Unicode's category Cc without tab, newline and return."""
+
+
+def decode_caption(content: bytes, field: str | None = None) -> str:
+    r"""Decode a caption file: the text itself, or a field of a JSON object.
+
+    Examples
+    --------
+    >>> decode_caption("\ufeffa café\n".encode()), decode_caption(b'{"alt": "a cat"}', "alt")
+    ('a café\n', 'a cat')
+
+    Raises
+    ------
+    RejectedError
+        If the bytes are not UTF-8 or not JSON, or the field is missing or is not text.
+    """
+    if field is None:
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise RejectedError(
+                Fault.UNDECODABLE_CAPTION, f"is not UTF-8: {error.reason}"
+            ) from error
+    try:
+        parsed = parse_json(content)
+    except ValueError as error:
+        raise RejectedError(
+            Fault.UNDECODABLE_CAPTION, f"its json cannot be read: {error}"
+        ) from error
+    value = parsed.get(field)
+    if value is None:
+        raise RejectedError(Fault.NO_CAPTION, f"its json has no field {field!r}")
+    if not isinstance(value, str):
+        raise RejectedError(
+            Fault.UNDECODABLE_CAPTION,
+            f"field {field!r} of its json is {type(value).__name__}, not text",
+        )
+    return value
+
+
+def check_caption(text: str, policy: Policy) -> str:
+    """Return the caption without white space around it, if the policy lets it pass.
+
+    Raises
+    ------
+    RejectedError
+        If it cannot be written as UTF-8, has control characters, is empty, or has a length that is
+        not wanted.
+    """
+    if len(text) > policy.max_caption_bytes:  # of a table: others were refused unread
+        raise RejectedError(
+            Fault.CAPTION_LENGTH,
+            f"{len(text)} characters, over the limit of {policy.max_caption_bytes}",
+        )
+    if not is_encodable(text):
+        raise RejectedError(
+            Fault.UNDECODABLE_CAPTION, "has a lone surrogate, which is no character"
+        )
+    if policy.control_characters == "quarantine" and (control := CONTROL.search(text)):
+        raise RejectedError(Fault.CONTROL_CHARACTERS, f"has U+{ord(control.group()):04X}")
+    text = text.strip()
+    if policy.empty_captions == "quarantine" and _is_blank(text):
+        raise RejectedError(Fault.EMPTY_CAPTION, "nothing in it can be seen" if text else "")
+    word_count = len(text.split())
+    if word_count < policy.min_words:
+        raise RejectedError(
+            Fault.CAPTION_LENGTH, f"{word_count} words, fewer than {policy.min_words}"
+        )
+    if policy.max_words is not None and word_count > policy.max_words:
+        raise RejectedError(
+            Fault.CAPTION_LENGTH, f"{word_count} words, more than {policy.max_words}"
+        )
+    if policy.max_characters is not None and len(text) > policy.max_characters:
+        raise RejectedError(
+            Fault.CAPTION_LENGTH, f"{len(text)} characters, more than {policy.max_characters}"
+        )
+    return text
+
+
+def describe_caption(text: str) -> dict[str, Any]:
+    r"""Count words and characters of a caption, and flag what tokenizers and readers stumble over.
+
+    Returns
+    -------
+    dict
+        words, characters (Unicode code points), person (has ``<PERSON>``), non_ascii, control
+        (bidirectional or other format characters, or control characters that the policy keeps).
+
+    Examples
+    --------
+    >>> describe_caption("<PERSON> in a caf\u00e9")
+    {'words': 4, 'characters': 18, 'person': True, 'non_ascii': True, 'control': False}
+    """
+    return {
+        "words": len(text.split()),
+        "characters": len(text),
+        "person": PERSON in text,
+        "non_ascii": not text.isascii(),
+        "control": not text.isprintable() and any(map(_is_format_or_control, text)),
+    }
+
+
+def sidecar_fields(content: bytes) -> dict[str, str | None]:
+    """Return url, status, sha256 and licence of a sample's json; None where there is no such text.
+
+    The licence is under ``licence``, ``license`` or, as in LAION's tables, ``LICENSE``; what is
+    under ``attribution`` follows it.
+    """
+    try:
+        parsed = parse_json(content)
+    except ValueError:
+        parsed = {}
+    fields = {name: _short_text(parsed.get(name)) for name in SIDECAR_FIELDS}
+    named = (_short_text(parsed.get(name)) for name in LICENCE_NAMES)
+    licence, maker = next(filter(None, named), None), _short_text(parsed.get("attribution"))
+    return fields | {"licence": ": ".join([licence, *filter(None, [maker])]) if licence else None}
+
+
+def sidecar_text(content: bytes, field: str) -> str | None:
+    r"""Return a text of img2dataset's JSON without white space around it; None if there is none.
+
+    Examples
+    --------
+    >>> sidecar_text(b'{"url": "http://a/1.jpg\\n", "width": 3}', "url")
+    'http://a/1.jpg'
+    >>> sidecar_text(b'{"url": " ", "width": 3}', "width") is None
+    True
+    """
+    try:
+        value = parse_json(content).get(field)
+    except ValueError:
+        return None
+    return (_short_text(value) or "").strip() or None
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises
+    ------
+    ValueError
+        Whatever is wrong with it: the encoding, the syntax, the depth, or that it is no object.
+    """
+    try:
+        parsed = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("is no object")
+    return parsed
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _short_text(value: object) -> str | None:
+    usable = isinstance(value, str) and len(value) <= MAX_SIDECAR_TEXT and is_encodable(value)
+    return str(value) if usable else None
+
+
+def _is_blank(text: str) -> bool:
+    return all(unicodedata.category(c) == "Cf" or c.isspace() for c in text)
+
+
+def _is_format_or_control(character: str) -> bool:
+    return character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cf")

@@ -1,0 +1,80 @@
+"""The pairing of a corpus under a scheme: all draws in one table, and the texts written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+
+from mispair.pairs.captions.caption_texts import CaptionedPairs
+from mispair.pairs.corruption.caption_sources import COLUMN, caption_sources
+from mispair.pairs.corruption.corruption import pairing_shares
+from mispair.pairs.corruption.corruption_schemes import (
+    Sources,
+    corrupt,
+    effective_shares,
+    mean_similarity,
+)
+from mispair.pairs.corruption.swap_draws import DRAWN, column, seed_of
+from mispair.pairs.index.identities import hexadecimal
+
+
+def draw_pairing(
+    pairs: CaptionedPairs, scheme: str, rate: float, seed: int, draws: int, sources: Sources
+) -> tuple[pa.Table, pa.Table, dict[str, str]]:
+    """Apply a scheme at a rate several times, with independent draws of what is corrupted.
+
+    Returns
+    -------
+    pairing : pyarrow.Table
+        ``key``, ``group``, ``row``, and for draw 0 ``caption_id``, ``swapped``, ``text_changed``,
+        sorted by key; for draw k these three with ``_k`` at the end. Where pairs have several
+        captions also ``caption_source`` (`mispair.pairs.corruption.caption_sources`).
+    captions : pyarrow.Table
+        ``caption_id``, ``caption`` of texts that no pair had before, of all draws, sorted.
+    metadata : dict of str to str
+        Of both: shares of draw 0, those of all draws as JSON, and what names data and draws.
+
+    Raises
+    ------
+    UserError
+        As `corrupt`.
+    """
+    table, metadata = pairs.table, {"scheme": scheme}
+    written_ids, written = [], []
+    by_draw: list[tuple[float, float]] = []
+    for draw in range(draws):
+        done = corrupt(pairs, scheme, rate, seed_of(seed, draw), sources)
+        shares, changed = pairing_shares(pairs.caption_ids, done.given, done.swapped, rate)
+        by_draw.append((float(shares.swapped), float(shares.text_changed)))
+        if draw == 0:
+            metadata |= {
+                "nominal": repr(float(shares.nominal)),
+                "swapped_share": repr(float(shares.swapped)),
+                "text_changed_share": repr(float(shares.text_changed)),
+                "identical_text_swaps": str(shares.identical_text_swaps),
+                **mean_similarity(pairs, done, sources.index, seed),
+                **effective_shares(pairs, done, sources.index, sources.truth),
+                **done.shares,
+                "note": done.note,
+            }
+        columns = (hexadecimal(done.given), pa.array(done.swapped), pa.array(changed))
+        for name, values in zip(DRAWN, columns, strict=True):
+            table = table.append_column(column(name, draw), values)
+        if pairs.alternatives.shape[1] > 1:
+            came_from = pa.array(caption_sources(pairs, done))
+            table = table.append_column(column(COLUMN, draw), came_from)
+        written_ids.append(done.written_ids)
+        written.append(done.written)
+    swapped, text_changed = zip(*by_draw, strict=True)
+    metadata |= {
+        "draws": str(draws),
+        "swapped_share_by_draw": json.dumps(swapped),
+        "text_changed_share_by_draw": json.dumps(text_changed),
+        "seed": str(seed),
+        "pairs_fingerprint": pairs.fingerprint,
+    }
+    ids, first = np.unique(np.concatenate(written_ids), return_index=True)
+    texts = pa.concat_arrays(written).take(pa.array(first))
+    return table, pa.table({"caption_id": hexadecimal(ids), "caption": texts}), metadata

@@ -1,0 +1,80 @@
+"""Find the captions that are most similar to each caption of the corpus."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from mispair.core import settings
+from mispair.core.settings import command_line
+
+
+class Settings(settings.Settings):
+    measure: Literal["tfidf", "features"] = Field(
+        "tfidf",
+        description="Cosine of what: tfidf of the captions' words, with document frequencies from "
+        "the distinct captions of the corpus and without English stop words (captions that share "
+        "no word are not similar), or features of the model's own text tower.",
+    )
+    neighbours: int = Field(
+        10, ge=1, le=100, description="Most similar other captions that are kept of each."
+    )
+    memory_megabytes: int = Field(
+        256, ge=16, description="Bound of the blocks in which captions are compared, in megabytes."
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where features are compared; auto takes a GPU where there is one."
+    )
+
+
+def run(
+    settings: Settings,
+    *,
+    corpus: Path,
+    index: list[Path],
+    features: list[Path],
+    feature_rows: list[Path],
+    similar: Path,
+) -> None:
+    """Write the most similar other captions of each distinct caption of the corpus.
+
+    `similar` has ``caption_id``, ``neighbour_ids`` and ``similarities`` (lists, best first, equal
+    ones by identity), sorted by caption_id. Captions without words or features have empty lists.
+    """
+    from mispair.core import files, resume
+    from mispair.core.devices import choose_device
+    from mispair.core.progress import Progress
+    from mispair.core.provenance import code_version, file_digest, fingerprint
+    from mispair.pairs.captions.caption_texts import read_texts
+    from mispair.pairs.neighbours import similar_captions, tfidf
+
+    captions = similar_captions.read_distinct_captions(corpus)
+    # What is compared is identified by the captions' identities and the files of their features.
+    device = "cpu" if settings.measure == "tfidf" else choose_device(settings.device)
+    job: list[str | bytes] = [captions.tobytes(), command_line(settings), device]
+    job += [*map(file_digest, features), *code_version("find_similar_captions")]
+    pairs = len(captions) * (len(captions) - 1) // 2
+    with (
+        resume.checkpoints(similar.with_name(f"{similar.name}.parts"), fingerprint(job)) as states,
+        files.replacing(similar) as temporary,
+        tempfile.TemporaryFile(dir=temporary.parent) as scratch,
+        Progress("comparing captions", pairs, "pairs") as progress,
+    ):
+        search: dict[str, Any] = {
+            "k": settings.neighbours, "memory": settings.memory_megabytes * 1_000_000,
+            "progress": lambda share: progress.reach(round(share * pairs)),
+            "keeper": states.array_keeper("nearest"),
+        }  # fmt: skip
+        if settings.measure == "tfidf":
+            texts = read_texts(index, captions)
+            words = tfidf.tfidf([texts.pop(number) for number in captions.tolist()])
+            portions = tfidf.nearest_texts(words, **search)
+        else:
+            from mispair.pairs.neighbours import caption_vectors, similarity
+
+            rows = caption_vectors.gather_vectors(features, feature_rows, captions, scratch)
+            portions = similarity.nearest_rows(rows, device=device, **search)
+        similar_captions.write_similar(temporary, captions, portions, settings.measure)

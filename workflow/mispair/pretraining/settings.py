@@ -1,0 +1,63 @@
+"""Settings of the small towers and of their training."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from mispair.core import settings
+from mispair.pretraining.names import SCHEMES, Scheme
+
+
+class TowerSettings(settings.Settings):
+    """Settings of `train_small_towers`."""
+
+    schemes: list[Scheme] = settings.sweep(
+        list(SCHEMES),
+        min_length=1,
+        description="Schemes of corruption whose captions towers are trained on, each at every "
+        "rate; towers on clean captions are always trained. See corrupt_captions.schemes.",
+    )
+    rates: list[Annotated[float, Field(gt=0, le=1)]] = settings.sweep(
+        [0.4],
+        min_length=1,
+        description="Rates of corruption: for random the share of pairs, for spurious and missing "
+        "the probability of each named feature.",
+    )
+    seeds: int = settings.sweep(
+        3,
+        ge=1,
+        description="Independent runs. A seed draws the weights, the batches, the held-out pairs, "
+        "what is corrupted and which features are linked; all schemes of a seed share the first "
+        "three and the links.",
+    )
+    held_out: int = Field(
+        4000, ge=4, description="Pairs that are not trained on; mixing is measured on them."
+    )
+    epochs: int = Field(8, ge=1, description="Passes over the other pairs.")
+    batch_size: int = Field(256, ge=2, description="Pairs of a batch.")
+    lr: float = Field(2e-3, gt=0, description="First step size of AdamW; it falls along a cosine.")
+    last_lr_share: float = Field(
+        0.01, ge=0, le=1, description="Last step size, as a share of the first."
+    )
+    weight_decay: float = Field(0.05, ge=0, description="Decay of all weights.")
+    clip: float = Field(1.0, gt=0, description="Largest norm of a gradient.")
+    crop: int = Field(
+        24, ge=8, multiple_of=4, description="Side of the random crops, in pixels of the pictures "
+        "that decode_pictures writes.",
+    )  # fmt: skip
+    channels: int = Field(
+        32, ge=1, description="Channels of the first convolution; the second has twice as many."
+    )
+    width: int = Field(128, ge=2, description="Features before each projection.")
+    embedding: int = Field(64, ge=2, description="Neurons of each projection.")
+    seed: int = Field(0, ge=0, description="Seed from which the seeds of all runs are derived.")
+
+    @model_validator(mode="after")
+    def _no_more_neurons_than_features(self) -> Self:
+        if self.embedding > self.width:
+            raise ValueError(
+                f"embedding: {self.embedding} neurons of {self.width} features (width)"
+            )
+        return self

@@ -1,0 +1,1 @@
+"""Captioners: what writes a caption for a picture."""

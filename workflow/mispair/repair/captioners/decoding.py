@@ -1,0 +1,206 @@
+"""Captions token by token: one loop for every decoder, greedy or from a nucleus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mispair.core.devices import in_portions, upload
+from mispair.pairs.corruption.key_draws import uniforms
+from mispair.repair.captioners.faults import Draft
+
+Picture = TypeVar("Picture")
+
+FIRST_TOKENS = 64
+"""So many of the likeliest tokens are looked at first: sorting a whole vocabulary takes longer."""
+
+KEPT_SHARE = 0.8
+"""Captions that ended are dropped from the batch once no more than this share goes on."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the next token is chosen.
+
+    Attributes
+    ----------
+    method : {"greedy", "nucleus"}
+        The likeliest token, or one drawn from the fewest tokens whose total probability reaches
+        `top_p` (Holtzman et al., The curious case of neural text degeneration, ICLR 2020).
+    top_p : float
+        Total probability of the nucleus.
+    temperature : float
+        Divides the logits before the nucleus is formed.
+    """
+
+    method: Literal["greedy", "nucleus"] = "greedy"
+    top_p: float = 0.9
+    temperature: float = 1.0
+
+    def choice(self, seeds: Sequence[int] | np.ndarray) -> Choice:
+        """Return what chooses the tokens of n captions, each with a seed of its own."""
+        if self.method == "greedy":
+            return lambda logits, rows, position: logits.argmax(dim=-1)
+        starts = np.asarray(seeds, dtype=np.uint64)
+
+        def draw(logits: Tensor, rows: Tensor, position: int) -> Tensor:
+            drawn = torch.from_numpy(uniforms(starts[rows.numpy()], position))
+            return from_nucleus(logits / self.temperature, self.top_p, drawn)
+
+        return draw
+
+
+class Decoder(Protocol):
+    """A decoder that remembers what it has read of each caption of a batch."""
+
+    def step(self, tokens: Tensor, position: int) -> Tensor:
+        """Read one token (b,) of each caption; return logits (b, v) of the next one.
+
+        `position` is the number of tokens that were read before.
+        """
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with some of the captions only, given by their places (k,) in the batch."""
+
+
+Choice = Callable[[Tensor, Tensor, int], Tensor]
+"""From logits (b, v), the numbers (b,) of the captions and the position to the next tokens (b,)."""
+
+
+def room_for(words: int) -> int:
+    """Return how many tokens a caption of so many words may have: a rare word has several."""
+    return 2 * words
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Tokens that are no part of a text.
+
+    Attributes
+    ----------
+    start : int
+        What each caption begins with.
+    ends : tuple of int
+        Any of these ends a caption.
+    never : tuple of int
+        These are never chosen.
+    """
+
+    start: int
+    ends: tuple[int, ...]
+    never: tuple[int, ...] = ()
+
+
+@torch.inference_mode()
+def decode(
+    decoder: Decoder, number: int, marks: Marks, room: int, choose: Choice, device: str = "cpu"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Write captions, all of a batch at once.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        Has read the pictures.
+    number : int
+        Number n of captions.
+    marks : Marks
+        Tokens that are no part of a text.
+    room : int
+        Most tokens of a caption.
+    choose : callable
+        Chooses the next tokens; see `Decoding.choice`.
+    device : str
+        Where the decoder computes.
+
+    Returns
+    -------
+    tokens : (n, room) int64 array
+        Tokens of the captions, without marks; places behind the end of a caption are zero.
+    lengths : (n,) int64 array
+        Tokens of each caption, or -1 if there was no room for its end: it has `room` then.
+    """
+    tokens = torch.zeros((number, room), dtype=torch.int64)
+    lengths = torch.full((number,), -1, dtype=torch.int64)
+    rows, goes_on = torch.arange(number), torch.ones(number, dtype=torch.bool)
+    last = torch.full((number,), marks.start, dtype=torch.int64)
+    ends = torch.tensor(marks.ends)
+    for position in range(room if number else 0):
+        logits = decoder.step(upload(last, device), position)
+        if marks.never:
+            logits[:, list(marks.never)] = -torch.inf
+        last = choose(logits, rows, position).cpu()
+        ended = torch.isin(last, ends)
+        lengths[rows[goes_on & ended]] = position
+        goes_on &= ~ended
+        tokens[rows[goes_on], position] = last[goes_on]
+        left = int(goes_on.sum())
+        if not left:
+            break
+        if left <= KEPT_SHARE * len(rows):
+            (places,) = goes_on.nonzero(as_tuple=True)
+            decoder.keep(upload(places, device))
+            rows, last, goes_on = rows[places], last[places], goes_on[places]
+    return tokens.numpy(), lengths.numpy()
+
+
+def from_nucleus(logits: Tensor, top_p: float, drawn: Tensor) -> Tensor:
+    """Return a token of each nucleus: the fewest tokens whose total probability reaches `top_p`.
+
+    Parameters
+    ----------
+    logits : Tensor (b, v)
+        On any device.
+    top_p : float
+        Total probability of a nucleus, before it is scaled to 1.
+    drawn : Tensor (b,)
+        Uniform in [0, 1): where in its nucleus, from the likeliest token on, each token is.
+
+    Returns
+    -------
+    Tensor (b,)
+        On the CPU.
+    """
+    probabilities = logits.float().softmax(dim=-1)
+    size = probabilities.shape[-1]
+    first = min(FIRST_TOKENS, size)
+    values, tokens = probabilities.topk(first, dim=-1)
+    if first < size and bool((values.double().sum(dim=-1) < top_p).any()):
+        values, tokens = probabilities.sort(dim=-1, descending=True, stable=True)
+    # On the CPU: a GPU adds up in an order of its own.
+    values, tokens = values.cpu().double(), tokens.cpu()
+    totals = values.cumsum(dim=-1)
+    inside = totals - values < top_p
+    mass = torch.where(inside, values, 0.0).cumsum(dim=-1)
+    places = (mass <= drawn[:, None] * mass[:, -1:]).sum(dim=-1, keepdim=True)
+    last = inside.sum(dim=-1, keepdim=True) - 1
+    return tokens.gather(-1, torch.minimum(places, last))[:, 0]
+
+
+def drafts_in_portions(
+    caption: Callable[[list[Picture], list[int]], list[Draft]],
+    pictures: Sequence[Picture],
+    seeds: Sequence[int],
+    size: int,
+) -> list[list[Draft]]:
+    """Return one draft for each of n pictures, written in portions that memory holds.
+
+    Parameters
+    ----------
+    caption : callable
+        From the pictures of a portion and their seeds to a draft for each.
+    pictures, seeds : sequence of n
+        Pictures, as images or as tensors, and a seed for each.
+    size : int
+        Pictures of the first portion; halved where memory runs out.
+    """
+
+    def of_rows(rows: Sequence[int]) -> list[Draft]:
+        return caption([pictures[row] for row in rows], [seeds[row] for row in rows])
+
+    portions = in_portions(range(len(pictures)), size, "pictures", of_rows)
+    return [[draft] for portion in portions for draft in portion]

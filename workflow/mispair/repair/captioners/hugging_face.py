@@ -1,0 +1,151 @@
+"""The captioner `transformers`: BLIP, BLIP-2, GIT, Florence-2 and others from a local folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mispair.core import seeds
+from mispair.core.devices import Precision
+from mispair.core.files import UserError
+from mispair.repair.captioners.decoding import Decoding, drafts_in_portions, room_for
+from mispair.repair.captioners.faults import Draft
+from mispair.towers.precision import autocast
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+@dataclass(frozen=True)
+class HuggingFaceCaptioner:
+    """A model of transformers with its processor.
+
+    Attributes
+    ----------
+    model : PreTrainedModel
+        From images, and a prompt for some, to text; on its device, in evaluation mode.
+    processor : ProcessorMixin
+        Prepares pictures and prompts, and turns tokens into text.
+    prompt : str
+        What captions begin with, or the task of a model with tasks; empty for none.
+    decoding : Decoding
+        How tokens are chosen.
+    room : int
+        Most tokens of a caption.
+    batch_size : int
+        Pictures at once; halved where memory runs out.
+    device : str
+        Where the model is.
+    precision : {"fp32", "bf16", "fp16"}
+        Number format of the products.
+    """
+
+    model: Any
+    processor: Any
+    prompt: str
+    decoding: Decoding
+    room: int
+    batch_size: int
+    device: str
+    precision: Precision = "fp32"
+
+    def caption(self, images: Sequence[Image.Image], seeds: Sequence[int]) -> list[list[Draft]]:
+        """Return one draft for each picture.
+
+        Draws depend on the seeds of all pictures that are captioned at once: transformers has one
+        generator for a batch.
+        """
+        return drafts_in_portions(self._portion, images, seeds, self.batch_size)
+
+    @torch.inference_mode()
+    def _portion(self, images: list[Image.Image], seeds_of: list[int]) -> list[Draft]:
+        texts = {"text": [self.prompt] * len(images)} if self.prompt else {}
+        inputs = self.processor(images=images, return_tensors="pt", padding=True, **texts)
+        inputs.pop("token_type_ids", None)  # of BERT's tokenizer; no captioner reads them
+        if self.prompt and self.model.config.model_type == "git":
+            # GIT goes on after the prompt; the others take the mark at its end off themselves.
+            for name in ("input_ids", "attention_mask"):
+                inputs[name] = inputs[name][:, :-1]
+        inputs = inputs.to(self.device)
+        prompted = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
+        how: dict[str, Any] = {"do_sample": False}
+        if self.decoding.method == "nucleus":
+            # top_k: the default of transformers is 50, which would cut the nucleus.
+            how = {"do_sample": True, "top_p": self.decoding.top_p, "top_k": 0,
+                   "temperature": self.decoding.temperature}  # fmt: skip
+        devices = [torch.cuda.current_device()] if self.device == "cuda" else []
+        with torch.random.fork_rng(devices=devices), autocast(self.precision, self.device):
+            torch.manual_seed(seeds.integer(*seeds_of))
+            tokens = self.model.generate(
+                **inputs, max_new_tokens=self.room, num_beams=1, use_cache=True, **how
+            ).cpu()
+        decoded = self.processor.batch_decode(tokens, skip_special_tokens=True)
+        return [
+            Draft(self._without_prompt(text), self._is_cut(row, prompted))
+            for text, row in zip(decoded, tokens, strict=True)
+        ]
+
+    def _is_cut(self, tokens: torch.Tensor, prompted: int) -> bool:
+        """Tell whether no mark ends the tokens; a caption may begin with the same mark."""
+        ends = self.model.generation_config.eos_token_id
+        marks = {*(ends if isinstance(ends, list) else [ends])} | self._special()
+        return len(tokens) >= self.room and int(tokens[-1]) not in marks
+
+    def _special(self) -> set[int]:
+        tokenizer = self.processor.tokenizer
+        named = (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+        return {number for number in named if number is not None}
+
+    def _without_prompt(self, text: str) -> str:
+        text = text.strip()
+        begins = self.prompt and text.casefold().startswith(self.prompt.casefold())
+        return text[len(self.prompt) :].strip() if begins else text
+
+
+def load_hugging_face(
+    folder: str,
+    prompt: str,
+    decoding: Decoding,
+    max_words: int,
+    batch_size: int,
+    device: str,
+    precision: Precision,
+) -> HuggingFaceCaptioner:
+    """Load a captioner of transformers from a folder; nothing is downloaded, no code of it runs.
+
+    Parameters
+    ----------
+    folder : str
+        What ``save_pretrained`` of a model and of its processor wrote.
+    prompt, decoding, max_words, batch_size, device, precision
+        See `HuggingFaceCaptioner`.
+
+    Raises
+    ------
+    UserError
+        If the folder is missing, or transformers cannot load it.
+    """
+    if not Path(folder).is_dir():
+        raise UserError(
+            f"recaption_pairs: model: there is no folder {Path(folder).absolute()}. Captioner "
+            "transformers reads a folder with a model and its processor."
+        )
+    try:
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
+        model: Any = AutoModelForImageTextToText.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # of any kind: a folder may hold anything
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UserError(
+            f"recaption_pairs: model: transformers cannot load {folder} ({what}). "
+            "`pip install 'mispair[captioners]'` has what some of its models need."
+        ) from error
+    model = model.to(device).eval().requires_grad_(False)
+    return HuggingFaceCaptioner(
+        model, processor, prompt, decoding, room_for(max_words), batch_size, device, precision
+    )

@@ -1,0 +1,102 @@
+"""What captions were made with: captioner, revision, prompt, decoding and libraries."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mispair.core.devices import device_name
+from mispair.core.provenance import fingerprint, sampled_digest
+from mispair.core.software import versions
+from mispair.repair.captioners.faults import REASONS, Caption
+from mispair.repair.captioners.model_files import model_files
+
+LIBRARIES = ("tokenizers", "transformers")
+"""Libraries of captioners that `mispair.core.software` does not list."""
+
+EXAMPLES = 3
+"""Refused captions that the record shows for each reason."""
+
+
+def revision_of(captioner: str, model: str | None) -> str:
+    """Return what names the weights, the table or the code of a captioner that is not trained."""
+    if ":" in captioner:
+        module = importlib.import_module(captioner.partition(":")[0])
+        source = getattr(module, "__file__", None)
+        return fingerprint([Path(source).read_bytes()]) if source else "unknown"
+    paths = model_files(captioner, model)
+    if not paths:
+        return str(model).partition("@")[2]
+    names = [str(Path(path).relative_to(str(model))) if path != model else "" for path in paths]
+    digests = [sampled_digest(Path(path)) for path in paths]
+    return fingerprint(part for pair in zip(names, digests, strict=True) for part in pair)
+
+
+def origin(settings: Any, revision: str, pairs: Sequence[str]) -> dict[str, str]:
+    """Return the metadata of a table of captions.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the step `recaption_pairs`.
+    revision : str
+        What names the captioner.
+    pairs : sequence of str
+        Keys of the pairs.
+    """
+    libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
+    how = {"method": settings.decoding, "candidates": settings.candidates, "seed": settings.seed}
+    how["max_words"] = settings.max_words
+    if settings.decoding == "nucleus":
+        how |= {"top_p": settings.top_p, "temperature": settings.temperature}
+    return {
+        "captioner": settings.captioner,
+        "model": str(settings.model),
+        "revision": revision,
+        "prompt": settings.prompt,
+        "decoding": json.dumps(how, sort_keys=True),
+        "versions": json.dumps(libraries, sort_keys=True),
+        "pairs": fingerprint(sorted(pairs)),
+    }
+
+
+def record(
+    captions: Sequence[Caption], resumed: int, seconds: dict[str, float], device: str, **more: Any
+) -> dict[str, Any]:
+    """Return the record of a job: counts, times and examples of refused captions, for JSON.
+
+    Parameters
+    ----------
+    captions : sequence of Caption
+        Of all pairs.
+    resumed : int
+        How many of them an earlier job had written.
+    seconds : dict
+        Of ``training``, if there was any, and of ``captions``.
+    device : str
+        ``cpu`` or ``cuda``.
+    **more
+        Further entries.
+    """
+    counts = Counter(caption.reason for caption in captions)
+    written = len(captions) - resumed
+    rate = written / seconds["captions"] if seconds["captions"] else 0.0
+    return {
+        "device": device_name(device),
+        "captions": len(captions),
+        "usable": counts[None],
+        "resumed": resumed,
+        "reasons": {reason: counts[reason] for reason in REASONS},
+        "examples": {
+            reason: [c.text for c in captions if c.reason == reason and c.text][:EXAMPLES]
+            for reason in REASONS
+        },
+        "seconds": seconds,
+        "captions_per_s": rate,
+        **more,
+    }

@@ -1,0 +1,276 @@
+"""Captions of the pictures of shards, by a captioner in a process of its own.
+
+A captioner may raise, stall, crash or return nonsense. It runs in a process that is ended when a
+batch takes too long; a batch that fails twice costs the captions of its pictures and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from mispair.core import seeds
+from mispair.core.files import UserError
+from mispair.core.provenance import fingerprint
+from mispair.pairs.index.reading import Place, read_images
+from mispair.pairs.shards.supervision import Lost, supervise
+from mispair.repair.captioners.faults import EMPTY, FAILED, Caption, Draft, check
+from mispair.repair.captioners.functions import CaptionerError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from mispair.core.resume import ArrayKeeper, Checkpoints
+
+log = logging.getLogger(__name__)
+
+LOADING_SECONDS = 3600.0
+"""How long a captioner may take to load: a large model comes from a slow disk."""
+
+BEAT_SECONDS = 1.0
+
+
+class Captioner(Protocol):
+    """Writes captions for pictures."""
+
+    def caption(self, images: Sequence[Image.Image], seeds: Sequence[int]) -> list[list[Draft]]:
+        """Return drafts for each picture, the best first; each picture has a seed of its own."""
+
+
+class Batch(NamedTuple):
+    """Rows of the index that are in one shard."""
+
+    shard: str
+    rows: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} pictures of {self.shard}, from row {self.rows[0]}"
+
+
+@dataclass
+class Captioning:
+    """The work of a captioner's process: pictures in, checked captions out.
+
+    Attributes
+    ----------
+    load : callable
+        Returns the captioner; it runs in that process, once.
+    shards : mapping of str to Path
+        The shards, by the names that the index gives them.
+    places : sequence of Place
+        Where each picture of the index is.
+    seed : int
+        The seed of a picture is named by this, its key and the number of the attempt.
+    candidates : int
+        How often a picture without a usable caption is tried.
+    max_words : int
+        Largest number of words of a caption.
+    """
+
+    load: Callable[[], Captioner]
+    shards: Mapping[str, Path]
+    places: Sequence[Place]
+    seed: int
+    candidates: int
+    max_words: int
+    _captioner: Captioner | None = field(default=None, repr=False)
+
+    def __call__(self, batch: Batch, alive: Callable[[], None]) -> list[Caption]:
+        """Return a caption for each picture of a batch.
+
+        Raises
+        ------
+        UserError
+            If the captioner cannot be loaded, or a shard was changed since it was indexed.
+        CaptionerError
+            If the captioner returns something else than captions.
+        """
+        if self._captioner is None:
+            with _signs_of_life(alive):
+                self._captioner = self.load()
+        places = [self.places[row] for row in batch.rows]
+        images = list(read_images(self.shards[batch.shard], places))
+        captions = [Caption("", EMPTY)] * len(images)
+        waiting = list(range(len(images)))
+        for number in range(self.candidates):
+            named = [seeds.integer(self.seed, "caption", places[i].key, number) for i in waiting]
+            drafts = self._captioner.caption([images[i] for i in waiting], named)
+            if len(drafts) != len(waiting):
+                raise CaptionerError(f"returned {len(drafts)} of {len(waiting)} captions")
+            for i, of_picture in zip(waiting, drafts, strict=True):
+                captions[i] = first_usable(of_picture, self.max_words)
+            waiting = [i for i in waiting if captions[i].reason]
+            if not waiting:
+                break
+        return captions
+
+
+def first_usable(drafts: Sequence[Draft], max_words: int) -> Caption:
+    """Return the first draft that is usable, or else the first one with its reason."""
+    checked = [check(draft, max_words) for draft in drafts] or [Caption("", EMPTY)]
+    return next((caption for caption in checked if caption.reason is None), checked[0])
+
+
+@contextlib.contextmanager
+def _signs_of_life(alive: Callable[[], None]) -> Iterator[None]:
+    """Give signs of life while the block runs, which gives none itself."""
+    over = threading.Event()
+
+    def beat() -> None:
+        for _ in range(int(LOADING_SECONDS / BEAT_SECONDS)):
+            alive()
+            if over.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class Part:
+    """Captions of one shard, kept now and then: a job that was killed goes on from there.
+
+    Failures are not kept: what failed in a job that was ended is tried again.
+    """
+
+    def __init__(self, rows: Sequence[int], keeper: ArrayKeeper | None) -> None:
+        self.keeper = keeper
+        self.captions: dict[int, Caption] = {}
+        self.missing = set(rows)
+        if keeper is not None and (kept := keeper.load()) is not None:
+            entries = json.loads(kept["captions"].tobytes().decode())
+            self.captions = {rows[place]: Caption(*entry) for place, *entry in entries}
+            self.missing -= self.captions.keys()
+        self._place = {row: place for place, row in enumerate(rows)}
+
+    def add(self, rows: Sequence[int], captions: Sequence[Caption]) -> None:
+        """Take the captions of a batch."""
+        self.captions.update(zip(rows, captions, strict=True))
+        self.missing.difference_update(rows)
+        if self.keeper is not None and (not self.missing or self.keeper.due()):
+            self.save()
+
+    def save(self) -> None:
+        """Keep what is there."""
+        if self.keeper is None:
+            return
+        entries = [
+            (self._place[row], *caption)
+            for row, caption in sorted(self.captions.items())
+            if caption.reason != FAILED
+        ]
+        content = json.dumps(entries, ensure_ascii=False).encode()
+        self.keeper.save({"captions": np.frombuffer(content, np.uint8)})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a captioner has failed.
+
+    Attributes
+    ----------
+    stall_seconds : float
+        A batch that takes longer has failed.
+    max_failed_share : float
+        Share of all pictures whose batches may fail.
+    """
+
+    stall_seconds: float
+    max_failed_share: float
+
+
+def caption_shards(
+    captioning: Captioning,
+    rows_of_shards: Mapping[str, Sequence[int]],
+    batch_size: int,
+    limits: Limits,
+    states: Checkpoints,
+    progress: Callable[[int], None] = lambda number: None,
+) -> tuple[list[Caption], int]:
+    """Return a caption for each row of an index, and how many an earlier job had written.
+
+    Parameters
+    ----------
+    captioning : Captioning
+        The work.
+    rows_of_shards : mapping of str to sequence of int
+        Rows of each shard; together they are all rows.
+    batch_size : int
+        Pictures that are captioned at once.
+    limits : Limits
+        When the captioner has failed.
+    states : Checkpoints
+        Holds the captions of each shard.
+    progress : callable, optional
+        Told how many pictures are done.
+
+    Raises
+    ------
+    UserError
+        If too many batches fail, the captioner cannot be loaded, or a shard was changed.
+    """
+    parts = {
+        shard: Part(rows, states.array_keeper(_name(captioning, shard, rows, states.job)))
+        for shard, rows in rows_of_shards.items()
+    }
+    batches = [
+        Batch(shard, tuple(missing[start : start + batch_size]))
+        for shard, part in parts.items()
+        for missing in [sorted(part.missing)]
+        for start in range(0, len(missing), batch_size)
+    ]
+    total = sum(map(len, rows_of_shards.values()))
+    resumed = done = total - sum(len(batch.rows) for batch in batches)
+    progress(done)
+
+    def ending() -> bool:
+        if states.ending():
+            for part in parts.values():
+                if part.missing and part.captions:
+                    part.save()
+        return states.ending()
+
+    failed = 0
+    results = supervise(
+        captioning, batches, workers=1, stall_seconds=limits.stall_seconds, ending=ending
+    )
+    with contextlib.closing(results):
+        for batch, result in results:
+            if isinstance(result, Lost):
+                failed += len(batch.rows)
+                log.warning("%s have no caption: %s", batch, result.detail)
+                _refuse_many_failures(failed, total, limits.max_failed_share, result)
+                result = [Caption("", FAILED)] * len(batch.rows)
+            parts[batch.shard].add(batch.rows, result)
+            done += len(batch.rows)
+            progress(done)
+    captions = {row: caption for part in parts.values() for row, caption in part.captions.items()}
+    return [captions[row] for row in range(total)], resumed
+
+
+def _name(captioning: Captioning, shard: str, rows: Sequence[int], job: str) -> str:
+    """Name the state of a shard by all that it depends on."""
+    places = (captioning.places[row] for row in rows)
+    content = fingerprint([job, *(f"{place.key} {place.image_id}" for place in places)])
+    return f"{shard.replace('/', '-')}-{content}"
+
+
+def _refuse_many_failures(failed: int, total: int, share: float, last: Lost) -> None:
+    if failed > share * total:
+        raise UserError(
+            f"recaption_pairs: the captioner failed for {failed} of {total} pictures, more than "
+            f"max_failed_share ({share:g}); at last, {last.detail}. Its traceback is above. What "
+            "is finished stays finished."
+        )

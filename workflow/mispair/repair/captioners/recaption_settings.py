@@ -1,0 +1,98 @@
+"""Settings of writing new captions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from mispair.core import settings
+from mispair.towers.encoding_settings import EncodingSettings
+
+
+class Settings(EncodingSettings):
+    """Settings of `recaption_pairs`."""
+
+    captioner: str = Field(
+        "trained",
+        pattern=r"^(trained|coca|transformers|given|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
+        description="What writes captions: trained (a small decoder that learns from trusted pairs "
+        "and reads cached features), coca (of open_clip), transformers (BLIP, BLIP-2, GIT, "
+        "Florence-2), given (a table of captions) or a function of yours, package.module:function, "
+        "which takes a list of PIL images and a list of seeds and returns a list of lists of "
+        "texts.",
+    )
+    model: Annotated[str | None, settings.Located(r"[^/]+@[^/]+")] = Field(
+        None,
+        description="Of coca: a folder of open_clip, or ARCHITECTURE@TAG, which is downloaded when "
+        "it is needed. Of transformers: a folder of a model and its processor. Of given: the table "
+        "of captions in Parquet, CSV, TSV or JSONL. Of others: null.",
+    )
+    prompt: str = Field(
+        "",
+        description="Of transformers: what captions begin with (BLIP: a photography of), or the "
+        "task of a model with tasks (Florence-2: <CAPTION>); empty for none.",
+    )
+    key_column: str = Field(
+        "key", min_length=1, description="Of given: column of the table that holds the keys."
+    )
+    caption_column: str = Field(
+        "caption", min_length=1, description="Of given: column of the table that holds captions."
+    )
+    decoding: Literal["greedy", "nucleus"] = Field(
+        "nucleus",
+        description="How the next token is chosen: greedy takes the likeliest, nucleus draws one "
+        "of the likeliest. Drawn captions differ more, and are wrong more often.",
+    )
+    top_p: float = Field(
+        0.9, gt=0, le=1, description="Of nucleus: total probability of the tokens to draw from."
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="Of nucleus: divides the logits; below 1 likely tokens are favoured."
+    )
+    candidates: int = Field(
+        1,
+        ge=1,
+        description="How often a picture is captioned until a caption is usable; a greedy caption "
+        "is the same each time.",
+    )
+    max_words: int = Field(40, ge=1, description="Largest number of words of a caption.")
+    max_same_share: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="Share of the pictures of a job that may get the same caption; ten always may.",
+    )
+    seed: int = Field(0, ge=0, description="Seed of the drawn tokens and of the training.")
+    width: int = Field(128, ge=1, description="Of trained: width of the recurrent layers.")
+    blocks: int = Field(1, ge=1, description="Of trained: number of recurrent layers.")
+    steps: int = Field(700, ge=1, description="Of trained: steps of the training.")
+    train_batch_size: int = Field(
+        128, ge=1, description="Of trained: captions of a step of the training."
+    )
+    lr: float = Field(0.003, gt=0, description="Of trained: largest step size of the training.")
+    weight_decay: float = Field(0.3, ge=0, description="Of trained: weight decay of AdamW.")
+    batch_size: int = Field(
+        64,
+        ge=1,
+        description="Of coca, transformers and functions: pictures that are captioned at once.",
+    )
+    stall_seconds: float = Field(
+        600, gt=0, description="Time in seconds after which a batch of pictures has failed."
+    )
+    max_failed_share: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Share of the pictures of a job for which the captioner may fail; above it the "
+        "job stops.",
+    )
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Settings:
+        needs = self.captioner in ("coca", "transformers", "given")
+        if needs and self.model is None:
+            raise ValueError(f"captioner {self.captioner} needs a model: name it in model")
+        if not needs and self.model is not None:
+            raise ValueError(f"captioner {self.captioner} takes no model: set model to null")
+        return self

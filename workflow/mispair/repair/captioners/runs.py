@@ -1,0 +1,281 @@
+"""One job of a captioner: from its settings and files to checked captions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mispair.core.devices import choose_device
+from mispair.core.progress import Progress
+from mispair.core.provenance import file_digest, sampled_digest
+from mispair.pairs.index.reading import by_name, locations
+from mispair.pairs.shards.staging import staged
+from mispair.pretraining.names import TOWERS_FILE
+from mispair.repair.captioners import sources
+from mispair.repair.captioners.decoding import Decoding
+from mispair.repair.captioners.faults import Caption, refuse_same_for_many
+from mispair.repair.captioners.model_files import model_files
+from mispair.repair.captioners.origin import revision_of
+from mispair.repair.captioners.pictures import Captioner, Captioning, Limits, caption_shards
+
+if TYPE_CHECKING:
+    from mispair.core.resume import Checkpoints
+    from mispair.repair.captioners.recaption_settings import Settings
+    from mispair.repair.captioners.trained import TrainedCaptioner
+    from mispair.repair.captioners.vocabulary import Tokenizer
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files of a job; lists are empty where its captioner does not read them.
+
+    Attributes
+    ----------
+    corpus : Path
+        The kept pairs.
+    features, feature_rows : sequence of Path
+        Cached features, and the tables of their rows.
+    trusted : sequence of Path
+        One Parquet file with key and caption of trusted pairs.
+    towers : sequence of Path
+        Files of the towers, the configuration first.
+    index, shards, sources : sequence
+        Of a group of shards: its index, its shards and the names of their sources.
+    """
+
+    corpus: Path
+    features: Sequence[Path]
+    feature_rows: Sequence[Path]
+    trusted: Sequence[Path]
+    towers: Sequence[Path]
+    index: Sequence[Path]
+    shards: Sequence[Path]
+    sources: Sequence[str]
+
+    def digests(self) -> list[str]:
+        """Return the digests of the corpus, the trusted pairs and the features that are there."""
+        whole = [path for path in (self.corpus, *self.trusted) if path.is_file()]
+        sampled = [path for path in self.features if path.is_file()]
+        return [*map(file_digest, whole), *map(sampled_digest, sampled)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Captions of a job.
+
+    Attributes
+    ----------
+    keys : list of str
+        Keys of the pairs, sorted.
+    captions : list of Caption
+        One for each.
+    revision : str
+        What names the captioner.
+    device : str
+        ``cpu`` or ``cuda``.
+    seconds : dict
+        Of ``captions``, and of ``training`` where there is any.
+    resumed : int
+        How many captions an earlier job had written.
+    more : dict
+        Further entries of the record.
+    """
+
+    keys: list[str]
+    captions: list[Caption]
+    revision: str
+    device: str
+    seconds: dict[str, float]
+    resumed: int = 0
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def table(self) -> pd.DataFrame:
+        """Return ``key``, ``caption`` (empty where there is a reason) and ``reason``."""
+        columns = {
+            "key": self.keys,
+            "caption": ["" if caption.reason else caption.text for caption in self.captions],
+            "reason": [caption.reason for caption in self.captions],
+        }
+        return pd.DataFrame(columns).astype(dict.fromkeys(columns, "str"))
+
+
+def run(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+    """Return the captions of a job, checked, by the captioner that the settings name."""
+    if settings.captioner == "given":
+        outcome = run_given(settings, inputs.corpus)
+    elif settings.captioner == "trained":
+        outcome = run_trained(settings, states, inputs)
+    else:
+        outcome = run_pictures(settings, states, inputs)
+    checked = refuse_same_for_many(outcome.captions, settings.max_same_share)
+    return replace(outcome, captions=checked)
+
+
+def run_given(settings: Settings, corpus: Path) -> Outcome:
+    """Return the captions of a user's table."""
+    started = time.perf_counter()
+    keys = sources.read_pairs(corpus)["key"].tolist()
+    columns = settings.key_column, settings.caption_column
+    captions = sources.read_given(settings.model, keys, columns, settings.max_words)
+    seconds = {"captions": time.perf_counter() - started}
+    return Outcome(keys, captions, revision_of("given", settings.model), "cpu", seconds)
+
+
+def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+    """Train a captioner on trusted pairs, and return its captions of all pairs.
+
+    `states` hold the state of the training, and the captions of each group.
+    """
+    from mispair.repair.captioners.trained import fit
+    from mispair.repair.captioners.training import Plan
+
+    device = choose_device(settings.device)
+    started = time.perf_counter()
+    right = sources.read_trusted_captions(inputs.trusted, inputs.corpus)
+    tokenizer, towers_fingerprint = _tokenizer_of(inputs.towers[0].parent)
+    cached = sources.PictureFeatures(inputs.features, inputs.feature_rows, towers_fingerprint)
+    of_key = right.drop_duplicates("key", ignore_index=True)
+    rows = dict(zip(of_key["key"], range(len(of_key)), strict=True))
+    plan = Plan(
+        settings.steps, settings.train_batch_size, settings.lr, settings.weight_decay, settings.seed
+    )
+    with Progress("training the captioner", settings.steps, "steps") as progress:
+        captioner, losses = fit(
+            cached.of(of_key),
+            right["key"].map(rows).to_numpy(),
+            right["caption"].tolist(),
+            tokenizer,
+            plan,
+            _decoding(settings),
+            width=settings.width,
+            layers=settings.blocks,
+            max_words=settings.max_words,
+            candidates=settings.candidates,
+            device=device,
+            keeper=states.keeper("training"),
+            progress=progress.reach,
+        )
+    trained = time.perf_counter()
+    pairs = sources.read_pairs(inputs.corpus)
+    written, resumed = _captions_of_groups(captioner, cached, pairs, states)
+    seconds = {"training": trained - started, "captions": time.perf_counter() - trained}
+    more = {
+        "trusted_pairs": len(of_key),
+        "trusted_captions": len(right),
+        "tokens": len(captioner.vocabulary.ids),
+        "loss": float(losses[-20:].mean()),
+    }
+    keys = pairs["key"].tolist()
+    return Outcome(keys, written, captioner.revision, device, seconds, resumed, more)
+
+
+def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
+    """Return the tokenizer of the towers in a folder, and their fingerprint."""
+    small = towers / TOWERS_FILE
+    if small.is_file():
+        from mispair.core.files import read_tensors
+        from mispair.core.provenance import file_digest
+        from mispair.pretraining.tokenizer import WordTokenizer
+
+        return WordTokenizer(json.loads(read_tensors(small)[1]["words"])), file_digest(small)
+    from mispair.towers.loading import load_towers
+
+    frozen = load_towers(towers)
+    return frozen.tokenizer, frozen.fingerprint
+
+
+def _captions_of_groups(
+    captioner: TrainedCaptioner, cached: sources.PictureFeatures, pairs: Any, states: Checkpoints
+) -> tuple[list[Caption], int]:
+    """Return captions of all pairs; those of a group are kept if that took long."""
+    captions = [Caption("")] * len(pairs)
+    resumed = done = 0
+    revision = captioner.revision
+    with Progress("writing captions", len(pairs), "captions") as progress:
+        for group, places, features in cached.by_group(pairs):
+            keeper = states.array_keeper(f"captions-{group}-{revision}")
+            kept = keeper.load()
+            if kept is None:
+                keys = pairs["key"].iloc[places].tolist()
+                of_group = captioner.caption(features, keys, partial(_reach, progress, done))
+                if keeper.due():
+                    content = json.dumps(of_group, ensure_ascii=False).encode()
+                    keeper.save({"captions": np.frombuffer(content, np.uint8)})
+            else:
+                of_group = [Caption(*entry) for entry in json.loads(kept["captions"].tobytes())]
+                resumed += len(of_group)
+            done += len(of_group)
+            for place, caption in zip(places, of_group, strict=True):
+                captions[place] = caption
+    return captions, resumed
+
+
+def _reach(progress: Progress, before: int, number: int) -> None:
+    progress.reach(before + number)
+
+
+def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
+    """Return captions of the pictures of a group of shards; `states` hold those of each shard."""
+    revision = revision_of(settings.captioner, settings.model)
+    kept = sources.read_index(inputs.index, sources.read_pairs(inputs.corpus))
+    device = choose_device(settings.device)
+    rows = {str(name): list(map(int, of)) for name, of in kept.groupby("shard").indices.items()}
+    limits = Limits(settings.stall_seconds, settings.max_failed_share)
+    started = time.perf_counter()
+    with staged(inputs.shards) as local, Progress("captioning", len(kept), "pictures") as progress:
+        named = by_name(local, inputs.sources)
+        sources.refuse_missing_shards(rows, named)
+        captioning = Captioning(
+            partial(load_captioner, settings, device),
+            named,
+            locations(kept),
+            settings.seed,
+            settings.candidates if settings.decoding == "nucleus" or ":" in settings.captioner
+            else 1,
+            settings.max_words,
+        )  # fmt: skip
+        captions, resumed = caption_shards(
+            captioning, rows, settings.batch_size, limits, states, progress.reach
+        )
+    seconds = {"captions": time.perf_counter() - started}
+    return Outcome(kept["key"].tolist(), captions, revision, device, seconds, resumed)
+
+
+def load_captioner(settings: Settings, device: str) -> Captioner:
+    """Load what captions pictures, as the settings name it.
+
+    Raises
+    ------
+    UserError
+        If it cannot be loaded.
+    """
+    from mispair.core.devices import compute_repeatably
+
+    if ":" in settings.captioner:
+        from mispair.repair.captioners.functions import load_function
+
+        return load_function(settings.captioner)
+    if device == "cuda":
+        compute_repeatably()  # this is a process of its own
+    assert settings.model is not None  # `Settings` requires it of these captioners
+    model_files(settings.captioner, settings.model)
+    given = _decoding(settings), settings.max_words, settings.batch_size, device, settings.precision
+    if settings.captioner == "coca":
+        from mispair.repair.captioners.coca import load_coca
+
+        return load_coca(settings.model, *given)
+    from mispair.repair.captioners.hugging_face import load_hugging_face
+
+    return load_hugging_face(settings.model, settings.prompt, *given)
+
+
+def _decoding(settings: Settings) -> Decoding:
+    return Decoding(settings.decoding, settings.top_p, settings.temperature)

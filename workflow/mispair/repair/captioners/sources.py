@@ -1,0 +1,212 @@
+"""What captioners are given: pairs of the corpus, trusted captions, cached features, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mispair.core import files
+from mispair.core.files import UserError
+from mispair.pairs.captions.user_tables import read_rows
+from mispair.pairs.index.books import read_columns
+from mispair.repair.captioners.faults import EMPTY, Caption, Draft
+from mispair.repair.captioners.pictures import first_usable
+from mispair.towers.features import Part, parts_of_towers
+
+SHOWN = 3
+
+
+def read_pairs(corpus: Path) -> pd.DataFrame:
+    """Return the kept pairs by key: ``key``, ``group``, ``row``.
+
+    Raises
+    ------
+    UserError
+        If the file is no corpus.
+    """
+    table, _ = read_columns(corpus, ["key", "group", "row"])
+    return table.to_pandas().sort_values("key", ignore_index=True)
+
+
+def read_index(index: Sequence[Path], pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return those rows of an index whose pairs are kept, sorted by key.
+
+    Raises
+    ------
+    UserError
+        If none is.
+    """
+    tables = [files.read_parquet(path)[0] for path in index]
+    table = pd.concat(tables, ignore_index=True)
+    kept = table[table["key"].isin(pairs["key"])].sort_values("key", ignore_index=True)
+    if kept.empty:
+        raise UserError(
+            f"recaption_pairs: {', '.join(map(str, index))} holds no pair of the corpus. Give the "
+            "index of one of its groups."
+        )
+    return kept
+
+
+def refuse_missing_shards(named: Iterable[str], given: Mapping[str, Path]) -> None:
+    """Refuse an index that names a shard which is not given.
+
+    Raises
+    ------
+    UserError
+        Naming the first.
+    """
+    if missing := sorted(set(named) - given.keys()):
+        raise UserError(
+            f"recaption_pairs: the index names {missing[0]}, which is not among the shards given."
+        )
+
+
+def read_trusted_captions(trusted: Sequence[Path], corpus: Path) -> pd.DataFrame:
+    """Return the captions of trusted pairs: ``key``, ``group``, ``row``, ``caption``.
+
+    Parameters
+    ----------
+    trusted : sequence of Path
+        One Parquet file with the columns ``key`` and ``caption``.
+    corpus : Path
+        The kept pairs.
+
+    Raises
+    ------
+    UserError
+        If there is no file, or it names no key or one that the corpus does not have.
+    """
+    if len(trusted) != 1:
+        raise UserError(
+            "recaption_pairs: captioner trained learns from pairs that are known to be right. Give "
+            "one file of trusted keys, or take another captioner."
+        )
+    right = read_columns(trusted[0], ["key", "caption"])[0].to_pandas()
+    if right.empty:
+        raise UserError(f"recaption_pairs: {trusted[0]} names no trusted key.")
+    pairs = read_pairs(corpus)
+    unknown = right.loc[~right["key"].isin(pairs["key"]), "key"].unique()
+    if len(unknown):
+        shown = ", ".join(map(repr, unknown[:SHOWN]))
+        raise UserError(
+            f"recaption_pairs: {trusted[0]} names {len(unknown)} trusted keys of "
+            f"{right['key'].nunique()} that the corpus does not have, such as {shown}. Keys are "
+            "those of the column key of the corpus."
+        )
+    return right.merge(pairs, on="key")[["key", "group", "row", "caption"]]
+
+
+class PictureFeatures:
+    """Cached features of pictures, a group of shards at a time.
+
+    Parameters
+    ----------
+    features, rows : sequence of Path
+        Files of features, and the tables of their rows; files of captions are passed by.
+    towers : str
+        Fingerprint of the towers.
+    """
+
+    def __init__(self, features: Sequence[Path], rows: Sequence[Path], towers: str) -> None:
+        try:
+            self._parts = parts_of_towers(features, rows, towers)
+        except ValueError as error:
+            raise UserError(f"recaption_pairs: {error}.") from error
+
+    def by_group(self, pairs: pd.DataFrame) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield each group, the places of its pairs in the table, and their features (k, d).
+
+        Several crops of a picture are averaged.
+
+        Raises
+        ------
+        UserError
+            If a group has no features, or features are not those of the pairs.
+        """
+        for group, indices in sorted(pairs.groupby("group").indices.items()):
+            name, places = str(group), np.asarray(indices)
+            some = pairs.iloc[places]
+            yield name, places, _features_of(name, some, self._parts.get(name))
+
+    def of(self, pairs: pd.DataFrame) -> np.ndarray:
+        """Return the features (n, d) of pairs, in their order."""
+        blocks = [(places, block) for _, places, block in self.by_group(pairs)]
+        features = np.empty((len(pairs), blocks[0][1].shape[1]), np.float32)
+        for places, block in blocks:
+            features[places] = block
+        return features
+
+
+def _features_of(group: str, pairs: pd.DataFrame, load: Callable[[], Part] | None) -> np.ndarray:
+    if load is None:
+        raise UserError(
+            f"recaption_pairs: there are no features of group {group}. Give those of "
+            "encode_features for every group of the corpus."
+        )
+    try:
+        part = load()
+    except ValueError as error:
+        raise UserError(f"recaption_pairs: {error}.") from error
+    images = part.rows[part.rows["kind"] == "image"].sort_values("row")["id"].to_numpy()
+    rows = pairs["row"].to_numpy()
+    inside = (rows >= 0) & (rows < len(images))
+    if not inside.all() or (images[rows] != pairs["key"].to_numpy()).any():
+        raise UserError(
+            f"recaption_pairs: {part.name} and the corpus are out of step. Run encode_features "
+            "again."
+        )
+    features = part.image_features.reshape(len(images), part.crops, -1)[rows]
+    averaged = features.astype(np.float32).mean(axis=1)
+    if not np.isfinite(averaged).all():
+        raise UserError(f"recaption_pairs: features in {part.name} are not finite.")
+    return averaged
+
+
+def read_given(
+    table: str | None, keys: Sequence[str], columns: tuple[str, str], max_words: int
+) -> list[Caption]:
+    """Return the caption that a user's table has for each pair.
+
+    Of several captions of a key, the first that is usable is taken.
+
+    Parameters
+    ----------
+    table : str or None
+        A table as `captions` takes it: Parquet, CSV, TSV or JSONL.
+    keys : sequence of str
+        Keys of the pairs.
+    columns : tuple of str
+        Names of the columns of keys and captions.
+    max_words : int
+        Largest number of words.
+
+    Raises
+    ------
+    UserError
+        If there is no table, it cannot be read, or it has a caption for none of the pairs.
+    """
+    if table is None:
+        raise UserError(
+            "recaption_pairs: captioner given needs a table of captions: set model to its path."
+        )
+    known = set(keys)
+    drafts: dict[str, list[Draft]] = {}
+    try:
+        for key, text in read_rows(Path(table), None, *columns):
+            if text is not None and key in known:
+                drafts.setdefault(key, []).append(Draft(text))
+    except UserError as error:
+        # The same columns are settings of another step, too.
+        raise UserError(str(error).replace("read_captions.", "recaption_pairs.")) from error
+    if not drafts:
+        raise UserError(
+            f"recaption_pairs: {table} has a caption for none of the {len(known)} pairs of the "
+            f"corpus, whose keys are such as {keys[0]!r}. Check recaption_pairs.key_column."
+        )
+    return [
+        first_usable(drafts[key], max_words) if key in drafts else Caption("", EMPTY)
+        for key in keys
+    ]

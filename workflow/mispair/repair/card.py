@@ -1,0 +1,50 @@
+"""The dataset card of a repaired corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mispair.core import cards
+
+
+def dataset_card(
+    ledger: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], licence: str
+) -> str:
+    """Return the card as Markdown.
+
+    Parameters
+    ----------
+    ledger : sequence of mappings
+        Rows of the ledger of one draw.
+    provenance : mapping
+        Rule, scheme, rate and settings of the repair.
+    licence : str
+        Of the captions, as the hub names it.
+    """
+    counts = {row["metric"]: row["value"] for row in ledger if len(row) == 3}
+    cells = [row for row in ledger if row["metric"] == "pairs"]
+    reasons = [row for row in ledger if row["metric"] == "failed_reason"]
+    front = {
+        "license": licence,
+        "task_categories": ["image-to-text", "zero-shot-image-classification"],
+        "size_categories": [cards.size_category(counts["read"] - counts["dropped"])],
+        "tags": ["image-text", "recaptioned", "mispair"],
+    }
+    books = [(name, counts[name]) for name in ("read", "kept", "replaced", "dropped", "failed")]
+    books += [(f"failed: {row['reason']}", row["value"]) for row in reasons]
+    parts = [
+        "# Repaired captions",
+        f"Captions by the rule `{provenance['repair']}` of mispair. Images are not part of it: "
+        "`captions.parquet` has a caption for each key of the shards.",
+        cards.table(("pairs", "number"), [(name, f"{value:,.0f}") for name, value in books]),
+        "read = kept + replaced + dropped + failed. A failed pair keeps its old caption.",
+    ]
+    if cells:
+        rows = [(row["before"], row["after"], f"{row['value']:,.0f}") for row in cells]
+        parts.append(cards.table(("before", "after", "pairs"), rows))
+        if cells[0]["before"] in ("own", "swapped"):
+            parts.append("Own captions are those of the shards; whether they are right is unknown.")
+    settings = json.dumps(dict(provenance), indent=1, sort_keys=True)
+    return cards.card(front, *parts, "## Settings", f"```json\n{settings}\n```")

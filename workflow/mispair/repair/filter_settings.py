@@ -1,0 +1,73 @@
+"""Settings of the rules of the repair."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from mispair.core import settings
+from mispair.repair.rules import Cuts, Rule
+
+
+class Settings(settings.Settings):
+    """Settings of `filter_captions`."""
+
+    rules: list[Rule] = settings.sweep(
+        ["raw", "factor", "drop", "all", "oracle"],
+        min_length=1,
+        description="Arms of the study. raw: captions as they are, trusted ones right. factor: "
+        "the new caption where its cosine is at least `factor` times the old one's (stage S3 of "
+        "the paper). drop: the pairs that factor would repair are removed. pooled: the better "
+        "caption of those above a cut, no pair without one (BLIP). share: the share of captions "
+        "with the highest cosines stays, the others are replaced. posterior: captions that the "
+        "audit takes for wrong are replaced. all: every caption but the trusted ones is replaced. "
+        "trusted-alone: trusted pairs alone. oracle: the right captions. random-replaced and "
+        "random-dropped: as many pairs as factor replaces, drawn at random. factor-untouched: "
+        "factor, scored by the untouched model. second-round: factor once more, with captioner and "
+        "scorer trained on the first round's result.",
+    )
+    rates: list[float] | None = settings.sweep(
+        None,
+        description="Rates of the first scheme at which the study runs; null takes the largest. 0 "
+        "is the corpus as it is: what repair costs right pairs.",
+    )
+    measures: list[Literal["semantics", "probe"]] = settings.sweep(
+        [],
+        description="Measures of each arm besides overlap, zero-shot accuracy, retrieval and "
+        "silhouette: semantic purity (semantics, where features are known) and linear probes.",
+    )
+    trains: list[Literal["projections", "towers"]] = settings.sweep(
+        ["projections"],
+        min_length=1,
+        description="What is trained on the captions of each rule. projections: those of frozen "
+        "towers (finetune_projection). towers: small towers from scratch (train_small_towers, "
+        "whose seeds are the draws), where captioner and scorer come from towers trained from "
+        "scratch on the raw captions; needs the generated corpus; the rules posterior, "
+        "second-round and factor-untouched are left out.",
+    )
+    scorer: str = Field(
+        "raw",
+        description="Whose cosines decide: the projections fine-tuned on the raw captions, each "
+        "seed on its own draw (raw), the untouched model (untouched), or other towers: shipped, "
+        "shipped-1, or a folder with a local open_clip model, which then encode the corpus too.",
+    )
+    factor: float = Field(1.2, gt=0, description="Factor of the rule factor, and of those on it.")
+    trusted_quantile: float = Field(
+        0.05, ge=0, le=1,
+        description="The cut of the rule pooled: this quantile of the cosines of trusted pairs.",
+    )  # fmt: skip
+    kept_share: float = Field(
+        0.3, gt=0, lt=1, description="Share of pairs that keep their captions by the rule share."
+    )
+    posterior: float = Field(
+        0.5, gt=0, le=1,
+        description="Probability that a caption is wrong from which on the rule posterior replaces "
+        "it.",
+    )  # fmt: skip
+    seed: int = Field(0, ge=0, description="Seed of the rules that draw pairs at random.")
+
+    @property
+    def cuts(self) -> Cuts:
+        """The numbers of the rules."""
+        return Cuts(self.factor, self.trusted_quantile, self.kept_share, self.posterior)

@@ -1,0 +1,161 @@
+"""The ledger of a rule: what became of every pair, and what that repaired or harmed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mispair.repair.rules import ACTIONS, DROPPED, FAILED, REPLACED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mispair.repair.pairings import Draw
+    from mispair.repair.true_features import TrueFeatures
+
+Row = dict[str, Any]
+
+
+def of_draw(
+    actions: np.ndarray,
+    before: Draw,
+    repaired: Mapping[str, np.ndarray],
+    new: pd.DataFrame,
+    trusted: np.ndarray,
+    known: TrueFeatures | None,
+) -> list[Row]:
+    """Return the rows of `counts`, `cells` and `features` of one draw.
+
+    Parameters
+    ----------
+    actions : (n,) int array
+        Action for each pair (`mispair.repair.rules`).
+    before : Draw
+        Captions before.
+    repaired : mapping of str to (n,) array
+        ``caption_id`` and ``kept`` of the repaired pairing.
+    new : DataFrame
+        New captions: ``caption_id`` and ``reason``.
+    trusted : (n,) bool array
+        Trusted pairs.
+    known : TrueFeatures or None
+        Features of the pictures, if they are known.
+    """
+    reasons = new["reason"].where(new["reason"].notna(), None).tolist()
+    rows = counts(actions, trusted, reasons)
+    right = None if known is None else known.true_of(new["caption_id"])
+    rows += cells(actions, before.right, right)
+    if known is not None:
+        given = new["caption_id"].notna().to_numpy() & ~trusted
+        named = known.named(repaired["caption_id"])
+        rows += features(known.pictures, known.named(before.caption_ids), "raw")
+        rows += features(known.pictures, known.named(new["caption_id"]), "generated", given)
+        rows += features(known.pictures, named, "repaired", repaired["kept"])
+    return rows
+
+
+def counts(actions: np.ndarray, trusted: np.ndarray, reasons: Sequence[str | None]) -> list[Row]:
+    """Count pairs by what became of them: read = kept + replaced + dropped + failed.
+
+    Parameters
+    ----------
+    actions : (n,) int array
+        Action for each pair (`mispair.repair.rules`).
+    trusted : (n,) bool array
+        Trusted pairs, which are among those kept.
+    reasons : sequence of n
+        Why a pair has no usable new caption; None where it has one.
+
+    Returns
+    -------
+    list of dict
+        ``metric`` and ``value``; the failed ones by ``reason``, too.
+    """
+    rows: list[Row] = [{"metric": "read", "value": len(actions)}]
+    rows += [
+        {"metric": name, "value": int((actions == action).sum())}
+        for action, name in enumerate(ACTIONS)
+    ]
+    rows.append({"metric": "kept_trusted", "value": int(trusted.sum())})
+    failed = Counter(
+        reasons[pair] or "no-caption" for pair in np.flatnonzero(actions == FAILED).tolist()
+    )
+    rows += [
+        {"metric": "failed_reason", "reason": reason, "value": number}
+        for reason, number in sorted(failed.items())
+    ]
+    return rows
+
+
+def cells(
+    actions: np.ndarray, right_before: np.ndarray, new_is_right: np.ndarray | None
+) -> list[Row]:
+    """Count pairs by what their captions are before and after.
+
+    Where the pictures are known, a caption is right or wrong. Where they are not, it is the pair's
+    own, which may be wrong too, or was swapped for another pair's.
+
+    Parameters
+    ----------
+    actions : (n,) int array
+        Action for each pair.
+    right_before : (n,) bool array
+        Whether the old caption is the pair's own.
+    new_is_right : (n,) bool array or None
+        Whether the new caption is true of the image; None where that is not known.
+
+    Returns
+    -------
+    list of dict
+        Counts with ``before`` (right or wrong; own or swapped) and ``after`` (the same, dropped,
+        or replaced where it is not known whether the new caption is right).
+    """
+    names = ("own", "swapped") if new_is_right is None else ("right", "wrong")
+    before = np.where(right_before, *names)
+    after = before.astype(object)
+    replaced = actions == REPLACED
+    if new_is_right is None:
+        after[replaced] = "replaced"
+    else:
+        after[replaced] = np.where(new_is_right[replaced], *names)
+    after[actions == DROPPED] = "dropped"
+    table = Counter(zip(before, after, strict=True))
+    return [
+        {"metric": "pairs", "before": str(first), "after": str(later), "value": number}
+        for (first, later), number in sorted(table.items())
+    ]
+
+
+def features(
+    pictures: np.ndarray, named: np.ndarray, captions: str, pairs: np.ndarray | None = None
+) -> list[Row]:
+    """Return precision and recall of the features that captions name.
+
+    Parameters
+    ----------
+    pictures, named : (n, f) bool arrays
+        Features that the pictures have, and that the captions name.
+    captions : str
+        Which captions: raw, generated or repaired.
+    pairs : (n,) bool array, optional
+        Pairs that are counted; all by default.
+
+    Returns
+    -------
+    list of dict
+        ``precision``, the share of namings that are true of the picture, and ``recall``, the share
+        of features of pictures that are named; none without a naming.
+    """
+    if pairs is not None:
+        pictures, named = pictures[pairs], named[pairs]
+    namings, present = int(named.sum()), int(pictures.sum())
+    if not namings or not present:
+        return []
+    true = int((named & pictures).sum())
+    return [
+        {"metric": "precision", "captions": captions, "value": true / namings, "n": namings},
+        {"metric": "recall", "captions": captions, "value": true / present, "n": present},
+    ]

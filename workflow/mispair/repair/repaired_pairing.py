@@ -1,0 +1,64 @@
+"""The repaired pairing of a rule, and its ledger, draw by draw."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mispair.core import seeds
+from mispair.core.files import UserError
+from mispair.pairs.corruption.swap_draws import column
+from mispair.repair import ledger, pairings
+from mispair.repair.rule_files import Pairs, RuleFiles
+from mispair.repair.rules import Cuts, Rule, decide
+
+
+def repaired_pairing(
+    rule: Rule, pairs: Pairs, inputs: RuleFiles, cuts: Cuts, seed: int
+) -> tuple[pd.DataFrame, list[ledger.Row]]:
+    """Apply a rule to every draw of the corruption.
+
+    Parameters
+    ----------
+    rule : str
+        Name of the rule.
+    pairs : Pairs
+        The pairs before the repair.
+    inputs : RuleFiles
+        What the rule decides by.
+    cuts : Cuts
+        Numbers of the rules.
+    seed : int
+        Of the rules that draw pairs at random; each draw has its own stream.
+
+    Returns
+    -------
+    table : DataFrame
+        ``key``, ``group`` and ``row`` of each pair, and the columns of `pairings.repaired` for each
+        draw.
+    rows : list of dict
+        Rows of the ledger, each with the number of its draw as ``seed``.
+
+    Raises
+    ------
+    UserError
+        If the rule lacks what it decides by.
+    """
+    table, rows = pairs.table[["key", "group", "row"]].copy(), []
+    for draw in range(int(pairs.metadata["draws"])):
+        before = pairings.spared(pairs.table, pairs.original, pairs.trusted, draw)
+        new = inputs.new_captions(table["key"], draw)
+        given = new["caption_id"].to_numpy(object)
+        evidence = inputs.evidence(pairs.trusted, new, draw)
+        try:
+            actions = decide(rule, evidence, cuts, seeds.integer(seed, "filter-captions", draw))
+        except ValueError as error:
+            raise UserError(f"filter_captions ({rule}): {error}.") from error
+        if (former := inputs.after_first_round(draw)) is not None:
+            actions, given = pairings.after_first_round(before, former, actions, given)
+            new = new.assign(caption_id=given)
+        columns = pairings.repaired(before, actions, given)
+        for name, values in columns.items():
+            table[column(name, draw)] = values
+        of_draw = ledger.of_draw(actions, before, columns, new, pairs.trusted, pairs.features)
+        rows += [{"seed": draw, **row} for row in of_draw]
+    return table, rows

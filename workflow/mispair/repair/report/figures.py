@@ -1,0 +1,191 @@
+"""Figures of the repair."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from mispair.core.words import number
+from mispair.repair.report import from_scratch
+from mispair.repair.report.claims import NOT_RUN
+from mispair.repair.report.measures import LABELS, rates_of, rules_of, values
+from mispair.report import charts, small, style
+from mispair.report.charts import Drawing, Hole
+from mispair.report.drawings import by_name
+from mispair.report.tables import Tables
+
+SHOWN = {
+    "text overlap": "Mean |cos| of text neurons",
+    "image overlap": "Mean |cos| of image neurons",
+    "accuracy": "Accuracy (share of images)",
+}
+
+CELLS = {
+    "right, stays right": style.BLUE,
+    "wrong, repaired": style.GREEN,
+    "right, harmed": style.VIOLET,
+    "wrong, stays wrong": style.ORANGE,
+    "right, dropped": style.GREY,
+    "wrong, dropped": style.SKY,
+    "own, stays": style.BLUE,
+    "swapped, replaced": style.GREEN,
+    "own, replaced": style.VIOLET,
+    "swapped, stays": style.ORANGE,
+    "own, dropped": style.GREY,
+    "swapped, dropped": style.SKY,
+}
+"""Right and wrong where the pictures are known; else own captions and swapped ones."""
+
+NAMES = {
+    ("right", "right"): "right, stays right",
+    ("wrong", "right"): "wrong, repaired",
+    ("right", "wrong"): "right, harmed",
+    ("wrong", "wrong"): "wrong, stays wrong",
+    ("right", "dropped"): "right, dropped",
+    ("wrong", "dropped"): "wrong, dropped",
+    ("own", "own"): "own, stays",
+    ("swapped", "replaced"): "swapped, replaced",
+    ("own", "replaced"): "own, replaced",
+    ("swapped", "swapped"): "swapped, stays",
+    ("own", "dropped"): "own, dropped",
+    ("swapped", "dropped"): "swapped, dropped",
+}
+
+
+def repair_by_rule(tables: Tables) -> Drawing | Hole:
+    """Draw overlap and accuracy of each rule at the largest rate."""
+    rates = rates_of(tables)
+    if not rates:
+        return Hole(NOT_RUN)
+    parts = [values(tables, measure).assign(measure=measure) for measure in SHOWN]
+    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables), rates[-1])
+
+
+def repair_from_scratch(tables: Tables) -> Drawing | Hole:
+    """Draw the same of towers that were trained from scratch."""
+    rates = from_scratch.rates_of(tables)
+    if not rates:
+        return Hole(from_scratch.NOT_RUN)
+    parts = [from_scratch.values(tables, measure).assign(measure=measure) for measure in SHOWN]
+    rules = from_scratch.rules_of(tables)
+    return _by_rule(pd.concat(parts, ignore_index=True), rules, rates[-1])
+
+
+def _by_rule(data: pd.DataFrame, rules: list[str], rate: float) -> Drawing:
+    """Draw ``value`` of each ``measure``, ``rule`` and ``seed`` at a rate."""
+    data = data[data["rate"] == rate].assign(label=lambda table: table["rule"].map(LABELS))
+    order = [LABELS[rule] for rule in rules]
+    panels = []
+    for number_of_panel, (measure, title) in enumerate(SHOWN.items()):
+        axis = alt.Axis(labelLimit=320) if not number_of_panel else alt.Axis(labels=False)
+        base = alt.Chart().encode(y=alt.Y("label:N", sort=order, title=None, axis=axis))
+        scale = alt.Scale(zero=False, nice=True)
+        points = base.mark_point(color=style.BLUE, filled=True, opacity=0.5).encode(
+            x=alt.X("value:Q", title=title, scale=scale),
+            tooltip=charts.tips("label:N:rule", "seed:Q:seed", "value:Q:value"),
+        )
+        mean = base.mark_tick(color=style.INK, thickness=3, size=16).encode(
+            x=alt.X("mean(value):Q", title=title, scale=scale)
+        )
+        panels.append(
+            alt.layer(points, mean)
+            .transform_filter(f"datum.measure == '{measure}'")
+            .properties(width=240, height=30 * len(rules))
+        )
+    means = data.groupby(["measure", "rule"])["value"].mean()
+    texts = [
+        f"{measure} "
+        + ", ".join(
+            f"{rule} {number(means[measure, rule], 3)}"
+            for rule in ("raw", "factor", "oracle")
+            if (measure, rule) in means
+        )
+        for measure in SHOWN
+    ]
+    sentence = f"At rate {rate:g}: {'; '.join(texts)}."
+    return Drawing(charts.side_by_side(panels, 3, data, gap=24), data, sentence)
+
+
+def repair_ledger(tables: Tables) -> Drawing | Hole:
+    """Draw what became of right and wrong captions, by rule and rate."""
+    table = tables.repairs
+    cells = table[table["metric"] == "pairs"].dropna(subset=["before"])
+    if cells.empty:
+        return Hole(NOT_RUN)
+    keys = ["rule", "rate", "before", "after"]
+    draws = cells["seed"].nunique()
+    total = float(table[table["metric"] == "read"]["value"].max())
+    data = cells.groupby(keys)[["value"]].sum().reset_index()
+    data["value"] /= draws * total
+    data["cell"] = [NAMES[cell] for cell in zip(data["before"], data["after"], strict=True)]
+    data = data.groupby(["rule", "rate", "cell"])[["value"]].sum().reset_index()
+    data["label"] = data["rule"].map(LABELS)
+    present = [name for name in CELLS if name in set(data["cell"])]
+    order = [LABELS[rule] for rule in rules_of(tables) or LABELS if rule in set(data["rule"])]
+    position = {name: number for number, name in enumerate(CELLS)}
+    data["position"] = data["cell"].map(position)
+    panels = [
+        alt.Chart()
+        .transform_filter(f"datum.rate == {rate}")
+        .mark_bar()
+        .encode(
+            x=alt.X("value:Q", title="Share of pairs", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=320)),
+            color=charts.colour("cell", "Caption", CELLS, present),
+            order="position:Q",
+            tooltip=charts.tips("label:N:rule", "cell:N:caption", "value:Q:share of pairs"),
+        )
+        .properties(width=420, height=26 * len(order), title=f"Rate {rate:g}")
+        for rate in sorted(data["rate"].unique())
+    ]
+    shares = data[data["rate"] == data["rate"].max()].set_index(["rule", "cell"])["value"]
+    gain, loss, words = (
+        "wrong, repaired",
+        "right, harmed",
+        "repairs {} % of all pairs and harms {} %",
+    )
+    if "right, stays right" not in present:
+        gain, loss = "swapped, replaced", "own, replaced"
+        words = "replaces swapped captions of {} % of all pairs and own ones of {} %"
+    sentence = "; ".join(
+        f"{rule} "
+        + words.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in (gain, loss)))
+        for rule in ("factor", "all")
+        if rule in shares.index.get_level_values(0)
+    )
+    rate = data["rate"].max()
+    sentence = f"At rate {rate:g}: {sentence}" if sentence else ""
+    text = f"{sentence}." if sentence else "No rule replaced a caption."
+    return Drawing(charts.side_by_side(panels, 1, data), data, text)
+
+
+IN_SHORT = {
+    "raw": "raw captions",
+    "factor": "filtered",
+    "drop": "pairs dropped",
+    "oracle": "right captions",
+}
+"""Rules of the small figure."""
+
+
+def small_repair(tables: Tables) -> Drawing | Hole:
+    """Draw the accuracy of four rules at the largest rate."""
+    rates = rates_of(tables)
+    if not rates:
+        return Hole(NOT_RUN)
+    table = values(tables, "accuracy")
+    table = table[(table["rate"] == rates[-1]) & table["rule"].isin(IN_SHORT)]
+    if table.empty:
+        return Hole("no accuracy was measured")
+    position = {rule: number_of_rule for number_of_rule, rule in enumerate(IN_SHORT)}
+    table = table.sort_values("rule", key=lambda rules: rules.map(position), kind="stable")
+    runs = table.assign(label=table["rule"].map(IN_SHORT))[["label", "value"]]
+    chart, data = small.dots(runs.reset_index(drop=True), "Accuracy (share)", colour=style.BLUE)
+    means = runs.groupby("label", sort=False)["value"].mean()
+    listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
+    return Drawing(chart, data, f"Accuracy at rate {rates[-1]:g}: {listed}.")
+
+
+DRAWINGS = by_name(repair_by_rule, repair_from_scratch, repair_ledger)
+
+SMALL = by_name(small_repair)

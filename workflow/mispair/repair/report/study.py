@@ -1,0 +1,100 @@
+"""The repair in the report: its sections, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mispair.report.study import Figure, Study, columns
+
+LEDGER = "What became of the captions"
+ARMS = "What each rule gives back"
+LEARNED = "Encoders that learn from the captions of each rule"
+
+PRINTED: dict[str, tuple[str, ...]] = {
+    "filter_captions": ("", LEDGER),
+    "recaption_pairs": ("", LEDGER),
+    "compare_repairs": ("", ARMS),
+    "evaluate_zeroshot": (ARMS,),
+    "measure_purity": (ARMS,),
+    "filter_captions_of_draw": ("", LEARNED),
+    "recaption_pairs_of_draw": ("", LEARNED),
+    "train_repaired_towers": ("", LEARNED),
+    "measure_repaired_towers": ("", LEARNED),
+}
+"""Sections that print what a step writes."""
+
+
+def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
+    """Return the sections that print the numbers of a job."""
+    if rule in ("evaluate_zeroshot", "measure_purity"):
+        return PRINTED[rule] if wildcards.get("arm", "").startswith("repair-") else ()
+    return PRINTED.get(rule, ())
+
+
+LEDGER_COLUMNS = columns(
+    "rule* scheme* rate metric* reason* before* after* captions* seed | value n"
+)
+
+STUDY = Study(
+    key="repair",
+    title="Repair: new captions and filters",
+    about="A captioner learns from pairs whose captions are right and writes a new caption for "
+    "every picture. A rule decides which captions are replaced and which pairs are dropped. The "
+    "projections are then fine-tuned on the result, or small towers are trained on it from "
+    "scratch, with the same pictures, seeds and number of updates under every rule.",
+    sections=("", LEDGER, ARMS, LEARNED),
+    tables={
+        "repairs": LEDGER_COLUMNS,
+        "repaired_arms": columns(
+            "rule* scheme* rate tower* basis* evaluation_set* protocol* metric* seed headline* "
+            "fingerprint* | value n low high chance"
+        ),
+        "tower_repairs": LEDGER_COLUMNS,
+        "repaired_towers": columns(
+            "rule* scheme* rate seed tower* basis* evaluation_set* protocol* metric* | value n low "
+            "high chance"
+        ),
+        "repair_differences": columns(
+            "rule* reference* scheme* rate evaluation_set* protocol* metric* | value n seeds "
+            "error freedom low high p"
+        ),
+    },
+    results={
+        "results/repair/*/*/*/*.json": "ledger",
+        "results/repair/*/*/comparison.json": "differences",
+        "results/repair/*/from-scratch/*/*/*.json": "tower_ledger",
+        "results/repair/*/from-scratch/*/*/*/mixing.json": "towers",
+        "results/arms/*/*/repair-*/purity.json": "purity",
+        "results/arms/*/*/repair-*/semantics.json": "semantics",
+        "results/arms/*/*/repair-*/zeroshot.json": "zeroshot",
+        "results/arms/*/*/repair-*/probe.json": "zeroshot",
+    },
+    measures=("repaired_arms", "repaired_towers"),
+    sections_of=sections_of,
+    figures=(
+        Figure(
+            "repair_by_rule",
+            "Overlap of neurons and accuracy by rule",
+            "Each point is a seed, each bar the mean over seeds. Raw: wrong captions as they are. "
+            "Oracle: the right captions. Accuracy is the mean over evaluation sets.",
+            section=ARMS,
+        ),
+        Figure(
+            "repair_from_scratch",
+            "Overlap of neurons and accuracy of towers trained from scratch, by rule",
+            "Each point is a seed, each bar the mean over seeds. A seed draws the corruption, the "
+            "weights, the batches and the pairs; its captioner and scorer come from towers that "
+            "were trained on its raw captions. Accuracy is the mean over evaluation sets.",
+            section=LEARNED,
+        ),
+        Figure(
+            "repair_ledger",
+            "Right and wrong captions before and after",
+            "Share of all pairs, mean over draws. Before: whether the caption is the pair's own. "
+            "After: whether it is true of the picture, for a new caption by the features that it "
+            "names.",
+            section=LEDGER,
+        ),
+    ),
+    small=(Figure("small_repair", "Accuracy by what became of wrong captions"),),
+)

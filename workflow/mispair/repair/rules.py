@@ -1,0 +1,179 @@
+"""Rules that decide, for each pair, whether its caption stays, is replaced, or the pair is dropped.
+
+The cosines of the image with the old and the new caption are of one scoring model. Trusted pairs
+keep their captions under every rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from mispair.core import seeds
+
+Rule = Literal[
+    "raw", "factor", "pooled", "share", "posterior", "drop", "all", "trusted-alone", "oracle",
+    "random-replaced", "random-dropped", "second-round", "factor-untouched",
+]  # fmt: skip
+"""Rules by name; each is an arm of the study."""
+
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+UNSCORED: tuple[Rule, ...] = ("raw", "all", "trusted-alone", "oracle")
+"""Rules that need no cosines."""
+
+WITHOUT_NEW: tuple[Rule, ...] = ("raw", "trusted-alone", "oracle")
+"""Rules that need no new captions."""
+
+NUMBERS: dict[Rule, tuple[str, ...]] = {
+    "raw": (),
+    "all": (),
+    "trusted-alone": (),
+    "oracle": (),
+    "factor": ("factor", "scorer"),
+    "drop": ("factor", "scorer"),
+    "random-replaced": ("factor", "scorer", "seed"),
+    "random-dropped": ("factor", "scorer", "seed"),
+    "factor-untouched": ("factor",),
+    "second-round": ("factor",),
+    "pooled": ("scorer", "trusted_quantile"),
+    "share": ("kept_share", "scorer"),
+    "posterior": ("posterior",),
+}
+"""Settings that each rule decides by: a change of another one changes nothing of its result."""
+
+KEPT, REPLACED, DROPPED, FAILED = 0, 1, 2, 3
+"""Actions. A failed pair lacks the new caption that the rule asks for, and keeps the old one."""
+
+ACTIONS = ("kept", "replaced", "dropped", "failed")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What rules know of n pairs of one draw.
+
+    Attributes
+    ----------
+    trusted : (n,) bool array
+        Pairs whose captions are known to be right.
+    generated : (n,) bool array
+        Pairs that have a usable new caption.
+    old, new : (n,) float arrays
+        Cosines of the image with both captions; NaN where a pair has no new caption.
+    wrong : (n,) float array, optional
+        Probability that the old caption is wrong, by the audit.
+    """
+
+    trusted: np.ndarray
+    generated: np.ndarray
+    old: np.ndarray
+    new: np.ndarray
+    wrong: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Numbers of the rules.
+
+    Attributes
+    ----------
+    factor : float
+        ``factor``: a new caption replaces the old one if its cosine is at least this factor times
+        the old one's (stage S3 of the paper).
+    trusted_quantile : float
+        ``pooled``: captions below this quantile of the cosines of trusted pairs are cut.
+    kept_share : float
+        ``share``: share of pairs, those with the highest cosines, that keep their captions.
+    posterior : float
+        ``posterior``: a caption is replaced if it is wrong with at least this probability.
+    """
+
+    factor: float = 1.2
+    trusted_quantile: float = 0.05
+    kept_share: float = 0.3
+    posterior: float = 0.5
+
+
+def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
+    """Return the action for each pair, (n,) int8.
+
+    Parameters
+    ----------
+    rule : str
+        Name of the rule. ``factor-untouched`` and ``second-round`` decide as ``factor`` does, with
+        cosines of another model or captions of another captioner. ``oracle`` changes nothing here:
+        its pairs have their own captions.
+    evidence : Evidence
+        Of the pairs.
+    cuts : Cuts
+        Numbers of the rules.
+    seed : int
+        Of the rules that draw pairs at random: as many as ``factor`` replaces.
+
+    Raises
+    ------
+    ValueError
+        If the rule lacks what it decides by, or there is no trusted pair to set a cut by.
+    """
+    if rule in ("raw", "oracle"):
+        return np.zeros(len(evidence.trusted), np.int8)
+    if rule == "trusted-alone":
+        actions = np.full(len(evidence.trusted), DROPPED, np.int8)
+    elif rule == "all":
+        actions = np.full(len(evidence.trusted), REPLACED, np.int8)
+    elif rule == "pooled":
+        actions = _pooled(evidence, cuts.trusted_quantile)
+    elif rule == "share":
+        actions = _share(evidence, cuts.kept_share)
+    elif rule == "posterior":
+        if evidence.wrong is None:
+            raise ValueError("the rule posterior needs the probabilities of the audit")
+        actions = np.where(evidence.wrong >= cuts.posterior, REPLACED, KEPT).astype(np.int8)
+    else:
+        actions = _better(evidence, cuts.factor)
+        if rule.startswith("random-"):
+            actions = _at_random(actions, evidence, seed)
+        if rule in ("drop", "random-dropped"):
+            actions[actions == REPLACED] = DROPPED
+    actions[evidence.trusted] = KEPT
+    # A rule that asks for a new caption and has none leaves the old one.
+    actions[(actions == REPLACED) & ~evidence.generated] = FAILED
+    return actions
+
+
+def _better(evidence: Evidence, factor: float) -> np.ndarray:
+    """Replace where the new caption's cosine is at least a factor times the old one's."""
+    unknown = ~evidence.generated & ~evidence.trusted
+    better = evidence.new >= factor * evidence.old
+    actions = np.where(better, REPLACED, KEPT)
+    actions[unknown] = FAILED
+    return actions.astype(np.int8)
+
+
+def _pooled(evidence: Evidence, quantile: float) -> np.ndarray:
+    """Take the better caption of those above the cut; drop pairs without one (BLIP's CapFilt)."""
+    if not evidence.trusted.any():
+        raise ValueError("the rule pooled takes its cut from trusted pairs, and there is none")
+    cut = np.quantile(evidence.old[evidence.trusted], quantile)
+    new = np.where(evidence.generated, evidence.new, -np.inf)
+    actions = np.where(new > evidence.old, REPLACED, KEPT)
+    actions[np.maximum(new, evidence.old) < cut] = DROPPED
+    return actions.astype(np.int8)
+
+
+def _share(evidence: Evidence, kept: float) -> np.ndarray:
+    """Keep the share of captions with the highest cosines, and replace the others."""
+    cut = np.quantile(evidence.old, 1 - kept)
+    return np.where(evidence.old >= cut, KEPT, REPLACED).astype(np.int8)
+
+
+def _at_random(actions: np.ndarray, evidence: Evidence, seed: int) -> np.ndarray:
+    """Replace as many pairs as the rule does, drawn among those that are not trusted."""
+    open_pairs = np.flatnonzero(~evidence.trusted & evidence.generated)
+    number = int((actions[open_pairs] == REPLACED).sum())
+    generator = seeds.generator(seed, "filter-captions", "random")
+    drawn = np.full(len(actions), KEPT, np.int8)
+    drawn[generator.permutation(open_pairs)[:number]] = REPLACED
+    return drawn

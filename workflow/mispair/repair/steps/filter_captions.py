@@ -1,0 +1,73 @@
+"""Decide by a rule which captions are replaced and which pairs are dropped."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mispair.repair.filter_settings import Settings
+from mispair.repair.rules import ACTIONS, NUMBERS, RULES
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    settings: Settings,
+    *,
+    rule: str,
+    rate: float,
+    pairing: Path,
+    original: Path,
+    trusted: Path,
+    recaptions: list[Path],
+    scores: list[Path],
+    first: list[Path],
+    audits: list[Path],
+    captions: list[Path],
+    truth: list[Path],
+    repaired: Path,
+    ledger: Path,
+) -> None:
+    """Write the repaired pairing of every draw, and the ledger.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    rule : str
+        Rule of this job.
+    rate : float
+        Rate of the corruption.
+    pairing, original : Path
+        Pairing of the scheme at its rate, and one without corruption.
+    trusted : Path
+        Pairs that keep their captions.
+    recaptions, scores, audits, first : list of Path
+        As `mispair.repair.rule_files.RuleFiles` has them.
+    captions : list of Path
+        Texts of old and new captions, for the features that they name.
+    truth : list of Path
+        Tables with the features of the pictures, if they are known.
+    repaired : Path
+        Written: a pairing with a column ``kept`` for each draw.
+    ledger : Path
+        Written: metrics by draw (``seed``).
+    """
+    from mispair.core import files, metrics
+    from mispair.repair.pairings import metadata_of
+    from mispair.repair.repaired_pairing import repaired_pairing
+    from mispair.repair.rule_files import RuleFiles, read_pairs
+
+    if rule not in RULES:
+        raise files.UserError(f"filter_captions: there is no rule {rule!r}, only {RULES}.")
+    before = original if rule == "oracle" else pairing
+    pairs = read_pairs(before, original, trusted, truth, captions)
+    inputs = RuleFiles(recaptions, scores, audits, first)
+    table, rows = repaired_pairing(rule, pairs, inputs, settings.cuts, settings.seed)
+    metadata = metadata_of(pairs.metadata, rate, rule)
+    files.write_parquet(repaired, table, metadata)
+    numbers = settings.model_dump(include={*NUMBERS[rule]}, mode="json")
+    metrics.write_metrics(ledger, rows, {**metadata, **numbers})
+    of_draw = {row["metric"]: row["value"] for row in rows if row["seed"] == 0}
+    counts = ", ".join(f"{name} {of_draw[name]}" for name in ("read", *ACTIONS))
+    log.info("%s: %s", rule, counts)

@@ -1,0 +1,62 @@
+"""Write a new caption for the picture of every pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mispair.repair.captioners.recaption_settings import Settings
+
+
+def run(
+    settings: Settings,
+    *,
+    corpus: Path,
+    features: list[Path],
+    feature_rows: list[Path],
+    trusted: list[Path],
+    towers: list[Path],
+    index: list[Path],
+    shards: list[Path],
+    sources: list[str],
+    recaptions: Path,
+    record: Path,
+) -> None:
+    """Write a caption for each pair of the corpus, or of a group of shards, and the times.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    corpus : Path
+        The kept pairs.
+    features, feature_rows : list of Path
+        Cached features, and the tables of their rows.
+    trusted : list of Path
+        One Parquet file with key and caption of trusted pairs; of `trained` only, and so are
+        features.
+    towers : list of Path
+        Files of the towers, the configuration first.
+    index, shards, sources : list
+        Of a group: its index, shards and names of their sources; where pictures are captioned.
+    recaptions : Path
+        Written: ``key``, ``caption`` (empty where there is a reason), ``reason`` (null, or one of
+        `mispair.repair.captioners.faults.REASONS`), sorted by key.
+    record : Path
+        Written: counts of reasons, and captions a second.
+    """
+    from mispair.core import files
+    from mispair.core.provenance import code_version, fingerprint
+    from mispair.core.resume import checkpoints
+    from mispair.core.settings import command_line
+    from mispair.repair.captioners import origin, runs
+
+    inputs = runs.Inputs(corpus, features, feature_rows, trusted, towers, index, shards, sources)
+    job = [command_line(settings), *code_version("recaption_pairs"), *inputs.digests()]
+    with checkpoints(recaptions.with_name(f"{recaptions.name}.parts"), fingerprint(job)) as states:
+        outcome = runs.run(settings, states, inputs)
+        metadata = origin.origin(settings, outcome.revision, outcome.keys)
+        files.write_parquet(recaptions, outcome.table(), metadata)
+        content = origin.record(
+            outcome.captions, outcome.resumed, outcome.seconds, outcome.device, **outcome.more
+        )
+        files.write_json(record, content)

@@ -1,0 +1,79 @@
+"""Score old and new captions by their cosines with the image."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from mispair.core import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    """`score_captions` has no settings: which models score is a setting of filter_captions."""
+
+
+def run(
+    settings: Settings,
+    *,
+    pairing: Path,
+    recaptions: list[Path],
+    features: list[Path],
+    feature_rows: list[Path],
+    projection: Path,
+    scores: Path,
+) -> None:
+    """Write ``old`` and ``new``, cosines (s, n) by draw, and ``generated`` (s, n).
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    pairing : Path
+        Captions before the repair, in several draws.
+    recaptions : list of Path
+        New captions, the same for all draws or one file for each.
+    features, feature_rows : list of Path
+        Cached features of images, of captions and of new captions, and the tables of their rows.
+    projection : Path
+        The scoring model: one projection for all draws, or one for each.
+    scores : Path
+        Written. A pair without a new caption has NaN in ``new``.
+    """
+    import numpy as np
+
+    from mispair.core import files
+    from mispair.core.progress import Progress
+    from mispair.pairs.corruption.swap_draws import column
+    from mispair.repair.pairings import aligned
+    from mispair.repair.scores import cosines
+    from mispair.towers.features import gather, parts_of_towers
+
+    table, origin = files.read_parquet(pairing)
+    tensors, model = files.read_tensors(projection)
+    draws = int(origin["draws"])
+    new = [aligned(files.read_parquet(path)[0], table["key"], path) for path in recaptions]
+    for number in range(draws):
+        of_draw = new[number % len(new)]
+        own = table[column("caption_id", number)]
+        table[column("caption_id", draws + number)] = of_draw["caption_id"].fillna(own)
+        table[column("text_changed", draws + number)] = True
+    every = np.arange(len(table))
+    parts = parts_of_towers(features, feature_rows, model.get("towers"))
+    cosines_of = []
+    try:
+        data = gather(parts, table, [every] * (2 * draws))
+        with Progress("scoring captions", 2 * draws, "draws") as progress:
+            for draw in range(2 * draws):
+                weights = [tensors[f"{kind}_projection"] for kind in ("image", "text")]
+                one = [stack[draw % draws % len(stack)] for stack in weights]
+                cosines_of.append(cosines(data, one[0], one[1], draw))
+                progress.advance()
+    except ValueError as error:
+        raise files.UserError(f"score_captions: {error}.") from error
+    generated = np.stack([new[k % len(new)]["caption_id"].notna() for k in range(draws)])
+    old, fresh = np.stack(cosines_of[:draws]), np.stack(cosines_of[draws:])
+    fresh = np.where(generated, fresh, np.float32(np.nan)).astype(np.float32)
+    files.write_tensors(scores, {"old": old, "new": fresh, "generated": generated}, model)
+    log.info("mean cosine of old captions %.4f, of new ones %.4f", old.mean(), np.nanmean(fresh))

@@ -1,0 +1,75 @@
+"""Choose the pairs whose captions count as right."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import Field
+
+from mispair.core import settings
+
+log = logging.getLogger(__name__)
+
+
+class Settings(settings.Settings):
+    share: float = Field(
+        0.1, gt=0, le=1,
+        description="Share of pairs that are trusted where the key `trusted` names no file. They "
+        "are drawn at random, and their captions are never corrupted: they are right as far as the "
+        "corpus is.",
+    )  # fmt: skip
+    seed: int = Field(0, ge=0, description="Seed of the draw.")
+
+
+def run(
+    settings: Settings,
+    *,
+    pairing: Path,
+    draw: int,
+    captions: list[Path],
+    trusted_keys: list[Path],
+    trusted: Path,
+) -> None:
+    """Write key, caption_id and caption of each trusted pair, sorted by key.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the step.
+    pairing : Path
+        A pairing without corruption; or a repaired one, whose captions count as right in the second
+        round.
+    draw : int
+        Draw of the pairing.
+    captions : list of Path
+        Texts of the captions.
+    trusted_keys : list of Path
+        The user's file of trusted keys; none draws a share.
+    trusted : Path
+        Written.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from mispair.audit.trusted import read_trusted
+    from mispair.core import files, seeds
+    from mispair.pairs.corruption.swap_draws import column
+    from mispair.repair.pairings import texts_of
+
+    table, _ = files.read_parquet(pairing)
+    if column("kept", draw) in table:
+        table = table[table[column("kept", draw)].to_numpy(bool)]
+    if trusted_keys:
+        chosen = read_trusted(trusted_keys, pa.array(table["key"], pa.large_string()))
+        source = str(trusted_keys[0])
+    else:
+        number = max(1, round(settings.share * len(table)))
+        drawn = seeds.generator(settings.seed, "trust-pairs").permutation(len(table))[:number]
+        chosen, source = np.zeros(len(table), bool), f"a share of {settings.share:g}, drawn"
+        chosen[drawn] = True
+    columns = {"key": "key", column("caption_id", draw): "caption_id"}
+    kept = table.loc[chosen, [*columns]].rename(columns=columns).reset_index(drop=True)
+    kept["caption"] = texts_of(captions, kept["caption_id"])
+    files.write_parquet(trusted, kept, {"source": source, "pairs": str(len(table))})
+    log.info("%d of %d pairs are trusted (%s)", len(kept), len(table), source)

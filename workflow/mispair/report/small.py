@@ -1,0 +1,114 @@
+"""Small figures next to answers: one panel, few marks, and axis titles that say what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import pandas as pd
+
+from mispair.report import charts, style
+
+WIDTH, HEIGHT = 250, 130
+"""Plot area, in pixels."""
+
+LEAST_FALL = 0.05
+"""An axis of accuracy spans at least this, so that noise is not magnified."""
+
+
+def curves(
+    runs: pd.DataFrame, x_title: str, y_title: str, *, colours: Mapping[str, str],
+    labels: Mapping[str, str] | None = None, least: float = 0.0, legend: str = "",
+) -> tuple[alt.TopLevelMixin, pd.DataFrame]:  # fmt: skip
+    """Return lines of means with a point for each run, and the numbers in them.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Columns ``x``, ``value`` and ``series``, a row for each run.
+    x_title, y_title : str
+        Titles of the axes.
+    colours, labels : mapping of str to str
+        By series; a legend is drawn for two or more.
+    least : float
+        Smallest span of the y axis.
+    legend : str
+        Title of the legend.
+    """
+    data = charts.summary(runs, ["series", "x"]).assign(layer="mean")
+    data = pd.concat([data, runs[["series", "x", "value"]].assign(layer="run")], ignore_index=True)
+    present = [name for name in colours if name in set(data["series"])]
+    colour = charts.colour("series", legend, colours, present, labels, gap=20)
+    base = alt.Chart().encode(
+        x=charts.x_axis("x", x_title, sorted(data["x"].unique())),
+        y=alt.Y("value:Q", title=y_title, scale=span([*data["value"]], least),
+                axis=alt.Axis(tickCount=4)),
+        color=colour if len(present) > 1 else alt.value(colours[present[0]]),
+    )  # fmt: skip
+    parts = [
+        charts.only(base, "run").mark_circle(size=18, opacity=0.45),
+        charts.only(base, "mean").mark_line(point=alt.OverlayMarkDef(size=34)),
+    ]
+    return framed(parts, data), data
+
+
+def span(levels: Sequence[float], least: float) -> alt.Scale:
+    """Return a scale around some values, of at least the given span."""
+    low, high = min(levels), max(levels)
+    missing = max(0.0, least - (high - low)) / 2
+    return alt.Scale(domain=[low - missing, high + missing], zero=False, nice=4)
+
+
+def scatter(
+    points: pd.DataFrame, x_title: str, y_title: str, *, colour: str, diagonal: bool = False
+) -> tuple[alt.TopLevelMixin, pd.DataFrame]:
+    """Return points at ``x`` and ``value``, with limits ``low`` and ``high`` where there are any.
+
+    A dashed diagonal marks equal numbers.
+    """
+    base = alt.Chart().encode(
+        x=alt.X("x:Q", title=x_title, scale=alt.Scale(zero=diagonal, nice=4),
+                axis=alt.Axis(tickCount=4, format="~g")),
+        y=alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=diagonal, nice=4),
+                axis=alt.Axis(tickCount=4)),
+    )  # fmt: skip
+    marks = [base.mark_circle(size=26, color=colour, opacity=0.7)]
+    if charts.limited(points.assign(layer="point"), layer="point"):
+        bars = base.transform_filter("isValid(datum.low)").mark_rule(color=colour, strokeWidth=1.5)
+        marks.append(bars.encode(y=alt.Y("low:Q", title=y_title), y2="high:Q"))
+    if diagonal:
+        same = alt.Chart().mark_line(color=style.GREY, strokeDash=[5, 4])
+        marks.append(same.encode(x="x:Q", y=alt.Y("x:Q", title=y_title)))
+    return framed(marks, points), points
+
+
+def dots(
+    runs: pd.DataFrame, x_title: str, *, colour: str, levels: Sequence[float] = ()
+) -> tuple[alt.TopLevelMixin, pd.DataFrame]:
+    """Return a row of points for each ``label``, in their order, with a tick at the mean.
+
+    `levels` are values at which a grey line is drawn.
+    """
+    order = list(dict.fromkeys(runs["label"]))
+    base = alt.Chart().encode(
+        y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=170)),
+    )
+    scale = alt.Scale(zero=False, nice=4)
+    rule = alt.Chart().mark_rule(color=style.GREY)
+    parts = [
+        *(rule.encode(x=alt.datum(level)) for level in levels),
+        base.mark_circle(size=30, color=colour, opacity=0.6).encode(
+            x=alt.X("value:Q", title=x_title, scale=scale, axis=alt.Axis(tickCount=4))
+        ),
+        base.mark_tick(thickness=2.5, size=14, color=style.INK).encode(
+            x=alt.X("mean(value):Q", title=x_title, scale=scale)
+        ),
+    ]
+    return framed(parts, runs, width=190), runs
+
+
+def framed(
+    parts: Sequence[alt.Chart], data: pd.DataFrame, width: int = WIDTH, height: int = HEIGHT
+) -> alt.TopLevelMixin:
+    """Return layers as one chart of the size of a small figure."""
+    return alt.layer(*parts, data=charts.values(data)).properties(width=width, height=height)

@@ -1,0 +1,79 @@
+"""Steps of gradient descent on a stack of runs, from a resume state, and runs that diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+State = dict[str, NDArray[Any]]
+"""What a descent continues from, in place: ``step``, the weights, the stepsizes ``rates`` (R,),
+``diverged`` (R,), at which step a run was stopped, or −1, and ``risk`` and other curves (T + 1, R).
+"""
+
+RISK_STOP = 1e6
+"""Risk above which a run counts as diverged and is stopped."""
+STEPS_BETWEEN_SAVES = 64
+"""Least number of steps between two states that are saved."""
+
+Report = Callable[[int], None]
+"""Takes the step that comes next."""
+
+
+class Keeper(Protocol):
+    """Keeps the state of a descent, so that a job that was killed continues from it."""
+
+    def load(self) -> Mapping[str, NDArray[np.generic]] | None:
+        """Return the state, if there is one."""
+
+    def due(self) -> bool:
+        """Tell whether a state is due."""
+
+    def save(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Save a state in place of the last."""
+
+
+def loaded(keeper: Keeper | None, begin: Callable[[], State]) -> State:
+    """Return the state that is kept, in arrays that can be written, or that of the beginning."""
+    kept = None if keeper is None else keeper.load()
+    return {name: np.array(array) for name, array in kept.items()} if kept else begin()
+
+
+def first_state(stepsizes: Any, steps: int, curves: tuple[str, ...]) -> State:
+    """Return a state at step 0 without weights: curves without values, no run stopped."""
+    rates = np.array(stepsizes, dtype=np.float64)
+    return {
+        **{name: np.full((steps + 1, len(rates)), np.nan) for name in curves},
+        "rates": rates, "diverged": np.full(len(rates), -1), "step": np.zeros((), dtype=np.int64),
+    }  # fmt: skip
+
+
+def steps_from(state: State, steps: int, keeper: Keeper | None, progress: Report) -> Iterator[int]:
+    """Yield each step from that of the state to `steps`; save the state before where it is due."""
+    begin = int(state["step"])
+    for t in range(begin, steps + 1):
+        progress(t)
+        saves = t > begin and t % STEPS_BETWEEN_SAVES == 0
+        if keeper is not None and saves and keeper.due():
+            state["step"][...] = t
+            keeper.save(state)
+        yield t
+
+
+def stop_diverged(state: State, t: int, curves: tuple[str, ...]) -> NDArray[np.bool_] | None:
+    """Stop the runs whose risk at step t is too large, or not a number.
+
+    Their stepsizes are set to 0, and their curves to NaN after the step at which they were stopped.
+    Returned is which runs are stopped (R,), or None if none is.
+    """
+    lost = ~(state["risk"][t] <= RISK_STOP) & (state["diverged"] < 0)
+    state["diverged"][lost] = t
+    stopped: NDArray[np.bool_] = state["diverged"] >= 0
+    if not stopped.any():
+        return None
+    state["rates"][stopped] = 0
+    for name in curves:
+        state[name][t, stopped & ~lost] = np.nan
+    return stopped

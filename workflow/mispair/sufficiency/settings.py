@@ -1,0 +1,180 @@
+"""Settings that steps of the study share, and what they mean for one model."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from mispair.core import settings
+from mispair.sufficiency.names import Arm, Flip, Task, Variant
+
+
+class Computing(settings.Settings):
+    """Settings of every step that computes on a device."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where it is computed; auto takes a GPU when there is one."
+    )
+
+
+class Training(Computing):
+    """Settings of encoders and of heads."""
+
+    width: int = Field(32, ge=1, description="Width of a token; of heads at least the symbols.")
+    blocks: int = Field(3, ge=1, description="Blocks of each transformer.")
+    shallow_blocks: int = Field(1, ge=1, description="Blocks of each shallow one.")
+    lr: float = Field(3e-3, gt=0, description="First step size of AdamW; it falls along a cosine.")
+    last_lr_share: float = Field(
+        1e-3, ge=0, le=1, description="Last step size, as a share of the first."
+    )
+    weight_decay: float = Field(1e-3, ge=0, description="Decay of all weights.")
+    clip: float = Field(1.0, gt=0, description="Largest norm of a gradient.")
+
+
+class EncoderSettings(Training):
+    """Settings of `train_encoders`."""
+
+    flips: list[Flip] = settings.sweep(
+        [0.2],
+        min_length=1,
+        description="Flip probabilities p at which encoders are trained, of both trees.",
+    )
+    variants: list[Variant] = settings.sweep(
+        ["standard"],
+        min_length=1,
+        description="standard; guided (its blocks are shown the messages of belief propagation); "
+        "shallow (shallow_blocks).",
+    )
+    variants_flips: list[Flip] | None = settings.sweep(
+        None,
+        description="Flip probabilities at which variants other than standard are trained; null "
+        "for all.",
+    )
+    seeds: list[int] = settings.sweep(
+        [0],
+        min_length=1,
+        description="Seeds of the weights and pairs, of encoders and of the heads that read them.",
+    )
+    steps: int = Field(400, ge=1, description="Batches of fresh pairs.")
+    batch_size: int = Field(64, ge=2, description="Pairs of a batch.")
+    candidates: int | None = Field(
+        None,
+        ge=2,
+        description="Candidates K for each pair, the match among them: other pairs of the batch; "
+        "null for the whole batch.",
+    )
+    guided_lr: float | None = Field(
+        None, gt=0, description="First step size of the guided encoders; null for lr."
+    )
+    guidance_weight: float = Field(
+        1e-3, ge=0, description="Weight of the guided encoders' distance to the messages."
+    )
+
+    @model_validator(mode="after")
+    def _no_more_candidates_than_pairs(self) -> Self:
+        if self.candidates is not None and self.candidates > self.batch_size:
+            raise ValueError(
+                f"candidates: {self.candidates} are more than the batch_size of {self.batch_size} "
+                "to draw them from"
+            )
+        return self
+
+    def blocks_of(self, variant: str) -> int:
+        """Return the number of blocks of each encoder."""
+        return self.shallow_blocks if variant == "shallow" else self.blocks
+
+    def lr_of(self, variant: str) -> float:
+        """Return the first step size."""
+        return (self.guided_lr if variant == "guided" else None) or self.lr
+
+    def guidance_of(self, variant: str) -> float:
+        """Return the weight of the distance to the messages; 0 without guidance."""
+        return self.guidance_weight if variant == "guided" else 0.0
+
+
+class HeadSettings(Training):
+    """Settings of `train_head`."""
+
+    flips: list[Flip] = settings.sweep(
+        [0.2], min_length=1, description="Flip probabilities p at which heads are trained."
+    )
+    tasks: list[Task] = settings.sweep(
+        ["cdm", "vlm"],
+        min_length=1,
+        description="cdm: denoise an image given its text; vlm: the next word given an image.",
+    )
+    arms: list[Arm] = settings.sweep(
+        ["frozen", "untrained"],
+        description="What a head reads of the other modality: the standard encoder's feature "
+        "(frozen; shallow has a head of shallow_blocks), that of the encoder before it was trained "
+        "(untrained), the exact posterior (oracle), or all leaves (joint; guided is shown the "
+        "messages of belief propagation too).",
+    )
+    vlm_width: int | None = Field(
+        None, ge=1, description="Width of a token for the next word; null for width."
+    )
+    guided_blocks: int | None = Field(
+        None, ge=1, description="Blocks of the guided head; null for the 2 L + 1 that it needs."
+    )
+    steps: int = Field(200, ge=1, description="Batches of fresh pairs.")
+    batch_size: int = Field(128, ge=1, description="Pairs of a batch.")
+    guided_cdm_lr: float | None = Field(
+        None, gt=0, description="First step size of guided denoising; null for lr."
+    )
+    joint_vlm_lr: float | None = Field(
+        None, gt=0, description="First step size of the joint next word; null for lr."
+    )
+    cdm_guidance_weight: float = Field(
+        0.1, ge=0, description="Weight of a guided denoiser's distance to the messages."
+    )
+    vlm_guidance_weight: float = Field(
+        1e-3, ge=0, description="Weight of a guided next-word head's distance to the messages."
+    )
+    noise: float = Field(1.0, gt=0, description="Standard deviation of the image's noise.")
+
+    def width_of(self, task: str) -> int:
+        """Return the width of a token."""
+        return (self.vlm_width if task == "vlm" else None) or self.width
+
+    def blocks_of(self, arm: str, depth: int) -> int:
+        """Return the number of blocks of a head for trees of this depth."""
+        guided = self.guided_blocks or 2 * depth + 1
+        return {"shallow": self.shallow_blocks, "guided": guided}.get(arm, self.blocks)
+
+    def lr_of(self, task: str, arm: str) -> float:
+        """Return the first step size."""
+        exceptions = {
+            ("cdm", "guided"): self.guided_cdm_lr,
+            ("vlm", "joint"): self.joint_vlm_lr,
+        }
+        return exceptions.get((task, arm)) or self.lr
+
+    def guidance_of(self, task: str) -> float:
+        """Return the weight of the distance to the messages, for guided heads."""
+        return self.cdm_guidance_weight if task == "cdm" else self.vlm_guidance_weight
+
+
+class Measuring(Computing):
+    """Settings of every step that measures."""
+
+    precision: Literal["float32", "float64"] = Field(
+        "float32", description="Number format of belief propagation."
+    )
+
+
+class ShiftedTests(Measuring):
+    """Settings of the steps that measure trained models."""
+
+    test_flips: list[Flip] = Field(
+        [0.02, 0.2, 0.4],
+        description="Flip probabilities of shifted tests: of both trees and, for heads, of the "
+        "predicted one alone; [] for none.",
+    )
+    shifted_from: float | None = Field(
+        0.2, ge=0, le=1, description="Flip probability of the models tested so; null for all."
+    )
+
+    def flips_from(self, flip: float) -> list[float]:
+        """Return the shifted tests of models that were trained at a flip probability."""
+        return self.test_flips if self.shifted_from in (None, flip) else []

@@ -1,0 +1,144 @@
+"""What the fine-tuning of one arm starts from, read from its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mispair.core import files
+from mispair.pairs.corruption.swap_draws import column
+from mispair.towers.caption_choices import CaptionChoices, read_choices
+from mispair.towers.features import PairedFeatures, gather, parts_of_towers
+from mispair.towers.finetuning.finetuning_presets import Training, arm, refuse, resolve
+from mispair.towers.finetuning.finetuning_settings import Settings
+from mispair.towers.finetuning.projection import Projections, starting_point
+from mispair.towers.finetuning.training_pairs import TrainingPairs, training_pairs
+
+
+@dataclass(frozen=True)
+class ArmInputs:
+    """What the fine-tuning of one arm starts from.
+
+    Attributes
+    ----------
+    pairs : TrainingPairs
+        The pairs of each seed.
+    data : PairedFeatures
+        Features of these pairs, and their weights where the arm has any.
+    initial : Projections
+        Where each seed starts.
+    training : Training
+        Complete.
+    """
+
+    pairs: TrainingPairs
+    data: PairedFeatures
+    initial: Projections
+    training: Training
+
+    def metadata(self, settings: Settings) -> dict[str, str]:
+        """Return seeds, training and pairs, for the file of the fine-tuned projections.
+
+        Shares of pairs are the means over seeds; each seed has its own pairs and swaps.
+        """
+        names = "swapped", "text_changed"
+        shares = {f"pairs_{name}_share": self.pairs.shares(name) for name in names}
+        training = asdict(self.training)
+        if self.data.choices is not None:
+            training["draw_captions"] = settings.draw_captions
+        return {
+            "seeds": json.dumps([*range(settings.seeds)]),
+            "preset": settings.preset,
+            "training": json.dumps(training),
+            "pairs": str(self.data.pairs),
+            "crops": str(self.data.crops),
+            **{name: repr(float(np.mean(values))) for name, values in shares.items()},
+            **{f"{name}_by_seed": json.dumps(values) for name, values in shares.items()},
+        }
+
+
+def read_pairing(path: Path, seeds: int) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Read a pairing, which must have a draw for each seed, and its metadata.
+
+    Raises
+    ------
+    UserError
+        If it has fewer draws than there are seeds.
+    """
+    table, metadata = files.read_parquet(path)
+    if column("caption_id", seeds - 1) not in table:
+        raise files.UserError(
+            f"finetune_projection: {path} has fewer draws of swaps than {seeds} seeds need. "
+            "Delete it and run again."
+        )
+    return table, metadata
+
+
+def read_arm(
+    settings: Settings,
+    start: str,
+    table: pd.DataFrame,
+    streams: Sequence[int],
+    *,
+    features: Sequence[Path],
+    feature_rows: Sequence[Path],
+    untouched: Path,
+    weights: Sequence[Path],
+    corpus: Sequence[Path],
+) -> tuple[ArmInputs, dict[str, str]]:
+    """Read what an arm starts from, and the metadata of the model.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of `finetune_projection`.
+    start : str
+        Start of the arm.
+    table : DataFrame
+        Its pairing.
+    streams : sequence of int
+        Seeds of new weights, one for each run.
+    features, feature_rows, untouched, weights, corpus
+        Files of the step.
+
+    Raises
+    ------
+    ValueError
+        If there is no such arm, the training cannot be, or the files are not those of its pairs.
+    """
+    trained = arm(start, resolve(settings))
+    tensors, model = files.read_tensors(untouched)
+    pairs = training_pairs(table, settings)
+    refuse(trained.training, len(pairs.chosen[0]))
+    choices = _read_choices(settings, corpus, table, pairs.chosen)
+    parts = parts_of_towers(features, feature_rows, model.get("towers"))
+    data = gather(parts, table, pairs.chosen, choices)
+    if weights:
+        data = replace(data, weights=_read_weights(weights[0], pairs.chosen))
+    stack = Projections.from_tensors(tensors)
+    initial = starting_point(stack, streams, trained.random_norm, trained.fixed_scale)
+    return ArmInputs(pairs, data, initial, trained.training), model
+
+
+def _read_choices(
+    settings: Settings, corpus: Sequence[Path], table: pd.DataFrame, chosen: Sequence[np.ndarray]
+) -> CaptionChoices | None:
+    """Return the captions that pairs may have, if they are drawn at each step."""
+    if settings.draw_captions == "once":
+        return None
+    if len(corpus) != 1:
+        raise ValueError("draw_captions: each-step needs the corpus; name one file with --corpus")
+    return read_choices(corpus[0], table, chosen)
+
+
+def _read_weights(path: Path, chosen: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the weights (s, n) of the pairs of each seed; ValueError if of other pairs."""
+    tensors, _ = files.read_tensors(path)
+    if not np.array_equal(tensors["rows"], np.stack(chosen)):
+        raise ValueError(f"{path} has the weights of other pairs; delete it and run again")
+    return tensors["weights"]

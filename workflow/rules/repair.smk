@@ -1,0 +1,319 @@
+# The repair: new captions for the pictures of a corpus, rules that decide which captions are taken,
+# and a fine-tuning on the result of each. The arms are measured by the rules of evaluation.smk.
+from mispair.repair import dag as repair
+
+
+wildcard_constraints:
+    draw="[0-9]+",
+    part="all|[0-9]+",
+    repair="[a-z-]+",
+    scorer="(?!second\\.)[^/~]+",
+
+
+rule trust_pairs:
+    input:
+        pairing=repair.original(dag),
+        captions=repair.corpus_texts(dag),
+        trusted_keys=steady(dag.trusted),
+    output:
+        trusted="results/repair/{corpus}/trusted.parquet",
+    log:
+        "logs/trust_pairs/{corpus}.log",
+    benchmark:
+        "benchmarks/trust_pairs/{corpus}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("trust_pairs"),
+        stamps=dag.stamps(dag.trusted),
+        draw=0,
+        flags=dag.flags("trust_pairs"),
+    message:
+        "Choose the pairs of {wildcards.corpus} whose captions count as right"
+    shell:
+        "python -m mispair trust-pairs --pairing {input.pairing} --draw {params.draw}"
+        " --captions {input.captions:q} --trusted-keys {input.trusted_keys:q} --trusted {output.trusted} {params.flags} > {log} 2>&1"
+
+
+rule recaption_pairs:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        features=repair.of_trained(dag, lambda: [repair.FEATURES.format(kind="safetensors")]),
+        rows=repair.of_trained(dag, lambda: [repair.FEATURES.format(kind="parquet")]),
+        trusted=repair.of_trained(dag, lambda: ["results/repair/{corpus}/trusted.parquet"]),
+        towers=steady(dag.tower_files),
+        index=repair.index_of_part(dag),
+        shards=steady(repair.shards_of_part(dag)),
+        model=steady(repair.captioner_files(dag)),
+    output:
+        recaptions=f"{repair.FOLDER}/recaptions/{{part}}.parquet",
+        # How fast it went: what differs from run to run is no result.
+        record="logs/recaption_pairs/{corpus}/{towers}/{part}.json",
+    log:
+        "logs/recaption_pairs/{corpus}/{towers}/{part}.log",
+    benchmark:
+        "benchmarks/recaption_pairs/{corpus}/{towers}/{part}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=dag.gpus("recaption_pairs"),
+    params:
+        *code_version("recaption_pairs"),
+        stamps=dag.stamps(dag.tower_files, repair.shards_of_part(dag), repair.captioner_files(dag)),
+        sources=repair.sources_of_part(dag),
+        features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
+        rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
+        flags=dag.flags("recaption_pairs"),
+    message:
+        "Write new captions for the pictures of {wildcards.corpus}: {wildcards.part}"
+    shell:
+        "python -m mispair recaption-pairs --corpus {input.corpus}"
+        " --features {params.features} --feature-rows {params.rows} --trusted {input.trusted:q}"
+        " --towers {input.towers:q} --index {input.index:q} --shards {input.shards:q}"
+        " --sources {params.sources} --recaptions {output.recaptions} --record {output.record}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule gather_recaptions:
+    input:
+        parts=repair.recaption_parts(dag),
+    output:
+        recaptions=f"{repair.FOLDER}/recaptions.parquet",
+        texts=f"{repair.FOLDER}/recaption_texts.parquet",
+    log:
+        "logs/gather_recaptions/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/gather_recaptions/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("gather_recaptions"),
+    message:
+        "Gather the new captions of {wildcards.corpus}"
+    shell:
+        "python -m mispair gather-recaptions --parts {input.parts:q}"
+        " --recaptions {output.recaptions} --texts {output.texts} > {log} 2>&1"
+
+
+rule score_captions:
+    input:
+        pairing=f"{repair.OF_RATE}/raw.parquet",
+        recaptions=f"{repair.FOLDER}/recaptions.parquet",
+        features=repair.scorer(dag, repair.FEATURES.format(kind="safetensors")),
+        rows=repair.scorer(dag, repair.FEATURES.format(kind="parquet")),
+        written_features=repair.written_for_scorer(dag, "safetensors"),
+        written_rows=repair.written_for_scorer(dag, "parquet"),
+        new_features=repair.scorer(dag, "results/features/{corpus}/{towers}/recaptions.safetensors"),
+        new_rows=repair.scorer(dag, "results/features/{corpus}/{towers}/recaptions.parquet"),
+        projection=repair.scorer(dag, "results/arms/{corpus}/{towers}/{arm}/projection.safetensors"),
+    output:
+        scores=f"{repair.OF_RATE}/scores~{{scorer}}.safetensors",
+    log:
+        "logs/score_captions/{corpus}/{towers}/{scheme}~{rate}~{scorer}.log",
+    benchmark:
+        "benchmarks/score_captions/{corpus}/{towers}/{scheme}~{rate}~{scorer}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("score_captions"),
+        features=lambda wildcards, input: f"@{input.features}",
+        rows=lambda wildcards, input: f"@{input.rows}",
+    message:
+        "Score old and new captions by the {wildcards.scorer} model: {wildcards.scheme}, rate {wildcards.rate}"
+    shell:
+        "python -m mispair score-captions --pairing {input.pairing} --recaptions {input.recaptions:q}"
+        " --features {params.features} {input.written_features:q} {input.new_features:q}"
+        " --feature-rows {params.rows} {input.written_rows:q} {input.new_rows:q}"
+        " --projection {input.projection} --scores {output.scores} > {log} 2>&1"
+
+
+# The second round: in each draw, a captioner that learns from the captions after the first one, and
+# the model that was fine-tuned on these as the scorer.
+use rule trust_pairs as trust_repaired with:
+    input:
+        pairing=f"{repair.OF_RATE}/factor.parquet",
+        captions=[
+            *repair.corpus_texts(dag),
+            "results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
+            f"{repair.FOLDER}/recaption_texts.parquet",
+        ],
+        trusted_keys=[],
+    output:
+        trusted=f"{repair.SECOND}/{{draw}}.trusted.parquet",
+    log:
+        "logs/trust_repaired/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
+    benchmark:
+        "benchmarks/trust_repaired/{corpus}/{towers}/{scheme}~{rate}/{draw}.tsv"
+    params:
+        *code_version("trust_pairs"),
+        draw=lambda wildcards: wildcards.draw,
+        flags="--share 1",
+
+
+use rule recaption_pairs as recaption_again with:
+    input:
+        corpus="results/pairs/{corpus}/corpus.parquet",
+        features=[repair.FEATURES.format(kind="safetensors")],
+        rows=[repair.FEATURES.format(kind="parquet")],
+        trusted=f"{repair.SECOND}/{{draw}}.trusted.parquet",
+        towers=steady(dag.tower_files),
+        index=[],
+        shards=[],
+        model=[],
+    output:
+        recaptions=f"{repair.SECOND}/{{draw}}.all.parquet",
+        record="logs/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.json",
+    log:
+        "logs/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
+    benchmark:
+        "benchmarks/recaption_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.tsv"
+    params:
+        *code_version("recaption_pairs"),
+        stamps=dag.stamps(dag.tower_files),
+        sources="",
+        features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
+        rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
+        flags=dag.flags("recaption_pairs"),
+    message:
+        "Write captions for the second round: {wildcards.scheme}, rate {wildcards.rate}, draw {wildcards.draw}"
+
+
+use rule gather_recaptions as gather_again with:
+    input:
+        parts=f"{repair.SECOND}/{{draw}}.all.parquet",
+    output:
+        recaptions=f"{repair.SECOND}/{{draw}}.parquet",
+        texts=f"{repair.SECOND}/{{draw}}.texts.parquet",
+    log:
+        "logs/gather_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.log",
+    benchmark:
+        "benchmarks/gather_again/{corpus}/{towers}/{scheme}~{rate}/{draw}.tsv"
+
+
+use rule score_captions as score_again with:
+    input:
+        pairing=f"{repair.OF_RATE}/factor.parquet",
+        recaptions=repair.captions_again(dag),
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        written_features=dag.written("safetensors"),
+        written_rows=dag.written("parquet"),
+        new_features=repair.features_again(dag, "safetensors"),
+        new_rows=repair.features_again(dag, "parquet"),
+        projection="results/arms/{corpus}/{towers}/repair-factor_{scheme}~{rate}/projection.safetensors",
+    output:
+        scores=f"{repair.OF_RATE}/scores~second.safetensors",
+    log:
+        "logs/score_again/{corpus}/{towers}/{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/score_again/{corpus}/{towers}/{scheme}~{rate}.tsv"
+    message:
+        "Score captions by the model after the first round: {wildcards.scheme}, rate {wildcards.rate}"
+
+
+# The audit of all pairs of each draw, for the rule that decides by it.
+use rule weigh_pairs as judge_pairs with:
+    input:
+        pairing=f"{repair.OF_RATE}/raw.parquet",
+        features="results/features/{corpus}/{towers}/safetensors.sha256",
+        rows="results/features/{corpus}/{towers}/parquet.sha256",
+        written_features=dag.written("safetensors"),
+        written_rows=dag.written("parquet"),
+        untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
+    output:
+        weights=f"{repair.OF_RATE}/weights.safetensors",
+    log:
+        "logs/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.log",
+    benchmark:
+        "benchmarks/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.tsv"
+    params:
+        *code_version("weigh_pairs"),
+        flags=repair.judging(dag),
+
+
+rule filter_captions:
+    input:
+        pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
+        original=repair.original(dag),
+        trusted="results/repair/{corpus}/trusted.parquet",
+        recaptions=repair.new_captions(dag),
+        scores=repair.scores(dag),
+        first=repair.first_round(dag),
+        audits=repair.audits(dag),
+        captions=repair.texts(dag),
+        truth=steady(dag.truth_of_all()),
+    output:
+        repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
+        ledger=f"{repair.OF_RATE}/{{repair}}.json",
+    log:
+        "logs/filter_captions/{corpus}/{towers}/{scheme}~{rate}/{repair}.log",
+    benchmark:
+        "benchmarks/filter_captions/{corpus}/{towers}/{scheme}~{rate}/{repair}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("filter_captions"),
+        stamps=dag.stamps(dag.truth_of_all()),
+        flags=repair.deciding(dag),
+    message:
+        "Filter captions by the rule {wildcards.repair}: {wildcards.scheme}, rate {wildcards.rate}"
+    shell:
+        "python -m mispair filter-captions --rule {wildcards.repair} --rate {wildcards.rate}"
+        " --pairing {input.pairing} --original {input.original} --trusted {input.trusted} --recaptions {input.recaptions:q}"
+        " --scores {input.scores:q} --first {input.first:q} --audits {input.audits:q} --captions {input.captions:q}"
+        " --truth {input.truth:q} --repaired {output.repaired} --ledger {output.ledger}"
+        " {params.flags} > {log} 2>&1"
+
+
+rule compare_repairs:
+    input:
+        answers=repair.answers(dag),
+    output:
+        comparison=f"{repair.FOLDER}/comparison.json",
+    log:
+        "logs/compare_repairs/{corpus}/{towers}.log",
+    benchmark:
+        "benchmarks/compare_repairs/{corpus}/{towers}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("compare_repairs"),
+    message:
+        "Compare the arms of the repair, image by image"
+    shell:
+        "python -m mispair compare-repairs --answers {input.answers:q}"
+        " --comparison {output.comparison} > {log} 2>&1"
+
+
+rule export_repaired:
+    input:
+        repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
+        ledger=f"{repair.OF_RATE}/{{repair}}.json",
+        captions=repair.texts(dag),
+    output:
+        export=directory(f"{repair.OF_RATE}/{{repair}}"),
+    log:
+        "logs/export_repaired/{corpus}/{towers}/{scheme}~{rate}/{repair}.log",
+    benchmark:
+        "benchmarks/export_repaired/{corpus}/{towers}/{scheme}~{rate}/{repair}.tsv"
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        *code_version("export_repaired"),
+        flags=dag.flags("export_repaired"),
+    message:
+        "Write the captions that the rule {wildcards.repair} leaves"
+    shell:
+        "python -m mispair export-repaired --repaired {input.repaired} --ledger {input.ledger}"
+        " --captions {input.captions:q} --export {output.export} {params.flags} > {log} 2>&1"
+
+
+# All results of the study, without the report.
+rule repair:
+    input:
+        lambda wildcards: repair.files(dag),
+        repair.exports(dag),
+
+
+localrules:
+    repair,
