@@ -178,8 +178,8 @@ def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
     yield (
         what,
         f"{pictures / greedy:,.0f} captions/s, {count:,} weights",
-        f"{pictures / peer:,.0f} captions/s by generate() of transformers, GPT-2, blocks: {blocks}, "
-        f"weights: {weights:,}",
+        f"{pictures / peer:,.0f} captions/s by generate() of transformers, GPT-2 with "
+        f"{blocks} block{'s' * (blocks > 1)} and {weights:,} weights",
         f"{peer / greedy:.1f}x",
     )
 

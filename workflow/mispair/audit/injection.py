@@ -72,7 +72,7 @@ def draw_similar(
 
     A pair stays as it is if no other caption is similar to its own.
     """
-    there = (nearest[pairs] >= 0) & (texts[nearest[pairs]] != texts[pairs, None])
-    drawn = np.floor(generator.random(len(pairs)) * there.sum(axis=1)).astype(np.int64)
-    nth = np.argmax(np.cumsum(there, axis=1) > drawn[:, None], axis=1)
-    return np.where(there.any(axis=1), nearest[pairs, nth], pairs)
+    usable = (nearest[pairs] >= 0) & (texts[nearest[pairs]] != texts[pairs, None])
+    drawn = np.floor(generator.random(len(pairs)) * usable.sum(axis=1)).astype(np.int64)
+    nth = np.argmax(np.cumsum(usable, axis=1) > drawn[:, None], axis=1)
+    return np.where(usable.any(axis=1), nearest[pairs, nth], pairs)

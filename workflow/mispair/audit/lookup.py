@@ -25,6 +25,6 @@ def all_places(sought: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.
     """
     first, end = (np.searchsorted(ordered, sought, side) for side in ("left", "right"))
     counts = end - first
-    which = np.repeat(np.arange(len(sought)), counts)
-    within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return first[which] + within, which
+    owners = np.repeat(np.arange(len(sought)), counts)
+    within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return first[owners] + within, owners

@@ -285,8 +285,8 @@ def similar_rate(
     ValueError
         If too few pairs are trusted, or their right captions are not told from similar ones.
     """
-    there = np.isfinite(p_values)
-    of_trusted, others = p_values[there & trusted], p_values[there & ~trusted]
+    ranked = np.isfinite(p_values)
+    of_trusted, others = p_values[ranked & trusted], p_values[ranked & ~trusted]
     swapped = swapped[np.isfinite(swapped)]
     if min(len(of_trusted), len(swapped)) < LEAST_TRUSTED or not len(others):
         raise ValueError(f"{len(of_trusted)} trusted pairs have similar captions: too few")

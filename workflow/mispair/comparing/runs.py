@@ -77,9 +77,9 @@ def _record_of(path: Path) -> Path:
     for file in PLACES:
         if (path / file).is_file():
             return path / file
-    what = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "does not exist"
+    fault = f"has neither {' nor '.join(PLACES)}" if path.is_dir() else "does not exist"
     raise UserError(
-        f"{path}: {what}. Give the folder of a finished run, that of its report, or its {FILE}."
+        f"{path}: {fault}. Give the folder of a finished run, that of its report, or its {FILE}."
     )
 
 

@@ -97,8 +97,8 @@ def worst_of_shares(
 
     tail = (1 - confidence) / 2
     low, _ = wilson(successes, trials, float(norm.isf(tail)))
-    each = -np.expm1(np.log1p(-tail) / len(trials))
-    _, high = wilson(successes, trials, float(norm.isf(each)))
+    tail_of_each = -np.expm1(np.log1p(-tail) / len(trials))
+    _, high = wilson(successes, trials, float(norm.isf(tail_of_each)))
     return float(low.min()), float(high.min())
 
 

@@ -139,9 +139,9 @@ def feature_blocks(
         except (OSError, safetensors.SafetensorError) as error:
             raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
     if every and missing:
-        what = "image" if kind == "image" else "caption"
+        unit = "image" if kind == "image" else "caption"
         raise files.UserError(
-            f"no part of the features holds {what} {min(missing)!r} ({len(missing)} of "
+            f"no part of the features holds {unit} {min(missing)!r} ({len(missing)} of "
             f"{len(selected)} are missing). Run encode_features and encode_captions again."
         )
 

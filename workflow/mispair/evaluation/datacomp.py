@@ -199,8 +199,8 @@ def task(evaluation_set: str) -> Task | None:
 
 def metric(evaluation_set: str) -> str:
     """Return the main metric of a set: accuracy if DataComp does not have it."""
-    known = task(evaluation_set)
-    return ACC1 if known is None else known.metric
+    found_task = task(evaluation_set)
+    return ACC1 if found_task is None else found_task.metric
 
 
 @cache

@@ -114,8 +114,8 @@ class Prompts:
         of_classes = (str(number) for number in self.classes)
         rows = [part for row in zip(of_classes, self.texts, strict=True) for part in row]
         head = [self.protocol, self.metric, str(len(self.classnames))]
-        asked = [part for question in self.questions for part in question]
-        return fingerprint([*head, *self.classnames, *rows, *asked])
+        question_parts = [part for question in self.questions for part in question]
+        return fingerprint([*head, *self.classnames, *rows, *question_parts])
 
     def numbered_questions(self) -> tuple[dict[str, np.ndarray], list[str]]:
         """Return ``categories`` and ``pairs`` of the questions as numbers, and category names.

@@ -169,12 +169,12 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
         embeddings = embed(data.image_features, image)
         single = embeddings.astype(np.float32)
         for name, prompts in data.prompts.items():
-            which = {**keys, "protocol": name, "fingerprint": prompts.metadata["fingerprint"]}
+            labels = {**keys, "protocol": name, "fingerprint": prompts.metadata["fingerprint"]}
             classes = classifier(prompts.features, prompts.classes, text)
             right = answers(embeddings, classes) == data.labels
-            yield {"metric": "acc1", "value": right.mean(), **which}
+            yield {"metric": "acc1", "value": right.mean(), **labels}
             seconds = _seconds(single, classes.astype(np.float32))
-            yield {"metric": "seconds_to_classify", "value": seconds, **which}
+            yield {"metric": "seconds_to_classify", "value": seconds, **labels}
         seconds = _seconds(single[:QUERIES], single)
         yield {"metric": "seconds_to_search", "value": seconds, **keys}
 

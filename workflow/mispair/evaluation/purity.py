@@ -155,7 +155,7 @@ def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
 def random_rotations(size: int, number: int, seed: int) -> list[np.ndarray]:
     """Draw the rotations of a seed, which are the same wherever bases are rotated."""
     return [
-        random_rotation(size, seeds.generator(seed, "rotation", which)) for which in range(number)
+        random_rotation(size, seeds.generator(seed, "rotation", turn)) for turn in range(number)
     ]
 
 

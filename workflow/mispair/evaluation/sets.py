@@ -122,8 +122,8 @@ class EvaluationSet:
     @property
     def group_column(self) -> GroupColumn | None:
         """Where ``KEY.npy`` has the groups, if that is known of a set of this name."""
-        known = task(self.name)
-        return known.group if known else None
+        datacomp_task = task(self.name)
+        return datacomp_task.group if datacomp_task else None
 
     def samples(self) -> Iterator[Example]:
         """Yield every image of the split, in order, with its class or its captions.

@@ -304,11 +304,11 @@ def scorer(dag: Any, pattern: str) -> Files:
     """
 
     def files(wildcards: Any) -> list[str]:
-        own = wildcards.scorer in (RAW, UNTOUCHED)
+        own_towers = wildcards.scorer in (RAW, UNTOUCHED)
         arm = UNTOUCHED
         if wildcards.scorer == RAW:
             arm = f"{REPAIR}{RAW}_{wildcards.scheme}~{wildcards.rate}"
-        towers = wildcards.towers if own else wildcards.scorer
+        towers = wildcards.towers if own_towers else wildcards.scorer
         return [pattern.format(**{**dict(wildcards.items()), "towers": towers, "arm": arm})]
 
     return files

@@ -49,13 +49,13 @@ def results(dag: Any, rates: list[float]) -> list[str]:
             "on features of towers that were trained from scratch."
         )
     scheme = dag.config.corrupt_captions.schemes[0]
-    asked = ("raw", *dag.config.filter_captions.rules)
+    chosen_rules = ("raw", *dag.config.filter_captions.rules)
     folders = [
         (FOLDER.format(corpus=dag.corpus, scheme=scheme, rate=f"{rate:g}", draw=draw), rule)
         for rate in rates
         for draw in range(dag.config.train_small_towers.seeds)
         for rule in RULES
-        if rule in asked and (rate > 0 or rule != "oracle")
+        if rule in chosen_rules and (rate > 0 or rule != "oracle")
     ]
     ledgers = [f"{folder}/{rule}.json" for folder, rule in folders]
     return [*ledgers, *(f"{folder}/{rule}/mixing.json" for folder, rule in folders)]

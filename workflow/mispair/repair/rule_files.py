@@ -46,10 +46,10 @@ def read_pairs(
 ) -> Pairs:
     """Read the pairs before the repair; parameters as of the step filter_captions."""
     table, metadata = files.read_parquet(pairing)
-    own = files.read_parquet(original)[0]["caption_id"]
+    own_captions = files.read_parquet(original)[0]["caption_id"]
     is_trusted = table["key"].isin(files.read_parquet(trusted)[0]["key"]).to_numpy()
     features = TrueFeatures.read(truth, captions, table["key"]) if truth else None
-    return Pairs(table, metadata, own, is_trusted, features)
+    return Pairs(table, metadata, own_captions, is_trusted, features)
 
 
 @dataclass(frozen=True)

@@ -323,8 +323,8 @@ def _unit_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _exact(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[float]:
-    each = [[float(a @ np.array(b)) for b in itertools.permutations(b)] for a, b in pairs]
-    return (sum(values) / len(pairs) for values in itertools.product(*each))
+    products = [[float(a @ np.array(b)) for b in itertools.permutations(b)] for a, b in pairs]
+    return (sum(values) / len(pairs) for values in itertools.product(*products))
 
 
 def _random(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[float]:

@@ -221,12 +221,12 @@ class _Runner:
         self, arm: str, group: Sequence[tuple[Trial, Training]], plan: Plan
     ) -> list[Outcome]:
         trials, sources = [trial for trial, _ in group], [training.source for _, training in group]
-        which = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
+        cells = [(trial.spurious_probability, trial.draws.trial) for trial in trials]
         watching = [trial for trial in trials if arm == "raw" and trial.follows_theory]
-        keeper = self.keepers(which, arm)
+        keeper = self.keepers(cells, arm)
         if keeper is not None and watching:
             keeper = WatchingKeeper(keeper, watching)
-        label = f"C_s {which[0][0]:g}, trial {which[0][1]}"
+        label = f"C_s {cells[0][0]:g}, trial {cells[0][1]}"
         if len(group) > 1:
             label = f"{len(group)} trials"
         with Progress(f"{arm}, {label}", plan.steps, "steps") as progress:

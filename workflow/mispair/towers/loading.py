@@ -151,8 +151,8 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     except files.UserError:
         raise
     except Exception as error:  # of any kind: open_clip checks little of what a folder holds
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise files.UserError(f"{directory}: {loader} cannot load it ({what}).") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise files.UserError(f"{directory}: {loader} cannot load it ({reason}).") from error
     model.eval().requires_grad_(False)
     parts = take_apart(model)
     return Towers(

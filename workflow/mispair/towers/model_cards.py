@@ -76,13 +76,13 @@ def converted_card(record: Mapping[str, Any], licence: str) -> str:
     licence : str
         Of the weights, as the hub names it.
     """
-    said = {
+    facts = {
         "architecture": record["architecture"], "weights": record["checkpoint"],
         "SHA-256": record["sha256"], "trained on": record["pretraining"],
         "method": record["method"], "recipe": record["recipe"],
         "activations": json.dumps(record["activation"]),
     }  # fmt: skip
-    rows = [(key, f"{value}") for key, value in said.items() if value is not None]
+    rows = [(key, f"{value}") for key, value in facts.items() if value is not None]
     return cards.card(
         _front(licence, ["converted"]),
         f"# {record['name']}",

@@ -14,11 +14,11 @@ def _share(findings: Findings) -> str:
     rates = rates[(rates["scheme"] == "random") & (rates["series"] == UNTOUCHED)]
     worst = percent(float((rates["value"] - rates["true"]).abs().max()))
     inside = int(((rates["low"] <= rates["true"]) & (rates["true"] <= rates["high"])).sum())
-    known = (
+    on_known = (
         f"Estimates of {len(rates)} known shares are off by at most {worst}, and {inside} of their "
         "95 % intervals hold the true one."
     )
-    return f"{headline(findings.tables)} {known}".strip()
+    return f"{headline(findings.tables)} {on_known}".strip()
 
 
 def _similar(findings: Findings) -> str:

@@ -95,8 +95,8 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 def _is_right(tables: Tables) -> bool:
     """Tell whether the captions of the corpus itself are right, as those of generated scenes."""
     origin = tables.provenance
-    told = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
-    return "False" not in set(told)
+    answers = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
+    return "False" not in set(answers)
 
 
 def expected(rates: pd.DataFrame) -> pd.DataFrame:
@@ -106,12 +106,12 @@ def expected(rates: pd.DataFrame) -> pd.DataFrame:
     all wrong. b is the estimate without added ones, by a model that was not trained on the pairs;
     the intervals get wider by its own, and these estimates are left out.
     """
-    own = rates[(rates["series"] == UNTOUCHED) & (rates["scheme"] == "random")]
-    own = own[own["injected"] == 0]
-    if own.empty:
+    untouched = rates[(rates["series"] == UNTOUCHED) & (rates["scheme"] == "random")]
+    untouched = untouched[untouched["injected"] == 0]
+    if untouched.empty:
         return rates[:0]
     left = 1 - rates["true"]
-    share, low, high = (float(own[name].iloc[0]) for name in ("value", "low", "high"))
+    share, low, high = (float(untouched[name].iloc[0]) for name in ("value", "low", "high"))
     return rates.assign(
         true=1 - (1 - share) * left,
         low=rates["low"] - (high - share) * left,

@@ -49,11 +49,11 @@ def run(
     texts = pd.concat([files.read_parquet(path)[0] for path in captions])
     measured, _ = metrics.read_metrics(rates)
     wrong = next((row for row in measured if row["metric"] == "wrong_captions"), {})
-    said = {**origin, **settings.model_dump()}
-    card = dataset_card(len(table), int(kept.sum()), wrong, said, settings.licence)
+    card_fields = {**origin, **settings.model_dump()}
+    card = dataset_card(len(table), int(kept.sum()), wrong, card_fields, settings.licence)
     removed = write_lists(lists, table, kept, texts.set_index("caption_id")["caption"], card)
     rows = selection_rows(probability, kept)
     pictures = {"metric": "pictures_removed", "value": removed, "n": table["key"].nunique()}
     rows.insert(2, pictures)
-    metrics.write_metrics(selection, rows, said)
+    metrics.write_metrics(selection, rows, card_fields)
     log.info("%d of %d pairs are kept", int(kept.sum()), len(table))

@@ -156,7 +156,7 @@ def _recovery(
 
     first, second = ((embeddings[rows], codes[rows]) for rows in split)
     ceilings = [linear_ceiling(*first, held_out=second), linear_ceiling(*second, held_out=first)]
-    each = {
+    recovery_of = {
         ORIGINAL: in_basis(np.eye(embeddings.shape[1])),
         **{method: result.recovery for method, result in searched.items()},
         CEILING: np.mean(ceilings, axis=0),
@@ -165,7 +165,7 @@ def _recovery(
     for method, result in [*searched.items()][:1]:  # the null is the same for all searches
         nulls[WHITENED] = method, [*result.recovery_null]
     rows: list[Row] = []
-    for basis, values in each.items():
+    for basis, values in recovery_of.items():
         rows += [
             {"basis": basis, "metric": metric, "value": value, "n": len(presence)}
             for metric, value in _together(values).items()
@@ -177,7 +177,7 @@ def _recovery(
         ]  # fmt: skip
     for basis, (reference, draws) in nulls.items():
         together = [_together(values) for values in draws]
-        for metric, number in _together(each[reference]).items() if together else ():
+        for metric, number in _together(recovery_of[reference]).items() if together else ():
             null = null_summary([values[metric] for values in together], number)
             keys = {"basis": basis, "metric": metric, "n": len(presence), "reference": reference}
             rows.append({**keys, **null})

@@ -41,18 +41,18 @@ def vocabulary(captions: Sequence[str], most: int) -> tuple[list[str], sparse.cs
     presence : (n, v) sparse float32 array
         One where a caption has a word.
     """
-    each = [words_of(caption) for caption in captions]
-    counts = Counter(word for spoken in each for word in spoken)
-    least, largest = LEAST_SHARE * len(each), MOST_SHARE * len(each)
+    texts = [words_of(caption) for caption in captions]
+    counts = Counter(word for spoken in texts for word in spoken)
+    least, largest = LEAST_SHARE * len(texts), MOST_SHARE * len(texts)
     kept = [word for word, count in counts.items() if max(least, 1) <= count <= largest]
     names = sorted(kept, key=lambda word: (-counts[word], word))[:most]
     column = {word: position for position, word in enumerate(names)}
     pairs = [
-        (row, column[word]) for row, spoken in enumerate(each) for word in spoken if word in column
+        (row, column[word]) for row, spoken in enumerate(texts) for word in spoken if word in column
     ]
     rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     ones = np.ones(len(pairs), dtype=np.float32)
-    return names, sparse.csr_array((ones, (rows, columns)), shape=(len(each), len(names)))
+    return names, sparse.csr_array((ones, (rows, columns)), shape=(len(texts), len(names)))
 
 
 def areas(activations: np.ndarray, presence: sparse.csr_array) -> np.ndarray:

@@ -52,15 +52,15 @@ def read_json(path: Path) -> Any:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for key, value in pairs:
-            if key in found:
+            if key in entries:
                 raise UserError(
                     f"{path}: lists {key!r} twice. One of them would be lost without a word: take "
                     "one out, or give it a key of its own."
                 )
-            found[key] = value
-        return found
+            entries[key] = value
+        return entries
 
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)

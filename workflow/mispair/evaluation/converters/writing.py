@@ -53,12 +53,12 @@ def write_questions(target: Path, entries: Sequence[Entry]) -> None:
 
 
 def _members(entry: Entry) -> dict[str, bytes]:
-    about = {"category": entry.category, "pair": entry.pair}
-    about = {name: text for name, text in about.items() if text}
+    labels = {"category": entry.category, "pair": entry.pair}
+    labels = {name: text for name, text in labels.items() if text}
     ending, picture = _picture(entry)
     members = {ending: picture, "txt": "\n".join(entry.captions).encode("utf-8")}
-    if about:
-        members["json"] = json.dumps(about, ensure_ascii=False).encode("utf-8")
+    if labels:
+        members["json"] = json.dumps(labels, ensure_ascii=False).encode("utf-8")
     return members
 
 
@@ -74,9 +74,9 @@ def _picture(entry: Entry) -> tuple[str, bytes]:
         raise UserError(f"{entry.source}: {where} cannot be decoded ({error}).") from error
     if entry.box is None:
         with Image.open(io.BytesIO(encoded)) as opened:
-            found = KEPT.get(opened.format or "")
-        if found:
-            return found, encoded
+            ending = KEPT.get(opened.format or "")
+        if ending:
+            return ending, encoded
     else:
         left, top, right, bottom = entry.box
         if not (0 <= left < right <= picture.width and 0 <= top < bottom <= picture.height):

@@ -78,8 +78,8 @@ class Results:
             for name, of_set in self._protocols.items()
             for protocol, metadata in of_set.items()
         }
-        about = {"sets": of_images, "protocols": of_prompts, "chances": self._chances}
-        return {key: json.dumps(one) for key, one in {"projection": origin, **about}.items()}
+        sources = {"sets": of_images, "protocols": of_prompts, "chances": self._chances}
+        return {key: json.dumps(one) for key, one in {"projection": origin, **sources}.items()}
 
 
 def _log(key: str, rows: list[Row]) -> None:

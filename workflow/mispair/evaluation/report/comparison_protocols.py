@@ -43,11 +43,11 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
         return None
     arm = base_arm(table)
     start, rate = str(arm["start"].iloc[0]), arm["rate"].iloc[0]
-    what = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
+    model = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
     main = names[0]
     remark = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
     return Table(
-        f"The same model under every protocol: {what}",
+        f"The same model under every protocol: {model}",
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
          "headline − its first protocol’s", "headline’s change with C_m, from pre-trained",
          "trend with C_m"),

@@ -48,8 +48,8 @@ def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
     if DATACOMP not in set(table["protocol"].dropna()):
         return table[:0].assign(task=None)
     rows = table[table["protocol"].isin([DATACOMP, CAPTIONS]) & table["classname"].isna()]
-    known = {name: task(str(name)) for name in rows["evaluation_set"].unique()}
-    tasks = {name: each for name, each in known.items() if each is not None and each.listed}
+    task_of = {name: task(str(name)) for name in rows["evaluation_set"].unique()}
+    tasks = {name: each for name, each in task_of.items() if each is not None and each.listed}
     rows = rows[rows["evaluation_set"].isin(tasks)]
     rows = rows.assign(
         task=[tasks[name].name for name in rows["evaluation_set"]],
@@ -90,14 +90,16 @@ def _means(measured: pd.DataFrame, label: Callable[[Record], str], section: str)
 def _mean(rows: pd.DataFrame, sets: int) -> str:
     """Return the mean over the sets of a model, with its interval or its deviation over seeds."""
     of_tasks = rows.groupby(["task", "seed"] if "seed" in rows else ["task"], dropna=False)
-    each = of_tasks[["value", "low", "high"]].mean().reset_index()
-    if each["task"].nunique() < sets:
+    means = of_tasks[["value", "low", "high"]].mean().reset_index()
+    if means["task"].nunique() < sets:
         return MISSING
-    if each["task"].is_unique:
-        low, high = mean_of_estimates(*(each[name].to_numpy() for name in ("value", "low", "high")))
-        text = f"{number(each['value'].mean())} ({interval(low, high)})"
+    if means["task"].is_unique:
+        low, high = mean_of_estimates(
+            *(means[name].to_numpy() for name in ("value", "low", "high"))
+        )
+        text = f"{number(means['value'].mean())} ({interval(low, high)})"
         return text.replace(" ", "\u00a0")
-    by_seed = each.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
+    by_seed = means.pivot(index="seed", columns="task", values="value").dropna().mean(axis=1)
     return mean_and_spread(by_seed, 3, counted=False)
 
 

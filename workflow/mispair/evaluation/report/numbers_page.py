@@ -38,8 +38,8 @@ REMARK = (
 def pages(content: Content) -> list[Page]:
     """Return the page, if anything was measured on a set or of a model."""
     every = numbers.numbers(content.tables)
-    about = [*_sets(content), *_models(content.tables)]
-    if every.empty and not about:
+    described = [*_sets(content), *_models(content.tables)]
+    if every.empty and not described:
         return []
     shown, left_out = within(every, LONGEST)
     rows = tuple(numbers.cells(row) for row in records(shown))
@@ -47,7 +47,7 @@ def pages(content: Content) -> list[Page]:
         "table": Table("Numbers of arms and models", numbers.HEADS, rows, REMARK),
         "left_out": left_out,
         "total": len(every),
-        "about": about,
+        "about": described,
     }
     csv = every.drop(columns="kind").to_csv(index=False, float_format="%.6g", lineterminator="\n")
     return [

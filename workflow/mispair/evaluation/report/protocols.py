@@ -36,13 +36,13 @@ def named(rows: pd.DataFrame) -> str:
     if "fingerprint" not in of_protocols or of_protocols["fingerprint"].isna().all():
         return listing(names)
     hashed = of_protocols.dropna(subset=["fingerprint"])
-    each = sorted(
+    fingerprints = sorted(
         f"{name}:{digest}"
         for name, digest in set(zip(hashed["evaluation_set"], hashed["fingerprint"], strict=True))
     )
-    one = hashed["fingerprint"].iloc[0] if len(each) == 1 else None
-    text = hashlib.sha256("\n".join(each).encode()).hexdigest()
-    return f"{listing(names)} {short(one or text)}"
+    single = hashed["fingerprint"].iloc[0] if len(fingerprints) == 1 else None
+    text = hashlib.sha256("\n".join(fingerprints).encode()).hexdigest()
+    return f"{listing(names)} {short(single or text)}"
 
 
 def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) -> pd.DataFrame:

@@ -193,14 +193,14 @@ def _names(tables: Tables) -> Table:
     arm = base_arm(tables.bases)
     rows = []
     for tower in TOWERS:
-        each = arm[arm["tower"] == tower]
+        of_tower = arm[arm["tower"] == tower]
         for basis in ("original", "rotated", *SEARCHES):
-            named = each[(each["metric"] == "name_auc") & (each["basis"] == basis)]
+            named = of_tower[(of_tower["metric"] == "name_auc") & (of_tower["basis"] == basis)]
             best = named.sort_values(["value", "neuron"], ascending=[False, True])[:LISTED]
             labels = [f"{row['feature']} ({row['value']:.2f})" for row in records(best)]
-            mean = _value(each, "mean_name_auc", basis)
+            mean = _value(of_tower, "mean_name_auc", basis)
             if math.isfinite(mean):
-                shuffled = _value(each, "mean_name_auc_shuffled", basis)
+                shuffled = _value(of_tower, "mean_name_auc_shuffled", basis)
                 rows.append((
                     tower, BASES[basis][0], number(mean), or_dash(shuffled, 3),
                     ", ".join(labels) or "–",

@@ -73,7 +73,7 @@ def _scores(
         with naming(source):
             prompted = embed(texts["prompt_features"], text)
         key = f"{encoded.name}|{protocol['protocol']}|{seed}"
-        asked = Asked(key, embeddings, tensors, metadata, prompted, texts, protocol)
+        query = Asked(key, embeddings, tensors, metadata, prompted, texts, protocol)
         with naming(f"{path} with {source}"):
-            answers, scores = SCORES[metadata["kind"]](asked)
+            answers, scores = SCORES[metadata["kind"]](query)
         yield protocol, answers, [*scores, *silhouette]

@@ -44,8 +44,8 @@ def _when(findings: Findings) -> str:
         if len(series)
     )
     scheme = next(iter(findings.tables.schemes), "random")
-    what = "shuffled" if scheme == "random" else f"corrupted ({scheme})"
-    return f"With {percent(rate)} of the captions {what}"
+    corrupted = "shuffled" if scheme == "random" else f"corrupted ({scheme})"
+    return f"With {percent(rate)} of the captions {corrupted}"
 
 
 def percent(share: float) -> str:

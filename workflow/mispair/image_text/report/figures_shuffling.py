@@ -174,17 +174,17 @@ def series_panel(
     """Return one panel of values against C_m: rows of `data` whose `field` is `name`."""
     ticks = sorted(data["rate"].dropna().unique())
     starts = [start for start in colours if start in set(data["start"].dropna())]
-    own = data[data[field] == name]
+    of_name = data[data[field] == name]
     base = alt.Chart().encode(
         x=charts.x_axis("rate", style.CM if width >= charts.WIDTH else style.CM_SHORT, ticks),
-        y=charts.y_axis(y_title, **_domain(own)),
+        y=charts.y_axis(y_title, **_domain(of_name)),
         color=charts.colour("start", "Arm", colours, starts, style.START_LABELS),
     )
     tips = charts.tips("start:N:start", "rate:Q:C_m", "value:Q:value", "seed:Q:seed",
                        "n:Q:seeds", "layer:N:what")  # fmt: skip
     level = alt.Chart().encode(y="value:Q", tooltip=charts.tips("layer:N:what", "value:Q:value"))
     # A layer without rows would make Vega complain of an axis without values.
-    parts = curves(base, own, str(number_), tips)
+    parts = curves(base, of_name, str(number_), tips)
     if "untouched" in set(data["layer"]):
         parts.append(charts.only(level, "untouched").mark_rule(color=style.INK, strokeWidth=1.2))
     if "chance" in set(data["layer"]):

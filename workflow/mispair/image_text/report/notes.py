@@ -149,8 +149,8 @@ def _neurons(tables: Tables) -> str:
     counts = rows.groupby("tower")["neuron"].nunique()
     if counts.empty:
         return "The neurons of this run were not measured."
-    each = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
-    return f"Neurons in this run: {each}."
+    counted = listing([f"{neurons:,} of the {tower} tower" for tower, neurons in counts.items()])
+    return f"Neurons in this run: {counted}."
 
 
 def _swapped(tables: Tables) -> str:

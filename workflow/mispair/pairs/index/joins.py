@@ -147,17 +147,17 @@ def join_books(
         in_pairs.append(text_hashes(values))
         if len(values) and not example_of_pair:
             example_of_pair = values[0].as_py()
-    known = np.concatenate(in_table)
+    table_values = np.concatenate(in_table)
     had, times = np.unique(np.concatenate(in_pairs), return_counts=True)
-    joined = times[np.isin(had, known)]
+    joined = times[np.isin(had, table_values)]
     return JoinBooks(
         join=join,
         joined=int(joined.sum()),
         without_row=int(kept.sum() - joined.sum()) + rejected,
         sharing=int(joined[joined > 1].sum()),
-        values=len(known),
+        values=len(table_values),
         several=several,
-        unused=len(known) - len(joined),
+        unused=len(table_values) - len(joined),
         example=example,
         example_of_pair=example_of_pair,
     )

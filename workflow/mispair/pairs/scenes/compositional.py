@@ -85,31 +85,33 @@ def _placed(scene: Scene, position: str) -> Scene:
 
 def _replace_shape(draws: Draws) -> Choice:
     shape, colour, scene = _single(draws)
-    other = draws.choose([each for each in _others(SHAPES, shape) if _shown(each, colour)])
-    return Choice(scene, _thing(shape, colour), _thing(other, colour))
+    wrong = draws.choose([each for each in _others(SHAPES, shape) if _shown(each, colour)])
+    return Choice(scene, _thing(shape, colour), _thing(wrong, colour))
 
 
 def _replace_colour(draws: Draws) -> Choice:
     shape, colour, scene = _single(draws)
-    other = draws.choose([each for each in _others(COLOURS, colour) if _shown(shape, each)])
-    return Choice(scene, _thing(shape, colour), _thing(shape, other))
+    wrong = draws.choose([each for each in _others(COLOURS, colour) if _shown(shape, each)])
+    return Choice(scene, _thing(shape, colour), _thing(shape, wrong))
 
 
 def _replace_position(draws: Draws) -> Choice:
     shape, colour, scene = _single(draws)
     position = draws.choose(list(PLACES))
-    other = draws.choose(_others(tuple(PLACES), position))
+    wrong = draws.choose(_others(tuple(PLACES), position))
     thing = _thing(shape, colour)
     return Choice(
-        _placed(scene, position), f"{thing} {PLACES[position]}", f"{thing} {PLACES[other]}"
+        _placed(scene, position),
+        f"{thing} {PLACES[position]}",
+        f"{thing} {PLACES[wrong]}",
     )
 
 
 def _replace_digit(draws: Draws) -> Choice:
     digit = draws.choose(DIGITS)
-    other = draws.choose(_others(DIGITS, digit))
+    wrong = draws.choose(_others(DIGITS, digit))
     word = draws.choose(("number", "digit"))
-    return Choice(digit_alone(draws, digit, None), f"the {word} {digit}", f"the {word} {other}")
+    return Choice(digit_alone(draws, digit, None), f"the {word} {digit}", f"the {word} {wrong}")
 
 
 def _two_things(draws: Draws) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -117,8 +119,8 @@ def _two_things(draws: Draws) -> tuple[tuple[str, str], tuple[str, str]]:
     while True:
         first, second = draws.choose(SHAPES), draws.choose(SHAPES)
         colours = draws.choose(COLOURS), draws.choose(COLOURS)
-        known = all(_shown(shape, colour) for shape in (first, second) for colour in colours)
-        if first != second and colours[0] != colours[1] and known:
+        all_shown = all(_shown(shape, colour) for shape in (first, second) for colour in colours)
+        if first != second and colours[0] != colours[1] and all_shown:
             return (first, second), colours
 
 
@@ -180,8 +182,8 @@ def _add_shape(draws: Draws) -> Choice:
 
 def _add_colour(draws: Draws) -> Choice:
     shape, colour, scene = _single(draws)
-    other = draws.choose([each for each in _others(COLOURS, colour) if _shown(shape, each)])
-    return Choice(scene, with_article(shape), _thing(shape, other))
+    wrong = draws.choose([each for each in _others(COLOURS, colour) if _shown(shape, each)])
+    return Choice(scene, with_article(shape), _thing(shape, wrong))
 
 
 def _add_position(draws: Draws) -> Choice:

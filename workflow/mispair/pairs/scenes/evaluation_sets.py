@@ -197,8 +197,8 @@ def questions(
     categories = list(CATEGORIES)
     for number in range(images):
         draws = Draws(seeds.generator(*_draws_of(seed, name, "test"), number))
-        asked = question(categories[number % len(categories)], draws)
-        yield asked.scene.picture(draws, size), asked
+        query = question(categories[number % len(categories)], draws)
+        yield query.scene.picture(draws, size), query
 
 
 def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:

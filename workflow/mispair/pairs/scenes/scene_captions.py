@@ -30,16 +30,16 @@ def write_caption(objects: list[Part], whole: Part, draws: Draws) -> str:
     both are named, joined by "and". Template, synonyms and word order are drawn.
     """
     phrases = [_object_phrase(part, draws) for part in objects]
-    what = phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]
+    listed = phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]
     if whole.get("count"):
-        what = f"{_words(whole, 'count', draws)}: {what}"
+        listed = f"{_words(whole, 'count', draws)}: {listed}"
     where = [_words(whole, kind, draws) for kind in ("position", "arrangement", "shadow", "frame")]
     where_text = "".join(f" {phrase}" for phrase in where if phrase)
     around = _words(whole, "background", draws)
     if around:
         form = draws.choose((" on {} background", " against {} backdrop", " with {} background"))
         around = form.format(with_article(around))
-    return draws.choose(TEMPLATES).format(what=what, where=where_text, around=around)
+    return draws.choose(TEMPLATES).format(what=listed, where=where_text, around=around)
 
 
 def read_caption(caption: str) -> list[str]:

@@ -70,8 +70,8 @@ def run(
         }  # fmt: skip
         if settings.measure == "tfidf":
             texts = read_texts(index, captions)
-            words = tfidf.tfidf([texts.pop(number) for number in captions.tolist()])
-            portions = tfidf.nearest_texts(words, **search)
+            vectors = tfidf.tfidf([texts.pop(number) for number in captions.tolist()])
+            portions = tfidf.nearest_texts(vectors, **search)
         else:
             from mispair.pairs.neighbours import caption_vectors, similarity
 

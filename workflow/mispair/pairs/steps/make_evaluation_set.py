@@ -64,8 +64,8 @@ def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:
             write_split(folder / "test", pictures)
             return
         if chosen.kind == "image_caption_selection":
-            asked = questions(name, images=settings.questions, size=size, seed=seed)
-            write_split(folder / "test", asked)
+            drawn_questions = questions(name, images=settings.questions, size=size, seed=seed)
+            write_split(folder / "test", drawn_questions)
             return
         for split in chosen.splits:
             labelled = labelled_pictures(

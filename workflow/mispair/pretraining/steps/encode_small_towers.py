@@ -58,8 +58,8 @@ def run(
     metadata = {"towers": provenance.file_digest(towers), "precision": "fp32"}
     if pictures:
         pairs, _ = files.read_parquet(corpus[0])
-        found = pictures_of(pictures[0], provenance.fingerprint(pairs["key"]))
-        encoded = features_of_pictures(model, found)
+        stored = pictures_of(pictures[0], provenance.fingerprint(pairs["key"]))
+        encoded = features_of_pictures(model, stored)
         groups = pairs.groupby("group").indices
         for features, rows in zip(image_features, image_rows, strict=True):
             some = groups.get(features.stem, [])

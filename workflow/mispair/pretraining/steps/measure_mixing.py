@@ -73,8 +73,8 @@ def run(
         rows += measure.accuracy_rows(model, words, read_set(folder, images.shape[1]))
     rows.append({"metric": "logit_scale", "value": model.log_scale.exp().item()})
     rate = float(metadata["rate"])
-    which = {"scheme": metadata["scheme"] if rate else CLEAN, "rate": rate,
+    labels = {"scheme": metadata["scheme"] if rate else CLEAN, "rate": rate,
              "seed": int(metadata["draw"])}  # fmt: skip
-    metrics.write_metrics(mixing, [{**which, **row} for row in rows], {"trained": metadata})
+    metrics.write_metrics(mixing, [{**labels, **row} for row in rows], {"trained": metadata})
     for row in rows:
         log.info("%s", ", ".join(f"{name} {value}" for name, value in row.items()))

@@ -264,9 +264,9 @@ def load_coca(
         )
         tokenizer: Any = open_clip.get_tokenizer(named)
     except Exception as error:  # of any kind: open_clip checks little of what a folder holds
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise UserError(
-            f"recaption_pairs: model: open_clip cannot load {model} ({what})."
+            f"recaption_pairs: model: open_clip cannot load {model} ({reason})."
         ) from error
     room = min(room_of(loaded, model), room_for(max_words))
     loaded.eval().requires_grad_(False)

@@ -140,9 +140,9 @@ def load_hugging_face(
         processor = AutoProcessor.from_pretrained(folder, local_files_only=True)
         model: Any = AutoModelForImageTextToText.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # of any kind: a folder may hold anything
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise UserError(
-            f"recaption_pairs: model: transformers cannot load {folder} ({what}). "
+            f"recaption_pairs: model: transformers cannot load {folder} ({reason}). "
             "`pip install 'mispair[captioners]'` has what some of its models need."
         ) from error
     model = model.to(device).eval().requires_grad_(False)

@@ -18,9 +18,9 @@ def model_files(captioner: str, model: str | None) -> list[str]:
     if captioner not in ("coca", "transformers", "given"):
         return []
     if model is None:
-        what = "table of captions" if captioner == "given" else "folder of the model"
+        kind = "table of captions" if captioner == "given" else "folder of the model"
         raise UserError(
-            f"recaption_pairs: captioner {captioner} needs a model: set model to the {what}."
+            f"recaption_pairs: captioner {captioner} needs a model: set model to the {kind}."
         )
     path = Path(model)
     if path.is_dir() and captioner != "given":

@@ -192,18 +192,18 @@ def read_given(
         raise UserError(
             "recaption_pairs: captioner given needs a table of captions: set model to its path."
         )
-    known = set(keys)
+    in_corpus = set(keys)
     drafts: dict[str, list[Draft]] = {}
     try:
         for key, text in read_rows(Path(table), None, *columns):
-            if text is not None and key in known:
+            if text is not None and key in in_corpus:
                 drafts.setdefault(key, []).append(Draft(text))
     except UserError as error:
         # The same columns are settings of another step, too.
         raise UserError(str(error).replace("read_captions.", "recaption_pairs.")) from error
     if not drafts:
         raise UserError(
-            f"recaption_pairs: {table} has a caption for none of the {len(known)} pairs of the "
+            f"recaption_pairs: {table} has a caption for none of the {len(in_corpus)} pairs of the "
             f"corpus, whose keys are such as {keys[0]!r}. Check recaption_pairs.key_column."
         )
     return [

@@ -194,15 +194,15 @@ def speller(tokenizer: Any) -> Callable[[list[list[int]]], list[str]]:
 
     # CLIP's tokens are bytes, each written as a letter; a file of them may have no decoder.
     byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}
-    known: dict[int, bytes] = {}
+    decoded: dict[int, bytes] = {}
 
     def piece(number: int) -> bytes:
-        if number not in known:
+        if number not in decoded:
             name = names.get(number, "")
             letters = name.removesuffix(END_OF_WORD)
             ending = b" " if letters != name else b""
-            known[number] = bytes(byte_of[c] for c in letters if c in byte_of) + ending
-        return known[number]
+            decoded[number] = bytes(byte_of[c] for c in letters if c in byte_of) + ending
+        return decoded[number]
 
     return lambda rows: [
         b"".join(map(piece, row)).decode("utf-8", errors="replace") for row in rows

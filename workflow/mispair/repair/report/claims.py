@@ -166,13 +166,13 @@ def _dropped(tables: Tables, rate: float, confidence: float) -> Control:
     """Return whether new captions are what restores overlap, or fewer wrong ones."""
     name = "Pairs dropped in place of replaced"
     effect = by_seed(tables, "text overlap", "drop", "raw", rate, confidence)
-    other = by_seed(tables, "text overlap", "factor", "raw", rate, confidence)
-    if not (effect.known and other.known):
+    replaced = by_seed(tables, "text overlap", "factor", "raw", rate, confidence)
+    if not (effect.known and replaced.known):
         return Control(name, "not measured", "The rule drop was not run.")
-    as_much = effect.value <= (1 - SHARE_OF_COST) * other.value
+    as_much = effect.value <= (1 - SHARE_OF_COST) * replaced.value
     text = (
         f"drop − raw {verdicts.effect_text(effect, confidence, 4)}, factor − raw "
-        f"{number(other.value, 4, sign=True)}: "
+        f"{number(replaced.value, 4, sign=True)}: "
         + ("new captions are not needed for this." if as_much else "dropping restores less.")
     )
     return Control(name, "limits" if as_much else "does not limit", text)

@@ -139,17 +139,17 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
         for rate in sorted(data["rate"].unique())
     ]
     shares = data[data["rate"] == data["rate"].max()].set_index(["rule", "cell"])["value"]
-    gain, loss, words = (
+    gain, loss, text = (
         "wrong, repaired",
         "right, harmed",
         "repairs {} % of all pairs and harms {} %",
     )
     if "right, stays right" not in present:
         gain, loss = "swapped, replaced", "own, replaced"
-        words = "replaces swapped captions of {} % of all pairs and own ones of {} %"
+        text = "replaces swapped captions of {} % of all pairs and own ones of {} %"
     sentence = "; ".join(
         f"{rule} "
-        + words.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in (gain, loss)))
+        + text.format(*(number(100 * shares.get((rule, cell), 0.0), 1) for cell in (gain, loss)))
         for rule in ("factor", "all")
         if rule in shares.index.get_level_values(0)
     )

@@ -183,7 +183,7 @@ def _without_new(
 
 def printed(tables: Tables, confidence: float) -> list[Table]:
     """Return the tables of the section, two for each rate."""
-    made = []
+    both_tables = []
     for rate in rates_of(tables):
         rows, apart = [], []
         for rule in rules_of(tables):
@@ -196,7 +196,7 @@ def printed(tables: Tables, confidence: float) -> list[Table]:
                 effects = (difference(tables, measure, rule, "raw", rate, confidence)
                            for measure in MEASURES)  # fmt: skip
                 apart.append((LABELS[rule], *_texts([*effects], confidence)))
-        made += [
+        both_tables += [
             Table(
                 f"Towers trained from scratch, at rate {rate:g}",
                 ("captions", *MEASURES),
@@ -215,7 +215,7 @@ def printed(tables: Tables, confidence: float) -> list[Table]:
                 section=LEARNED,
             ),
         ]
-    return made
+    return both_tables
 
 
 def _of_rule(table: pd.DataFrame, rule: str, rate: float) -> pd.Series:

@@ -65,13 +65,13 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
     counts = (table.groupby(["rule", "metric"])["value"].sum() / draws).to_dict()
     cells = table[table["metric"] == "pairs"]
     of_cell = (cells.groupby(["rule", "before", "after"])["value"].sum() / draws).to_dict()
-    known = bool(cells["before"].isin(["right", "wrong"]).any())
+    truth_known = bool(cells["before"].isin(["right", "wrong"]).any())
     rows = [
         (
             LABELS[rule],
             *(f"{counts[rule, name]:,.0f}" for name in COUNTS),
             *(
-                f"{of_cell.get((rule, *cell), 0.0):,.0f}" if known else ""
+                f"{of_cell.get((rule, *cell), 0.0):,.0f}" if truth_known else ""
                 for cell in (("wrong", "right"), ("right", "wrong"))
             ),
         )
@@ -82,7 +82,7 @@ def _ledger(ledgers: pd.DataFrame, rate: float, section: str) -> Table:
     remark += (
         "Repaired: a wrong caption before, a true one after. Harmed: the reverse. A new caption is "
         "true if it names features of the picture and no other ones."
-        if known
+        if truth_known
         else "Which captions of this corpus are true is not known, so repaired and harmed pairs "
         "are not counted."
     )

@@ -56,8 +56,8 @@ def run(
     new = [aligned(files.read_parquet(path)[0], table["key"], path) for path in recaptions]
     for number in range(draws):
         of_draw = new[number % len(new)]
-        own = table[column("caption_id", number)]
-        table[column("caption_id", draws + number)] = of_draw["caption_id"].fillna(own)
+        before = table[column("caption_id", number)]
+        table[column("caption_id", draws + number)] = of_draw["caption_id"].fillna(before)
         table[column("text_changed", draws + number)] = True
     every = np.arange(len(table))
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
@@ -67,8 +67,8 @@ def run(
         with Progress("scoring captions", 2 * draws, "draws") as progress:
             for draw in range(2 * draws):
                 weights = [tensors[f"{kind}_projection"] for kind in ("image", "text")]
-                one = [stack[draw % draws % len(stack)] for stack in weights]
-                cosines_of.append(cosines(data, one[0], one[1], draw))
+                weights_of_draw = [stack[draw % draws % len(stack)] for stack in weights]
+                cosines_of.append(cosines(data, weights_of_draw[0], weights_of_draw[1], draw))
                 progress.advance()
     except ValueError as error:
         raise files.UserError(f"score_captions: {error}.") from error

@@ -247,9 +247,9 @@ class _Training:
             elif not sound[run]:
                 results.append(Diverged(plan.steps))
             else:
-                one = Encoders(encoders.kind, weights[:, run].clone(), biases[:, run].clone())
+                of_run = Encoders(encoders.kind, weights[:, run].clone(), biases[:, run].clone())
                 shape = (plan.epochs, plan.steps_per_epoch)
-                results.append(Trained(one, losses[run].reshape(shape).copy(), phases))
+                results.append(Trained(of_run, losses[run].reshape(shape).copy(), phases))
         return results
 
     def _advance(self, batch: Batch, watch: Watch | None) -> None:

@@ -223,10 +223,10 @@ def _failures(tables: Tables) -> Table:
     failures = []
     for row in named(oscillates(runs[runs["settled"] != 1])).to_dict("records"):
         if row["diverged"] >= 0:
-            what = f"diverged and was stopped at step {row['diverged']:.0f}"
+            fault = f"diverged and was stopped at step {row['diverged']:.0f}"
         else:
-            what = f"its risk still rose at step {row['transition'] - 1:.0f} of {row['steps']:.0f}"
-        failures.append((row, what))
+            fault = f"its risk still rose at step {row['transition'] - 1:.0f} of {row['steps']:.0f}"
+        failures.append((row, fault))
     settled = named(of_parts(runs[runs["settled"] == 1], "sweep", "activations"))
     for row in settled[settled["rises"] > 0].to_dict("records"):
         same = settled[
@@ -234,12 +234,12 @@ def _failures(tables: Tables) -> Table:
             & (settled["seed"] == row["seed"]) & (settled["stepsize"] < row["stepsize"])
         ]  # fmt: skip
         if len(same) and row["final_risk"] > 5 * same["final_risk"].max():
-            what = "stalls: its risk ends five times above that of any smaller stepsize"
-            failures.append((row, what))
+            fault = "stalls: its risk ends five times above that of any smaller stepsize"
+            failures.append((row, fault))
     rows = [
         (row["panel"], row["part"], f"{row['width']:g}", f"{row['stepsize']:g}",
-         f"{row['seed']:g}", what, _small(row["final_risk"]))
-        for row, what in failures
+         f"{row['seed']:g}", fault, _small(row["final_risk"]))
+        for row, fault in failures
     ]  # fmt: skip
     return Table(
         "Runs that never settle, diverge, or stall",

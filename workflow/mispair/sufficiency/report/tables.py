@@ -270,8 +270,8 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
 
 def _checks(tables: Tables) -> Table:
     results = checks(tables)
-    words = {"passes": "passed", "fails": "failed"}  # else the result itself
-    counts = Counter(words.get(check.result, check.result) for check in results)
+    label_of = {"passes": "passed", "fails": "failed"}  # else the result itself
+    counts = Counter(label_of.get(check.result, check.result) for check in results)
     order = ("passed", "failed", "noted", "not measured")
     return Table(
         "Ten checks: " + ", ".join(f"{counts[word]} {word}" for word in order if counts[word]),

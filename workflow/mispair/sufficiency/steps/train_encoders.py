@@ -48,8 +48,8 @@ def run(
             guidance_weight=settings.guidance_of(variant),
         )  # fmt: skip
         losses = train(towers, loss, Plan.of(settings, settings.lr_of(variant), settings.steps))
-        which = {**metadata, "variant": variant, "flip": repr(flip), "seed": str(seed),
+        labels = {**metadata, "variant": variant, "flip": repr(flip), "seed": str(seed),
                  "leaves": str(size.leaves), "symbols": str(size.symbols),
                  "width": str(width), "blocks": str(blocks)}  # fmt: skip
         weights = {**before, **models.weights_of(towers, "trained"), "losses": losses}
-        artefacts.write_weights(encoders, weights, which)
+        artefacts.write_weights(encoders, weights, labels)

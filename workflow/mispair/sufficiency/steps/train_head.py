@@ -61,6 +61,16 @@ def run(
             guidance_weight=settings.guidance_of(task),
         )  # fmt: skip
         losses = train(model, loss, Plan.of(settings, settings.lr_of(task, arm), settings.steps))
-        which = {**metadata, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed)}
-        which |= {"width": str(width), "blocks": str(blocks), "noise": repr(settings.noise)}
-        artefacts.write_weights(head, {**weights_of(model, "trained"), "losses": losses}, which)
+        labels = {
+            **metadata,
+            "task": task,
+            "arm": arm,
+            "flip": repr(flip),
+            "seed": str(seed),
+        }
+        labels |= {
+            "width": str(width),
+            "blocks": str(blocks),
+            "noise": repr(settings.noise),
+        }
+        artefacts.write_weights(head, {**weights_of(model, "trained"), "losses": losses}, labels)

@@ -91,5 +91,5 @@ def load_trunk(trunk: nn.Module, state: Mapping[str, torch.Tensor], path: Path) 
         names = {name: renamed(name) for name in state}
         trunk.load_state_dict({new: state[old] for old, new in names.items() if new}, strict=True)
     except (RuntimeError, ValueError) as error:
-        what = " ".join(str(error).split())[:300]
-        raise UserError(f"{path}: does not fit EfficientNet-lite0 ({what}).") from error
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{path}: does not fit EfficientNet-lite0 ({reason}).") from error

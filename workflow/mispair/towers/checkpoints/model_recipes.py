@@ -59,11 +59,11 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
         If they do not fit: with the nearest recipe or architecture, and the first keys that are
         missing and that are too many.
     """
-    asked = sorted(candidates(spec), key=lambda one: one.misfit(weights).size)
-    misfit = asked[0].misfit(weights)
+    best = sorted(candidates(spec), key=lambda one: one.misfit(weights).size)
+    misfit = best[0].misfit(weights)
     if not misfit.size:
-        return asked[0]
-    raise UserError(f"{path}: does not fit {asked[0].name}. {misfit} {_nearest(weights, asked[0])}")
+        return best[0]
+    raise UserError(f"{path}: does not fit {best[0].name}. {misfit} {_nearest(weights, best[0])}")
 
 
 def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def download(spec: ModelSpec) -> Path:
     except UserError:
         raise
     except Exception as error:  # of any kind: from the network, the hub or the disk
-        what = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"model {spec.name}: the weights {spec.pretrained} of {spec.model} cannot be fetched "
-            f"({what}). Where there is no network, fetch the file elsewhere and give it as "
+            f"({reason}). Where there is no network, fetch the file elsewhere and give it as "
             "checkpoint, with quick_gelu and preprocess."
         ) from error
 

@@ -151,8 +151,8 @@ def _read_pickle(path: Path) -> Any:
             "weights as safetensors, or have who made the file save model.state_dict() alone."
         ) from error
     except Exception as error:  # of any kind: PyTorch checks little of what it reads
-        what = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: is cut short or damaged ({what}). Fetch it again.") from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: is cut short or damaged ({reason}). Fetch it again.") from error
 
 
 def _weights_in(content: Any, path: Path) -> Mapping[Any, Any]:

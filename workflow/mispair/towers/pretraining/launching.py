@@ -80,9 +80,9 @@ def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
     `job` is the file for `mispair.towers.pretraining.trainer`, which every node can read.
     """
     torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-    each = ["-m", "mispair.towers.pretraining.trainer", str(job)]
+    program = ["-m", "mispair.towers.pretraining.trainer", str(job)]
     if nodes == 1:
-        return [*torchrun, "--standalone", *each]
+        return [*torchrun, "--standalone", *program]
     srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     # srun does not take over the job's cores per task; and no node is to wait for a dead one.
     srun += [f"--cpus-per-task={cores}", "--kill-on-bad-exit=1"]
@@ -91,7 +91,7 @@ def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
     # This process is on the first node: SLURM starts a job's script there.
     meeting = f"{socket.gethostname()}:{FIRST_PORT + int(number) % PORTS}"
     rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint={meeting}", f"--rdzv-id={number}"]
-    return [*srun, *torchrun, f"--nnodes={nodes}", *rendezvous, *each]
+    return [*srun, *torchrun, f"--nnodes={nodes}", *rendezvous, *program]
 
 
 def _nodes_here() -> int:
