@@ -84,12 +84,13 @@ def measure_semantics(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def identify_basis(settings: Any, job: Any, sizes: Sizes) -> Work:
-    # Eight autoencoders: three products, forwards and backwards, of 256 inputs.
-    neurons = sizes.projection(job.projection).neurons
-    learned = 8 * 6 * 256e-9 * settings.updates * settings.latents * neurons
-    trained = {"GFLOP of autoencoders": learned} if settings.latents else {}
     read = {"rows read": sizes.total(job.feature_rows), "inputs": 2 * settings.inputs}
-    return Work(read | trained)
+    if not settings.latents:
+        return Work(read)
+    # Eight autoencoders: three products, forwards and backwards, of 256 inputs.
+    weights = settings.latents * sizes.projection(job.projection).neurons
+    gflop = 8 * 6 * 256e-9 * settings.updates * weights
+    return Work({**read, "GFLOP": gflop}, variant="autoencoders")
 
 
 def prune_neurons(settings: Any, job: Any, sizes: Sizes) -> Work:

@@ -54,9 +54,10 @@ def autoencoder_rows(
         ``basis``, one of `autoencoders.KINDS`, ``metric``, ``value`` and ``n``, the inputs that
         it is measured on; mean over `SEEDS` autoencoders. ``l0``: latents active for an input;
         ``explained_variance``; ``dead_share``: latents that no input activates;
-        ``seed_agreement``: mean cosine of two decoders' directions, matched one to one. But for
-        `GAUSSIAN`: ``mean_monosemanticity`` over latents that are not dead, with ``reference``,
-        and with known features ``mean_recovery`` and ``features_recovered``.
+        ``seed_agreement``: mean cosine of the directions of two decoders, without those of dead
+        latents, matched one to one. But for `GAUSSIAN`: ``mean_monosemanticity`` over latents
+        that are not dead, with ``reference``, and with known features ``mean_recovery`` and
+        ``features_recovered``.
     """
     learned, held_out = halves(len(inputs.embeddings), generator)
     embeddings = inputs.embeddings[held_out]
@@ -106,11 +107,13 @@ def _sparsity(
         autoencoder.explained_variance(embeddings, each)
         for autoencoder, each in zip(autoencoders, activations, strict=True)
     ]
+    live = [(each > 0).any(axis=0) for each in activations]
+    decoders = [each.decoder[used] for each, used in zip(autoencoders, live, strict=True)]
     return {
         "l0": float(np.mean([(each > 0).sum(axis=1).mean() for each in activations])),
         "explained_variance": float(np.mean(explained)),
-        "dead_share": float(np.mean([~(each > 0).any(axis=0) for each in activations])),
-        "seed_agreement": matched(*(autoencoder.decoder for autoencoder in autoencoders)),
+        "dead_share": 1 - float(np.mean(live)),
+        "seed_agreement": matched(*decoders),
     }
 
 

@@ -115,8 +115,12 @@ def train(
 
 
 def matched(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the mean cosine of the directions of two decoders, (m, e), matched one to one."""
+    """Return the mean cosine of the directions of two decoders, (m, e) and (m', e).
+
+    They are matched one to one, min(m, m') of them; NaN if there are none.
+    """
     from scipy.optimize import linear_sum_assignment
 
     cosines = first @ second.T
-    return float(cosines[linear_sum_assignment(cosines, maximize=True)].mean())
+    best = cosines[linear_sum_assignment(cosines, maximize=True)]
+    return float(best.mean()) if len(best) else np.nan

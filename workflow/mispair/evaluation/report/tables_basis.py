@@ -239,8 +239,9 @@ def _autoencoders(tables: Tables) -> Table:
         tuple(rows),
         "TopK autoencoders of the embeddings (Gao et al. 2024), trained on one half of the inputs "
         "and measured on the other, mean of two seeds. Agreement: mean cosine of the two seeds’ "
-        "directions, matched one to one. The Gaussian autoencoder learns normal draws of the same "
-        "covariance, which have no features: what it reaches is no sign of any. Recovery: mean "
+        "directions, without dead latents, matched one to one. The Gaussian autoencoder learns "
+        "normal draws of the same covariance, which have no features: what it reaches is no sign "
+        "of any. Recovery: mean "
         "over known features of the best |correlation| with a latent; of many latents the best is "
         "high by chance, and the untrained autoencoder shows how high. Score: as above, similarity "
         "by the pre-projection features.",
