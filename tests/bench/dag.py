@@ -41,7 +41,7 @@ exec "$@"
 BARE = """
 rule all:
     input:
-        expand("second/{{number}}.{{kind}}", number=range({pairs}), kind="abc"),
+        expand("second/{{number}}.{{kind}}", number=range({pairs}), kind=["a", "b", "c"]),
 
 rule first:
     input:
