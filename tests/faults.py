@@ -77,7 +77,6 @@ class Faults:
     kills: int = 20
     of_snakemake: int = 2
     verbs: Sequence[str] = ()
-    of_short: int = 2
     save_seconds: float = 0.0
     at_a_state: float = 0.7
     landed: list[Kill] = field(default_factory=list)
