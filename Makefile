@@ -1,9 +1,9 @@
-# Needs only Python >= 3.11, make and git. `make` alone lists what there is.
+# Needs only Python >= 3.11, make and git. `make` alone lists the targets.
 # With another interpreter: make demo PYTHON=python3.12
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Touched when .venv holds what the lock says; removed by nobody but `make clean`.
+# Touched when .venv has the packages of the lock; removed by `make clean` only.
 SET_UP := .venv/set-up
 SNAKEFILES := Snakefile workflow/Snakefile workflow/rules
 .DEFAULT_GOAL := help
@@ -15,10 +15,10 @@ help: ## List the targets
 
 venv: $(SET_UP) ## Create .venv from envs/requirements.lock, if that changed
 
-# The programs of a .venv hold its path: after the checkout was moved or copied it is built again.
+# The programs of a .venv hold its path, so it is built again if the checkout was moved or copied.
 MOVED := $(shell grep -sLF '$(realpath .venv)/bin/' $(BIN)/pip)
 
-# A .venv that works is kept, also where PYTHON is another one; one that is broken is made new.
+# A .venv that works is kept, even if PYTHON is another one; a broken one is built again.
 $(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(MAKE) --no-print-directory .venv
 	@echo "Installing $$(grep -c == envs/requirements.lock) packages into .venv: some minutes, and 7 GB."
@@ -37,7 +37,7 @@ $(SET_UP): envs/requirements.lock pyproject.toml $(if $(MOVED),.venv)
 	$(PYTHON) -m venv --clear .venv || { \
 	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
-demo: venv ## Run config.yaml on this machine: a line for each job, and at the end where the report is
+demo: venv ## Run config.yaml on this machine: a line for each job, then the address of the report
 	$(BIN)/snakemake --cores all --logger mispair
 
 # Safe to run again: packages that are there are kept, all else is made again from them.
@@ -61,7 +61,7 @@ lint: venv ## Check style, types and the workflow; changes nothing
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 
-format: venv ## Bring the code into the form that lint asks for
+format: venv ## Format the code as lint requires
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/snakefmt $(SNAKEFILES)

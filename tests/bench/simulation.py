@@ -451,7 +451,7 @@ def stacked_figure(
     from mispair.simulation.sampling.draws import Draws
     from mispair.simulation.trial import Trial
 
-    study = study.model_copy(update={"noise_draws": "full"})  # a GPU draws it so in any case
+    study = study.model_copy(update={"noise_draws": "full"})
 
     def figure(probabilities: Sequence[float], numbers: Sequence[int]) -> float:
         started = time.perf_counter()

@@ -66,6 +66,11 @@ def test_the_number_of_steps_does_not_depend_on_the_pairs(pairs: int) -> None:
     assert training(pairs, "frozen", 390).logit_scale == "frozen"
 
 
+def test_pairs_that_do_not_fill_a_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match="255 pairs"):
+        training(255, "frozen", 390)
+
+
 def test_rows_are_those_of_the_trainings(features: PairedFeatures) -> None:
     images, texts = features.image_features[:20], features.text_features[:20]
     known = LabelledFeatures("classification", images, texts, np.arange(20))

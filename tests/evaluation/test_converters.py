@@ -198,10 +198,10 @@ def refused(*arguments: Any, to: Path, capsys: Any) -> str:
         ('{"1": {"filename": "9.jpg", "caption": "a", "negative_caption": "b"}}',
          r"1 of 4 pictures are missing: .*9\.jpg"),
         ('{"1": {"filename": "../x.jpg", "caption": "a", "negative_caption": "b"}}',
-         r"'\.\./x\.jpg' lies outside"),
+         r"'\.\./x\.jpg' is outside"),
         ('{"1": {"filename": "0.jpg", "caption": "a", "negative_caption": "b"},'
          ' "2": {"filename": "0.jpg", "caption": "a", "negative_caption": "b"}}',
-         r"add_obj\.json: 2: asks the same of the same picture as .*add_obj\.json: 1"),
+         r"add_obj\.json: 2: is the same question on the same picture as .*add_obj\.json: 1"),
         ('{"1": {}, "1": {}}', r"add_obj\.json: lists '1' twice"),
         ("[]", "must hold"),
         ("{", "is not JSON"),

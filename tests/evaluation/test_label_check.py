@@ -73,7 +73,7 @@ def test_a_permuted_list_is_found_and_put_right():
     np.testing.assert_array_equal(found.assignment, order)
     moved = np.flatnonzero(order != np.arange(10))
     np.testing.assert_array_equal(found.moved, moved)
-    assert f"{len(moved)} of 10 classes bear the name of another one" in found.described([""] * 10)
+    assert f"{len(moved)} of 10 classes have the name of another one" in found.described([""] * 10)
     rows = {row["metric"]: row for row in found.rows()}
     assert rows["label_check_flagged"]["value"] == 1
     assert rows["label_check_moved_classes"] == {

@@ -200,7 +200,7 @@ def test_names_of_folders(folder: str, metric: str, templates: int, opened: Eval
 
 
 def test_a_set_that_laclip_does_not_know(opened: EvaluationSet) -> None:
-    words = "for the set wds_fod101; it knows .*'food101'.*a folder with wds_fod101.templates.txt"
+    words = "set wds_fod101; its sets are .*'food101'.*a folder with wds_fod101.templates.txt"
     with pytest.raises(UserError, match=words):
         prompts(replace(opened, directory=Path("wds_fod101")), "laclip")
 
@@ -299,10 +299,10 @@ def test_unfit_prompts_of_classes(
         ({"templates_txt": "a photo\n"}, r"wds_pets\.templates\.txt: .*no \{c\}"),
         (
             {"metric_txt": "accuracy"},
-            "must say acc1 or mean_per_class_recall or .*, found 'accuracy'",
+            "must hold acc1 or mean_per_class_recall or .*, found 'accuracy'",
         ),
         ({"json": json.dumps(GOOD), "templates_txt": "a {c}"}, "leave one of them out"),
-        ({}, r"protocol mine says nothing of the set wds_pets: .*wds_pets\.json"),
+        ({}, r"protocol mine has no files for the set wds_pets: .*wds_pets\.json"),
     ],
 )
 def test_unfit_files(

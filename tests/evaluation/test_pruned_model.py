@@ -346,7 +346,7 @@ def test_the_hub_reads_base_model_scores_and_protocols_from_the_card(
     results = {(r.dataset_name, r.metric_name): r.metric_value for r in card.data.eval_results}
     assert results == expected
     assert len(results) == 2
-    assert "30 by the strategy high-norm" in card.text
+    assert "The strategy high-norm keeps 30" in card.text
     # Another licence, and captions of which four in five were exchanged.
     arm = {"start": "pretrained", "scheme": "random", "rate": "0.8"}
     note = {"strategy": "random", "ranked_by": "none", "k": 30, "towers": "ab"}

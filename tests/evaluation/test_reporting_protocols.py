@@ -146,8 +146,8 @@ def test_rows_of_an_evaluation_get_towers_headline_and_one_silhouette():
         ("dog", "laclip", 0)
     ]
     assert warnings(tables(zeroshot=found)) == [
-        "No image of pets belongs to dog: means per class leave out what has no image, while its "
-        "prompts can still be answered with."
+        "No image of pets belongs to dog: means per class leave out classes without images, but "
+        "answers may still name them."
     ]
 
 

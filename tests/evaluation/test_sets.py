@@ -162,7 +162,7 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
         ("test/nshards.txt", "²", "number of shards"),  # a digit to Python, no number
         ("test/nshards.txt", "1" * 5_000, "number of shards"),
         ("dataset_type.txt", "multilabel", "several classes an image"),
-        ("dataset_type.txt", "video", "says 'video'. Sets are for classification"),
+        ("dataset_type.txt", "video", "holds 'video'. Sets are for classification"),
     ],
 )
 def test_unfit_pieces(directory: Path, piece: str, text: str, words: str) -> None:
@@ -181,7 +181,7 @@ def test_a_number_of_shards_that_is_far_too_large_ends_soon(directory: Path) -> 
 def test_more_shards_than_counted_are_an_error(directory: Path) -> None:
     shutil.copy(directory / "test" / "0.tar", directory / "test" / "1.tar")
     shutil.copy(directory / "test" / "0.tar", directory / "test" / "former.tar")
-    with pytest.raises(UserError, match=r"nshards\.txt: says 1, but 1\.tar is in its folder"):
+    with pytest.raises(UserError, match=r"nshards\.txt: has 1, but 1\.tar is in its folder"):
         open_set(directory)
 
 
@@ -222,8 +222,8 @@ def test_labels_that_do_not_fit_the_class_list(
     ("sample", "words"),
     [
         (("txt", b" \n"), "sample s0 has no caption"),
-        (("txt", b"a" * (MAX_TEXT_BYTES + 1)), "of at most 1 MiB"),
-        (("cls", b"0"), "sample s0 has no caption. KEY.txt must stand next to"),
+        (("txt", b"a" * (MAX_TEXT_BYTES + 1)), "at most 1 MiB"),
+        (("cls", b"0"), "sample s0 has no caption. KEY.txt must be next to"),
         (("txt", b"\xff"), "sample s0 has a caption that is not UTF-8"),
     ],
 )

@@ -128,7 +128,7 @@ def test_accuracies_of_groups_and_macro_f1(tmp_path):
 @pytest.mark.parametrize(
     ("groups", "names", "message"),
     [
-        (None, [], "asks for worst_group_acc1, but the images have no groups"),
+        (None, [], "needs worst_group_acc1, but the images have no groups"),
         (np.zeros(200, np.int64), ["all"], "but the images have only one group, 'all'"),
         (np.full(200, 1), ["none", "all"], "but the images have only one group, 'all'"),
     ],
@@ -239,7 +239,7 @@ def test_a_shifted_class_list_is_reported(one_set, caplog):
     assert [row["value"] for row in flagged] == [1, 1]
     (line, _) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "toys|laclip|5: the class list does not seem to fit the labels" in line
-    assert "names of 8 of 8 classes stand 1 place too late" in line
+    assert "names of 8 of 8 classes are 1 place too late" in line
     assert "Images of class 0, 'name 7' in the list, look like 'name 0'" in line
 
 

@@ -113,17 +113,17 @@ def test_captions_and_images_are_described(whole):
     captions = printed(corpus.captions(whole))
     assert captions["without a word"] == ("4.55 %", "22 samples read")
     assert captions["the same text as another pair’s"] == ("15.00 %", "20 pairs")
-    assert captions["with <PERSON>, which stands for a name"] == ("25.00 %", "20 pairs")
+    assert captions["with <PERSON> in place of a name"] == ("25.00 %", "20 pairs")
     assert captions["with a character beyond ASCII"] == ("35.00 %", "20 pairs")
     # 2 of 10 captions in each of two groups.
     cut = "longer than the text tower reads: the tokenizer cuts them"
     assert captions[cut] == ("20.00 %", "20 captions encoded")
     assert captions["distinct texts"] == ("23", "25 captions")
-    lengths = "words: mean, median, 95 % have at most, most"
+    lengths = "words: mean, median, 95th percentile, maximum"
     assert captions[lengths] == ("9.2 / 9 / 14 / 20", "20 pairs")
     images = printed(corpus.images(whole))
     assert images["the same bytes as another pair’s"] == ("10.00 %", "20 pairs")
-    sizes = "width (pixels): least, 5 % have at most, median, 95 %, most"
+    sizes = "width (pixels): minimum, 5th percentile, median, 95th, maximum"
     assert images[sizes] == ("8 / 16 / 200 / 640 / 800", "20 pairs")
     # No sample of the corpus has a sha256, so nothing is said of them.
     assert not [name for name in images if "sha256" in name]
@@ -150,7 +150,7 @@ def test_histograms_hold_all_pairs(whole, name, metrics):
     for _, own in drawn.csv.groupby("metric"):
         assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
         assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
-    assert "median lies at 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
+    assert "median is 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
     nothing = render(figure, Tables({}), 12, 18, 10_000)
     assert "Not measured" in nothing.svg
 

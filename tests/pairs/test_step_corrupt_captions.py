@@ -282,7 +282,7 @@ def test_a_set_too_small_for_the_rate_says_so(tmp_path, scheme):
     corpus = Corpus(tmp_path, _prose(14))
     _, metadata = corpus.run(scheme, 0.3)
     assert metadata["text_changed_share"] == repr(4 / 14)
-    expected = "4 of 14 pairs is as near to 0.3 as a whole number of pairs comes."
+    expected = "4 of 14 pairs is the whole number of pairs nearest to 0.3."
     assert metadata["note"] == expected
     assert corpus.run(scheme, 0.5)[1]["note"] == ""
 
@@ -586,8 +586,8 @@ def test_a_rate_that_picks_one_pair_is_explained(tmp_path, capsys):
 
 def test_schemes_and_rates_that_cannot_be_are_refused(prose, capsys):
     assert "no scheme 'shuffle'; there are random" in _refusal(prose, capsys, "shuffle", 0.1)
-    assert "rate 1.5 lies outside 0 to 1" in _refusal(prose, capsys, "drop", 1.5)
-    assert "rate nan lies outside 0 to 1" in _refusal(prose, capsys, "drop", "nan")
+    assert "rate 1.5 is outside 0 to 1" in _refusal(prose, capsys, "drop", 1.5)
+    assert "rate nan is outside 0 to 1" in _refusal(prose, capsys, "drop", "nan")
 
 
 @pytest.mark.parametrize("scheme", ["spurious", "missing"])
@@ -637,7 +637,7 @@ def test_an_index_that_does_not_fit_the_corpus_is_refused(prose, capsys):
 def test_a_corpus_that_is_not_sorted_or_repeats_a_key_is_refused(prose, capsys):
     for rows in (prose.rows.slice(1, 5), prose.rows.slice(0, 5)):
         pq.write_table(pa.concat_tables([rows, prose.rows.slice(0, 1)]), prose.corpus)
-        assert "keys are not sorted, or are in it twice" in _refusal(prose, capsys, "random", 0.5)
+        assert "keys are not sorted, or not unique" in _refusal(prose, capsys, "random", 0.5)
 
 
 def test_an_empty_corpus_stays_empty(tmp_path):

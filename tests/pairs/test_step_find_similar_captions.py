@@ -198,7 +198,7 @@ def test_nothing_but_the_table_stays(corpus: Path) -> None:
     ("fault", "words"),
     [
         ("none", "give them with --features"),
-        ("rows", "same name; look at b"),
+        ("rows", "same name; check b"),
         ("missing", "hold no text"),
         ("towers", "different towers"),
         ("width", "different towers"),

@@ -158,7 +158,7 @@ def test_pages_of_nothing_say_what_is_missing_and_why() -> None:
         "Missing: measure_purity (arm=pretrained_random~0.5, corpus=scenes, towers=t), not run, "
         f"because {cause} failed: {reason}" in image_text
     )
-    assert "it could not be made from what there is" in image_text
+    assert "it could not be made from the existing results" in image_text
     grid = words(found["simulation.html"]).split("Sensitivity")[-1]
     assert grid.strip().startswith("Missing: simulate (condition=grid~0.02~independent~zero), fail")
     # Studies with holes were asked for, and have a page; the others were not.

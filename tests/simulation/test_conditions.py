@@ -131,7 +131,7 @@ def test_a_second_sweep_has_more_neurons_and_nothing_else() -> None:
 
 
 def test_a_sweep_over_d_needs_settings_with_rules() -> None:
-    with pytest.raises(UserError, match=r"scaling_dimensions: .* optimiser: sgd, and it is adam"):
+    with pytest.raises(UserError, match=r"scaling_dimensions: .* optimiser: sgd, not adam"):
         conditions(Settings(**{**SWEEP, "optimiser": "adam"}))
 
 

@@ -193,9 +193,9 @@ def test_a_wrong_configuration_is_explained(content: dict, words: list[str]) -> 
         ),
         (
             {"train_head": {"arms": ["guided"], "guided_blocks": 4}},
-            "train_head.guided_blocks: the messages are 5 at a depth of 2, one a block, not 4",
+            "train_head.guided_blocks: guided heads need 5 blocks at a depth of 2",
         ),
-        ({"train_head": {"vlm_width": 9}}, "train_head.vlm_width: a token has a channel for each"),
+        ({"train_head": {"vlm_width": 9}}, "train_head.vlm_width: a token needs a channel for"),
     ],
 )
 def test_models_too_small_for_their_messages_fail_before_any_job(content, words) -> None:
@@ -215,7 +215,7 @@ def test_a_step_by_hand_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="draw_trees.seeds: -1 is not between 0 and"):
         trees(tmp_path, tree=-1)
     given = trees(tmp_path)
-    with pytest.raises(UserError, match="between 0 and 1, and 1.5 is not"):
+    with pytest.raises(UserError, match="between 0 and 1, not 1.5"):
         train_encoders.run(
             train_encoders.Settings(**SMALL), trees=given, flip=1.5, variant="standard", seed=0,
             checkpoint=tmp_path / "state", encoders=tmp_path / "x",
@@ -238,7 +238,7 @@ def test_a_tree_too_large_for_memory_is_refused_before_anything_is_allocated(
 ) -> None:
     with pytest.raises(UserError, match=r"one tree of 3,486,784,401 leaves would take [\d,]+") as e:
         trees(tmp_path, "20x3x10")
-    assert "GB of memory, and there are" in str(e.value)
+    assert "GB of memory, but there are" in str(e.value)
     assert "lower depth, branching or symbols" in str(e.value)
     given, read = trees(tmp_path), [encoders(tmp_path)]
     made = [head(tmp_path, "cdm", "joint", [])]

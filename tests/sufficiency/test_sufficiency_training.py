@@ -252,7 +252,7 @@ def _evidence(noisy: torch.Tensor) -> torch.Tensor:
 
 def test_too_few_blocks_or_channels_for_the_messages() -> None:
     states = [torch.zeros(2, 4, 8)]
-    with pytest.raises(ValueError, match="a block for each of its 2 messages, and there are 1"):
+    with pytest.raises(ValueError, match="a block for each of its 2 messages, but there are 1"):
         guidance.penalty(states, [torch.zeros(2, 4, 4)] * 2)
     with pytest.raises(ValueError, match="a channel for each of 4 symbols"):
         guidance.penalty([torch.zeros(2, 4, 3)], [torch.zeros(2, 4, 4)])

@@ -118,7 +118,7 @@ def test_controls_change_one_thing():
     assert {*STARTS} - {*Settings().starts} == {"scale-5", "scale-20", "scale-35"}
     with pytest.raises(ValueError, match="start 'untouched' is none of pretrained, scale-conv"):
         arm("untouched", training)
-    with pytest.raises(ValueError, match="start 'scale-5' sets the logit scale, which the spectr"):
+    with pytest.raises(ValueError, match="start 'scale-5' sets the logit scale; the spectral loss"):
         arm("scale-5", Training(loss="spectral"))
 
 

@@ -18,7 +18,7 @@ def refused(checkout: Checkout, *arguments: str) -> str:
     ("content", "words"),
     [
         ("shards: nowhere/*.tar", ["nowhere/*.tar matches no file"]),
-        ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, of which 4 do not exist"]),
+        ("shards: 'nowhere/{000..003}.tar'", ["names 4 shards, but 4 do not exist"]),
         ("captions: nowhere.csv", ["captions: there is no file ", "/nowhere.csv."]),
         ("caption_keys: keys.txt", ["caption_keys", "there are keys but no captions"]),
         ("shards: 'https://example.org/0.tar'", ["https"]),

@@ -16,7 +16,7 @@ from mispair.core.registry import step_module, step_names
 from mispair.verbs import VERBS
 
 INTERRUPTED, CLOSED_PIPE = 130, 141
-"""Exit codes after Ctrl-C, and where nobody reads what is printed, as shells have them."""
+"""Exit codes after Ctrl-C and for a closed output pipe, as in shells."""
 
 
 def usage() -> str:
@@ -84,7 +84,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _less_memory(name: str) -> str:
-    """Return what lowers the memory of a step, by the settings that it has."""
+    """Return advice to lower the memory of a step, by the settings that it has."""
     fields = step_module(name).Settings.model_fields if name in step_names() else {}
     ways = {"batch_size": "a smaller batch_size", "device": "device: cpu"}
     remedies = " or ".join(way for key, way in ways.items() if key in fields)

@@ -42,12 +42,12 @@ Sources = str | list[str] | dict[SourceName, str | list[str]]
 
 
 def _form(towers: Any) -> str:
-    """Tell a model from a name or folder, so that a mistake is explained as one of either."""
+    """Distinguish a model from a name or folder, so that a mistake is explained for that form."""
     return "a model" if isinstance(towers, dict | ModelSpec) else "a word"
 
 
 class _General(BaseModel):
-    """What is run on what: the keys of ``config.yaml`` that belong to no single step."""
+    """General keys of ``config.yaml``, which belong to no single step."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,21 +70,21 @@ class _General(BaseModel):
     )
     captions: Annotated[str | None, Located()] = Field(
         None,
-        description="Captions that take the place of the shards' own, or join them "
+        description="Captions that replace the shards' own, or are added to them "
         "(index_shards.table_captions): a table of key and caption in Parquet, CSV or JSONL, or a "
         "text file with one caption a line; null for the shards' own.",
     )
     caption_keys: Annotated[str | None, Located()] = Field(
         None,
-        description="The keys of captions in a text file, one a line: without them a caption "
-        "cannot be told from its neighbour's, so such a file is refused.",
+        description="The keys of captions in a text file, one a line. Without them a shift by one "
+        "line would go unnoticed, so such a file is refused.",
     )
     trusted: Annotated[str | None, Located()] = Field(
         None,
-        description="Pairs whose captions are known to be right, a random part of all right ones, "
-        "for the study audit: a text file with a key a line, or CSV or Parquet with a column key. "
-        "With them the model that judges may be weak, and captions swapped for similar ones are "
-        "counted.",
+        description="Pairs whose captions are known to be right, a random sample of all right "
+        "ones, for the study audit: a text file with a key a line, or CSV or Parquet with a column "
+        "key. With them the judging model may be weak, and captions swapped for similar ones are "
+        "counted, too.",
     )
     words: Annotated[str | None, Located()] = Field(
         None,
@@ -107,7 +107,7 @@ class _General(BaseModel):
         description="Models that the study laclip compares as they are, each a name with one of: "
         "`folder` (a local open_clip folder); `recipe` and `checkpoint`; `model` and `pretrained` "
         "(a tag of open_clip's); `model`, `checkpoint`, `quick_gelu` and `preprocess`. "
-        "`pretraining` and `method` say with which published figures it is compared.",
+        "`pretraining` and `method` select the published figures that it is compared with.",
     )
     evaluation_sets: Annotated[list[str], Located("|".join(EVALUATION_SETS))] = Field(
         [
@@ -130,8 +130,8 @@ class _General(BaseModel):
         ["clip_benchmark"],
         min_length=1,
         description="How images are classified zero-shot: `clip_benchmark` (templates and class "
-        "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for sets "
-        "that these know), `datacomp` (prompts as `clip_benchmark`, with DataComp's main metric "
+        "names of the set's folder), `laclip` (templates and metric of SLIP and LaCLIP, for their "
+        "own sets), `datacomp` (prompts as `clip_benchmark`, with DataComp's main metric "
         "of each of its sets, such as the worst group's accuracy, and their mean), "
         "`single-prompt` (a photo of a CLASS), or a folder of your own with "
         "SET.templates.txt, SET.classnames.txt or SET.json (prompts by class).",
@@ -141,7 +141,7 @@ class _General(BaseModel):
     @classmethod
     def _belong_to_captions(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("captions") is None:
-            raise ValueError("there are keys but no captions: name the file of these, too")
+            raise ValueError("there are keys but no captions: set `captions`, too")
         return value
 
     @field_validator("studies", "evaluation_sets", "protocols")
@@ -176,7 +176,7 @@ def locate(
     files: Mapping[Path, Mapping[str, Any]],
     command_line: Mapping[str, Any],
 ) -> Layers:
-    """Let the relative paths of each configuration file start at its folder.
+    """Resolve the relative paths of each configuration file against its folder.
 
     Parameters
     ----------
@@ -241,8 +241,8 @@ def validate(content: dict[str, Any], source: str | Layers) -> Any:
     Parameters
     ----------
     content : dict
-        What ``config.yaml`` and the command line say, merged; or the record of a run, which has
-        one more key.
+        ``config.yaml`` merged with the command line; or the record of a run, which has one more
+        key.
     source : str or mapping
         Name of the file, or all sources of `content`, for the message.
 
@@ -289,7 +289,7 @@ def _depth(content: Any, keys: list[int | str]) -> int:
 
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
-    """Say in plain words what is wrong with a configuration, one line per fault."""
+    """Return the faults of a configuration in plain words, one line each."""
     lines = [f"{source} has {_count(error.error_count(), 'mistake')}:"]
     for fault in error.errors(include_url=False):
         key, owner, field = _place(model, fault["loc"])
@@ -328,7 +328,7 @@ def schema_text() -> str:
         if not isinstance(node, dict):
             return node
         if reference := node.get("$ref"):
-            # What stands beside a reference describes the setting, not its type.
+            # Keys next to a reference describe the setting, not its type.
             return whole(parts[reference.removeprefix("#/$defs/")]) | {
                 key: whole(value) for key, value in node.items() if key != "$ref"
             }
@@ -372,7 +372,7 @@ def _table(model: type[BaseModel], sections: bool = True) -> list[str]:
 
 
 def _shown(part: BaseModel) -> dict[str, Any]:
-    """Return what a user would write of a model that is part of a default."""
+    """Return the keys that a user would write of a model that is part of a default."""
     return part.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -389,7 +389,7 @@ def _place(
 ) -> tuple[str, type[BaseModel], FieldInfo | None]:
     """Return the key that a fault is at, the model that owns it, and its field.
 
-    Parts of a location that are no key of theirs, such as tags of alternatives, are left out.
+    Parts of a location that are not keys, such as tags of alternatives, are left out.
     """
     key, owner, field = "", model, None
     inner: type[BaseModel] | None = model
@@ -400,7 +400,7 @@ def _place(
             owner, field = inner, inner.model_fields[part]
             key += f".{part}" if key else part
             inner = _model_in(field.annotation)
-    # A key that is not there is looked for in the innermost section.
+    # The owner of an unknown key is the innermost section.
     return key, inner or owner, field
 
 

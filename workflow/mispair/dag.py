@@ -1,4 +1,4 @@
-"""What the rules ask of the configuration: files, arms, flags and code versions.
+"""Files, arms, flags and code versions that the rules get from the configuration.
 
 The Snakefile and the rules hold no logic; this module holds it, so that it can be tested alone.
 Paths are relative to the folder that Snakemake runs in, so a moved checkout reruns nothing.
@@ -52,11 +52,11 @@ from mispair.towers.pretraining.training_size import (
 
 SCENES = "results/scenes/shards"
 COMPARED = "checkpoints"
-"""What stands for the corpus in paths of models that are compared as they are."""
+"""Replaces the corpus in paths of models that are compared as they are."""
 SHOWN_GROUPS = 4
-"""Groups of shards in which the gallery of neurons looks for pictures, however large the corpus."""
+"""Largest number of groups of shards from which the gallery of neurons takes pictures."""
 GROUPS_PER_PART = 8
-"""Groups of shards whose captions together make a part, roughly: texts are quicker than images."""
+"""Approximate groups of shards per part of captions: texts are encoded faster than images."""
 WRITING_SCHEMES = ("spurious", "missing", "drop")
 """Schemes of corrupt_captions that write new captions."""
 SIMULATION = "results/simulation/{condition}/cs~{probabilities}/trials~{first}-{last}.json"
@@ -67,7 +67,7 @@ def use_this_python() -> None:
 
     So neither an activated environment nor an installed package is needed, and
     ``snakemake --directory`` works. An installed package is found without help: its folder holds
-    the packages of this interpreter, which must not reach the one of ``--sdm conda``.
+    the packages of this interpreter, which the interpreter of ``--sdm conda`` must not see.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     folder = PACKAGE.parent
@@ -77,22 +77,22 @@ def use_this_python() -> None:
 
 
 def _corrupts(wildcards: Any, *schemes: str) -> bool:
-    """Tell whether a pairing is by one of the schemes, and not the one of rate 0."""
+    """Return whether a pairing is by one of the schemes, and not the one of rate 0."""
     return wildcards.scheme in schemes and float(wildcards.rate) > 0
 
 
 def has_gpu() -> bool:
-    """Tell whether this machine has an NVIDIA GPU, without importing torch."""
+    """Return whether this machine has an NVIDIA GPU, without importing torch."""
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 class Dag:
-    """A checked configuration, and what follows from it.
+    """A checked configuration, and the files, arms and flags that follow from it.
 
     Parameters
     ----------
     content : dict
-        ``config.yaml`` merged with what the command line says.
+        ``config.yaml`` merged with the command line.
     source : str or mapping
         Its name, or all of its sources by name, for messages.
 
@@ -116,7 +116,7 @@ class Dag:
                 "config/laclip.yaml that you have."
             )
         self._sources: dict[str, str] = {}
-        # A study that is not run needs none of its files; one that is fails before any job.
+        # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
         self.models = Models(
@@ -153,10 +153,10 @@ class Dag:
                 "first, then audit the other half with `towers: results/towers/trained`."
             )
         if self.encodes:
-            self.trusted, self.words  # noqa: B018 (a missing file is told before any job)
+            self.trusted, self.words  # noqa: B018 (reports a missing file before any job)
 
     def runs(self, study: str) -> bool:
-        """Tell whether a study is among those that the configuration names."""
+        """Return whether a study is among those that the configuration names."""
         return study in self.config.studies
 
     @property
@@ -188,15 +188,15 @@ class Dag:
         return command_line(section.model_copy(update=device))
 
     def device(self, step: str, wildcards: Any = None) -> str:
-        """Return where a step computes: under ``auto`` on the CPU if its jobs are small.
+        """Return the device of a step; under ``auto`` it is the CPU if its jobs are small.
 
-        Starting CUDA takes such a job longer than the work itself, and all jobs take turns at it.
+        Such a job takes longer to start CUDA than to compute, and jobs queue for the GPUs.
         A job of the simulation, named by `wildcards`, is small if it has one trial at one C_s.
         """
         config: Any = self.config
         section = getattr(config, step)
         if step == "find_similar_captions" and section.measure == "tfidf":
-            return "cpu"  # words are compared there
+            return "cpu"  # it compares words
         if step == "simulate":
             small = len(self.trials_of(wildcards)) * len(self.probabilities_of(wildcards)) == 1
         elif step in STEPS_WITH_DEVICE:
@@ -220,7 +220,7 @@ class Dag:
 
     @property
     def generated_shard_names(self) -> list[str]:
-        """Their names, as img2dataset numbers them."""
+        """The names of the generated shards, as img2dataset numbers them."""
         return [f"{number:05d}" for number in range(self.config.make_scenes.shards)]
 
     def _groups(self) -> dict[str, list[str]]:
@@ -237,7 +237,7 @@ class Dag:
         return {f"{number:04d}": chunk for number, chunk in enumerate(chunks)}
 
     def echo(self) -> str:
-        """Say which shards were matched, if they are the user's own."""
+        """Return a line on the shards that were matched, if they are the user's own."""
         if self._is_generated or not self.groups:
             return ""
         repeated = Counter(self._sources.values()).items()
@@ -245,7 +245,7 @@ class Dag:
         return f"shards: {describe([*map(Path, self._shards)], len(self.groups))}{counts}"
 
     def compare_with_record(self) -> str:
-        """Say which steps are not those of the run that is run again, if one is.
+        """Return a warning if the code of steps differs from that of a recorded run.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class Dag:
         return self.sources_of_shards(self.shards_of(wildcards))
 
     def sources_of_first(self, groups: int) -> list[str]:
-        """Return the same of the shards of the first groups."""
+        """Return the name of the source of each shard of the first groups; see `sources_of`."""
         return self.sources_of_shards(self.shards_of_first(groups))
 
     def sources_of_shards(self, shards: list[str]) -> list[str]:
@@ -298,11 +298,11 @@ class Dag:
         return [self._sources[path] for path in shards if path in self._sources]
 
     def downloads_of(self, wildcards: Any) -> list[str]:
-        """Return what img2dataset says of its downloads, next to the shards of a group."""
+        """Return img2dataset's statistics of its downloads, next to the shards of a group."""
         return self._beside(self.shards_of(wildcards), "_stats.json")
 
     def _beside(self, shards: list[str], ending: str) -> list[str]:
-        """Return the files named after shards: of the user's own, those that there are."""
+        """Return the files named after shards; for the user's own, only existing files."""
         names = [f"{shard.removesuffix('.tar')}{ending}" for shard in shards]
         return names if self._is_generated else [path for path in names if Path(path).is_file()]
 
@@ -321,7 +321,7 @@ class Dag:
 
     @property
     def caption_keys(self) -> list[str]:
-        """The keys of a list of captions without keys of its own."""
+        """The user's keys for a list of captions that has none, if there are any."""
         return self._named_file("caption_keys")
 
     @property
@@ -344,7 +344,7 @@ class Dag:
 
     @staticmethod
     def stamps(*inputs: Callable[[Any], list[str] | str] | list[str]) -> Callable[[Any], str]:
-        """Return what says for a job whether the user's files among its inputs are the same."""
+        """Return a function that stamps the user's files among the inputs of a job."""
 
         def stamps(wildcards: Any) -> str:
             files = [given(wildcards) if callable(given) else given for given in inputs]
@@ -355,7 +355,7 @@ class Dag:
         return stamps
 
     def shards_of_first(self, groups: int) -> list[str]:
-        """Return the shards of the first groups, of which the report shows samples."""
+        """Return the shards of the first groups, from which the report shows samples."""
         return [shard for group in [*self.groups.values()][:groups] for shard in group]
 
     def tower_files(self, wildcards: Any) -> list[str]:
@@ -381,7 +381,7 @@ class Dag:
         return bool(self.config.towers == "train")
 
     def _start(self) -> Any:
-        """Return the model under `models` that pretrain_towers.start names, or its words."""
+        """Return the model under `models` that pretrain_towers.start names, or the name itself."""
         named = self.config.pretrain_towers.start
         return next((spec for spec in self.config.models if spec.name == named), named)
 
@@ -423,10 +423,10 @@ class Dag:
 
     @property
     def training_resources(self) -> dict[str, int | str]:
-        """What pretrain_towers asks a scheduler for: GPUs in all, and nodes if there are several.
+        """Resources of pretrain_towers: the total number of GPUs, and nodes if there are several.
 
-        ``mpi`` tells Snakemake's SLURM plugin that the step calls srun itself, ``tasks`` is one
-        torchrun for each node, and ``tasks_per_gpu`` keeps that from being read as one of a GPU.
+        ``mpi`` marks for Snakemake's SLURM plugin that the step calls srun itself, ``tasks`` is one
+        torchrun for each node, and ``tasks_per_gpu`` prevents one task for each GPU.
         """
         training = self.config.pretrain_towers
         gpus = self.gpus("pretrain_towers") * training.processes * training.nodes
@@ -439,7 +439,7 @@ class Dag:
 
     @property
     def arms(self) -> list[Arm]:
-        """The untouched projections, and every start fine-tuned at every rate."""
+        """The untouched projections, and all fine-tuned starts; controls have fewer arms."""
         first = self.config.corrupt_captions.schemes[0]
         tuning = self.config.finetune_projection
         rates = sorted(self.config.corrupt_captions.rates)
@@ -493,7 +493,7 @@ class Dag:
         ]
 
     def arms_from(self, step: str) -> list[Arm]:
-        """Return the arms whose start is among those that a step is asked for."""
+        """Return the arms whose start is in the settings of a step."""
         starts = getattr(self.config, step).starts
         return [arm for arm in self.arms if arm.start in starts]
 
@@ -513,7 +513,7 @@ class Dag:
         return self._ends(PRETRAINED, "reinitialised")
 
     def index(self, kind: str = "parquet") -> list[str]:
-        """Return the index of every group, or what was ``rejected.parquet``."""
+        """Return the index of every group, or its rejected pairs (``rejected.parquet``)."""
         return [f"results/pairs/{self.corpus}/index/{group}.{kind}" for group in self.groups]
 
     def features(self, kind: str, towers: str | None = None) -> list[str]:
@@ -581,18 +581,18 @@ class Dag:
         return self.caption_features(kind) if features else []
 
     def similar_captions(self, wildcards: Any) -> list[str]:
-        """Return the captions most similar to each, for the scheme that asks for them."""
+        """Return the captions most similar to each, for the scheme that needs them."""
         if not _corrupts(wildcards, "similar"):
             return []
         return [f"results/pairs/{wildcards.corpus}/similar.parquet"]
 
     def truth(self, wildcards: Any) -> list[str]:
-        """Return what is known of the pictures: schemes name features, and are measured by them."""
+        """Return the known features of the pictures, which schemes name and are measured by."""
         named = self._is_generated or _corrupts(wildcards, "spurious", "missing")
         return self._beside(self._shards, ".parquet") if named else []
 
     def written(self, kind: str) -> Callable[[Any], list[str]]:
-        """Return what names the features of the captions that a scheme wrote."""
+        """Return a function that names the features of the captions that a scheme wrote."""
 
         def files(wildcards: Any) -> list[str]:
             if not _corrupts(wildcards, *WRITING_SCHEMES):
@@ -689,7 +689,7 @@ class Dag:
         return self.features(kind, towers) + self.caption_features(kind, towers)
 
     def covariance(self, wildcards: Any) -> list[str]:
-        """Return the covariance of the features of the corpus, if the model has any there."""
+        """Return the covariance of the features of the corpus, if the model encodes it."""
         measures = self.runs("image_text") or self.runs("repair")
         if wildcards.corpus != self.corpus or not measures:
             return []
@@ -697,11 +697,11 @@ class Dag:
         return [f"{folder}/covariance/features.safetensors"]
 
     def truth_of_all(self) -> list[str]:
-        """Return what is known of the pictures of the generated corpus."""
+        """Return the known features of the pictures of the generated corpus."""
         return self._beside(self._shards, ".parquet") if self._is_generated else []
 
     def simulations(self) -> list[str]:
-        """Return the results of every condition, some C_s and chunk of trials a file."""
+        """Return the results of every condition; a file has some C_s and a chunk of trials."""
         return list(self._simulations)
 
     def _jobs_of_the_simulation(self) -> dict[str, Job]:
@@ -721,7 +721,7 @@ class Dag:
         return command_line(study.model_copy(update={"device": self.device("simulate", wildcards)}))
 
     def simulated_arms(self, wildcards: Any) -> str:
-        """Return the arms of a job as one string; those of figure 1 for a file asked by hand.
+        """Return the arms of a job as one string; by default those of figure 1.
 
         From the wildcards alone: Snakemake compares no params that are derived from the output.
         """
@@ -744,7 +744,7 @@ class Dag:
         return shlex.quote(self.config.model_dump_json())
 
     def ends(self) -> list[str]:
-        """Return the results that a run is for; all others are made on the way to them."""
+        """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
         exported = [*self.pruned(), *repair.exports(self)]
@@ -773,14 +773,8 @@ class Dag:
     def report_code(step: str, *parts: str, study: str | None = None) -> list[str]:
         """Return the code of a step of the report, with modules that it imports by their name.
 
-        Parameters
-        ----------
-        step : str
-            Name of the step.
-        parts : str
-            Modules of a study's report besides ``study``: rows, figures or pages.
-        study : str or None
-            Of one study, or of all.
+        `parts` are modules of a study's report besides ``study``: rows, figures or pages. They are
+        those of one `study`, or of all.
         """
         modules = studies.modules(*parts, of=[study] if study else studies.NAMES)
         return code_version(step, *studies.modules("study"), *modules)
@@ -793,7 +787,7 @@ class Dag:
         return [os.path.relpath(path) for path in files]
 
     def trained(self) -> list[str]:
-        """Return the fine-tuned projections, and how the towers were trained if this run did."""
+        """Return the fine-tuned projections, and the record of towers that this run trained."""
         if not self.runs("image_text"):
             return []
         arms = [arm for arm in self.arms if arm.start != UNTOUCHED]
@@ -814,11 +808,11 @@ class Dag:
 
     @staticmethod
     def category(wildcards: Any) -> str:
-        """Return under which heading Snakemake's report lists a file of the site."""
+        """Return the heading of a file of the site in Snakemake's report."""
         return "Report" if hasattr(wildcards, "page") else "Scripts of the report"
 
     @staticmethod
     def labels(wildcards: Any) -> dict[str, str]:
-        """Return what Snakemake's report calls a file of the site."""
+        """Return the name of a file of the site in Snakemake's report."""
         name = next(iter(wildcards))
         return {"page": "Answers: begin here" if name == "index" else name}

@@ -1,4 +1,4 @@
-"""What ``mispair`` does besides the steps of the workflow: one function for each verb."""
+"""The verbs of ``mispair`` that are not steps of the workflow, one function for each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mispair.verbs_emoji import fetch_emoji, join_towers, measure_regimes, pack_
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """Say what a run will take before it starts; takes the options of snakemake."""
+    """Estimate the cost of a run before it starts; takes the options of snakemake."""
     from mispair.planning.plan import plan as planned
     from mispair.planning.rates import RATES
     from mispair.planning.table import text_of
 
     parser = _parser(
         "plan",
-        "Say which jobs `snakemake` with the same options would run, and what they "
-        "will take: time of cores and GPUs, wall time, memory and disk, from recorded benchmarks. "
+        "Print the jobs that `snakemake` would run with the same options, and their estimated "
+        "cost: time of cores and GPUs, wall time, memory and disk, from recorded benchmarks. "
         "Nothing is run. All other options and targets are Snakemake's, such as --cores 8, "
         "--configfile mine.yaml (after the targets), --workflow-profile slurm.",
     )
@@ -41,7 +41,7 @@ def failures(arguments: Sequence[str]) -> int:
     _parser(
         "failures",
         "Print which jobs of the last run in this folder failed, with the last lines "
-        "of their logs. A run that succeeds forgets them.",
+        "of their logs. A run that succeeds removes them.",
     ).parse_args(arguments)
     print(failed.last())
     return 0
@@ -94,8 +94,8 @@ def verify(arguments: Sequence[str]) -> int:
 
     parser = _parser(
         "verify",
-        "Compare the results here with those that the run.json of a run tells of, "
-        "such as one made elsewhere. Exit code 1: some differ or are not there.",
+        "Compare the results here with those that the run.json of a run lists, "
+        "such as one made elsewhere. Exit code 1: some differ or are missing.",
     )
     parser.add_argument("record", type=Path, metavar="run.json")
     path = parser.parse_args(arguments).record
@@ -103,7 +103,7 @@ def verify(arguments: Sequence[str]) -> int:
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Say what changed between two runs: from data and code to verdicts and numbers."""
+    """Print what changed between two runs, from data and code to verdicts and numbers."""
     from mispair.comparing.changes import changes
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
     from mispair.comparing.pages import html_of, text_of
@@ -113,10 +113,10 @@ def compare(arguments: Sequence[str]) -> int:
 
     parser = _parser(
         "compare",
-        "Say what changed from run A to run B: data, configuration, code, versions, verdicts, and "
-        "the numbers, with their difference and whether it is beyond the intervals. Each is the "
-        "folder of a run, that of its report, or the run.json in there, with its tables. "
-        "Exit code 1: a number differs beyond the intervals, or is of one run alone.",
+        "Print what changed from run A to run B: data, configuration, code, versions, verdicts, "
+        "and the numbers, with their difference and whether it is beyond the intervals. Each run "
+        "is given by its folder, the folder of its report, or the run.json there, with its tables. "
+        "Exit code 1: a number differs beyond the intervals, or exists in one run only.",
     )
     parser.add_argument("a", type=Path, metavar="A")
     parser.add_argument("b", type=Path, metavar="B")

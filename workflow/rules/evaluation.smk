@@ -1,5 +1,5 @@
-# What arms are measured by. Evaluation sets are encoded once; every arm after that is a matrix
-# product. Neurons: how much they overlap, what they stand for, and what is left without some.
+# Measurements of arms. Evaluation sets are encoded once; every further arm is a matrix product.
+# Neurons: how much they overlap, which features they follow, and which accuracy is left without some.
 
 
 rule measure_purity:
@@ -46,7 +46,7 @@ rule measure_semantics:
         *code_version("measure_semantics"),
         flags=dag.flags("measure_semantics"),
     message:
-        "Measure which true features the neurons of {wildcards.arm} stand for"
+        "Measure which true features the neurons of {wildcards.arm} follow"
     shell:
         "python -m mispair measure-semantics --projection {input.projection}"
         " --index {input.index:q} --features {input.features:q} --feature-rows {input.rows:q}"
@@ -85,7 +85,7 @@ rule export_pruned:
         prompts=dag.prompts,
     output:
         pruned=directory("results/pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}"),
-        # Sizes, scores and times: what differs from run to run is no result.
+        # Sizes, scores and times differ from run to run, so they are no results.
         record="logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.json",
     log:
         "logs/export_pruned/{corpus}/{towers}/{arm}/{strategy}~{ranking}~{k}.log",

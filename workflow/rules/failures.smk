@@ -1,5 +1,5 @@
-# The end of a run: where the report is, and if jobs failed a summary, and with --keep-going a report of
-# all that there is.
+# The end of a run: print the address of the report; if jobs failed, a summary, and with --keep-going
+# a report of all existing results.
 from mispair.planning import failed_run
 
 # Jobs on a cluster read the Snakefile again; the run is watched once.

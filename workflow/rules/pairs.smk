@@ -1,5 +1,5 @@
-# Image-text pairs: generated or indexed; which caption goes with which image is a table by key,
-# never a rewritten shard.
+# Image-text pairs, generated or indexed. A table by key gives each image its caption; no shard is
+# rewritten.
 
 
 rule make_scenes:
@@ -78,7 +78,7 @@ rule index_shards:
         " {params.flags} > {log} 2>&1"
 
 
-# What many jobs write and others read whole, as one file each: a plan has that many fewer to look for.
+# One file lists the files of many jobs, so that Snakemake looks for fewer files.
 rule list_files:
     input:
         files=dag.index() + dag.index("rejected.parquet"),
@@ -108,7 +108,7 @@ rule gather_index:
         caption_table=dag.captions(),
     output:
         corpus=f"results/pairs/{dag.corpus}/corpus.parquet",
-        # Without a wildcard: each lookup of a file below results/pairs tries all patterns with one.
+        # No wildcard: each lookup of a file below results/pairs tries all patterns that have one.
         captions=expand(
             "results/pairs/{corpus}/{part}.parquet", corpus=dag.corpus, part=dag.caption_parts
         ),

@@ -30,8 +30,7 @@ rule decode_pictures:
         " --shards {input.shards:q} --pictures {output.pictures} {params.flags} > {log} 2>&1"
 
 
-# The same step with a seed and a job for each draw: another draw leaves the trainings of the others
-# as they are.
+# The same step with a seed and a job for each draw, so that a further draw repeats no training.
 use rule corrupt_captions as corrupt_captions_of_draw with:
     output:
         pairing=f"{DRAWN}/pairing.parquet",
@@ -66,7 +65,7 @@ rule train_small_towers:
     params:
         *code_version("train_small_towers"),
         flags=dag.flags("train_small_towers"),
-        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.towers[:-12]}.checkpoint",
     message:
         "Train towers on {wildcards.scheme} captions, rate {wildcards.rate}, draw {wildcards.draw}"

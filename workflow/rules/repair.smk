@@ -47,7 +47,7 @@ rule recaption_pairs:
         model=steady(repair.captioner_files(dag)),
     output:
         recaptions=f"{repair.FOLDER}/recaptions/{{part}}.parquet",
-        # How fast it went: what differs from run to run is no result.
+        # The speed differs from run to run, so it is no result.
         record="logs/recaption_pairs/{corpus}/{towers}/{part}.json",
     log:
         "logs/recaption_pairs/{corpus}/{towers}/{part}.log",
@@ -127,8 +127,8 @@ rule score_captions:
         " --projection {input.projection} --scores {output.scores} > {log} 2>&1"
 
 
-# The second round: in each draw, a captioner that learns from the captions after the first one, and
-# the model that was fine-tuned on these as the scorer.
+# The second round: in each draw, the captioner learns from the captions after the first round, and
+# the model that was fine-tuned on these is the scorer.
 use rule trust_pairs as trust_repaired with:
     input:
         pairing=f"{repair.OF_RATE}/factor.parquet",

@@ -1,5 +1,5 @@
-# Towers trained from scratch on the captions of each rule of the repair. In each draw of the corruption
-# captioner and scorer come from towers that were trained from scratch on its raw captions.
+# Towers trained from scratch on the captions of each rule of the repair. In each draw of the
+# corruption, captioner and scorer use towers that were trained from scratch on its raw captions.
 from mispair.pretraining.dag import PICTURES
 from mispair.pretraining.dag import TRAINING as DRAWN
 from mispair.repair import from_scratch

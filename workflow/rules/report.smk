@@ -113,8 +113,8 @@ rule write_report:
         templates=dag.report_files("templates/*"),
     output:
         page="reports/index.html",
-        # Patterns keep the pages and what they share side by side in Snakemake's report, in
-        # which a file alone would be in a folder of its own, away from what it links.
+        # Patterns keep the pages and what they share in one folder of Snakemake's report. A single
+        # file would be in a folder of its own, away from what it links.
         pages=report(
             directory("reports/pages"),
             patterns=["{page}.html", "assets/{script}.js"],

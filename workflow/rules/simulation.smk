@@ -29,7 +29,7 @@ rule simulate:
         arms=dag.simulated_arms,
         probabilities=dag.probabilities_of,
         trials=dag.trials_of,
-        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.simulation[:-5]}.checkpoint",
     message:
         "Simulate {wildcards.condition} at C_s = {wildcards.probabilities},"

@@ -24,7 +24,7 @@ rule train_two_layer:
         flags=dag.flags("train_two_layer"),
         plan=dag.stepsize.part_flags,
         cifar=dag.stamps(dag.stepsize.cifar),
-        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.measurements[:-5]}.checkpoint",
     message:
         "Train two-layer networks with {wildcards.activation} on {wildcards.data_set}:"

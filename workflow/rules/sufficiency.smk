@@ -70,7 +70,7 @@ rule train_encoders:
     params:
         *code_version("train_encoders"),
         flags=dag.flags("train_encoders"),
-        # A job that is killed goes on from here: no output, so that Snakemake does not remove it.
+        # The resume state of a killed job: no output, so that Snakemake does not remove it.
         checkpoint=lambda wildcards, output: f"{output.encoders[:-12]}.checkpoint",
     message:
         "Train {wildcards.variant} encoders at p = {wildcards.flip}, seed {wildcards.seed}"
@@ -98,7 +98,7 @@ rule measure_sufficiency:
         *code_version("measure_sufficiency"),
         flags=dag.flags("measure_sufficiency"),
     message:
-        "Measure what encoders at p = {wildcards.flip} know, seed {wildcards.seed}"
+        "Measure the sufficiency of encoders at p = {wildcards.flip}, seed {wildcards.seed}"
     shell:
         "python -m mispair measure-sufficiency --trees {input.trees} --flip {wildcards.flip}"
         " --seed {wildcards.seed} --encoders {input.encoders:q}"

@@ -1,5 +1,5 @@
-# Towers: fetched, trained or shipped, frozen, run once over all images and captions; and the
-# fine-tuning of both projections on these features, all seeds of an arm in one job.
+# Towers: fetched, trained or shipped, then frozen and run once over all images and captions. Both
+# projections are fine-tuned on these features, all seeds of an arm in one job.
 
 
 rule convert_checkpoint:
@@ -63,7 +63,7 @@ rule encode_features:
     output:
         features="results/features/{corpus}/{towers}/{group}.safetensors",
         rows="results/features/{corpus}/{towers}/{group}.parquet",
-        # How fast it went: what differs from run to run is no result.
+        # The speed differs from run to run, so it is no result.
         record="logs/encode_features/{corpus}/{towers}/{group}.json",
     log:
         "logs/encode_features/{corpus}/{towers}/{group}.log",

@@ -1,9 +1,8 @@
 """How often a caption names what its picture does not show, by feature.
 
-Captions alone cannot tell. A probe that learns from them which pictures show a feature also learns
-with what else the word comes along, and if the word wrongly follows another feature, the probe
-takes that feature for the one that is named. So probes learn from pairs that are known to be right,
-and are counted on the others.
+Captions alone do not show it. A probe of a feature that is trained on all captions also learns what
+else occurs with the word. If the word wrongly follows another feature, the probe confuses the two.
+So probes are trained on pairs that are known to be right, and applied to the others.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ LEAST_NAMED = 20
 """Trusted pairs that name a feature, at least."""
 
 LEAST_SEEN = 0.75
-"""How much more often a probe sees a feature where it is named than where it is not, at least."""
+"""Least difference between a probe's rates of detection where a feature is named and elsewhere."""
 
 FOLDS = 2
 
@@ -120,23 +119,23 @@ def absent_rows(
     others_named: np.ndarray,
     names: Sequence[str],
 ) -> list[Row]:
-    """Return for each feature how often it is named but not in the picture, and for all together.
+    """Return how often each feature, and all together, are named but not in the picture.
 
-    Of namings on trusted pairs a probe sees a share T, of trusted pairs that do not name the
-    feature a share F, of namings on other pairs a share P = (1 − C) T + C F; so the share C of
-    wrong namings is (T − P) / (T − F). It has no interval: that of sampling would hide what makes
-    it wrong. Trusted pairs may show simpler pictures than the others; right captions leave
-    features out, which makes F too large; and pictures that look alike may be those in which a
-    feature is named by mistake, which makes it too small.
+    A probe detects a share T of namings on trusted pairs, a share F of trusted pairs that do not
+    name the feature, and a share P = (1 − C) T + C F of namings on other pairs. So the share C of
+    wrong namings is (T − P) / (T − F). C has no interval, because one of sampling would hide its
+    main errors. Trusted pairs may show simpler pictures than the others. Right captions leave
+    features out, which makes F too large. Features may be named by mistake in pictures that look
+    alike, which makes C too small.
 
     Parameters
     ----------
     answers : (m, w) bool array
-        What held-out probes see in the pictures of the trusted pairs.
+        What held-out probes detect in the pictures of the trusted pairs.
     named : (m, w) bool array
         What their captions name.
     others_seen, others_named : (w,) arrays
-        Namings on other pairs: how many the probes see (mean over folds), and all.
+        Namings on other pairs: those that the probes detect (mean over folds), and all.
     names : sequence of str
         Names of the features.
 

@@ -1,4 +1,4 @@
-"""The captions of pairs: which are the same words, and which are most similar."""
+"""The captions of pairs: which have the same words, and which are most similar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_TEXT = "audit: a caption of the corpus has no text. Run gather_index again."
 
 
 def text_groups(texts: Sequence[Path], caption_ids: np.ndarray) -> np.ndarray:
-    """Return the same number for captions that are the same words, (n,) int64.
+    """Return a number for each caption, the same for the same words, (n,) int64.
 
     Case, punctuation and spaces make no difference: such captions are right for the same pictures.
 

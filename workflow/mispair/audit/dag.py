@@ -33,7 +33,7 @@ def files(dag: Any) -> list[str]:
 
 
 def names_features(dag: Any) -> bool:
-    """Tell whether there are features that captions may name, and pairs to learn them from."""
+    """Return whether there are features that captions may name, and pairs to learn them from."""
     return bool(dag.trusted and (dag.words or dag.truth_of_all()))
 
 
@@ -57,5 +57,5 @@ def weighing(dag: Any) -> str:
 
 
 def similar(dag: Any) -> list[str]:
-    """Return the most similar captions, which only trusted pairs are judged by."""
+    """Return the most similar captions, which the audit uses only with trusted pairs."""
     return [f"results/pairs/{dag.corpus}/similar.parquet"] if dag.trusted else []

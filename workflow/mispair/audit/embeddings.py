@@ -21,8 +21,8 @@ _ROWS = 8192
 class Embeddings:
     """Embeddings (n, e) of length 1 on a file, of half precision: two bytes a number.
 
-    Rows are written where they belong, and what was written is given back to the system, so that
-    the memory of this process does not grow with n.
+    Written rows are released to the system, so that the memory of this process does not grow
+    with n.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def images_of_index(part: Part, rows: np.ndarray, keys: np.ndarray) -> np.ndarra
     Raises
     ------
     UserError
-        If features and index are out of step.
+        If features and index do not match.
     """
     table = part.rows[part.rows["kind"] == "image"].sort_values("row")
     held = table["id"].to_numpy()

@@ -19,7 +19,7 @@ class Injection:
     scheme : str
         ``random`` (captions permuted) or ``similar`` (one of the most similar captions).
     rate : float
-        Share asked for.
+        Requested share.
     source : (n,) int array
         The pair whose caption each pair has.
     wrong : (n,) bool array
@@ -68,7 +68,7 @@ def inject(
 def draw_similar(
     pairs: np.ndarray, texts: np.ndarray, nearest: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return for some pairs (m,) a pair with a similar caption of other words, drawn at random.
+    """Return for each of m pairs a random pair with a similar caption of other words, (m,).
 
     A pair stays as it is if no other caption is similar to its own.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def first_places(sought: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return where each wanted value is first in an array, (m,) int64; -1 where it is not."""
+    """Return where each sought value is first in an array, (m,) int64; -1 where it is not."""
     if not len(values):
         return np.full(len(sought), -1)
     order = np.argsort(values, kind="stable")
@@ -21,7 +21,7 @@ def all_places(sought: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.
     Returns
     -------
     places, which : (m,) int arrays
-        Places in `ordered`, and in `wanted`.
+        Places in `ordered`, and in `sought`.
     """
     first, end = (np.searchsorted(ordered, sought, side) for side in ("left", "right"))
     counts = end - first

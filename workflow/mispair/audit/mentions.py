@@ -41,7 +41,7 @@ def read_words(path: Path) -> list[list[str]]:
     seen: set[str] = set()
     for word in (word.lower() for words in features for word in words):
         if word in seen:
-            raise UserError(f"words: {path} has {word!r} twice. A word stands for one feature.")
+            raise UserError(f"words: {path} has {word!r} twice. A word can name only one feature.")
         seen.add(word)
     return features
 
@@ -51,7 +51,7 @@ def named_features(
 ) -> np.ndarray:
     """Return which features each caption names, (n, ceil(w / 8)) uint8, as `numpy.packbits` packs.
 
-    A word is named where it stands by itself, in any case, or with an English plural ending.
+    A word counts where it is separate, in any case, with or without an English plural ending.
 
     Parameters
     ----------

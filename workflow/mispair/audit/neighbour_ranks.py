@@ -1,4 +1,4 @@
-"""Where a caption ranks among the captions most similar to it, for the same picture."""
+"""Rank of a caption among the captions most similar to it, for the same picture."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def neighbour_p_values(
     nearest : (n, k) int array
         Pairs with the captions most similar to that of each pair; -1 is none.
     same : two (n,) int arrays
-        Pictures and texts by number. Captions with the same words as the one that is ranked are no
-        rivals, nor are further captions of the same picture where it has its own caption.
+        Pictures and texts by number. Captions with the same words as the ranked one are no rivals.
+        Further captions of the same picture are no rivals, either, if it has its own caption.
     seed : int
         Of ties.
     """

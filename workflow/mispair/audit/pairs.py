@@ -51,13 +51,13 @@ class Audited:
         captions = pairs.alternatives
         first = np.ones(captions.shape, bool)
         for nth in range(1, captions.shape[1]):
-            # Pictures with fewer captions have their first one again.
+            # Pictures with fewer captions repeat their first one.
             first[:, nth] = (captions[:, :nth] != captions[:, nth, None]).all(axis=1)
         places = np.nonzero(first)
         return cls(places[0], captions[places])
 
     def of_pictures(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs of some pictures (p,), and which of these each has; (m,) ints each."""
+        """Return the pairs of some pictures (p,), and which picture each has; (m,) ints each."""
         return all_places(places, self.image)
 
     def __len__(self) -> int:
@@ -75,10 +75,9 @@ def embedded(
     towers: str | None,
     folder: Path,
 ) -> Iterator[PairEmbeddings]:
-    """Yield embeddings of all pairs, which are gone afterwards.
+    """Yield embeddings of all pairs, which are deleted afterwards.
 
-    Parts are read one at a time, and embeddings are kept on scratch space in `folder`, 2 bytes a
-    number.
+    Parts are read one at a time. Embeddings are on scratch space in `folder`, 2 bytes a number.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def embedded(
     """
     tables = {path.stem: path for path in rows}
     if tables.keys() != {path.stem for path in features}:
-        raise UserError("audit: features and their tables of rows go by the same names.")
+        raise UserError("audit: features and their tables of rows must have the same names.")
     groups = dict(pairs.by_group())
     order = np.argsort(audited.caption_ids, kind="stable")
     captions = audited.caption_ids[order]
@@ -156,15 +155,15 @@ def image_features(
         n pairs of the corpus `pairs`.
     features, rows : sequence of Path
         Cached features, and the tables of their rows; those of captions are not read.
-    wanted : (n,) bool array
-        Which pairs. Of an image with several crops it is the first.
+    selected : (n,) bool array
+        Pairs to yield. Of several crops of an image, the first is taken.
     block : int
         Pairs in a block, at most.
 
     Raises
     ------
     UserError
-        If features and index are out of step, or a feature is not finite.
+        If features and index do not match, or a feature is not finite.
     """
     tables, groups = {path.stem: path for path in rows}, dict(pairs.by_group())
     row_of_image = pairs.table["row"].to_numpy()
@@ -185,12 +184,7 @@ def image_features(
 def refuse_unusable(corpus: Path, texts: np.ndarray) -> None:
     """Refuse a corpus of too few pairs, or of captions that are all the same words.
 
-    Parameters
-    ----------
-    corpus : Path
-        For the message.
-    texts : (n,) int array
-        As `text_groups` returns them.
+    `texts` (n,) are numbers from `text_groups`; `corpus` is for the message.
 
     Raises
     ------

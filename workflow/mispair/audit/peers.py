@@ -1,4 +1,4 @@
-"""Scores of wrong pairs by published methods, to compare with: larger is more suspicious."""
+"""Scores of pairs by published methods, for comparison: larger is more suspicious."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def two_gaussians(similarity: np.ndarray, seed: int) -> np.ndarray:
 def neighbour_disagreement(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """Return LEMoN's score, (n,): the pair's distance, and how its neighbours disagree.
 
-    For the nearest pictures, how far their captions are from this one, less for far pictures and
-    for pairs that do not fit themselves; and the same for the nearest captions (Zhang et al.,
+    For the nearest pictures: the distance of their captions to this one, with less weight for far
+    pictures and for pairs that do not fit. The same for the nearest captions (Zhang et al.,
     "LEMoN: label error detection using multimodal neighbors", ICML 2025, equations 2 to 4).
 
     Parameters

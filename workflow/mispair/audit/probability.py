@@ -17,7 +17,7 @@ LEAST_IN_BIN = 20
 """Similarities of pairs and of random captions in a bin, at least."""
 
 TIE_BREAK = 1e-6
-"""What the order of similarities adds to a probability at most, so that no two are equal."""
+"""Most that the order of similarities adds to a probability, so that no two are equal."""
 
 
 def judged(
@@ -86,7 +86,7 @@ def probabilities(
         # Odds of a random caption in the pooled sample, over those of the two sample sizes.
         odds = share / np.maximum(1 - share, 1e-12)
         raw[judged] = np.interp(similarity[judged], centres, np.minimum(rate * odds, 1))
-    # Between folds order may be lost by a little: one more regression, on all pairs.
+    # The folds may break the order slightly, so one more regression is on all pairs.
     order = np.argsort(similarity, kind="stable")
     falling = IsotonicRegression(increasing=False).fit_transform(np.arange(len(order)), raw[order])
     smooth = np.empty(len(order))
@@ -99,9 +99,9 @@ def probabilities(
 def _share_of_random(
     similarity: np.ndarray, reference: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return centres of bins of similarity, and how much likelier random captions are in them.
+    """Return centres of bins of similarity, and the share of random captions in each bin.
 
-    As a share: that of random captions if there were as many of them as of pairs; it falls.
+    The share is for equal numbers of random captions and pairs; it falls with the similarity.
     """
     from sklearn.isotonic import IsotonicRegression
 

@@ -1,10 +1,9 @@
-"""Where a caption ranks among captions drawn at random for the same picture.
+"""Rank of a caption among captions drawn at random, for the same picture.
 
 A caption that has nothing to do with its picture is one more draw: its rank among captions of other
-pairs is uniform, whatever the model. So the null distribution is exact, and no mismatch has to be
-known. Pairs are dealt at random into blocks, and one product of a block's pictures with its
-captions ranks each caption among captions and each picture among pictures; no matrix of all pairs
-is ever made.
+pairs is uniform for any model. So the null distribution is exact, and no mismatch has to be known.
+Pairs are dealt at random into blocks. One product of a block's pictures with its captions ranks
+each caption among captions and each picture among pictures; no matrix of all pairs is made.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Ranks:
         Number of pairs of both halves by p-value: as measured, and in bootstrap replicates of the
         pairs, in which the captions that a caption is ranked among are drawn again as well.
     excluded : int
-        Comparisons left out, as the two pairs have one picture or one text.
+        Comparisons left out because the two pairs share a picture or a text.
     """
 
     similarity: np.ndarray
@@ -94,7 +93,7 @@ def rank(
     replicates : int
         Bootstrap replicates.
     progress : callable
-        Told how many pairs are ranked.
+        Receives the number of pairs that are ranked.
     """
     n = len(same[0])
     similarity = np.empty(n, np.float32)
@@ -104,7 +103,7 @@ def rank(
     excluded = done = 0
     for number, (pairs, images, texts) in enumerate(blocks):
         b = len(pairs)
-        # Drawn on the CPU for every device: the same numbers.
+        # Drawn on the CPU, so that every device gets the same numbers.
         generator = seeds.torch_generator(seed, "audit", "block", number)
         coins = torch.rand((2, b), generator=generator)
         others = torch.randint(1, max(b, 2), (b, REFERENCES), generator=generator)
@@ -146,7 +145,7 @@ def _on(embeddings: np.ndarray, device: str) -> Tensor:
 
 
 def _better(scores: Tensor, paired: Tensor, apart: Tensor, coins: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how far others beat a pair's own score, a tie counting as its coin, and who competes.
+    """Return which others beat a pair's own score, where a tie counts as its coin, and the rivals.
 
     float32 (b, b) each.
     """

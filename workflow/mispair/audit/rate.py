@@ -1,4 +1,4 @@
-"""What share of captions do not belong to their picture, from the p-values of all pairs.
+"""Share of captions that do not belong to their picture, from the p-values of all pairs.
 
 A caption that has nothing to do with its picture has a uniform p-value (`mispair.audit.ranks`), so
 p-values are a mixture: a share of uniform ones, the rate, and those of right captions.
@@ -17,7 +17,7 @@ SHIFTS = (0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 """By how many standard deviations scores of right captions beat random ones, in `mixture_rate`."""
 
 LIMITS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.36, 0.48, 0.6)
-"""Below which p-values of right captions are uniform, in `mixture_rate`.
+"""Limits below which p-values of right captions are uniform, in `mixture_rate`.
 
 These and `SHIFTS` are the assumption: every kind of right caption beats a random one in at least 70
 of 100 comparisons.
@@ -57,19 +57,19 @@ class Mixture(Rate):
     Attributes
     ----------
     power : float
-        Probability that a right caption beats a random one; 0.5 is a model that cannot tell.
+        Probability that a right caption beats a random one; 0.5 is chance.
     """
 
     power: float
 
 
 def mixture_rate(histogram: np.ndarray, dispersion: float = 1.0) -> Mixture:
-    """Fit the share of uniform p-values by maximum likelihood, right captions being a mixture.
+    """Fit the share of uniform p-values by maximum likelihood; right captions are a mixture.
 
     The p-value of a right caption is that of a normal score which beats random ones by a shift, or
     uniform below a limit. Each of `SHIFTS` and `LIMITS` has a share of its own, so hard and easy
     right captions may be mixed in any proportion. The interval holds every rate whose likelihood
-    is near enough to the largest: where right captions could be taken for wrong ones it is wide.
+    is near enough to the largest: it is wide if right captions could pass for wrong ones.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class Storey(Rate):
 def storey_rate(histograms: np.ndarray) -> Storey:
     """Return the share of p-values beyond λ over the share of uniform ones there.
 
-    Right captions beyond λ are counted as wrong ones, so it is too large on average, never too
+    Right captions beyond λ are counted as wrong, so the rate is on average too large, never too
     small. One half of the pairs chooses λ for the other: halfway between 1 and the smallest λ
     beyond which p-values do not get rarer.
 
@@ -199,7 +199,7 @@ def storey_rate(histograms: np.ndarray) -> Storey:
     return Storey(
         min(1.0, float(value)),
         max(0.0, float(value) - Z * spread),
-        # No pair beyond λ is compatible with three that could have been there (rule of three).
+        # Zero pairs beyond λ are compatible with up to three expected ones (rule of three).
         min(1.0, max(float(value) + Z * spread, 3 / (n * (1 - float(np.mean(tails)))))),
         float(np.mean(tails)),
         dispersion,
@@ -223,8 +223,8 @@ def trusted_rate(p_values: np.ndarray, trusted: np.ndarray) -> Rate:
     """Return the rate from the mean p-value and that of pairs known to be right.
 
     ``(mean − mean of trusted) / (½ − mean of trusted)`` of the pairs that are not trusted, as a
-    share of all pairs, with an interval by the delta method. A p-value of a wrong caption is
-    ½ on average; trusted pairs show what it is of right ones, so the model may be weak.
+    share of all pairs, with an interval by the delta method. The mean p-value of wrong captions
+    is ½, and trusted pairs give that of right ones, so the model may be weak.
 
     Parameters
     ----------
@@ -266,8 +266,8 @@ def similar_rate(
 
     Ranks among the most similar captions are a mixture of three kinds: right captions, as those of
     trusted pairs; captions of unrelated pictures, ½ on average; and captions swapped for a similar
-    one, as trusted pairs show when theirs are swapped. The share of the second kind is known from
-    ranks among random captions, that of the third follows from the mean.
+    one, as those of trusted pairs after a swap. Ranks among random captions give the share of the
+    second kind; the share of the third follows from the mean.
 
     Parameters
     ----------
@@ -276,14 +276,14 @@ def similar_rate(
     trusted : (n,) bool array
         Pairs known to be right.
     swapped : (m,) array
-        The same of trusted pairs with a similar caption in place of their own.
+        Ranks of trusted pairs with a similar caption in place of their own.
     unrelated : Rate
         Share of captions of unrelated pictures.
 
     Raises
     ------
     ValueError
-        If too few pairs are trusted, or their right captions are not told from similar ones.
+        If too few pairs are trusted, or their right captions rank no better than similar ones.
     """
     ranked = np.isfinite(p_values)
     of_trusted, others = p_values[ranked & trusted], p_values[ranked & ~trusted]
@@ -320,7 +320,7 @@ def rate_rows(
 
     ``wrong_captions`` is the share of captions of unrelated pictures: with trusted pairs by
     `trusted_rate`, without by `mixture_rate`. ``similar_captions`` is the share of captions that
-    were swapped for similar ones, which only trusted pairs tell. They are two rates.
+    were swapped for similar ones; it needs trusted pairs. The two rates are separate.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def rate_rows(
     p_values, neighbour_p_values : (n,) arrays
         Ranks among random captions and among the most similar ones; NaN where there are none.
     swapped : (m,) array
-        Ranks of trusted pairs among the most similar captions, with a similar caption.
+        Ranks among the most similar captions, of trusted pairs with a similar caption.
     trusted : (n,) bool array
         Pairs known to be right.
     """

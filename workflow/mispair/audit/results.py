@@ -1,4 +1,4 @@
-"""What the audit of a corpus results in, beyond its rates: counts, a density, and a row a pair."""
+"""Results of an audit beyond its rates: counts, a density, and a row for each pair."""
 
 from __future__ import annotations
 

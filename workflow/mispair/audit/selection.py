@@ -19,8 +19,8 @@ def kept_pairs(
     cut : float
         Pairs of this probability and above are left out.
     false_discovery_rate : float, optional
-        In place of the cut: as many of the most suspicious pairs are left out as hold, by their
-        probabilities, at most this share of right ones.
+        Replaces the cut: as many of the most suspicious pairs as possible are left out, so that by
+        their probabilities at most this share of them is right.
     """
     if false_discovery_rate is None:
         return ~(probability >= cut)
@@ -36,7 +36,7 @@ def kept_pairs(
 
 
 def selection_rows(probability: np.ndarray, kept: np.ndarray) -> list[Row]:
-    """Return how many of n pairs are kept, and how many mistakes that is expected to be."""
+    """Return how many of n pairs are kept, and the expected number of mistakes."""
     n, judged = len(kept), np.isfinite(probability)
     return [
         {"metric": "pairs_kept", "value": int(kept.sum()), "n": n},

@@ -1,4 +1,4 @@
-"""The audit on captions of which the wrong ones are known: estimates, peers, and trainings."""
+"""Trials of the audit with known wrong captions: estimates, other methods, and trainings."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Trial:
     embeddings : PairEmbeddings
         Of all pairs, by the untouched model.
     sample : (m,) int array
-        The pairs that are looked at.
+        The pairs that are judged.
     same : two (n,) int arrays
         Pictures and texts of all pairs by number.
     nearest : (n, k) int array
         Pairs with the captions most similar to each; -1 is none.
     seed : int
-        Of everything that is drawn.
+        Of all draws.
     device : {"cpu", "cuda"}
         Where to compute.
     """
@@ -136,22 +136,11 @@ def trained_rows(
     features: PairedFeatures,
     model: projections.Projections,
 ) -> list[Row]:
-    """Return rates that projections estimate which were trained on these pairs.
+    """Return the rates by projections that were trained on these pairs.
 
     Projections are fitted on each half. Scoring the half that they were fitted on (``memorised``)
     judges a model on its training pairs; scoring the other half (``cross-fitted``) judges it
-    on new ones.
-
-    Parameters
-    ----------
-    trial : Trial
-        The pairs.
-    injections : sequence of Injection
-        What they are trained on.
-    features : PairedFeatures
-        Of the sample, a draw for each injection.
-    model : Projections
-        What training starts from.
+    on new ones. `features` are of the sample, with a draw for each injection; `model` is the start.
     """
     m, seed = len(trial.sample), trial.seed
     training = resolve(FineTuning())

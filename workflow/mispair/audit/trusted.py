@@ -23,7 +23,7 @@ def read_trusted(paths: Sequence[Path], keys: Any) -> np.ndarray:
     Parameters
     ----------
     paths : sequence of Path
-        None, or one file: keys a line, or CSV or Parquet with a column ``key``.
+        None, or one file: a key a line, or CSV or Parquet with a column ``key``.
     keys : (n,) pyarrow array
         Keys of the corpus.
 

@@ -1,1 +1,1 @@
-"""What changed between two runs: data, configuration, code, versions and numbers."""
+"""Changes between two runs: data, configuration, code, versions and numbers."""

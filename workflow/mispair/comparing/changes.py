@@ -1,4 +1,4 @@
-"""Differences between two runs other than their numbers: configuration, data, code, versions."""
+"""Differences between two runs, except numbers: configuration, data, code, versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIGITS = 12
 
 
 def changes(a: Run, b: Run) -> list[Table]:
-    """Return what each run is and how they differ; a table without rows means no difference."""
+    """Return tables of both runs and their differences; one without rows means no difference."""
     return [
         Table("The two runs", ("", "A", "B"), _side_by_side(_origin(a), _origin(b), every=True)),
         Table("Configuration", ("key", "A", "B"), _side_by_side(_flat(a.config), _flat(b.config))),
@@ -42,7 +42,7 @@ def _side_by_side(
 
 
 def _origin(run: Run) -> dict[str, str]:
-    """Return what a run was made with, in short."""
+    """Return the short provenance of a run."""
     return {"run": run.name, **{name: text for name, text in origin(run.record).rows}}
 
 

@@ -1,4 +1,4 @@
-"""The numbers of two runs side by side: means over what was repeated, with intervals."""
+"""The numbers of two runs side by side: means over repetitions, with intervals."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mispair.report.tables import DETAILS, records
 CONFIDENCE = 0.95
 
 REPEATED = ("seed", "trial", "draw", "shuffle")
-"""What a number is averaged over."""
+"""Columns that numbers are averaged over."""
 
 ALONG = ("epoch", "step")
-"""Columns of rows during a training, which are not compared."""
+"""Columns of rows from the course of a training, which are not compared."""
 
 REDUNDANT = frozenset((
     "fingerprint", "headline", "kind", "switch", "preset", "features", "misalignment", "encoder",
@@ -46,14 +46,14 @@ SHOWN_DIGITS = 4
 
 
 def differences(a: Mapping[str, pd.DataFrame], b: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row for each number of either run.
+    """Return a row for each number of one or both runs.
 
     Returns
     -------
     DataFrame
         ``table``, ``metric``, ``arm`` (all other keys), ``a``, ``b``, ``difference`` (b − a),
-        ``low_a``, ``high_a``, ``n_a`` (runs), the same of b, and ``finding``, one of `ORDER`, by
-        which rows are sorted.
+        ``low_a``, ``high_a``, ``n_a`` (runs), the same for b, and ``finding``, one of `ORDER`. Rows
+        are sorted by finding.
     """
     compared = {name: table for name, table in studies.tables().items() if table.compared}
     measured = [name for name in compared if not (a[name].empty and b[name].empty)]
@@ -79,7 +79,7 @@ def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame)
     a, b = _long(a, columns), _long(b, columns)
     apart = {*columns.values, "value", *REPEATED, *DETAILS, *ALONG, *REDUNDANT}
     if "towers" in a and max(table["towers"].nunique() for table in (a, b)) == 1:
-        apart.add("towers")  # Each run has one model: the same arms are compared across models.
+        apart.add("towers")  # Each run has one model: equal arms are compared across models.
     keys = [column for column in a.columns if column not in apart]
     means = [_means(table, keys).add_suffix(side) for table, side in ((a, "_a"), (b, "_b"))]
     both = means[0].join(means[1], how="outer", sort=True).reset_index()
@@ -98,7 +98,7 @@ def _side_by_side(name: str, columns: Columns, a: pd.DataFrame, b: pd.DataFrame)
 
 
 def _long(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """Return a table with a row for each number, if it has a column for each metric."""
+    """Return a table with a row for each number, also if it has a column for each metric."""
     if "metric" in table:
         return table
     melted = table.melt([*columns.keys], var_name="metric", value_name="value")
@@ -108,7 +108,7 @@ def _long(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return mean, interval and number of runs of each number, by its keys."""
     apart = [column for column in (*DETAILS, *ALONG) if column in table]
-    # Times are never the same twice.
+    # Times differ in every run.
     whole = table[table[apart].isna().all(axis=1) & ~table["metric"].str.contains("seconds")]
     for column in ("low", "high"):
         if column not in whole:
@@ -119,7 +119,7 @@ def _means(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         low=("low", "mean"), high=("high", "mean"),
     )  # fmt: skip
     half = _t(means["n"].to_numpy()) * means["deviation"] / np.sqrt(means["n"])
-    # The wider of both; a missing one counts for nothing.
+    # The wider of both; a missing one is ignored.
     low = pd.concat([means["value"] - half, means["low"]], axis=1).min(axis=1)
     high = pd.concat([means["value"] + half, means["high"]], axis=1).max(axis=1)
     return means.assign(low=low, high=high).drop(columns="deviation")
@@ -144,7 +144,7 @@ def _finding(row: Mapping[str, Any]) -> str:
 
 
 def printed(numbers: pd.DataFrame, most: int) -> list[Table]:
-    """Return a table of at most `most` numbers that differ, and one of numbers of one run alone."""
+    """Return a table of at most `most` different numbers, and one of numbers in one run alone."""
     tally = numbers["finding"].value_counts()
     counts = [f"{tally[name]:,} {name}" for name in ORDER if name in tally]
     both = numbers[~numbers["finding"].isin([SAME, ONLY_A, ONLY_B])]
@@ -168,7 +168,7 @@ def _row(row: Mapping[str, float | str]) -> tuple[str, ...]:
 
 
 def _digits(*values: float) -> int:
-    """Return as many decimal places as the larger number needs for its leading digits."""
+    """Return the decimal places that the larger number needs for its leading digits."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return min(9, max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(largest or 1.0))))
 
@@ -180,7 +180,7 @@ def _interval(low: float, high: float, digits: int) -> str:
 
 
 def _alone(numbers: pd.DataFrame) -> list[Table]:
-    """Count what only one run has, by table and metric."""
+    """Count the numbers that only one run has, by table and arm."""
     alone = numbers[numbers["finding"].isin([ONLY_A, ONLY_B])]
     if alone.empty:
         return []

@@ -14,7 +14,7 @@ WIDEST = 80
 
 
 def text_of(tables: Sequence[Table]) -> str:
-    """Return tables as aligned text, without anything that a terminal would act on."""
+    """Return tables as aligned text without control characters."""
     return "\n\n".join(map(_text, tables))
 
 

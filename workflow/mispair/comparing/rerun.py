@@ -1,4 +1,4 @@
-"""``mispair rerun`` and ``mispair verify``: whether results agree with their records."""
+"""``mispair rerun`` and ``mispair verify``: compare results with their records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mispair.core.software import versions
 
 
 def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[str]:
-    """Run the step of a record again in a temporary folder, and return how its results differ.
+    """Run the step of a record again in a temporary folder, and return the differences.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
         scratch = Path(temporary).resolve()
 
         def rerun_target(name: str) -> Path:
-            """Return the path of an argument: inputs as they are, all others in `scratch`."""
+            """Return the path of an argument: the same for inputs, in `scratch` for others."""
             local = origins.local_path(name)
             if name in inputs or any(one.startswith(f"{name}/") for one in inputs):
                 return local
@@ -60,7 +60,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
         settings = module.Settings.model_validate(record["settings"])
         job = {key: argument(key, kind) for key, kind in parameters.items()}
         module.run(settings, **job)
-        for written in scratch.rglob("*.json"):  # some name their folder, for open_clip
+        for written in scratch.rglob("*.json"):  # some hold the path of their folder, for open_clip
             content = written.read_bytes()
             written.write_bytes(content.replace(bytes(scratch), b""))
         return [
@@ -71,7 +71,7 @@ def again(path: Path, module: ModuleType, parameters: dict[str, Any]) -> list[st
 
 
 def reasons(record: dict[str, Any]) -> list[str]:
-    """Return what has changed since a record was written, so that its results may differ."""
+    """Return the changes since a record was written that may change its results."""
     now = dict(line.split() for line in code_version(record["step"]))
     changed = sorted(
         name for name in now | record["code"] if now.get(name) != record["code"].get(name)
@@ -88,7 +88,7 @@ def reasons(record: dict[str, Any]) -> list[str]:
 
 
 def differences(path: Path) -> list[str]:
-    """Return how the results here differ from those in the record of a whole run."""
+    """Return the differences of the results here from those in the record of a whole run."""
     try:
         results = files.read_json(path)["record"]["results"]
     except (KeyError, TypeError) as error:

@@ -39,8 +39,8 @@ def read(path: Path) -> Run:
     Parameters
     ----------
     path : Path
-        Its folder, the folder of its report, or the ``run.json`` in there. The tables are next to
-        that file.
+        Its folder, the folder of its report, or the ``run.json`` in it. The tables are next to that
+        file.
 
     Raises
     ------

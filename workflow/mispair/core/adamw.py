@@ -14,14 +14,7 @@ class AdamW:
     It calls the kernel of ``torch.optim.AdamW(fused=True)`` and not that class, whose first use
     imports torch's compiler: two seconds, more than a small job takes.
 
-    Parameters
-    ----------
-    tensors : sequence of tensors
-        Changed in place by each step.
-    decay : float
-        Weight decay.
-    betas : tuple of float
-        Decay rates of the two moments.
+    Each step changes `tensors` in place; `betas` are the decay rates of the two moments.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ def denormals_flushed() -> Iterator[None]:
     """Treat numbers below the normal range as zero on the CPU.
 
     The softmax of a trained model is full of them (a trailing pair's share is easily 1e-40), and
-    arithmetic on them makes a step four times slower. On processors without this the results are
-    the same to rounding, only later.
+    arithmetic on them makes a step four times slower. Processors without this give the same
+    results up to rounding, but more slowly.
     """
     torch.set_flush_denormal(True)
     try:

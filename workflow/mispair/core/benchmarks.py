@@ -60,7 +60,7 @@ def _number(text: str | None) -> float:
 
 
 def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | None:
-    """Read the benchmark of a job; of several repetitions, the mean time and the largest memory.
+    """Read the benchmark of a job: the mean time and the largest memory of its repetitions.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def read_benchmark(path: Path, log: Path | None = None) -> Benchmark | str | Non
     Returns
     -------
     Benchmark, str or None
-        None if there is no file; a complaint if it cannot be read.
+        None if there is no file; a message if it cannot be read.
     """
     try:
         rows = rows_of(path.read_text(encoding="utf-8"))

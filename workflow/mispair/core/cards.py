@@ -9,7 +9,7 @@ import yaml
 from tabulate import tabulate
 
 UNKNOWN = "unknown"
-"""What the hub calls a licence that nobody stated."""
+"""The hub's name for an unstated licence."""
 
 SIZES = {
     1_000: "n<1K",
@@ -19,25 +19,20 @@ SIZES = {
     10_000_000: "1M<n<10M",
     100_000_000: "10M<n<100M",
 }
-"""Names of sizes on the hub by the number of examples that they are below."""
+"""The hub's names of sizes by their upper limit in examples, which is excluded."""
 
 
 def card(front: Mapping[str, Any], *parts: str) -> str:
     """Return a card as Markdown.
 
-    Parameters
-    ----------
-    front : mapping
-        The front matter, by the keys of the hub.
-    *parts : str
-        Paragraphs, headings, tables and lists.
+    `front` has the keys of the hub; `parts` are paragraphs, headings, tables and lists.
     """
     matter = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True)
     return "\n\n".join([f"---\n{matter}---", *parts]) + "\n"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of Markdown; the text of a cell stays in its cell."""
+    """Return a Markdown table; bars in cells are escaped, and line breaks become spaces."""
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     return tabulate(cells, columns, "github", disable_numparse=True)
 

@@ -75,7 +75,7 @@ def compute_repeatably() -> None:
 
 
 def upload(values: Tensor, device: str | torch.device) -> Tensor:
-    """Return a tensor of the CPU, or of the device, on a device without waiting for a GPU."""
+    """Return a tensor on a device, copied from the CPU if needed, without waiting for a GPU."""
     if str(device) == "cpu" or values.is_cuda:
         return values
     return values.pin_memory().to(device, non_blocking=True)
@@ -113,7 +113,7 @@ def peak_memory(device: str) -> int:
 
 
 def free_memory(device: str) -> int:
-    """Return the bytes of a GPU that no process uses, or those of this machine's memory."""
+    """Return the unused bytes of a GPU, or the total bytes of this machine's memory."""
     if device == "cuda":
         import torch
 
@@ -137,16 +137,7 @@ def in_portions(
 ) -> Iterator[Result]:
     """Yield the results of a function on portions of items, halved where memory runs out.
 
-    Parameters
-    ----------
-    items : sequence
-        All items.
-    size : int
-        Items of the first portion.
-    what : str
-        Name of the items, for messages.
-    run : callable
-        Takes a portion.
+    The first portion has `size` items; `what` is the name of the items in messages.
 
     Raises
     ------
@@ -166,7 +157,7 @@ def in_portions(
             start += len(portion)
             yield result
             continue
-        # Outside `except`: the frames of the error keep the memory that is missing.
+        # Outside `except`, because the frames of the error would keep its memory in use.
         size = len(portion) // 2
         if not size:
             raise UserError(

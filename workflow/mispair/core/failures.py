@@ -25,7 +25,7 @@ SHOWN = 10
 Failure = dict[str, Any]
 """A failed job: rule, wildcards, slurm_jobs, attempts, message, log, lines, output, blocked."""
 Record = dict[str, Any]
-"""Failures of a run: when, jobs, failed, and not_run with the place of its cause among them."""
+"""Failures of a run: when, jobs, failed, and not_run, whose ``because`` is an index of failed."""
 
 _COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
 
@@ -42,10 +42,10 @@ def tail(path: Path) -> list[str]:
 
 
 def clean(line: str, width: int = WIDTH) -> str:
-    """Return a line of text without anything that a terminal would act on.
+    """Return a line of text without control sequences for a terminal.
 
-    Control characters and broken UTF-8 become a replacement character, colours go, of a progress
-    bar the last state is kept, and a long line is cut.
+    Control characters and broken UTF-8 become a replacement character. Colours are removed, a
+    progress bar keeps its last state, and a long line is cut.
     """
     shown = _COLOURS.sub("", line).rstrip().rsplit("\r", 1)[-1].expandtabs(4)
     safe = "".join(
@@ -102,7 +102,7 @@ def heading(record: Record) -> str:
 
 
 def described(record: Record, most: int | None = None) -> str:
-    """Return failures as plain text, at most so many of them in full."""
+    """Return failures as plain text, at most `most` of them in full."""
     shown, rest = record["failed"][:most], record["failed"][most:] if most else []
     parts = [heading(record)]
     for number, failure in enumerate(shown, 1):

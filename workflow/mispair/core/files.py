@@ -33,9 +33,8 @@ class UserError(Exception):
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; rename it to `path` once it is whole and on disk.
 
-    It is in a new folder next to `path`, where libraries may have temporary files, too. A job that
-    is killed leaves at most that folder, which the next job that writes `path` on this machine
-    removes.
+    The name is in a new folder next to `path`; libraries may keep temporary files there. A killed
+    job leaves at most that folder. The next job that writes `path` on this machine removes it.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def folder_next_to(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn errors of a full disk and of a folder that cannot be written into one message.
+    """Turn the errors of a full disk and of a read-only folder into clear messages.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def refuse_full_or_read_only(*folders: str) -> None:
-    """Write and forget a file in each folder, or in the first above it that there is.
+    """Write and delete a file in each folder, or in the nearest existing folder above it.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def temporary_name(path: Path, ending: str = "part") -> Path:
 
 
 def _runs(process: str) -> bool:
-    """Tell whether the process of a number runs on this machine."""
+    """Return whether a process with this number runs on this machine."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:

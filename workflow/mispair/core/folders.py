@@ -15,7 +15,7 @@ from mispair.core import files
 def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
     """Yield an empty folder next to `path`, which replaces `path` if the block succeeds.
 
-    Unless `durable`, it does not wait until the files are on disk: for many small files.
+    Without `durable`, it does not wait until the files are on disk; use this for many small files.
 
     Raises
     ------
@@ -24,7 +24,9 @@ def replacing_folder(path: Path, durable: bool = True) -> Iterator[Path]:
     """
     path = Path(path)
     if path.exists() and not path.is_dir():
-        raise files.UserError(f"{path}: is a file where a folder is to be written. Move it away.")
+        raise files.UserError(
+            f"{path}: is a file, but a folder is to be written there. Move it away."
+        )
     with files.folder_next_to(path) as temporary:
         yield temporary
         for written in [*sorted(temporary.rglob("*")), temporary] if durable else []:

@@ -86,8 +86,8 @@ def reserve(count: int = 1) -> list[str]:
     """Lock GPUs until this process ends, and hide all others from CUDA.
 
     Call it before anything touches CUDA. It waits while fewer than `count` are free, and takes all
-    at once, so that two jobs never wait for each other. Returns the entries of CUDA_VISIBLE_DEVICES
-    from now on; none on a machine without NVIDIA's GPUs.
+    at once, so that two jobs never wait for each other. It returns the new entries of
+    CUDA_VISIBLE_DEVICES; none on a machine without NVIDIA's GPUs.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _wait_for(gpus: list[Gpu], count: int) -> None:
         if not waits:
             waits = True
             log.info(
-                "of %d GPUs fewer than %d are free of other jobs: waiting (%s=1 switches this off)",
+                "of %d GPUs, fewer than %d are free: waiting (%s=1 switches this off)",
                 len(gpus), count, RESERVED,
             )  # fmt: skip
         time.sleep(POLL)

@@ -55,7 +55,7 @@ def mean_of_shares(
 ) -> tuple[float, float]:
     """Return an interval of the unweighted mean of independent shares, such as class recalls.
 
-    The distances from each share to its Wilson limits are added as variances are
+    The squared distances from each share to its Wilson limits are added, as variances are
     (the MOVER method; Zou and Donner 2008, Statistics in Medicine 27, 1693). With one share
     this is Wilson's interval; unlike the normal one it does not vanish at recalls of 0 or 1.
 
@@ -82,16 +82,16 @@ def worst_of_shares(
 ) -> tuple[float, float]:
     """Return an interval of the smallest of independent shares, such as a worst group's accuracy.
 
-    The smallest of the lower limits holds without a correction, because the limit of the share that
-    is truly smallest does. The smallest of the upper limits holds if all of them do, so these have
-    Sidak's level (Sidak 1967, JASA 62, 626). With one share this is Wilson's interval.
+    The smallest lower limit needs no correction, because the limit of the truly smallest share
+    holds. The smallest upper limit holds if all upper limits hold, so these have Sidak's level
+    (Sidak 1967, JASA 62, 626). With one share this is Wilson's interval.
 
     Parameters
     ----------
     successes, trials : (k,) arrays
         Counts of each group, each with at least one trial.
     confidence : float
-        Probability that the interval covers the smallest share, at least, as far as Wilson's do.
+        Least probability that the interval covers the smallest share, if Wilson's intervals hold.
     """
     from scipy.stats import norm
 
@@ -103,10 +103,10 @@ def worst_of_shares(
 
 
 def share_of_variance(share: float, variance: float, n: int, z: float = Z95) -> tuple[float, float]:
-    """Return Wilson's interval of a share-like measure with the number of images it is worth.
+    """Return Wilson's interval of a share-like measure, with its effective number of images.
 
-    That is the number of independent trials of which a share has the same variance (Korn and
-    Graubard 1998, Survey Methodology 24, 193). At 0 and 1, where the variance vanishes, it is `n`.
+    This is the number of independent trials whose share has the same variance (Korn and Graubard
+    1998, Survey Methodology 24, 193). At 0 and 1, where the variance vanishes, it is `n`.
 
     Parameters
     ----------

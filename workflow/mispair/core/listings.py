@@ -56,7 +56,7 @@ def listing_of(path: object) -> Path | None:
 
 
 def expanded(paths: Iterable[Path]) -> list[Path]:
-    """Return paths with the files of each listing instead of ``@listing``."""
+    """Replace each ``@listing`` among paths by its files."""
     files: list[Path] = []
     for path in paths:
         listing = listing_of(path)

@@ -50,7 +50,7 @@ def read_metrics(path: Path) -> tuple[list[Row], dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy scalars into Python's, and what is not finite into None."""
+    """Turn NumPy scalars into Python's, and numbers that are not finite into None."""
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

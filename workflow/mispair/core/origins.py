@@ -34,10 +34,10 @@ CHANGE_NO_RESULT = ("workers",)
 STATES = "checkpoint"
 """Parameter of the folder of a job's resume states, which is no result."""
 BUDGET = 64_000_000
-"""Bytes that a job reads for whole digests, in a tenth of a second; other files are sampled."""
+"""Bytes that a job reads for whole digests (a tenth of a second); other files are sampled."""
 
 Facts = dict[str, Any]
-"""Of a file: ``bytes``, and ``sha256`` of it all or ``sha256_of_samples``."""
+"""Facts of a file: ``bytes``, and ``sha256`` of all bytes or ``sha256_of_samples``."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     for path in _paths(job):
         remember(path)
     before = {path: _state(path) for path in _paths(job)}
-    # Before the step runs: a module that is edited meanwhile is not the one that runs.
+    # Before the step runs: later edits of a module do not change the code that runs.
     code = code_version(step)
     yield
     try:
@@ -63,7 +63,7 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
             record = _describe(step, settings, job, code, inputs, results)
             files.write_json(sidecar(results[0]), record)
     except Exception as error:
-        log.warning("where the results come from could not be recorded: %s", error)
+        log.warning("the provenance of the results could not be recorded: %s", error)
 
 
 def sidecar(result: Path) -> Path:
@@ -104,7 +104,7 @@ def _paths(job: Mapping[str, Any]) -> list[Path]:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return what differs once a file or folder is rewritten, or None if there is none."""
+    """Return the inode and modification time of a file or folder, or None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -134,7 +134,7 @@ def local_path(name: str) -> Path:
 
 
 class Digests:
-    """Digests of files, of large ones by samples: jobs may read hundreds of gigabytes."""
+    """Digests of files; large ones are sampled, because jobs may read hundreds of gigabytes."""
 
     def __init__(self) -> None:
         self.left = BUDGET
@@ -172,7 +172,7 @@ def difference(name: str, facts: Facts) -> str | None:
 
 
 def agrees(path: Path, facts: Facts) -> bool:
-    """Tell whether a file exists with the bytes of a record."""
+    """Return whether a file exists with the bytes of a record."""
     if not path.is_file() or path.stat().st_size != facts["bytes"]:
         return False
     if "sha256" in facts:
@@ -186,7 +186,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises
     ------
     UserError
-        If the file is none.
+        If the file is not a record.
     """
     content = files.read_json(path)
     if not isinstance(content, dict) or not {"step", "job", "inputs", "outputs"} <= content.keys():

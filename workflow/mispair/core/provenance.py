@@ -52,9 +52,9 @@ def step_module_name(step: str) -> str:
 def code_version(step: str, *modules: str) -> list[str]:
     """Return one ``"module digest"`` string for each module that a step imports, directly or not.
 
-    `modules` are others that it imports by name. As params of Snakemake they rerun exactly the
-    steps whose code changed. The digest is that of the syntax tree without docstrings: comments,
-    docstrings, line breaks and the folder of the checkout change nothing.
+    `modules` are further ones that it imports by name. Snakemake compares the strings as params,
+    and reruns exactly the steps whose code changed. The digest is that of the syntax tree without
+    docstrings: comments, docstrings, line breaks and the folder of the checkout change nothing.
     """
     return [f"{module} {digest}" for module, digest in _closure(step_module_name(step), *modules)]
 

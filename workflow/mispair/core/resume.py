@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SAVE_SECONDS = 60.0
-"""Time between two states: what a job that is killed without warning loses."""
+"""Time between two states: a job that is killed without warning loses this much work."""
 
 WAIT_SECONDS = 30.0
 """Seconds to wait for another copy of the same job to exit."""
@@ -36,7 +36,7 @@ WAIT_SECONDS = 30.0
 LOCK = ".lock"
 
 
-class Interrupted(UserError):  # noqa: N818 (it is no error of anyone's)
+class Interrupted(UserError):  # noqa: N818 (it is not an error)
     """The job was asked to end; its state is saved."""
 
 
@@ -66,7 +66,7 @@ class Checkpoints:
         Fingerprint of everything that the states depend on: code, settings, data. States of
         another job and broken files are not used.
     ending : callable, optional
-        Tells whether the job is asked to end.
+        Returns whether the job is asked to end.
     """
 
     def __init__(self, folder: Path, job: str, ending: Callable[[], bool] = lambda: False) -> None:
@@ -111,7 +111,7 @@ class ArrayKeeper:
         return arrays
 
     def due(self) -> bool:
-        """Tell whether to save: the last state is old, or the job is asked to end."""
+        """Return whether to save: the last state is old, or the job is asked to end."""
         return self.ending() or time.monotonic() - self.saved > SAVE_SECONDS
 
     def save(self, state: Mapping[str, np.ndarray]) -> None:
@@ -154,7 +154,7 @@ class FileKeeper:
 
 @contextmanager
 def asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether a signal to end came; no such signal ends the process.
+    """Yield a function that returns whether a signal to end came; the signals end no process.
 
     A scheduler sends SIGTERM some seconds before it kills, or SIGUSR1 before a time limit: enough
     to finish a step and to save. For the main thread only.
@@ -204,7 +204,7 @@ def only_copy(folder: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> IO[str] | None:
-    """Open and lock a file, which dies with the process; return None if another has it."""
+    """Open and lock a file until the process ends; return None if another process has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock = path.open("a", encoding="utf-8")

@@ -76,7 +76,7 @@ def _is_result(name: str, results: Container[str]) -> bool:
 
 
 def _add(step: dict[str, Any], key: str, value: Any) -> None:
-    """List what differs between the jobs of a step; usually it is one value."""
+    """Add a value to a list of distinct values; usually the jobs of a step share one."""
     values = step.setdefault(key, [])
     if value not in values:
         values.append(value)
@@ -119,7 +119,7 @@ def refuse_other_data(record: Mapping[str, Any]) -> None:
     Raises
     ------
     UserError
-        Naming the files, the first ten of them.
+        Naming at most ten of the files.
     """
     differ = (origins.difference(name, facts) for name, facts in record["data"].items())
     faults = [fault for fault in differ if fault]
@@ -133,7 +133,7 @@ def refuse_other_data(record: Mapping[str, Any]) -> None:
 
 
 def changed_steps(record: Mapping[str, Any]) -> list[str]:
-    """Return the steps whose code is not the one of the record: their results may differ."""
+    """Return the steps whose code differs from the record: their results may differ, too."""
     return [
         step
         for step, description in record["steps"].items()

@@ -56,12 +56,12 @@ class Located(NamedTuple):
 
 
 def is_sweep(field: Any) -> bool:
-    """Tell whether a pydantic field was declared with `sweep`."""
+    """Return whether a pydantic field was declared with `sweep`."""
     return bool((field.json_schema_extra or {}).get("sweep"))
 
 
 def takes(annotation: Any, kind: type) -> bool:
-    """Tell whether an annotation such as ``list[int] | None`` admits values of `kind`."""
+    """Return whether an annotation such as ``list[int] | None`` admits values of `kind`."""
     if annotation is kind:
         return True
     if get_origin(annotation) is Literal:
@@ -70,14 +70,14 @@ def takes(annotation: Any, kind: type) -> bool:
 
 
 def is_list(annotation: Any) -> bool:
-    """Tell whether an annotation is a list, or a list or None."""
+    """Return whether an annotation is a list, or a list or None."""
     if get_origin(annotation) in (Union, types.UnionType):
         return any(is_list(argument) for argument in get_args(annotation))
     return get_origin(annotation) is list
 
 
 def is_optional(annotation: Any) -> bool:
-    """Tell whether an annotation admits None."""
+    """Return whether an annotation admits None."""
     return get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation)
 
 
@@ -89,8 +89,8 @@ def option(name: str) -> str:
 def command_line(settings: Settings) -> str:
     """Render the settings of a job as one sorted string of command-line flags.
 
-    One string, because Snakemake compares the values of ``params`` as a set without names:
-    with ``epochs=1, seed=2`` apart, a change to ``epochs=2`` would go unnoticed.
+    One string, because Snakemake compares the values of ``params`` as a set without names: if each
+    setting were one, a change from ``epochs=1, seed=2`` to ``epochs=2, seed=1`` would be missed.
 
     Examples
     --------

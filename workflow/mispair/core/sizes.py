@@ -17,7 +17,7 @@ from typing import Any
 from mispair.core.listings import files_of, listing_of
 
 PAIRS_IN_A_SHARD = 10_000
-"""As img2dataset writes them; for shards that cannot be counted."""
+"""Pairs that img2dataset writes to a shard; used for shards that cannot be counted."""
 
 OWN_TRUNK = "cs3darknet_s"
 """The image tower of mispair's own small towers, with which rates are measured."""
@@ -144,7 +144,7 @@ class Sizes:
         return PAIRS_IN_A_SHARD
 
     def _pairs_per_byte(self, shard: Path) -> float:
-        """Count one shard of each folder; the others are taken to have as many per byte."""
+        """Count one shard of each folder, and assume as many pairs per byte for the others."""
         if shard.parent not in self._per_byte:
             try:
                 with tarfile.open(shard) as opened:

@@ -29,7 +29,7 @@ SMALL = 65_536
 """Files of up to this many bytes are digested at each start."""
 
 Entry = dict[str, Any]
-"""``state`` and ``sha256`` of a file, and ``first``: its first digest, and the stamp of that."""
+"""``state`` and ``sha256`` of a file, and ``first``: its first digest, and the stamp then."""
 
 
 def stamp(paths: Iterable[str]) -> str:
@@ -77,12 +77,12 @@ def _updated(path: Path, entry: Entry) -> Entry:
     try:
         files.write_json(_entry_file(path), entry)
     except (OSError, files.UserError) as error:
-        log.warning("%s: its digest could not be remembered: %s", path, error)
+        log.warning("%s: its digest could not be stored: %s", path, error)
     return entry
 
 
 def _first_stamp(path: Path) -> str:
-    """Return the stamp before any step reads the file: inodes differ between machines."""
+    """Return the stamp of a file that no step has read, without its machine-dependent inode."""
     status = path.stat()
     return fingerprint([str(status.st_size), str(status.st_mtime_ns)])
 

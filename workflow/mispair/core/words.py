@@ -10,7 +10,7 @@ MISSING = "not measured"
 
 
 def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
-    """Format a number with a true minus sign; what is missing says so.
+    """Format a number with a true minus sign; a missing one becomes `MISSING`.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
 
 
 def significant(value: float | None, digits: int = 3, sign: bool = False) -> str:
-    """Format a number of any unit with so many significant digits, and at most five places.
+    """Format a number of any unit with `digits` significant digits, and at most five places.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def to_size(value: float | None, size: float, sign: bool = False) -> str:
 
 
 def interval(low: float, high: float, digits: int = 3, sign: bool = False) -> str:
-    """Format an interval, or say that there is none."""
+    """Format an interval; without finite limits, the text states that there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval (one run)"
     return f"{number(low, digits, sign)} to {number(high, digits, sign)}"

@@ -1,4 +1,4 @@
-"""The concepts of the emoji corpus: what each emoji is called, and what it has to do with."""
+"""The concepts of the emoji corpus: names and keywords of emoji."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPONENTS = 2
 """Emojibase's group of parts of emoji, such as skin tones, which are no pictures of something."""
 
 VARIATION_SELECTOR = 0xFE0F
-"""Asks for the coloured form of a character; packages differ in where they write it."""
+"""Selects the coloured form of a character; packages differ in where they write it."""
 
 MOST_KEYWORDS = 3
 """Keywords of one caption."""
@@ -47,22 +47,14 @@ def code_of(text: str) -> str:
 
 
 def read_concepts(folder: Path) -> list[Concept]:
-    """Read names and keywords from the packages ``emojibase`` and ``emojilib``.
+    """Read names and keywords from the packages ``emojibase`` and ``emojilib`` in a folder.
 
-    Parameters
-    ----------
-    folder : Path
-        With the archives.
-
-    Returns
-    -------
-    list of Concept
-        In Unicode's order, without skin tones and other components.
+    The concepts are in Unicode's order, without skin tones and other components.
 
     Raises
     ------
     UserError
-        If a package is missing or does not have the form that is expected.
+        If a package is missing or does not have the expected form.
     """
     base = folder / PACKAGES["emojibase"].file
     emoji = json_member(base, "package/en/data.json")
@@ -100,7 +92,7 @@ def _concept(
 
 
 def _is_word(text: str) -> bool:
-    """Return whether a keyword is made of letters, and not an emoticon."""
+    """Return whether a keyword has letters and is no emoticon."""
     return any(letter.isalpha() for letter in text) and not set(text) & set(":;<>=()|/\\^*_")
 
 

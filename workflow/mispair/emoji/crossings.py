@@ -1,4 +1,4 @@
-"""Where the change of an overlap by wrong captions has its sign, and where it crosses zero."""
+"""Sign of the change of an overlap by wrong captions, and where it crosses zero."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ class Crossing(NamedTuple):
 def changes(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the change of each measure of overlap from no wrong captions to the largest share.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Of `mispair.emoji.regimes.measure`.
+    `rows` are those of `mispair.emoji.regimes.measure`.
 
     Returns
     -------
@@ -131,13 +128,7 @@ def _zeros(logs: np.ndarray, values: np.ndarray) -> list[float]:
 
 
 def crossings(changed: pd.DataFrame) -> pd.DataFrame:
-    """Return the crossing of each measure, scale and number of neurons.
-
-    Parameters
-    ----------
-    changed : DataFrame
-        Of `changes`.
-    """
+    """Return the crossing of each measure, scale and number of neurons in a table of `changes`."""
     records = []
     for keys, rows in changed.groupby(["metric", "scale", "neurons", "parameters"], sort=True):
         ordered = rows.sort_values("pairs")
@@ -159,13 +150,8 @@ def crossings(changed: pd.DataFrame) -> pd.DataFrame:
 def pooled(changed: pd.DataFrame) -> pd.DataFrame:
     """Return where a line through the changes of all widths crosses zero.
 
-    The line is fitted by least squares to the change by the logarithm of pairs per parameter, for
-    each seed alone.
-
-    Parameters
-    ----------
-    changed : DataFrame
-        Of `changes`, with two numbers of pairs per parameter or more.
+    For each seed, the line is a least-squares fit of the change over the logarithm of pairs per
+    parameter. `changed` is a table of `changes` with at least two numbers of pairs per parameter.
 
     Returns
     -------
@@ -173,8 +159,8 @@ def pooled(changed: pd.DataFrame) -> pd.DataFrame:
         One row for each measure and scale: ``slope``, the change for ten times as many pairs per
         parameter, with the t interval over seeds ``slope_low``, ``slope_high``; and
         ``pairs_per_parameter``, where the mean line is zero, with the t interval ``low``, ``high``
-        of the seeds' own zeros. Zeros that a fit puts outside of what was measured have no number,
-        and the interval needs that of each seed.
+        of the seeds' own zeros. A zero outside the measured range is NaN. The interval is NaN
+        unless all zeros are inside.
     """
     records = []
     for (metric, scale), rows in changed.groupby(["metric", "scale"], sort=True):

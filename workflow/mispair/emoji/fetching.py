@@ -30,11 +30,11 @@ def fetch(
     Parameters
     ----------
     folder : Path
-        Where to; it is made. An archive that is there and right is kept.
+        Target, created if missing. An archive with the right checksum is kept.
     packages : mapping
         What is fetched.
     progress : callable
-        Is given a line on each package.
+        Gets a line on each package.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Join a pre-trained image tower and pre-trained word embeddings by two trained projections.
 
-Both towers stay as they are, as in locked-image tuning (Zhai et al. 2022, arXiv 2111.07991), where
-the text tower learns. Here only the projections learn, on pairs whose captions are right.
+Both towers are frozen; only the projections learn, on pairs whose captions are right. In
+locked-image tuning (Zhai et al. 2022, arXiv 2111.07991) the text tower learns too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONTEXT_LENGTH = 32
 """Tokens of a text; the longest caption of the corpus has fewer."""
 
 START_NORM = 0.1
-"""Of the random projections that are trained, as `starting_point` takes it."""
+"""Norm of the random projections at the start, for `starting_point`."""
 START_SCALE = 1 / 0.07
 """Logit scale at the start, as CLIP's."""
 BATCH_OF_TRAINING = 256
@@ -60,7 +60,7 @@ class Joining:
     image_size : int
         Side of the pictures that the image tower sees, in pixels.
     seed : int
-        Of the start and of the order of pairs.
+        Seed of the start and of the order of pairs.
     """
 
     neurons: int = 128
@@ -77,7 +77,7 @@ class Pairs(NamedTuple):
 
 
 def training(epochs: int) -> Training:
-    """Return how projections are trained from a random start: the logit scale learns, too."""
+    """Return the training of projections from a random start; the logit scale learns, too."""
     return Training(
         epochs=epochs, batch_size=BATCH_OF_TRAINING, lr=1e-3, weight_decay=0.5, logit_scale="free",
         warmup_epochs=min(1, epochs - 1),
@@ -136,7 +136,7 @@ def parts(packages: Path, joining: Joining) -> tuple[joined.JoinedModel, dict[st
 
 
 def _state(archive: Path, name: str) -> dict[str, torch.Tensor]:
-    """Return the weights in a member of an archive, none of whose code runs."""
+    """Return the weights in a member of an archive, without running code from it."""
     content = member(archive, name)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / Path(name).name
@@ -191,12 +191,12 @@ def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> T
     how : Training
         Its batch is cut to the number of pairs.
     seed : int
-        Of the start and of the order of pairs.
+        Seed of the start and of the order of pairs.
 
     Raises
     ------
     ValueError
-        If the training cannot be.
+        If the training is impossible.
     """
     image, text = (
         np.zeros((1, array.shape[1], neurons), np.float32)
@@ -212,21 +212,8 @@ def train(features: PairedFeatures, neurons: int, how: Training, seed: int) -> T
 def join(packages: Path, pairs: Path, target: Path, joining: Joining) -> Tuned:
     """Write joined towers, with projections that are trained on all pairs of a folder.
 
-    Parameters
-    ----------
-    packages : Path
-        Folder of the archives.
-    pairs : Path
-        Folder of shards whose captions are right.
-    target : Path
-        Folder to write; replaced as a whole.
-    joining : Joining
-        How.
-
-    Returns
-    -------
-    Tuned
-        What the training returned.
+    `packages` is the folder of the archives, and `pairs` that of shards with right captions. The
+    folder `target` is replaced as a whole. Returns the trained projections.
 
     Raises
     ------

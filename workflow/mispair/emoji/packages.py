@@ -22,7 +22,7 @@ LARGEST_MEMBER = 64 * 2**20
 
 
 class Package(NamedTuple):
-    """A package in a pinned version, and under which terms its content is used."""
+    """A package in a pinned version, and the licence of its content."""
 
     registry: Literal["npm", "pypi"]
     name: str
@@ -32,9 +32,9 @@ class Package(NamedTuple):
     sha256: str
     """Of the archive."""
     licence: str
-    """SPDX identifier of what is used of it."""
+    """SPDX identifier of the licence of its used content."""
     attribution: str
-    """Who made that."""
+    """Makers of that content."""
 
 
 PACKAGES: dict[str, Package] = {
@@ -176,7 +176,7 @@ def _refuse(archive: Path, name: str, regular: bool, size: int) -> None:
 
 @contextmanager
 def _explained(archive: Path) -> Iterator[None]:
-    """Turn what an archive can raise into a message that names it."""
+    """Turn errors of an archive into a message that names it."""
     try:
         yield
     except FileNotFoundError as error:

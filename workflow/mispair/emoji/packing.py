@@ -31,8 +31,8 @@ SUBCATEGORIES, SUBCATEGORIES_UNSEEN, RETRIEVAL = (
     "emoji-subcategories-unseen",
     "emoji-retrieval",
 )
-"""The evaluation sets: pictures of the vendor that is held out, of concepts that pairs show or
-of those that no pair shows; and the captions of the latter."""
+"""The evaluation sets: pictures of the held-out vendor of concepts that pairs show, the same of
+concepts that no pair shows, and the latter with captions."""
 
 CAPTIONS = 3
 """Captions of a picture of the retrieval set, at most."""
@@ -46,17 +46,17 @@ class Packing:
     Attributes
     ----------
     side : int
-        Of the pictures, in pixels.
+        Side of the pictures, in pixels.
     quality : int
-        Of the JPEG files, from 1 to 95.
+        Quality of the JPEG files, from 1 to 95.
     unseen_share : float
         Share of the concepts that no pair shows.
     smallest_class : int
-        Pictures that a subcategory has at least, to be a class.
+        Least number of pictures of a subcategory that is a class.
     pairs_per_shard : int
         Pairs of a shard.
     seed : int
-        Of captions, of what is held out, and of the order of pairs.
+        Seed of captions, of held-out concepts, and of the order of pairs.
     """
 
     side: int = 64
@@ -86,7 +86,7 @@ def pack(packages: Path, target: Path, packing: Packing) -> Packed:
     target : Path
         Gets ``pairs``, the evaluation sets and ``LICENCES.md``.
     packing : Packing
-        How. The same packages and settings give the same bytes.
+        Settings. The same packages and settings give the same bytes.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _plain(subcategory: str) -> str:
 
 
 def licences(names: Sequence[str] = tuple(PACKAGES)) -> str:
-    """Return under which terms the content of packages is used, as Markdown."""
+    """Return the licences of the content of packages, as Markdown."""
     lines = [
         "# Licences",
         "",

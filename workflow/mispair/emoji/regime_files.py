@@ -58,7 +58,7 @@ def run(
     epochs: int,
     progress: Callable[[str], None] = lambda text: None,
 ) -> pd.DataFrame:
-    """Write all rows, the changes with their intervals, and the crossings; return the last.
+    """Write all rows, the changes with their intervals, and the crossings; return the crossings.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def run(
     epochs : int
         Passes over all pairs of the models that fine-tuning starts from.
     progress : callable
-        Is given a line on each training that ended.
+        Gets a line on each finished training.
 
     Raises
     ------
     UserError
-        If something cannot be read, or a training cannot be or diverges.
+        If a file cannot be read, or a training is impossible or diverges.
     """
     frozen = load_towers(towers)
     features = features_of_pairs(frozen, read_pairs(pairs))

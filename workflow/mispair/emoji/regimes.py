@@ -1,4 +1,4 @@
-"""Which sign wrong captions have on the overlap of neurons, by pairs per parameter.
+"""The sign of the effect of wrong captions on the overlap of neurons, by pairs per parameter.
 
 Projections are trained on right captions first, then fine-tuned on a part of the pairs with a share
 C_m of the captions exchanged. The number of pairs, the number of neurons and the logit scale vary.
@@ -62,7 +62,7 @@ class Grid:
 
 
 class LabelledFeatures(NamedTuple):
-    """Features of an evaluation set: of images, of texts, and which text or class is whose.
+    """Features of the images and the texts of an evaluation set, and labels.
 
     ``labels`` are the classes of the images of a classification set, and the image of each text
     of a retrieval set.
@@ -75,7 +75,15 @@ class LabelledFeatures(NamedTuple):
 
 
 def training(pairs: int, scale: Scale, steps: int) -> Training:
-    """Return the preset's training with at least so many steps, whatever the number of pairs."""
+    """Return the preset's training with at least `steps` steps for any number of pairs.
+
+    Raises
+    ------
+    ValueError
+        If the pairs do not fill a batch.
+    """
+    if pairs < PRESET.batch_size:
+        raise ValueError(f"{pairs} pairs do not fill a batch of {PRESET.batch_size}")
     epochs = math.ceil(steps / (pairs // PRESET.batch_size))
     return replace(
         PRESET,
@@ -90,8 +98,8 @@ def corrupted(
 ) -> PairedFeatures:
     """Return a draw of pairs for each seed, with a share of the captions exchanged.
 
-    The pairs are those of every rate, and the pairs chosen at a small rate are among those chosen
-    at a large one.
+    The draws have the same pairs at every rate. Pairs whose captions are exchanged at a small rate
+    are among those at a large one.
 
     Parameters
     ----------
@@ -146,7 +154,7 @@ def measure(
     grid : Grid
         What is trained.
     progress : callable
-        Is given a line on each training that ended.
+        Gets a line on each finished training.
 
     Yields
     ------

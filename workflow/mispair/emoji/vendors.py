@@ -1,4 +1,4 @@
-"""The pictures of the vendors, each of a concept, as they are in the vendors' packages."""
+"""The vendors' pictures of concepts, read from the vendors' packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source(NamedTuple):
     """Where the pictures of a vendor are in its package."""
 
     folder: str | None
-    """Of files that are named by code points; None for a set of Iconify's, named in words."""
+    """Folder of files named by code points; None for an Iconify set, with names in words."""
     ending: str = ""
 
 
@@ -52,11 +52,11 @@ def pictures(
     Parameters
     ----------
     folder : Path
-        With the archives.
+        Folder of the archives.
     vendor : str
         One of `SOURCES`.
     concepts : iterable of Concept
-        What is looked for; a concept that the vendor has not drawn is left out.
+        Concepts to find; a concept that the vendor has not drawn is left out.
     side : int
         Side of the pictures in pixels.
 
@@ -93,7 +93,7 @@ def _of_folder(archive: Path, source: Source, codes: set[str], side: int) -> dic
 
 
 def _of_iconify(archive: Path, concepts: Iterable[Concept], side: int) -> dict[str, Image.Image]:
-    """Read a set of Iconify's: drawings by a name in words, and for some sets names by code."""
+    """Read an Iconify set: drawings by name, and for some sets names by code."""
     icons = json_member(archive, "package/icons.json")
     characters = json_member(archive, "package/chars.json")
     try:
@@ -114,7 +114,7 @@ def _of_iconify(archive: Path, concepts: Iterable[Concept], side: int) -> dict[s
 
 
 def _body(icons: Mapping[str, Any], name: str) -> str | None:
-    """Return an icon as a drawing; None if there is none of that name, or it is a turned one."""
+    """Return an icon as a drawing; None if there is none of that name, or it is transformed."""
     alias = icons.get("aliases", {}).get(name)
     if alias is not None:
         if set(alias) != {"parent"}:
@@ -131,7 +131,7 @@ def _body(icons: Mapping[str, Any], name: str) -> str | None:
 
 
 def slug(name: str) -> str:
-    """Return a name as Iconify has it.
+    """Return a name as Iconify writes it.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def rendered(drawing: bytes, side: int) -> bytes:
 
 
 def encoded(picture: Image.Image, quality: int) -> bytes:
-    """Return a picture as JPEG, without thinning out the colours."""
+    """Return a picture as JPEG, with full colour resolution."""
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=quality, subsampling=0)
     return buffer.getvalue()

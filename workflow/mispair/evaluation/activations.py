@@ -1,8 +1,8 @@
-"""What activates neurons: coordinates of embeddings, and the images or captions with the largest.
+"""Activations of neurons, and the images or captions with the largest ones.
 
-The activation of neuron j is coordinate j of a tower's embedding, that is of the pre-projection
-feature times the projection, at length one. Features are read a block at a time and only the rows
-that are asked for, so a corpus of any size is looked at in the memory of a block.
+The activation of neuron j is coordinate j of a tower's embedding: the pre-projection feature times
+the projection, at length one. Features are read block by block, and only the requested rows, so a
+corpus of any size needs the memory of one block.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ BLOCK = 4096
 """Rows of features that are held at a time."""
 
 SPARSE = 8
-"""Rows are read one by one if there are fewer than one in so many: pages between stay on disk."""
+"""Rows are read one by one if fewer than one in this many is needed: pages between stay on disk."""
 
 Kind = Literal["image", "text"]
-"""What a row of features is of, and the tower that made it."""
+"""Kind of input of a row of features, and the tower that computed it."""
 
 Block = tuple[list[str], np.ndarray]
 """Names of m images or captions, and their pre-projection features (m, d)."""
@@ -32,7 +32,7 @@ Block = tuple[list[str], np.ndarray]
 def strongest(
     blocks: Iterable[Block], projection: np.ndarray, neurons: Sequence[int], k: int
 ) -> list[list[tuple[str, float]]]:
-    """Return what activates each of some neurons most.
+    """Return the names of the inputs that activate each of some neurons most.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def strongest(
     -------
     list of list of (str, float)
         For each neuron at most k names with their activations, the largest first and equal ones
-        by name: the order of the blocks changes nothing.
+        by name. The result does not depend on the order of the blocks.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def strongest(
         last = min(k, len(names))
         for position, neuron in enumerate(neurons):
             values = columns[neuron]
-            # All that equal the k-th largest stay, so that names decide between them.
+            # All values equal to the k-th largest stay, so that names decide between them.
             rows = np.flatnonzero(values >= np.partition(values, -last)[-last])
             ranked = [(-float(values[row]), names[row]) for row in rows]
             best[position] = sorted(best[position] + ranked)[:k]
@@ -84,21 +84,21 @@ def feature_blocks(
     Parameters
     ----------
     features, feature_rows : iterable of Path
-        The parts, ``NAME.safetensors``, and the tables of what their rows are, ``NAME.parquet``.
-        A part may hold images, captions or both; parts are read in the order of their names.
+        The parts, ``NAME.safetensors``, and the tables of their rows, ``NAME.parquet``. A part may
+        hold images, captions or both; parts are read in the order of their names.
     kind : {"image", "text"}
-        What is read. Of an image with several crops it is the first.
+        Kind of features to read. The first crop is read if an image has several.
     selected : collection of str
-        Keys of images or identities of captions.
+        Keys of images or ids of captions.
     towers : str, optional
         Fingerprint of the towers, which every part must have.
     every : bool
-        Whether everything wanted must be there.
+        Whether all selected features must exist.
 
     Yields
     ------
     Block
-        At most `BLOCK` rows, every name once: from the first part that holds it.
+        At most `BLOCK` rows. Each name occurs once, from the first part that holds it.
 
     Raises
     ------
@@ -153,12 +153,12 @@ def features_by_name(
     selected: Collection[str],
     towers: str | None = None,
 ) -> Block:
-    """Return those of the features of `feature_blocks` that are there, in the order of their names.
+    """Return the existing features of `feature_blocks`, in the order of their names.
 
     Raises
     ------
     UserError
-        As `feature_blocks`, or if none is there.
+        As `feature_blocks`, or if there are none.
     """
     blocks = [*feature_blocks(features, feature_rows, kind, selected, towers, every=False)]
     names = [name for ids, _ in blocks for name in ids]

@@ -14,14 +14,14 @@ from mispair.evaluation.paired_differences import difference
 from mispair.towers.arms import PRETRAINED, WEIGHTED
 
 OF_ONE_SET, OF_ALL_SETS = "acc1_difference", "acc1_difference_of_all_sets"
-"""Metrics of the rows: on one evaluation set, and averaged over all of a protocol."""
+"""Metrics of the rows: on one evaluation set, and averaged over all sets of a protocol."""
 
 SELECTION_OF_ONE_SET = "selection_difference"
 SELECTION_OF_ALL_SETS = "selection_difference_of_all_sets"
-"""The same where one of an image's captions is chosen."""
+"""The same for sets in which one of an image's captions is chosen."""
 
 BEYOND_ACCURACY = "selection_difference_beyond_accuracy"
-"""The difference in selection less that in accuracy, both as shares of the way from chance to 1."""
+"""Difference in selection minus that in accuracy, both as shares of the range from chance to 1."""
 
 Key = tuple[str, str]
 """An evaluation set and a protocol."""
@@ -38,14 +38,14 @@ class Arm:
     keys : dict
         ``start``, ``scheme`` and ``rate``.
     fingerprints : dict
-        Of the images by set, and of the prompts by set and protocol.
+        Those of the images by set, and of the prompts by set and protocol.
     correct : dict
         By set and protocol, and by seed, the credit for each image (n,).
     chances : dict
         The credit by chance, by set and protocol.
     pictures : dict
-        By set, for those whose captions are chosen, (n,) ints: images with the same number are the
-        same picture.
+        By set, if captions are chosen in it, (n,) ints: images with the same number are the same
+        picture.
     """
 
     path: Path
@@ -120,8 +120,8 @@ def arm_of(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str,
 
 
 def references(arms: Sequence[Arm], untouched: Arm) -> Iterator[tuple[Arm, dict[str, Arm]]]:
-    """Yield each arm with what it is compared with, by name; the untouched one with nothing."""
-    # At rate 0 all schemes are the same, so there is one such arm of each start.
+    """Yield each arm with its references by name; the untouched arm has none."""
+    # At rate 0 all schemes are the same, so each start has one such arm.
     controls = {arm.start: arm for arm in arms if arm.keys["rate"] == 0}
     pretrained = {
         (arm.keys["scheme"], arm.keys["rate"]): arm for arm in arms if arm.start == PRETRAINED
@@ -140,7 +140,7 @@ def references(arms: Sequence[Arm], untouched: Arm) -> Iterator[tuple[Arm, dict[
 def _paired(
     one: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the answers of the seeds that both have; a single one is compared with all."""
+    """Return the answers of the common seeds; a single reference is compared with all seeds."""
     if len(reference) == 1:
         return np.stack([*one.values()]), np.stack([*reference.values()])
     common = [seed for seed in one if seed in reference]

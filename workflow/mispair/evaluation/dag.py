@@ -1,4 +1,4 @@
-"""Which evaluation sets and protocols a configuration names, and the files of each."""
+"""Evaluation sets and protocols of a configuration, and the files of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Evaluation:
     Raises
     ------
     UserError
-        Naming all pieces that any of the sets lacks, before anything has run.
+        If a set lacks pieces, before any step runs. The message names all missing pieces.
     """
 
     def __init__(self, sources: Sequence[str], asked: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class Evaluation:
             )
 
     def echo(self) -> list[str]:
-        """Return what some protocols leave out, a line for each."""
+        """Return what some protocols leave out, one line each."""
         lines = []
         for protocol, source in self.protocols.items():
             without = [
@@ -84,7 +84,7 @@ class Evaluation:
         return lines
 
     def _echo_datacomp(self) -> list[str]:
-        """Return which sets are not DataComp's, so that they are measured but enter no mean."""
+        """Return the number of DataComp's sets, and the sets that enter none of its means."""
         tasks = {name: datacomp.task(name) for name in self.folders}
         others = [name for name, task in tasks.items() if task is None or not task.listed]
         share = f"{len(tasks) - len(others)} of DataComp's {len(datacomp.task_names())} sets"
@@ -126,7 +126,7 @@ class Evaluation:
         return [str(path) for path in sets.files_of_images(folder, wildcards.split)]
 
     def texts_of(self, wildcards: Any) -> list[str]:
-        """Return the files of a set that its prompts are made of."""
+        """Return the files of a set that its prompts are made from."""
         name, folder = wildcards.evaluation_set, self.folders[wildcards.evaluation_set]
         if self._is_generated(name):
             return [str(folder / file) for file in files_of_generated(name, ["test"])]
@@ -146,7 +146,7 @@ class Evaluation:
         return [FEATURES.format(towers=towers, evaluation_set=name, file=split) for name in names]
 
     def prompts(self, towers: str) -> list[str]:
-        """Return the prompt features of every set under every protocol that is for it."""
+        """Return the prompt features of every set under every protocol that applies to it."""
         return [
             FEATURES.format(towers=towers, evaluation_set=name, file=f"prompts~{protocol}")
             for name, protocol in self.pairs

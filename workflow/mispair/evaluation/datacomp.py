@@ -1,14 +1,14 @@
 """DataComp's evaluation: the main metric of each of its sets, and its means over sets.
 
 Names of sets, metrics and means are those of ``tasklist.yml`` and ``aggregate_scores.py`` of
-github.com/mlfoundations/datacomp (commits 4afedc4 and 3ac587e); two further sets of its list,
-FairFace and UTKFace, have no main metric and enter no mean. Of the 38 others, WinoGAViL (Jaccard
-score) has no reader here.
+github.com/mlfoundations/datacomp (commits 4afedc4 and 3ac587e). Two further sets of its list,
+FairFace and UTKFace, have no main metric and enter no mean. One of the 38 others, WinoGAViL
+(Jaccard score), has no reader here.
 
-Which group an image belongs to is a column of the metadata, ``KEY.npy``, as in its evaluators
-(commit 274dbee). These leave out the region "Other" of FMoW by its name, but their metadata has
-numbers only, so that it counts; it counts here too. Waterbirds, which is not a set of DataComp's,
-is read as WILDS has it: background and class form the groups.
+The group of an image is in a column of the metadata, ``KEY.npy``, as in DataComp's evaluators
+(commit 274dbee). They exclude the region "Other" of FMoW by name, but the metadata has numbers
+only, so it counts; it counts here too. Waterbirds is not a set of DataComp. Its groups are those
+of WILDS: background and class.
 
 References
 ----------
@@ -35,9 +35,9 @@ class GroupColumn:
     Attributes
     ----------
     field : str
-        What the numbers of the column are of, such as ``region``.
+        Meaning of the numbers, such as ``region``.
     column : int
-        Its place, from 0.
+        Number of the column, from 0.
     with_class : bool
         Whether number and class together form the group.
     """
@@ -183,11 +183,11 @@ OF_GROUPS: dict[str, tuple[str, ...]] = {
         "WinoGAViL",
     ),
 }
-"""Names of the sets that each of DataComp's means over a group of sets is over."""
+"""Names of the sets in each of DataComp's means over a group of sets."""
 
 
 def task(evaluation_set: str) -> Task | None:
-    """Return what DataComp makes of a set of that name, or None if it does not have the set.
+    """Return DataComp's task for a set of that name, or None if it does not have the set.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def task_names() -> tuple[str, ...]:
 
 @cache
 def means() -> dict[str, tuple[str, ...]]:
-    """Return the names of the sets that each of DataComp's means is over, the total last."""
+    """Return the names of the sets in each of DataComp's means, the total last."""
     return {**OF_GROUPS, "Average": task_names()}
 
 

@@ -48,12 +48,12 @@ def group_of(shard: Path, sample: Sample, label: int, column: GroupColumn | None
     label : int
         Its class.
     column : GroupColumn or None
-        Where ``KEY.npy`` has the group, in a set of which that is known; else ``KEY.json`` has it.
+        Column of the group in ``KEY.npy``, in a set where it is known; else ``KEY.json`` has it.
 
     Raises
     ------
     UserError
-        If what there is names no group that can be used.
+        If the file holds no usable group.
     """
     if column is not None and "npy" in sample.members:
         number = _number(shard, sample, column)
@@ -99,15 +99,15 @@ def numbered(
 ) -> tuple[np.ndarray, list[str]] | None:
     """Return the number of each image's group and the names of all groups, or None without groups.
 
-    Names are in order. Groups of numbers (and classes) that no image has are among the names, as
-    far as a larger number has images; a warning names them.
+    Names are in order. They include groups of numbers (and classes) without images if a larger
+    number has images; a warning names these groups.
 
     Parameters
     ----------
     groups : sequence
-        Of each image; all of them names, or all of them numbers.
+        Group of each image; all of them names, or all of them numbers.
     column : GroupColumn or None
-        As of `group_of`.
+        As in `group_of`.
     """
     if not groups or groups[0] is None:
         return None
@@ -125,14 +125,14 @@ def numbered(
     numbers = np.ravel_multi_index(tuple(np.transpose(counted)), tuple(extents))
     counts = np.bincount(numbers, minlength=len(names))
     if absent := [name for name, count in zip(names, counts, strict=True) if count == 0]:
-        log.warning("no image belongs to %s; the worst group has images", ", ".join(absent))
+        log.warning("no image belongs to %s; the worst group is one with images", ", ".join(absent))
     return numbers, names
 
 
 def group_rows(
     ranks: np.ndarray, groups: np.ndarray, names: Sequence[str], classes: int
 ) -> list[Row]:
-    """Return the accuracy of each group, and the smallest one, by the first and the first five.
+    """Return the top-1 accuracy of each group, and the top-1 and top-5 accuracy of the worst one.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ def group_rows(
     -------
     list of dict
         Rows ``group_acc1`` with the name of the group as ``classname``; ``worst_group_acc1`` and
-        ``worst_group_acc5``, of all images, with the interval of `worst_of_shares`. There are none
-        of the worst if fewer than two groups have images.
+        ``worst_group_acc5``, of all images, with the interval of `worst_of_shares`. Rows of the
+        worst group need at least two groups with images.
     """
     counts = np.bincount(groups, minlength=len(names))
     present = np.flatnonzero(counts)

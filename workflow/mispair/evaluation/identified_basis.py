@@ -3,8 +3,8 @@
 The neurons of a projection are one basis of many: a rotation of both towers' embeddings changes the
 neurons and no similarity. If an embedding is a linear mixture of independent, sparse sources, one
 basis is special: its whitened components are the sources themselves, up to order and sign (Comon
-1994, Signal Processing 36, 287). Two searches for it are here, both among the rotations of the
-first K principal components at variance one:
+1994, Signal Processing 36, 287). Two searches look for it among the rotations of the first K
+principal components at variance one:
 
 - *varimax*: the largest sum of the variances of squared components (Kaiser 1958, Psychometrika 23,
   187). Applied to whitened principal components it is an estimator of sparse independent sources
@@ -77,7 +77,7 @@ def whitened_directions(embeddings: np.ndarray, components: int) -> np.ndarray:
 def usable_components(embeddings: np.ndarray, split: tuple[np.ndarray, np.ndarray]) -> int:
     """Return how many principal components both halves of a sample can whiten and rotate.
 
-    Not more than their embeddings vary in, and not more than a quarter of their inputs.
+    At most as many as the embeddings vary in, and at most a quarter of the inputs of a half.
     """
     usable = []
     for rows in split:
@@ -148,8 +148,8 @@ def linear_ceiling(
 ) -> np.ndarray:
     """Return how well a direction that is fitted to a feature correlates with it, (f,).
 
-    No basis of the embedding can recover features better: the multiple correlation of each feature
-    with all coordinates, by least squares on one sample, measured on another.
+    This is the multiple correlation of each feature with all coordinates, by least squares on one
+    sample, measured on another. No basis of the embedding can recover features better.
 
     Parameters
     ----------
@@ -185,25 +185,25 @@ def _signs(components: np.ndarray) -> np.ndarray:
 
 
 INPUTS_OF_A_COMPONENT = 4
-"""Least inputs for each component: with fewer a search fits noise."""
+"""Fewest inputs per component: with fewer, a search fits noise."""
 
 
 @dataclass(frozen=True)
 class Identified:
-    """What a search finds on the two halves of a sample.
+    """Result of a search on the two halves of a sample.
 
     Attributes
     ----------
     bases : (2, e, K) array
-        Directions that were fitted on the first and on the second half. Their sign is arbitrary,
-        and chosen so that components are skewed to the right, as sparse sources above zero are.
+        Directions that were fitted on the first and on the second half. Their arbitrary sign is
+        chosen so that components are skewed to the right, as sparse sources above zero are.
     agreement : float
         Split-half agreement of the two: `agreement` on all inputs. It needs no truth.
     agreement_null : (r,) array
         The same for r pairs of Haar rotations of the same whitened components.
     recovery : (f,) array
-        Recovery of each true feature, each basis on the half on which it was not fitted, averaged.
-        Empty without features.
+        Mean recovery of each true feature over both bases, each measured on the half on which it
+        was not fitted. Empty without features.
     recovery_null : (r, f) array
         The same for the Haar rotations.
     converged : bool

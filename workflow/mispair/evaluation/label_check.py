@@ -1,7 +1,7 @@
-"""Does a class list fit its labels? Lists that are shifted or permuted are detected.
+"""Detect class lists that do not fit the labels because they are shifted or permuted.
 
-A model that recognises the classes then answers with wrong names, but consistently. So names and
-labels are matched on one half of the images, and judged on the other. Three things
+With such a list a model that recognises the classes answers consistently with wrong names. So
+names and labels are matched on one half of the images, and judged on the other. Three things
 look alike and must not be taken for a wrong list: a weak model, for which no relabelling helps
 on images that it was not fitted to; a model that mixes up a few classes; and a model that does
 not recognise the classes, but separates them, and so gives each some name consistently.
@@ -20,23 +20,23 @@ SIGNIFICANCE = 1e-3
 """Largest p value of a list that is reported."""
 
 FACTOR, POINTS = 2.0, 0.10
-"""Relabelling has to multiply the accuracy by the first, and to add the second, at least."""
+"""Least factor and least gain in accuracy by relabelling, for a list to be flagged."""
 
 SHARE_MOVED, LEAST_MOVED = 0.5, 3
-"""Share and number of classes that move, at least: a model that mixes up two is no wrong list."""
+"""Least share and number of classes that move: to mix up two classes is no sign of a wrong list."""
 
 KNOWN = 0.7
-"""Accuracy after relabelling from which on the model recognises the classes. Below, only a shift is
+"""Least accuracy after relabelling of a model that recognises the classes. Below, only a shift is
 reported: names given at random form any permutation, but hardly ever a shift."""
 
 SHARE_SHIFTED, FEWEST_SHIFTED = 0.8, 8
-"""Share of the moved classes that move equally far in a shift, and the fewest classes of which a
-shift is more than chance: 7 of the 8! orders of 8 names are one, but 4 of the 5! of 5."""
+"""Least share of the moved classes that move equally far in a shift. Fewest classes with which a
+shift is more than chance: 7 of the 8! orders of 8 names are shifts, but 4 of the 5! of 5."""
 
 
 @dataclass(frozen=True)
 class LabelCheck:
-    """What relabelling does on the half of the images that it was not fitted to.
+    """Effect of relabelling on the half of the images that it was not fitted to.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class LabelCheck:
     n, hits, relabelled_hits : int
         Images of the half, and right answers with the list as it is and relabelled.
     p_value : float
-        Of McNemar's exact one-sided test: as many images gained by chance.
+        Of McNemar's exact one-sided test: probability to gain as many images by chance.
     shift_p_value : float
-        That names given at random to the classes come as near to a shift, for all shifts.
+        Probability that names given at random come as near to a shift, for all shifts.
     assignment : (k,) int array
-        Place in the list of the name that the images of each class are answered with.
+        Place in the list of the name that the model gives to the images of each class.
     moved : (j,) int array
-        Classes with another place than their own, on which both halves agree.
+        Classes that are assigned another place than their own, if both halves agree on it.
     """
 
     classes: int
@@ -77,7 +77,7 @@ class LabelCheck:
 
     @property
     def shift(self) -> int:
-        """How many places too late (negative: too early) most moved names stand; 0 if no shift."""
+        """Places by which most moved names are too late (negative: too early); 0 if no shift."""
         if len(self.moved) == 0:
             return 0
         k = len(self.assignment)
@@ -90,7 +90,7 @@ class LabelCheck:
     def rows(self) -> list[Row]:
         """Return the check as rows: flagged or not (1 or 0), classes moved, both accuracies.
 
-        There are none if no image could be held out: one image a class.
+        There are no rows if no image could be held out (one image per class).
         """
         if self.n == 0:
             return []
@@ -103,17 +103,17 @@ class LabelCheck:
         ]
 
     def described(self, classnames: Sequence[str]) -> str:
-        """Describe what is likely wrong with a list of which at least one class moves."""
+        """Describe what is likely wrong with a list in which at least one class moves."""
         number = int(self.moved[0])
         listed, answered = classnames[number], classnames[int(self.assignment[number])]
-        how = f"{len(self.moved)} of {self.classes} classes bear the name of another one"
+        how = f"{len(self.moved)} of {self.classes} classes have the name of another one"
         if shift := self.shift:
             distance = f"{abs(shift)} place{'s' if abs(shift) > 1 else ''}"
-            how = f"the names of {len(self.moved)} of {self.classes} classes stand {distance} "
+            how = f"the names of {len(self.moved)} of {self.classes} classes are {distance} "
             how += "too late" if shift > 0 else "too early"
         return (
             f"the class list does not seem to fit the labels: {how}. Images of class {number}, "
-            f"{listed!r} in the list, look like {answered!r}. With names and labels put together "
+            f"{listed!r} in the list, look like {answered!r}. With names and labels "
             f"matched on half of the images, accuracy on the other half is "
             f"{self.relabelled_hits / self.n:.1%} instead of {self.hits / self.n:.1%}"
         )
@@ -141,7 +141,7 @@ def check(answers: np.ndarray, labels: np.ndarray, classes: int) -> LabelCheck:
     fitted, held_out = _confusions(answers, labels, classes)
     numbers = np.arange(classes)
     shifted = (numbers + _best_shift(fitted)) % classes
-    # All that staying counts extra is less than one image.
+    # The bonus for classes that stay adds up to less than one image.
     stay = np.eye(classes) / (2 * classes)
     assigned = linear_sum_assignment(fitted + stay, maximize=True)[1]
     order = max((shifted, assigned), key=lambda order: held_out[numbers, order].sum())
@@ -185,7 +185,7 @@ def _best_shift(confusion: np.ndarray) -> int:
 
 
 def _p_of_shift(confusion: np.ndarray) -> float:
-    """Return how likely names at random come as near to a shift of the list as these.
+    """Return the probability that random names come as near to a shift of the list as these.
 
     Of all one-to-one namings the number of right answers has the mean ``sum(C) / k`` and the
     variance ``sum(D^2) / (k - 1)``, with D the confusions C less the means of their rows and

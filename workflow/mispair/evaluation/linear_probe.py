@@ -1,4 +1,4 @@
-"""Linear probe: logistic regression on the embeddings of the training split, scored on the test."""
+"""Linear probe: logistic regression on the training embeddings, scored on the test split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Probe:
         ``probe_acc1`` and ``probe_mean_per_class_recall`` with ``n``, ``low``, ``high``, ``chance``
         and the ``C`` that they were fitted with.
     complaints : list of str
-        What scikit-learn had to say, such as that the solver did not converge.
+        Warnings of scikit-learn, such as that the solver did not converge.
     """
 
     rows: list[Row]
@@ -42,7 +42,7 @@ def fit(
     seed: int,
     max_iter: int,
 ) -> Probe:
-    """Return `probe` of the classes in both splits, with C or, without one, `best_c` of a grid."""
+    """Return `probe` of the classes in both splits, with the given C or `best_c` of a grid."""
     complaints: list[str] = []
     if C is None:
         C, complaints = best_c(*train, grid, folds, seed, max_iter)
@@ -63,8 +63,7 @@ def probe(
 ) -> Probe:
     """Fit scikit-learn's multinomial logistic regression and score it on other images.
 
-    It minimises ``C * sum of losses + |W|^2 / 2`` with L-BFGS from zero, which draws nothing at
-    random.
+    It minimises ``C * sum of losses + |W|^2 / 2`` with L-BFGS from zero, without random draws.
 
     Parameters
     ----------
@@ -112,14 +111,14 @@ def best_c(
 ) -> tuple[float, list[str]]:
     """Choose C by cross-validation on the training split, stratified by class and seeded.
 
-    Of equally accurate values the smallest, the most strongly penalised one, is taken.
+    Among equally accurate values it takes the smallest, which has the strongest penalty.
 
     Returns
     -------
     C : float
         A value of the grid.
     complaints : list of str
-        What scikit-learn had to say, each thing once.
+        Warnings of scikit-learn, each once.
 
     Raises
     ------

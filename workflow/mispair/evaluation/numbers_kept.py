@@ -1,4 +1,4 @@
-"""How many neurons pruned models keep: ranges as numbers, and numbers that follow a width."""
+"""Numbers of neurons that pruned models keep: from ranges, or in proportion to a width."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ RANGE = r"^(\d+)-(\d+)(?::([1-9]\d*))?$"
 """From, to (included) and step."""
 
 PUBLISHED_WIDTH = 512
-"""Neurons of the published models, of which the paper keeps 200 to 500."""
+"""Neurons of the published models. The paper keeps 200 to 500 of them."""
 
 
 def expanded(ks: Any) -> Any:
-    """Replace ranges such as ``200-500:50`` in a list by their numbers; all in order, each once.
+    """Replace ranges such as ``200-500:50`` in a list by numbers, sorted and without duplicates.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""What the overlap of neurons owes to the spectrum of a projection, and what to its basis.
+"""Separate the effects of a projection's spectrum and of its basis on the overlap of neurons.
 
 Let G be the Gram matrix of the N columns of a projection at length one, and λ its eigenvalues,
 which sum to N. The mean squared cosine of two columns is exactly ``(Σλ²/N - 1) / (N - 1)``,
-because ``Σλ²`` is the sum of all squared entries of G, of which N are one. With the participation
-ratio ``PR = (Σλ)²/Σλ² = N²/Σλ²`` (the number of directions that the columns share evenly) that is
-``(N/PR - 1) / (N - 1)``: a number that depends on the spectrum alone.
+because ``Σλ²`` is the sum of all squared entries of G, and N of these are one. The participation
+ratio is ``PR = (Σλ)²/Σλ² = N²/Σλ²`` (the number of directions that the columns share evenly). With
+it the mean is ``(N/PR - 1) / (N - 1)``, which depends on the spectrum alone.
 
 The mean absolute cosine is ``√(2/π)`` times the root mean square if cosines are distributed as a
 Gaussian. The *shape ratio* is the mean absolute cosine over that product: the part of the measure
@@ -14,7 +14,7 @@ A rotation of the basis keeps the eigenvalues μ of the raw columns' Gram matrix
 have other lengths after it, so cosines are not exactly invariant. A column after a uniformly drawn
 (Haar) rotation is ``M r`` with r uniform on the sphere, and at length one its expected share of the
 k-th eigendirection is ``a_k = E[μ_k g_k² / Σ μ_l g_l²]``, g Gaussian: again a function of the
-spectrum alone. With ``N a`` in the place of λ the identity gives what every rotated basis shows.
+spectrum alone. With ``N a`` instead of λ, the identity predicts the value of rotated bases.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def shares_after_rotation(eigenvalues: np.ndarray, points: int = 500) -> np.ndar
     Parameters
     ----------
     eigenvalues : (N,) array
-        μ, of the Gram matrix of the raw columns; those below rounding count as zero.
+        μ of the Gram matrix of the raw columns; values below rounding count as zero.
     points : int
-        Of the quadrature in log t.
+        Number of points of the quadrature in log t.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def spectral_measures(raw_gram: np.ndarray) -> dict[str, float]:
 
 
 def null_summary(values: Sequence[float], value: float) -> Row:
-    """Return a null distribution over rotations in short, with the place of a value in it.
+    """Summarise a null distribution over rotations, and the place of a value in it.
 
     Returns
     -------
@@ -165,11 +165,11 @@ def spectral_rows(projection: np.ndarray, rotations: Sequence[np.ndarray]) -> li
     Returns
     -------
     list of dict
-        ``metric``, ``value`` and ``n``, the number of ordered pairs: those of
-        `spectral_measures` but ``mean_abs_cosine``, which `purity.measures` has, and
-        ``rms_cosine_spectrum``, what the eigenvalues of the raw columns alone predict for rotated
-        bases. With rotations all of `spectral_measures` with ``_rotated``, each the `null_summary`
-        of the rotated bases.
+        ``metric``, ``value`` and ``n``, the number of ordered pairs. Metrics are those of
+        `spectral_measures` without ``mean_abs_cosine`` (see `purity.measures`), and
+        ``rms_cosine_spectrum``, the prediction for rotated bases from the eigenvalues of the raw
+        columns alone. With rotations there is also a row for every metric of `spectral_measures`
+        with the suffix ``_rotated``: the `null_summary` of the rotated bases.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""Is one arm better than another on the same images? Images and seeds are both drawn at random.
+"""Compare two arms on the same images, with images and seeds both as random samples.
 
-An answer depends on the image and on the seed of the arm. Resampling the images alone takes the
-seeds for all that there are; a t test over seeds takes the images for all that there are. Here the
-variance of a difference is the sum of two parts of the two-way analysis of variance with random
-effects: the variance between the means of seeds, which contains the interaction of images and
-seeds, and that of images without the interaction. The t quantile has Satterthwaite's degrees of
-freedom (Satterthwaite 1946, Biometrics Bulletin 2, 110).
+An answer depends on the image and on the seed of the arm. Resampling the images alone treats the
+seeds as fixed; a t test over seeds treats the images as fixed. Here the variance of a difference
+is the sum of two parts of the two-way analysis of variance with random effects: the variance
+between the means of seeds, which contains the interaction of images and seeds, and that of images
+without the interaction. The t quantile has Satterthwaite's degrees of freedom (Satterthwaite 1946,
+Biometrics Bulletin 2, 110).
 
 The bootstrap that resamples images and seeds together (Owen 2007, Annals of Applied Statistics 1,
 386) has the same purpose, but counts the interaction up to three times and, with three seeds,
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class _Components:
-    """One set's differences by seed, and the variance of their mean by images alone."""
+    """One set's differences by seed, and the variance of their mean due to images alone."""
 
     by_seed: np.ndarray
     images: float
@@ -73,10 +73,10 @@ def difference(
     ----------
     correct, reference : sequences of (s, n_k) arrays
         For each evaluation set, the credit of each seed of an arm for each image: 1 or True for a
-        right answer, 0 for a wrong one, between them for one drawn by lot. Rows are paired by seed.
-        A reference of one row is compared with every seed of the arm.
+        right answer, 0 for a wrong one, and between for one drawn by lot. Rows are paired by seed.
+        A reference with one row is compared with every seed of the arm.
     weights : sequence of float, optional
-        Factor of each set in the sum; 1 / number of sets if left out. Factors of opposite signs
+        Factor of each set in the sum; default 1 / number of sets. Factors of opposite signs
         compare the differences on some sets with those on others.
     pictures : sequence of (n_k,) int arrays or None, optional
         Images of a set with the same number are the same picture, so they are one trial; None for
@@ -89,9 +89,9 @@ def difference(
 
     Notes
     -----
-    Half an image is added to each side of every set, one that only the arm answers and one that
-    only the reference answers (Agresti and Min 2005, Statistics in Medicine 24, 729). So arms
-    that agree on all images have an interval that is not empty.
+    Two half images are added to every set: one that only the arm answers, and one that only the
+    reference answers (Agresti and Min 2005, Statistics in Medicine 24, 729). So arms that agree on
+    all images have an interval that is not empty.
     """
     each_picture = pictures if pictures is not None else [None] * len(correct)
     sets = [
@@ -108,7 +108,7 @@ def difference(
     )
     number = len(by_seed)
     images = [factor**2 * each.images for factor, each in zip(factors, sets, strict=True)]
-    # What seeds change contains the interaction, so that images are counted without it.
+    # The variance between seeds contains the interaction, so that of images excludes it.
     seeds = float(by_seed.var(ddof=1)) / number if number > 1 else 0.0
     variance = seeds + sum(images)
     # Satterthwaite: each squared component over its own degrees of freedom.
@@ -157,7 +157,7 @@ def _components(
 
 
 def _of_pictures(apart: np.ndarray, pictures: np.ndarray) -> np.ndarray:
-    """Return one column for each picture, such that the mean of a row stays that of all images."""
+    """Return one column for each picture; the mean of a row stays that of all images."""
     order = np.argsort(pictures, kind="stable")
     starts = np.flatnonzero(np.diff(pictures[order], prepend=-1))
     sums = np.add.reduceat(apart[:, order], starts, axis=1)

@@ -1,4 +1,4 @@
-"""Files of projections, as steps that measure neurons read them."""
+"""Read files of projections for the steps that measure neurons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mispair.core.files import UserError, read_tensors
 
 @dataclass(frozen=True)
 class Stack:
-    """The projections of one arm, a pair for each seed of its fine-tuning.
+    """The projections of one arm: one pair for each seed of its fine-tuning.
 
     Attributes
     ----------

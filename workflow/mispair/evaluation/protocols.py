@@ -1,20 +1,20 @@
-"""Named protocols: which prompts stand for the classes of a set, and which number is its headline.
+"""Named protocols: the prompts of the classes of a set, and its headline metric.
 
-Published numbers of one model differ by several points from protocol to protocol, so every number
-carries the name of its protocol and the fingerprint of its prompts.
+Published numbers of one model differ by several points between protocols, so every number has the
+name of its protocol and the fingerprint of its prompts.
 
 - ``clip_benchmark``: the templates and class names in the set's folder; accuracy.
 - ``laclip``: the templates of SLIP's evaluation, which LaCLIP's follows; recall averaged over the
   classes for Pets, Caltech-101, Aircraft and Flowers, accuracy for all others. Class names are
-  those of the folder, for FER-2013 and CLEVR counts those of SLIP (a class may have several).
-  Models of LAION-400M have CLIP's 80 templates for ImageNet, as LaCLIP's evaluation of these.
+  those of the folder; for FER-2013 and CLEVR counts those of SLIP (a class may have several).
+  Models of LAION-400M get CLIP's 80 templates for ImageNet, as in LaCLIP's evaluation of them.
 - ``datacomp``: the prompts of ``clip_benchmark``; the main metric of each set in DataComp's list,
   such as the accuracy of the worst group or macro F1, and accuracy for all others.
 - ``single-prompt``: "a photo of a {c}"; accuracy.
-- ``captions``: for sets of captioned images: every caption stands for its image; recall of images
-  by captions, or, where one of an image's captions is to be chosen, the share of right choices.
-- Any other name is that of a folder of the user's with files for some sets: ``SET.templates.txt``,
-  ``SET.classnames.txt``, ``SET.json`` (prompts for each class, as of CuPL) and ``SET.metric.txt``.
+- ``captions``: for sets of captioned images. Every caption is a prompt for its image; recall of
+  images by captions, or the share of right choices if one of an image's captions is to be chosen.
+- Any other name is a folder of the user with files for some sets: ``SET.templates.txt``,
+  ``SET.classnames.txt``, ``SET.json`` (prompts for each class, as in CuPL) and ``SET.metric.txt``.
 
 References
 ----------
@@ -63,7 +63,7 @@ OF_FOLDER = (CLIP_BENCHMARK, DATACOMP)
 """Protocols that take the templates in the set's folder."""
 
 LACLIP_DATA = Path(__file__).with_name("laclip.json")
-"""Templates and metric of each set that protocol ``laclip`` knows, and its other names."""
+"""Templates, metric and other names of each set of protocol ``laclip``."""
 
 ACC1, MEAN_PER_CLASS, MACRO_F1 = "acc1", "mean_per_class_recall", "macro_f1"
 METRICS = (ACC1, MEAN_PER_CLASS, MACRO_F1, "worst_group_acc1", "worst_group_acc5")
@@ -73,7 +73,7 @@ METRIC_OF_CAPTIONS: dict[Kind, str] = {
 }
 
 CUSTOM_FILES = ("templates.txt", "classnames.txt", "json", "metric.txt")
-"""What a folder of the user's may hold for a set, after the set's name and a dot."""
+"""Files of a set in a folder of the user, after the set's name and a dot."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -89,15 +89,15 @@ class Prompts:
     texts : list of str
         All p prompts, those of a class together.
     classes : (p,) int64 array
-        Class of each prompt, never falling; of captions the number of the image.
+        Class of each prompt, in ascending order; for captions the number of the image.
     classnames : list of str
-        Names of the k classes; each has a prompt. None for captions.
+        Names of the k classes; each has a prompt. Empty for captions.
     metric : str
-        The headline, one of `METRICS`; of captions one of `METRIC_OF_CAPTIONS`.
+        The headline, one of `METRICS`; for captions one of `METRIC_OF_CAPTIONS`.
     templates : list of str or None
-        What the prompts were made of; None if every class has its own.
+        Templates of the prompts; None if every class has its own prompts.
     questions : list of (str, str)
-        Category and pair of each image's question, where one of its captions is to be chosen.
+        Category and pair of each image's question, if one of its captions is to be chosen.
     """
 
     protocol: str
@@ -147,16 +147,16 @@ def prompts(
     opened : EvaluationSet
         The set.
     protocol : str
-        One of `BUILT_IN`, or the name of a folder of the user's.
+        One of `BUILT_IN`, or the name of a folder of the user.
     custom : sequence of Path
-        The files in that folder; those of other sets are passed over.
+        The files in that folder; those of other sets are ignored.
     laion : bool
-        The model was pre-trained on LAION-400M.
+        Whether the model was pre-trained on LAION-400M.
 
     Raises
     ------
     UserError
-        If the protocol does not know the set, or a file does not fit it.
+        If the protocol does not have the set, or a file does not fit it.
     """
     if (protocol == CAPTIONS) != (opened.kind in CAPTIONED):
         raise UserError(
@@ -211,12 +211,12 @@ def _refuse_unlike_pairs(examples: Sequence[Example]) -> None:
 
 
 def protocol_name(source: str) -> str:
-    """Return the name of a protocol as the configuration gives it: a name, or a folder.
+    """Return the name of a protocol that the configuration gives as a name or as a folder.
 
     Raises
     ------
     UserError
-        If it is neither, or the folder's name cannot be a protocol's.
+        If it is neither, or a protocol cannot have the folder's name.
     """
     if source in BUILT_IN:
         return source
@@ -236,12 +236,12 @@ def protocol_name(source: str) -> str:
 
 
 def protocol_files(source: str, directory: str | Path) -> list[Path]:
-    """Return the files, besides the class list, that a protocol needs for a set.
+    """Return the files that a protocol needs for a set in addition to the class list.
 
     Parameters
     ----------
     source : str
-        One of `BUILT_IN`, or a folder of the user's.
+        One of `BUILT_IN`, or a folder of the user.
     directory : str or Path
         Folder of the set, which need not exist yet.
     """
@@ -261,10 +261,10 @@ def protocol_files(source: str, directory: str | Path) -> list[Path]:
 
 
 def applies(source: str, name: str, kind: Kind) -> bool:
-    """Tell whether a protocol has prompts for a set of that name and kind.
+    """Return whether a protocol has prompts for a set of that name and kind.
 
-    ``clip_benchmark`` and ``datacomp`` take every classification set: one without templates lacks
-    a piece.
+    ``clip_benchmark`` and ``datacomp`` apply to every classification set: missing templates are
+    an error.
     """
     if kind in CAPTIONED or source == CAPTIONS:
         return kind in CAPTIONED and source == CAPTIONS
@@ -274,19 +274,12 @@ def applies(source: str, name: str, kind: Kind) -> bool:
 
 
 def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
-    """Refuse a file in a folder of the user's that is for no set: its name may be misspelt.
-
-    Parameters
-    ----------
-    folder : str
-        The protocol.
-    names : sequence of str
-        Names of all sets.
+    """Refuse a file in a folder of the user that is for no set: its name may be misspelt.
 
     Raises
     ------
     UserError
-        Naming the file and the nearest name that would be taken.
+        If there is one. The message has the nearest valid name.
     """
     allowed = [f"{name}.{ending}" for name in names for ending in CUSTOM_FILES]
     for path in sorted(Path(folder).iterdir()):
@@ -300,7 +293,7 @@ def refuse_stray_files(folder: str, names: Sequence[str]) -> None:
 
 @cache
 def _laclip_sets() -> dict[str, dict[str, Any]]:
-    """Return templates, metric and other names of each set that ``laclip`` knows."""
+    """Return templates, metric and other names of each set of ``laclip``."""
     content: dict[str, dict[str, Any]] = json.loads(LACLIP_DATA.read_text(encoding="utf-8"))
     return content
 
@@ -319,7 +312,7 @@ def _of_laclip(name: str) -> dict[str, Any]:
     names = _laclip_names()
     if canonical(name) not in names:
         raise UserError(
-            f"protocol {LACLIP} has no templates for the set {name}; it knows "
+            f"protocol {LACLIP} has no templates for the set {name}; its sets are "
             f"{', '.join(_laclip_sets())} (with or without wds_ and vtab-)."
             f"{_hint(canonical(name), names)} Templates for other sets are given by a protocol of "
             f"your own: a folder with {name}.templates.txt, named under `protocols`."
@@ -328,12 +321,12 @@ def _of_laclip(name: str) -> dict[str, Any]:
 
 
 def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Prompts:
-    """Return the prompts that files of the user's describe."""
+    """Return the prompts that the user's files describe."""
     files = {path.name.removeprefix(f"{opened.name}."): path for path in custom}
     given = {ending: files[ending] for ending in CUSTOM_FILES if ending in files}
     if not given:
         raise UserError(
-            f"protocol {protocol} says nothing of the set {opened.name}: it has none of "
+            f"protocol {protocol} has no files for the set {opened.name}: it has none of "
             f"{', '.join(f'{opened.name}.{ending}' for ending in CUSTOM_FILES)}."
         )
     classnames = opened.classnames
@@ -361,7 +354,7 @@ def _custom(opened: EvaluationSet, protocol: str, custom: Sequence[Path]) -> Pro
 def _metric(path: Path) -> str:
     content = path.read_text(encoding="utf-8", errors="replace").strip()
     if content not in METRICS:
-        raise UserError(f"{path}: must say {' or '.join(METRICS)}, found {content[:40]!r}.")
+        raise UserError(f"{path}: must hold {' or '.join(METRICS)}, found {content[:40]!r}.")
     return content
 
 
@@ -413,7 +406,7 @@ def _prompts(
     metric: str,
     templates: list[str] | None,
 ) -> Prompts:
-    import numpy as np  # the workflow's plan asks this module for names, and needs no arrays
+    import numpy as np  # the workflow's plan needs only names from this module, and no arrays
 
     classes = np.repeat(np.arange(len(texts), dtype=np.int64), [len(group) for group in texts])
     flat = [text for group in texts for text in group]

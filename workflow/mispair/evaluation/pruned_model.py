@@ -1,6 +1,6 @@
-"""Models with some of their neurons, as local open_clip folders, and what they save.
+"""Models with some of their neurons, as local open_clip folders, and the savings.
 
-A neuron is a column of both final projections. Without it they are narrower matrices, so a pruned
+A neuron is a column of both final projections. Without it the matrices are narrower, so a pruned
 model is an ordinary one with a smaller ``embed_dim``.
 """
 
@@ -32,25 +32,25 @@ from mispair.towers.loading import (
 from mispair.towers.taking_apart import take_apart
 
 COPIED = (".gz", ".json", ".model", ".txt")
-"""Endings of vocabularies, and of what timm builds an image tower from."""
+"""Endings of vocabularies, and of the files from which timm builds an image tower."""
 
 OF_THE_WHOLE = (CONFIG_NAME, "training.json")
 """Files that are not true of a pruned model."""
 
 
 QUERIES, REPEATS = 256, 5
-"""Images for which others are looked for in a timed search, and how often it is run."""
+"""Number of queries of a timed nearest-neighbour search, and of its runs."""
 
 
 def replace_projections(
     model: nn.Module, image: np.ndarray, text: np.ndarray, logit_scale: float
 ) -> None:
-    """Give a model of open_clip other final projections, of any common width, and another scale.
+    """Replace the final projections of an open_clip model, at any common width, and its scale.
 
     Parameters
     ----------
     model : nn.Module
-        One that `mispair.towers.taking_apart.take_apart` takes apart; changed in place.
+        A model that `mispair.towers.taking_apart.take_apart` supports; changed in place.
     image, text : (d_image, k) and (d_text, k) arrays
         Projections; columns are the neurons.
     logit_scale : float
@@ -58,7 +58,7 @@ def replace_projections(
     """
     visual: Any = model.visual
     _replace(visual.head if hasattr(visual, "trunk") else visual, "proj", image)
-    # CLIP spreads its text transformer over itself; the others keep it as one module.
+    # CLIP holds the parts of its text transformer itself; other models keep it as one module.
     _replace(getattr(model, "text", model), "text_projection", text)
     scale: Any = model.logit_scale
     scale.data.fill_(logit_scale)
@@ -81,23 +81,23 @@ def _replace(owner: Any, name: str, projection: np.ndarray) -> None:
 def write_pruned(folder: Path, source: Path, model: nn.Module, final: Path | None = None) -> Towers:
     """Write a model with replaced projections into a folder, and load it from there.
 
-    Weights keep the number format that they have in `source` wherever that loses nothing.
+    Weights keep the number format that they have in `source` unless that changes a value.
 
     Parameters
     ----------
     folder : Path
-        Where to; it exists.
+        An existing folder to write to.
     source : Path
-        The local open_clip folder that the model comes from. Vocabularies and the like are copied.
+        The local open_clip folder of the model. Vocabularies and similar files are copied.
     model : nn.Module
-        From `replace_projections`.
+        A model that `replace_projections` has changed.
     final : Path or None
-        The folder after it is renamed; None if it stays.
+        The later name of the folder; None if it is not renamed.
 
     Returns
     -------
     Towers
-        What `load_towers` makes of the new folder.
+        The new folder as `load_towers` loads it.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def sizes(folder: Path, towers: Towers) -> Iterator[Row]:
 
 
 def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -> Iterator[Row]:
-    """Yield what projections score on evaluation sets, and how long searches in these take.
+    """Yield the scores of projections on evaluation sets, and the times of searches in these.
 
     Parameters
     ----------
@@ -160,9 +160,9 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
     ------
     dict
         ``metric``, ``value``, ``evaluation_set`` and, where it has one, ``protocol`` and its
-        ``fingerprint``: acc1; ``seconds_to_classify`` all images of the set and
-        ``seconds_to_search`` it for the nearest to each of at most 256 images, in single
-        precision, the fastest of five runs.
+        ``fingerprint``. Metrics are acc1, ``seconds_to_classify`` all images of the set, and
+        ``seconds_to_search`` it for the nearest neighbour of each of at most 256 images. Times are
+        in single precision, of the fastest of five runs.
     """
     for data in sets:
         keys = {"evaluation_set": data.metadata["name"]}
@@ -180,7 +180,7 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
 
 
 def _seconds(queries: np.ndarray, arguments: np.ndarray) -> float:
-    """Return how long it takes to find the nearest of all others for every query."""
+    """Return the seconds to find the nearest of `arguments` for every query."""
     times = []
     for _ in range(REPEATS):
         started = time.perf_counter()

@@ -1,11 +1,11 @@
-"""Keeping k neurons of a pair of projections: rankings, and scores at every k in one pass.
+"""Keep k neurons of a pair of projections: rankings, and scores at every k in one pass.
 
-What pruning does comes in two forms. *Masked* follows the authors' public code: image embeddings
-are normalised over all neurons, then all but k coordinates are set to zero; prompts stay whole, and
-nothing is normalised again. *Renormalised* cuts image embeddings and class vectors to the k
-neurons and brings both to length one again. The answer is the argmax of the product. The
-silhouette is that of the image embeddings; the cosine distance does not see lengths, so it is one
-number for both forms, and for all protocols.
+Pruning has two forms. *Masked* follows the authors' public code: image embeddings are normalised
+over all neurons, then all but k coordinates are set to zero; prompts stay whole, and nothing is
+normalised again. *Renormalised* cuts image embeddings and class vectors to the k neurons and
+normalises both again. The answer is the argmax of the product. The silhouette is that of the image
+embeddings; the cosine distance does not depend on lengths, so it is one number for both forms, and
+for all protocols.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PURITY: tuple[str, ...] = ("high-purity", "low-purity")
 """Strategies of the paper other than random, named after the neurons that stay."""
 
 RANKED: tuple[str, ...] = (*PURITY, "high-variance", "low-variance", "high-norm", "low-norm")
-"""These and the baselines that purity has to beat."""
+"""These and the baselines to compare purity with."""
 
 TOWERS = ("text", "image", "both")
-"""What a ranking looks at; both is the sum of the two towers' values."""
+"""Towers that a ranking uses; both is the sum of the two towers' values."""
 
 NORMALISED = ("masked", "renormalised")
 """The two forms of pruning."""
@@ -44,7 +44,7 @@ BLOCK_ENTRIES = 1 << 17
 
 @dataclass(frozen=True)
 class Ranking:
-    """An order in which neurons are kept, the first first."""
+    """An order in which neurons are kept; the first is kept longest."""
 
     strategy: str
     ranked_by: str
@@ -73,7 +73,7 @@ class EvaluationSet:
         True classes.
     prompts : mapping
         From the name of a protocol to its prompts, at least one.
-    about : mapping
+    metadata : mapping
         Metadata of the file of images, with the ``name`` of the set.
     """
 
@@ -86,13 +86,13 @@ class EvaluationSet:
 def read_sets(
     images: Iterable[Path], prompts: Iterable[Path], towers: str | None
 ) -> Iterator[EvaluationSet]:
-    """Read the cached features of the sets that can be classified, one after the other.
+    """Read the cached features of the sets with classes, one after the other.
 
     Parameters
     ----------
     images, prompts : iterables of Path
         Files of `encode_evaluation` and `encode_prompts`; those of a set are in one folder. Sets
-        of captioned pictures, and sets that no protocol is of, are left out.
+        of captioned pictures, and sets without prompts, are left out.
     towers : str or None
         Fingerprint of the towers that the features must come from.
 
@@ -148,7 +148,7 @@ class PrunableModel:
     Raises
     ------
     ValueError
-        If features, labels, prompts and projections do not fit, or something is not finite.
+        If features, labels, prompts and projections do not fit, or a value is not finite.
     """
 
     def __init__(self, data: EvaluationSet, image: np.ndarray, text: np.ndarray) -> None:
@@ -171,7 +171,7 @@ class PrunableModel:
     def rotated(self, rotation: np.ndarray) -> PrunableModel:
         """Return the model in another basis: both projections times an orthogonal (e, e) matrix.
 
-        That changes no similarity while all neurons are kept, but it changes what a neuron is.
+        That changes no similarity while all neurons are kept, but it changes the neurons.
         """
         copied = copy.copy(self)
         copied.images = self.images @ rotation
@@ -190,18 +190,17 @@ class PrunableModel:
         return self.images.shape[1]
 
     def values(self, what: str, tower: str) -> np.ndarray:
-        """Return what neurons are ranked by, (e,) float64.
+        """Return the values that neurons are ranked by, (e,) float64.
 
         Parameters
         ----------
         what : {"purity", "variance", "norm"}
-            The mean absolute cosine with the others (low is pure). Or how much the activation
-            varies: the variance of the coordinates of the normalised embeddings, over the images
-            of the set (their labels are not used), or over its prompts, those of all protocols
-            together, so that every protocol is measured on the same neurons. Or the length of the
-            projection's column.
+            Purity is the mean absolute cosine with the others (low is pure). Variance is that of
+            the coordinates of the normalised embeddings, over the images of the set (their labels
+            are not used), or over the prompts of all its protocols together, so that every
+            protocol is measured on the same neurons. Norm is the length of the projection's column.
         tower : {"text", "image", "both"}
-            Tower of which the value is taken; both adds the two.
+            Tower that the value is of; both adds the two.
         """
         if tower == "both":
             return self.values(what, "text") + self.values(what, "image")
@@ -220,9 +219,9 @@ class PrunableModel:
     def scores(self, order: np.ndarray, ks: Iterable[int]) -> Iterator[Row]:
         """Score the first k neurons of an order for every k, adding neurons from k to k.
 
-        Logits and squared lengths are added to from k to k, so those of all k together cost as
-        much as one evaluation with all neurons. The products with the means of the clusters, of
-        which the silhouette is made, change altogether with the lengths: O(n K k) at each k.
+        Logits and squared lengths accumulate from k to k, so those of all k together cost as much
+        as one evaluation with all neurons. The silhouette's products with the means of the
+        clusters change with the lengths and are computed at each k: O(n K k).
 
         Parameters
         ----------
@@ -236,7 +235,7 @@ class PrunableModel:
         dict
             ``k``, ``metric``, ``value``, ``n``, ``low``, ``high``, ``protocol`` and
             ``normalised``: acc1 for each protocol and form of pruning; silhouette once, with
-            protocol None, among the masked.
+            protocol None and the form masked.
         """
         ks, n = sorted(set(ks)), len(self.labels)
         images = self.images[:, order]
@@ -264,7 +263,7 @@ class PrunableModel:
 
 
 def order_by(strategy: str, value: np.ndarray) -> np.ndarray:
-    """Return the neurons in the order in which a strategy keeps them; equal ones keep theirs.
+    """Return the neurons in the order in which a strategy keeps them; the sort is stable.
 
     High purity is a low mean absolute cosine.
     """
@@ -291,8 +290,8 @@ def right_answers(
     Returns
     -------
     (2, len(ks)) int array
-        Masked and renormalised. The length of an image's embedding changes no argmax, that of a
-        class's vector does. (With one neuron renormalised vectors of one sign are all the same,
+        Masked and renormalised. The length of an image's embedding changes no argmax; that of a
+        class's vector does. (With one neuron, renormalised vectors of one sign are all the same,
         and rounding decides between them.)
     """
     lengths = np.sqrt(np.cumsum(np.square(classes), axis=1)[:, np.asarray(ks) - 1].T)
@@ -331,14 +330,14 @@ def sweep(
     generators : iterable of numpy.random.Generator
         One for each draw of the strategy random, which has ``ranked_by`` "none".
     strategies : iterable of str
-        Others, of `RANKED`.
+        Other strategies, from `RANKED`.
 
     Yields
     ------
     dict
-        The rows of `PrunableModel.scores` with ``strategy``, ``ranked_by`` and ``draw``. Those of
-        random draws have no ``low`` and ``high``: their spread over draws is the interval that
-        counts, and they are half of all rows.
+        The rows of `PrunableModel.scores` with ``strategy``, ``ranked_by`` and ``draw``. Random
+        draws, half of all rows, have no ``low`` and ``high``: their spread over draws is the
+        relevant interval.
     """
     ks = list(ks)
     rankings = [model.ranking(strategy, tower) for strategy in strategies for tower in TOWERS]
@@ -363,8 +362,8 @@ def sweep_bases(
 ) -> Iterator[Row]:
     """Yield `sweep` in the model's own basis and in rotated ones, with the name of the ``basis``.
 
-    Rotated bases are a control of what is claimed of purity, and have no other rankings. All
-    together have as many random draws as the own basis.
+    Rotated bases are a control for claims about purity, so they have no other rankings. All of them
+    together have as many random draws as the model's own basis.
     """
     for number, rotation in enumerate([None, *rotations]):
         basis = "original" if rotation is None else f"rotated-{number - 1}"
@@ -384,7 +383,7 @@ def kept_neurons(
 ) -> np.ndarray:
     """Return the k neurons of a model that a strategy keeps for all sets, (k,) ascending int.
 
-    The values that neurons are ranked by are added over the sets; ``random`` is the first draw of
+    The ranking adds the values of neurons over the sets. ``random`` is the first draw of
     `sweep_bases`, and needs no set.
 
     Raises

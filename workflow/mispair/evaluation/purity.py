@@ -1,10 +1,10 @@
-"""How much the neurons of a projection overlap: purity, its reference and its controls.
+"""Overlap of the neurons of a projection: purity, its reference and its controls.
 
 A neuron is a column of a final projection. Its impurity is the mean absolute cosine with all
 other neurons: low is pure. Similarities of embeddings do not change when both projections are
 multiplied by one orthogonal matrix, so similarities do not identify neurons. The mean absolute
-cosine does change, but little: `mispair.evaluation.overlap_spectrum` separates what belongs to the
-spectrum from what belongs to the basis.
+cosine does change, but little: `mispair.evaluation.overlap_spectrum` separates the effect of the
+spectrum from that of the basis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFINITION = (
     "for large d: 0.0288 for 768 rows, 0.0353 for 512. To divide by N² with the diagonal at zero, "
     "as a script of the authors does, gives (N−1)/N of these numbers."
 )
-"""What purity means, in words for readers of the report."""
+"""Definition of purity for readers of the report."""
 
 
 def unit_columns(projection: np.ndarray) -> np.ndarray:
@@ -101,15 +101,15 @@ def cosine_histogram(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.
 def overlap_map(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean |cos| between groups of neurons, the purest first.
 
-    Neurons are sorted by their mean |cos| with all others and cut into groups of equal size, as
-    far as they can be.
+    Neurons are sorted by their mean |cos| with all others and split into groups of nearly equal
+    size.
 
     Parameters
     ----------
     projection : (d, e) array
         Columns are neurons.
     bins : int
-        Groups; not more than there are neurons are made.
+        Number of groups, at most that of neurons.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def overlap_map(projection: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarr
 
 
 def map_rows(projection: np.ndarray, bins: int) -> list[Row]:
-    """Return `overlap_map` as rows ``overlap_map`` with ``row`` and ``column``, not below it."""
+    """Return `overlap_map` on and above the diagonal as rows with ``row`` and ``column``."""
     means, pairs = overlap_map(projection, bins)
     return [
         {"metric": "overlap_map", "value": means[row, column], "n": int(pairs[row, column]),
@@ -153,7 +153,7 @@ def random_rotation(size: int, generator: np.random.Generator) -> np.ndarray:
 
 
 def random_rotations(size: int, number: int, seed: int) -> list[np.ndarray]:
-    """Draw the rotations of a seed, which are the same wherever bases are rotated."""
+    """Draw the rotations of a seed, which are the same in all steps that rotate bases."""
     return [
         random_rotation(size, seeds.generator(seed, "rotation", turn)) for turn in range(number)
     ]

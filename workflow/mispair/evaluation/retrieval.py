@@ -8,10 +8,10 @@ from mispair.core.intervals import Row, share_of_variance, share_row
 from mispair.evaluation.zeroshot import starts_of_classes
 
 BEST = (1, 5, 10)
-"""How many of the first results may hold the right one."""
+"""Values of k in recall at k."""
 
 TIE = 1e-6
-"""Cosines closer than this are equal: equal captions differ so much by rounding in the towers."""
+"""Cosines closer than this are equal: rounding in the towers changes equal captions this much."""
 
 BLOCK_ENTRIES = 1 << 21
 """Entries of the largest block of cosines: 16 megabytes."""
@@ -20,18 +20,18 @@ BLOCK_ENTRIES = 1 << 21
 def ranks(
     images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many wrong results stand before the first right one, for captions and images.
+    """Return how many wrong results precede the first right one, for captions and images.
 
-    Ties count against the model: a wrong result that is as similar as the right one stands before
-    it. So the ranks depend on no order of images or captions, a model that gives everything the
-    same embedding retrieves nothing, and another image's caption of the same words is wrong.
+    Ties count against the model: a wrong result that is as similar as the right one precedes it.
+    So ranks do not depend on the order of images or captions. A model that gives everything the
+    same embedding retrieves nothing, and another image's caption with the same words is wrong.
 
     Parameters
     ----------
     images : (n, e) array
         Embeddings of length one.
     captions : (m, e) array
-        Embeddings of length one, those of an image side by side.
+        Embeddings of length one, those of an image adjacent.
     image_of_caption : (m,) int array
         Image of each caption, from 0 to n - 1; every image has at least one.
 
@@ -67,7 +67,7 @@ def ranks(
 
 
 def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarray) -> list[Row]:
-    """Return recall at 1, 5 and 10 both ways, as CLIP_benchmark defines it, and DataComp's mean.
+    """Return recall at 1, 5 and 10 in both directions by CLIP_benchmark, and DataComp's mean.
 
     ``image_recall@k`` is the share of captions whose image is among the k most similar ones (its
     ``image_retrieval_recall@k``); ``text_recall@k`` is the share of images with at least one of
@@ -94,7 +94,7 @@ def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarr
         rows.append(share_row(f"text_recall@{k}", hits, n, chance))
     by_caption, by_image = image_ranks < 1, text_ranks < 1
     value = (by_caption.mean() + by_image.mean()) / 2
-    # What each image adds to the mean; of the captions, to a ratio of two sums.
+    # Contribution of each image to the mean; for the captions, to a ratio of two sums.
     hits_of_image = np.bincount(image_of_caption, weights=by_caption)
     added = (hits_of_image - by_caption.mean() * counts) / counts.mean()
     added += by_image - by_image.mean()

@@ -1,12 +1,12 @@
-"""Which caption of an image does a model choose? Compositional sets such as SugarCrepe and ARO.
+"""Choice of an image's caption by a model, on compositional sets such as SugarCrepe and ARO.
 
-Every image has a few captions, the first of which is true. A question is answered rightly if the
-true caption is the most similar one. Where captions are equally similar, the answer is drawn by
-lot, and its credit is the probability of the right draw: one half between two captions. CLIP's
-public evaluations count such a question as right, because the true caption is the first.
+Every image has a few captions, and only the first one is true. An answer is right if the true
+caption is the most similar one. Between equally similar captions the answer is drawn by lot, and
+its credit is the probability of the right draw: one half between two captions. CLIP's public
+evaluations count such a question as right, because the true caption is the first.
 
-Winoground's examples are two images and two captions, each of which is true of one image. Its
-scores [1]_ ask for both right captions (text), both right images (image), or all four (group).
+An example of Winoground is two images and two captions; each caption is true of one image. Its
+scores [1]_ require both right captions (text), both right images (image), or all four (group).
 
 References
 ----------
@@ -25,12 +25,12 @@ from mispair.evaluation.retrieval import TIE
 from mispair.evaluation.zeroshot import normalised, starts_of_classes
 
 SELECTION, MACRO, BLIND = "selection_acc", "selection_macro", "selection_blind"
-"""Share of questions answered rightly, its mean over categories, and the share without images."""
+"""Share of right answers, its mean over categories, and the share without images."""
 
 OF_CATEGORY, BLIND_OF_CATEGORY = "category_selection_acc", "category_selection_blind"
 
 CHANCE_OF_PAIRS = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
-"""Of four similarities in a random order."""
+"""Probability of each score if four similarities are in a random order."""
 
 
 class Questions(NamedTuple):
@@ -39,10 +39,10 @@ class Questions(NamedTuple):
     Attributes
     ----------
     image_of_caption : (m,) int array
-        Image of each caption, from 0 to n - 1, never falling. The first caption of an image is
-        true; every image has at least two.
+        Image of each caption, from 0 to n - 1, in ascending order. The first caption of an image
+        is true; every image has at least two.
     categories : (n,) int array
-        Category of each image's question, a number of `names`; all -1 in a set without categories.
+        Category of each image's question, an index of `names`; all -1 in a set without categories.
     names : tuple of str
         Names of the categories.
     pairs : (n,) int array
@@ -63,7 +63,7 @@ def credits(
     Parameters
     ----------
     images : (n, e) array
-        Embeddings of length one; or (1, e), one that is put in place of every image.
+        Embeddings of length one; or (1, e), one embedding that replaces those of all images.
     captions : (m, e) array
         Embeddings of length one, those of an image side by side, the true one first.
     image_of_caption : (m,) int array
@@ -104,10 +104,10 @@ def pair_credits(
     Parameters
     ----------
     images, captions : arrays
-        As of `credits`.
+        As in `credits`.
     questions : Questions
-        Their ``pairs`` name the images that belong together; both have the same two captions, the
-        true one first.
+        Their ``pairs`` give the images of each example. Both have the same two captions, the true
+        one first.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def pair_credits(
     Raises
     ------
     ValueError
-        If a number of `pairs` is not that of two images.
+        If a number of `pairs` does not belong to exactly two images.
     """
     members = np.flatnonzero(questions.pairs >= 0)
     order = members[np.argsort(questions.pairs[members], kind="stable")]
@@ -145,26 +145,26 @@ def selections(
 ) -> tuple[np.ndarray, list[Row]]:
     """Return the credit of each question, and the scores of a set with 95 % intervals.
 
-    The control ``selection_blind`` answers the same questions with the mean of all images in place
-    of each: what it scores above chance is in the words, and no evidence that a model sees.
+    The control ``selection_blind`` answers the same questions with the mean of all images instead
+    of each. A score of it above chance comes from the words, and is no evidence that a model sees.
 
     Parameters
     ----------
     images, captions : arrays
-        As of `credits`.
+        As in `credits`.
     questions : Questions
-        What is asked.
+        The questions of the set.
     pictures : (n,) int array
-        Images with the same number are the same picture. Questions about one picture, of
-        any category, are counted as one trial in all intervals, which makes these too wide
-        rather than too narrow.
+        Images with the same number are the same picture. All questions about one picture, of any
+        category, count as one trial in all intervals. So intervals are too wide rather than too
+        narrow.
 
     Returns
     -------
     credit : (n,) float64 array
         See `credits`.
     rows : list of dict
-        Rows with ``metric``, ``value``, ``n`` (questions, of examples with two images: examples),
+        Rows with ``metric``, ``value``, ``n`` (questions; or examples, for those of two images),
         ``low``, ``high`` (Wilson's interval, or the combined one for the mean over categories) and
         ``chance``. Rows of a category carry its name as ``classname``.
     """

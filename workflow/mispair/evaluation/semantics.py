@@ -1,16 +1,16 @@
-"""What neurons stand for, where the truth is known: correlations of activations with features.
+"""Correlations of neurons' activations with known features.
 
-Cosine purity looks at weights alone. On generated data every image and caption has known binary
-features, so one can ask directly how well a neuron follows a single one of them:
+Cosine purity uses weights alone. On generated data every image and caption has known binary
+features, so two measures show directly how well a neuron follows a single one of them:
 
 - *semantic purity*, the largest absolute Pearson correlation of the neuron's activation with a
   feature: its square is the share of the neuron's variance which that feature explains. (This is
   the score by which nonlinear ICA compares a recovered source with true ones, Hyvärinen and
   Morioka 2016, NeurIPS 29; here every neuron picks its best feature, and two may pick the same.)
 - *selectivity*, that square divided by the sum of the squares over all features: 1 if the neuron
-  correlates with one feature only, 1/f if with all f alike. (The largest of the shares of which
-  Eastwood and Williams 2018, ICLR, take the entropy as "disentanglement", with squared
-  correlations as importances.) It ignores what no feature explains.
+  correlates with one feature only, 1/f if with all f alike. (It is the largest of the shares whose
+  entropy is the "disentanglement" of Eastwood and Williams 2018, ICLR, with squared correlations
+  as importances.) It ignores variance that no feature explains.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROTATED = "rotated"
 """Name of all rotated bases together; neurons are those of the first, ``rotated-0``."""
 
 STILL = 1e-6
-"""A neuron whose activation varies by less than this share of its size does not vary."""
+"""A neuron counts as constant if its activation varies by less than this share of its size."""
 
 
 def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]:
@@ -61,7 +61,7 @@ def binary_codes(named: Sequence[Iterable[str]]) -> tuple[list[str], np.ndarray]
 class Sample(Covariance):
     """Embeddings and true features of a tower's inputs, added block by block.
 
-    Held are the means and the sums of products of deviations, not the sample itself.
+    It holds the means and the sums of products of deviations, not the sample itself.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class Sample(Covariance):
     features : int
         Number of features f.
     shuffles : sequence of numpy.random.Generator
-        One for each set of shuffled features. They are shuffled within each block, so that what
-        blocks differ in stays.
+        One for each set of shuffled features. They are shuffled within each block, so differences
+        between blocks stay.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Sample(Covariance):
 
     @property
     def varying(self) -> np.ndarray:
-        """Which features are neither in all nor in none of the sample, (f,) bool."""
+        """Which features are in some but not all of the sample, (f,) bool."""
         return np.diag(self._products)[self.neurons : self.neurons + self.features] > 0
 
     def correlations(
@@ -98,10 +98,10 @@ class Sample(Covariance):
         Parameters
         ----------
         rotation : (e, e) array, optional
-            Orthogonal matrix by which the embeddings are multiplied, which changes what neurons
-            are and nothing else. Neither the sample nor its embeddings are needed again.
+            Orthogonal matrix by which the embeddings are multiplied. It changes the neurons and
+            nothing else, and needs no second pass over the sample.
         shuffle : int, optional
-            Take the features as shuffled the given time.
+            Number of a set of shuffled features, which replaces the features.
 
         Notes
         -----
@@ -138,7 +138,7 @@ def selectivity(correlations: np.ndarray) -> np.ndarray:
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Return Spearman's correlation and its two-sided p value; NaN if one is constant or n < 3.
 
-    The p value takes neurons as independent draws, which those of one projection are not quite.
+    The p value takes neurons as independent draws. Those of one projection are not quite.
     """
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return np.nan, np.nan
@@ -153,7 +153,7 @@ def measures(
     rotations: Sequence[np.ndarray],
     shuffles: int,
 ) -> list[Row]:
-    """Return what the neurons of one tower stand for, and how that goes with their overlap.
+    """Return semantic measures of one tower's neurons, and their correlation with the overlap.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def measures(
     features : sequence of str
         Names of the sample's features.
     rotations : sequence of (e, e) arrays
-        Orthogonal matrices. The same in these bases is the null: what a basis shows that has
-        nothing to do with training.
+        Orthogonal matrices. The same measures in these bases, which do not result from training,
+        are the null.
     shuffles : int
         Sets of shuffled features of the sample.
 
@@ -178,9 +178,9 @@ def measures(
         and ``selectivity``, n images or captions. For all neurons together:
         ``mean_semantic_purity`` and ``mean_selectivity``; their rank correlations over the n
         neurons with the overlap, ``semantic_purity_by_overlap`` and ``selectivity_by_overlap``
-        with ``p`` (negative if pure weights go with pure meaning); and ``features_constant``, those
-        left out. The means with ``_shuffled`` for each ``shuffle``. With the basis `ROTATED` the
-        four means and correlations as the `null_summary` of all rotations.
+        with ``p`` (negative if pure weights go with pure meaning); and ``features_constant``, the
+        number left out. The means with ``_shuffled`` are for each ``shuffle``. The basis `ROTATED`
+        has the four means and correlations as the `null_summary` of all rotations.
 
     Raises
     ------

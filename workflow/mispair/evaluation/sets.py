@@ -1,14 +1,13 @@
 """Read evaluation sets in CLIP_benchmark's webdataset layout.
 
-A classification set has ``classnames.txt``, one class a line, and in each split numbered shards
-whose samples are an image and ``KEY.cls``, the number of its class. A retrieval set says so in
-``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption a line. In a set for
-image_caption_selection the first of these lines is true and all others are not; ``KEY.json`` may
+A classification set has ``classnames.txt``, one class per line, and numbered shards in each split.
+Their samples are an image and ``KEY.cls``, the number of its class. A retrieval set has its kind in
+``dataset_type.txt``; its samples are an image and ``KEY.txt``, one caption per line. In a set for
+image_caption_selection the first of these lines is true and all others are false; ``KEY.json`` may
 name the ``category`` of the question, and the ``pair`` of two samples that have the same two
-captions in opposite order, as Winoground's examples. A classification set may carry groups, as
-`mispair.evaluation.groups` reads them. How many shards a split has is written in
-``SPLIT/nshards.txt``. Templates of prompts may be in the folder of the set; the protocol decides
-whether they are needed.
+captions in opposite order, as in Winoground. A classification set may have groups, which
+`mispair.evaluation.groups` reads. ``SPLIT/nshards.txt`` has the number of shards of a split.
+Templates of prompts may be in the folder of the set; the protocol decides whether they are needed.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ log = logging.getLogger(__name__)
 Kind = Literal["classification", "retrieval", "image_caption_selection"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CAPTIONED: tuple[Kind, ...] = ("retrieval", "image_caption_selection")
-"""Kinds of sets whose images have captions in place of a class."""
+"""Kinds of sets whose images have captions instead of a class."""
 
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 DATASET_TYPE = "dataset_type.txt"
 COUNTER = "nshards.txt"
 TEXTS = (CLASSNAMES, TEMPLATES)
-"""Files that prompts are made of."""
+"""Files that prompts are made from."""
 PLACEHOLDER = "{c}"
 MOST_LETTERS = 200
 """Length of the longest name of a category or a pair."""
 MOST_MISSING = 100
-"""Missing shards of a split that are named."""
+"""Most missing shards of a split that are named."""
 
 
 class Example(NamedTuple):
-    """An image of a set, as encoded, with its shard and key, and what is known of it."""
+    """An encoded image of a set, with its shard, key and labels or captions."""
 
     shard: Path
     key: str
@@ -65,13 +64,13 @@ class Example(NamedTuple):
     label: int = -1
     """Number of its class; -1 in a set of captioned images."""
     captions: tuple[str, ...] = ()
-    """None in a classification set; of a question, the true one first."""
+    """Empty in a classification set; the true one first in a question."""
     category: str = ""
-    """Of a question: its kind; empty if it has none."""
+    """Kind of the question; empty if it has none."""
     pair: str = ""
-    """Of a question: the example that it and another one form; empty if it stands alone."""
+    """The example that a question forms with another one; empty if it forms none."""
     group: Group = None
-    """Of an image with a class: the group of images that it belongs to, if the set has groups."""
+    """The group of images to which an image with a class belongs, if the set has groups."""
 
     def decode(self) -> Image.Image:
         """Return the image as RGB.
@@ -81,7 +80,7 @@ class Example(NamedTuple):
         UserError
             If it cannot be decoded.
         """
-        # Not at the top: the Snakefile imports this module, also where Pillow is not installed.
+        # Not at the top: the Snakefile imports this module where Pillow may not be installed.
         from mispair.pairs.shards.images import UndecodableImageError, decode_image
 
         try:
@@ -100,8 +99,8 @@ class EvaluationSet:
     Attributes
     ----------
     classnames : list of str
-        As in ``classnames.txt``. None of a set of captioned images, nor of one that `open_images`
-        opened: there, labels are not compared with them.
+        As in ``classnames.txt``. Empty for a set of captioned images, and for one that
+        `open_images` opened: it does not compare labels with the class list.
     """
 
     directory: Path
@@ -116,12 +115,12 @@ class EvaluationSet:
 
     @property
     def templates(self) -> list[str]:
-        """The templates as found; a UserError if there are none, or one cannot be used."""
+        """The templates in the folder; a UserError if there are none, or one cannot be used."""
         return read_templates(self.directory / TEMPLATES)
 
     @property
     def group_column(self) -> GroupColumn | None:
-        """Where ``KEY.npy`` has the groups, if that is known of a set of this name."""
+        """Column of the groups in ``KEY.npy``, if it is known for a set of this name."""
         datacomp_task = task(self.name)
         return datacomp_task.group if datacomp_task else None
 
@@ -151,7 +150,7 @@ class EvaluationSet:
     def count(self) -> int | None:
         """Return how many images the split has, by the names in its shards; None if one is damaged.
 
-        Only the headers are read; `samples` says what is wrong with a shard.
+        It reads headers only; `samples` raises the error of a damaged shard.
         """
         images = 0
         for shard in self.shards:
@@ -179,12 +178,12 @@ class EvaluationSet:
 
 
 def kind_of(directory: Path) -> Kind:
-    """Return what a set is for: classification, unless ``dataset_type.txt`` says otherwise.
+    """Return the kind of a set: classification, unless ``dataset_type.txt`` gives another one.
 
     Raises
     ------
     UserError
-        If it is for something else.
+        If the kind is not supported.
     """
     path = Path(directory) / DATASET_TYPE
     if not path.is_file():
@@ -195,7 +194,7 @@ def kind_of(directory: Path) -> Kind:
     for kind in KINDS:
         if content == kind:
             return kind
-    raise UserError(f"{path}: says {content[:40]!r}. {_not_supported(content)}")
+    raise UserError(f"{path}: holds {content[:40]!r}. {_not_supported(content)}")
 
 
 def _not_supported(kind: str) -> str:
@@ -220,15 +219,14 @@ def missing_pieces(
     directory : Path
         The set.
     splits : sequence of str
-        The splits that are asked for.
+        The splits that are needed.
     templates : bool
-        Whether a protocol is asked for that takes the templates in the folder. Captioned images
-        need none.
+        Whether a protocol needs the templates in the folder. Captioned images need none.
 
     Raises
     ------
     UserError
-        If a file that is there says nothing that can be used.
+        If the content of an existing file cannot be used.
     """
     directory = Path(directory)
     needed = _descriptions(directory, templates=templates)
@@ -258,12 +256,12 @@ def files_of(directory: Path, split: str = "test", *, templates: bool = False) -
 
 
 def explain_missing(missing: dict[str, list[str]]) -> str:
-    """Say in one message what each of some sets lacks, and what to do about it.
+    """Return one message on the pieces that each of some sets lacks, and on the remedy.
 
     Parameters
     ----------
     missing : dict
-        From each folder to its `missing_pieces`, of which there are some.
+        From each folder to its `missing_pieces`, at least one.
     """
     lines = [f"evaluation set {name}: missing {', '.join(m)}." for name, m in missing.items()]
     remedy = "CLIP_benchmark's webdataset layout has all of them; fetch or write them."
@@ -276,9 +274,9 @@ def explain_missing(missing: dict[str, list[str]]) -> str:
 
 
 def files_of_texts(directory: Path) -> list[Path]:
-    """Return the files of a set that its prompts are made of, besides those of a protocol.
+    """Return the files of a set that its prompts are made from, without those of a protocol.
 
-    The class list; of captioned images all files, as captions are next to the images.
+    It is the class list; all files for captioned images, because captions are next to the images.
 
     Raises
     ------
@@ -320,8 +318,8 @@ def files_of_images(directory: Path, split: str) -> list[Path]:
 def open_images(files: Sequence[Path]) -> EvaluationSet:
     """Open a split by its `files_of_images`, without the class list.
 
-    So a class that is renamed changes prompts and no image. Labels are compared with the class list
-    where both are used.
+    So a new name of a class changes prompts and no image features. Labels are compared with the
+    class list where both are used.
     """
     (counter,) = [path for path in files if path.name == COUNTER]
     directory = counter.parents[1]
@@ -330,15 +328,15 @@ def open_images(files: Sequence[Path]) -> EvaluationSet:
 
 
 def read_classnames(path: Path) -> list[str]:
-    """Return class names, one a line; the number of a class is that of its line, from zero.
+    """Return class names, one per line; the number of a class is that of its line, from zero.
 
-    Names may repeat, as two of ImageNet's do: such classes cannot be told apart by their names,
-    and a warning says so.
+    Names may repeat, as two of ImageNet's do: prompts cannot distinguish such classes, so a
+    warning is logged.
 
     Raises
     ------
     UserError
-        If there are fewer than two, or an empty line stands between them.
+        If there are fewer than two, or there is an empty line between them.
     """
     names = [line.strip() for line in _text(path).rstrip().splitlines()]
     if "" in names:
@@ -351,8 +349,8 @@ def read_classnames(path: Path) -> list[str]:
         raise UserError(f"{path}: holds {len(names)} class; at least 2 are needed.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         log.warning(
-            "%s: %s is there more than once; by prompts of their names these classes cannot "
-            "be told apart, and the first of them gets all images",
+            "%s: %s is there more than once; prompts of their names cannot distinguish these "
+            "classes, and the first of them gets all images",
             path,
             ", ".join(repeated),
         )
@@ -360,7 +358,7 @@ def read_classnames(path: Path) -> list[str]:
 
 
 def read_templates(path: Path) -> list[str]:
-    """Return templates of prompts, one a line, each with ``{c}`` in place of the class.
+    """Return templates of prompts, one per line, each with ``{c}`` for the class name.
 
     Raises
     ------
@@ -388,14 +386,14 @@ def _descriptions(directory: Path, *, templates: bool) -> list[Path]:
 
 
 def _of_split(directory: Path, split: str) -> list[Path]:
-    """Return the files of a split: the number of its shards, and the shards as far as it is known.
+    """Return the files of a split: the number of its shards, and its shards if that is known.
 
-    Where `MOST_MISSING` of the shards are missing, the ones after them are left out.
+    After `MOST_MISSING` missing shards, the others are left out.
 
     Raises
     ------
     UserError
-        If the number is none, or there are more shards.
+        If it is not a positive number, or there are more shards.
     """
     counter = directory / split / COUNTER
     if not counter.is_file():
@@ -407,7 +405,7 @@ def _of_split(directory: Path, split: str) -> list[Path]:
     numbers = (_whole_number(path.stem) for path in counter.parent.glob("*.tar"))
     if extra := [number for number in numbers if number is not None and number >= shards]:
         raise UserError(
-            f"{counter}: says {shards}, but {max(extra)}.tar is in its folder. Write the number of "
+            f"{counter}: has {shards}, but {max(extra)}.tar is in its folder. Write the number of "
             "shards there, or move the others away."
         )
     paths, missing = [counter], 0
@@ -452,7 +450,7 @@ def _label(shard: Path, sample: Sample, classes: int) -> int:
 def _refuse_unlike_groups(first: Example, second: Example) -> None:
     """Refuse a set in which some samples have a group and others have none, or one of another kind.
 
-    A group that is written in two ways would be two groups.
+    The same group in two notations would count as two groups.
     """
     if type(first.group) is not type(second.group):
         with_group, without = (second, first) if first.group is None else (first, second)
@@ -464,7 +462,7 @@ def _refuse_unlike_groups(first: Example, second: Example) -> None:
 
 
 def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
-    """Return the captions of an image; an empty line is none."""
+    """Return the captions of an image; empty lines are ignored."""
     try:
         text = (sample.caption or b"").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -472,8 +470,8 @@ def _captions(shard: Path, sample: Sample) -> tuple[str, ...]:
     captions = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not captions:
         raise UserError(
-            f"{shard}: sample {sample.key} has no caption. KEY.txt must stand next to each image, "
-            "one caption a line, of at most 1 MiB."
+            f"{shard}: sample {sample.key} has no caption. KEY.txt must be next to each image, "
+            "with one caption per line, at most 1 MiB."
         )
     return captions
 
@@ -490,15 +488,15 @@ def _choices(shard: Path, sample: Sample) -> tuple[str, ...]:
     if true in others:
         raise UserError(
             f"{shard}: sample {sample.key} has its true caption twice ({captions[0][:60]!r}). No "
-            "answer to such a question is right or wrong: take the sample out, or mend KEY.txt."
+            "answer to such a question is right or wrong: remove the sample, or correct KEY.txt."
         )
     return captions
 
 
 def _about(shard: Path, sample: Sample) -> tuple[str, str]:
-    """Return category and pair of a question, as ``KEY.json`` gives them; empty where it does not.
+    """Return category and pair of a question from ``KEY.json``; empty if they are missing.
 
-    The file may be missing, as it is in sets that were written by others.
+    The file may be missing, as in sets that others wrote.
     """
     if SIDECAR_EXTENSION not in sample.members:
         return "", ""

@@ -1,8 +1,8 @@
 """Exact silhouette with the cosine distance, without a distance matrix.
 
 For vectors of length one the mean distance from x to a cluster is ``1 - <x, m>``, with m the
-mean of the cluster's vectors. So all mean distances are one product with the K means: the
-score costs O(n K d) instead of O(n^2 d), and memory of the means and of one block of rows.
+mean of the cluster's vectors. So all mean distances are one product with the K means: the score
+takes O(n K d) operations instead of O(n^2 d), and memory for the means and one block of rows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BLOCK_ENTRIES = 1 << 18
 class CosineSilhouette:
     """Silhouettes of one set of labels, for any number of representations of its samples.
 
-    Sums over clusters are fastest where the samples of each lie side by side.
+    Sums over clusters are fastest if the samples of each cluster are adjacent.
 
     Parameters
     ----------
     labels : (n,) int array
-        Cluster of each sample. Clusters without a sample play no part.
+        Cluster of each sample. Clusters without a sample are ignored.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class CosineSilhouette:
         )
         if not 2 <= len(self._counts) < len(self._cluster):
             raise ValueError(
-                f"a silhouette needs 2 to n - 1 classes with images; here are "
+                f"a silhouette needs 2 to n - 1 classes with images; there are "
                 f"{len(self._counts)} classes and n = {len(self._cluster)} images"
             )
         order = np.argsort(self._cluster, kind="stable")
@@ -56,9 +56,9 @@ class CosineSilhouette:
         Parameters
         ----------
         features : (n, d) array
-            Any length of row; a row of zeros has distance 1 to all others, as in scikit-learn.
+            Rows of any length; a row of zeros has distance 1 to all others, as in scikit-learn.
         squares : (n,) array, optional
-            Squared lengths of the rows, where they are known already.
+            Squared lengths of the rows, if they are known already.
 
         Returns
         -------
@@ -83,12 +83,12 @@ class CosineSilhouette:
     def _scores(self, products: np.ndarray, cluster: np.ndarray, inverse: np.ndarray) -> np.ndarray:
         """Turn products of rows with the cluster means (m, K), overwritten, into scores (m,).
 
-        The rows have lengths of their own, ``1 / inverse``, and 0 where that is 0.
+        Rows have the length ``1 / inverse``, or 0 where `inverse` is 0.
         """
         rows = np.arange(len(cluster))
         size = self._counts[cluster]
-        # The mean over the own cluster holds the sample's distance to itself: 0 of a unit vector,
-        # but 1 by the formula for a row of zeros.
+        # The mean over the own cluster includes the sample's distance to itself: 0 for a unit
+        # vector, but 1 by the formula for a row of zeros.
         inside = size * (1 - inverse * products[rows, cluster]) - (inverse == 0)
         inside /= np.maximum(size - 1, 1)
         products[rows, cluster] = -np.inf
@@ -103,7 +103,7 @@ class CosineSilhouette:
 
 
 def _as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """Return ascending row numbers without a gap as a slice, which takes them without a copy."""
+    """Return ascending row numbers without a gap as a slice, which selects them without a copy."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 

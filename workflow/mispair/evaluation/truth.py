@@ -1,4 +1,4 @@
-"""True features of images and captions, of corpora that know them."""
+"""True features of images and captions, of corpora with ground truth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS: dict[Kind, tuple[str, str]] = {
     "image": ("key", "image_features"),
     "text": ("caption_id", "caption_features"),
 }
-"""What goes into a tower, and the column of the ground truth with its true features."""
+"""Input of each tower, and the column of the ground truth with its true features."""
 
 
 def with_truth(pairs: pd.DataFrame, truth: Sequence[Path], step: str) -> pd.DataFrame:
@@ -24,11 +24,11 @@ def with_truth(pairs: pd.DataFrame, truth: Sequence[Path], step: str) -> pd.Data
     Parameters
     ----------
     pairs : DataFrame
-        A row for each ``key``.
+        One row for each ``key``.
     truth : sequence of Path
         Tables next to the shards.
     step : str
-        For messages.
+        Name of the step, for messages.
 
     Raises
     ------

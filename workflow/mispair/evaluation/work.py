@@ -1,4 +1,4 @@
-"""How much work the steps of this package have: see `mispair.core.work`."""
+"""Amount of work of the steps of this package: see `mispair.core.work`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _lines(folder: Path, path: Path | None) -> int:
 
 
 PROMPTS_OF_A_CLASS = {"single-prompt": 1, "laclip": 18}
-"""Templates of a protocol, about; of others they are counted in the set."""
+"""Approximate number of templates of a protocol; those of others are counted in the set."""
 
 
 def _prompts(job: Any, sizes: Sizes) -> int:

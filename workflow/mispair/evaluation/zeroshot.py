@@ -33,7 +33,7 @@ def embed(features: np.ndarray, projection: np.ndarray) -> np.ndarray:
     Returns
     -------
     (..., e) float64 array
-        The product is taken in the precision of the projection, as the tower takes it.
+        The product has the precision of the projection, as in the tower.
 
     Raises
     ------
@@ -55,13 +55,13 @@ def classifier(
 ) -> np.ndarray:
     """Return one vector for each class, as open_clip's ``build_zero_shot_classifier``.
 
-    Each prompt's embedding is normalised, the mean over the prompts of a class is taken, and
-    normalised. Classes may have different numbers of prompts.
+    Each prompt's embedding is normalised, then averaged over the prompts of a class, and the mean
+    is normalised. Classes may have different numbers of prompts.
 
     Parameters
     ----------
     prompt_features : (p, d_text) array
-        Pre-projection features of all prompts, those of a class side by side.
+        Pre-projection features of all prompts, those of a class adjacent.
     prompt_classes : (p,) int array
         Class of each prompt, from 0 upwards without a gap.
     projection : (d_text, e) array
@@ -88,7 +88,7 @@ def classifier_of(embeddings: np.ndarray, prompt_classes: np.ndarray) -> np.ndar
 
 
 def starts_of_classes(prompt_classes: np.ndarray, prompts: int) -> np.ndarray:
-    """Return the number of the first prompt of each class, (k,) int; errors as of `classifier`."""
+    """Return the number of the first prompt of each class, (k,) int; errors as in `classifier`."""
     if len(prompt_classes) != prompts or prompts == 0:
         raise ValueError(f"{prompts} prompts do not fit the classes of {len(prompt_classes)}")
     steps = np.diff(prompt_classes, prepend=-1)
@@ -105,7 +105,7 @@ def classify(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the answers, and how many classes are ranked before the true ones.
 
-    Among equal logits the class with the smaller number goes first, as in argmax.
+    Among equal logits the class with the smaller number ranks first, as in argmax.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def classify(
     Raises
     ------
     ValueError
-        If a label names no class.
+        If a label is no class.
     """
     check_labels(labels, len(classes))
     predicted = np.empty(len(labels), dtype=np.int64)
@@ -145,7 +145,7 @@ def answers(embeddings: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _blocks(embeddings: np.ndarray, classes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the logits of some images after the other: all at once may not fit into memory."""
+    """Yield the logits block by block: those of all images may not fit into memory."""
     block = max(1, BLOCK_ENTRIES // len(classes))
     for start in range(0, len(embeddings), block):
         rows = slice(start, start + block)
@@ -153,7 +153,7 @@ def _blocks(embeddings: np.ndarray, classes: np.ndarray) -> Iterator[tuple[slice
 
 
 def check_labels(labels: np.ndarray, classes: int) -> None:
-    """Raise ValueError if there is no label, or one names no class."""
+    """Raise ValueError if there is no label, or one is no class."""
     if len(labels) == 0:
         raise ValueError("there is no image")
     outside = (labels < 0) | (labels >= classes)
@@ -225,9 +225,9 @@ def accuracies(ranks: np.ndarray, labels: np.ndarray, classes: int) -> list[Row]
     Returns
     -------
     list of dict
-        Rows with ``metric``, ``value``, ``n``, ``low``, ``high``, ``chance``; ``class_recall``
-        has the number of its ``class`` too, and is missing for classes without images. How many
-        these are is a row ``classes_without_images``, if there are any.
+        Rows with ``metric``, ``value``, ``n``, ``low``, ``high``, ``chance``. ``class_recall``
+        has the number of its ``class`` too, and is missing for classes without images. The row
+        ``classes_without_images`` has their number, if there are any.
     """
     n = len(labels)
     rows = [
@@ -262,8 +262,8 @@ def mean_recall_row(metric: str, hits: np.ndarray, counts: np.ndarray) -> Row:
 def macro_f1_row(answers: np.ndarray, labels: np.ndarray, classes: int) -> Row:
     """Return the row of the F1 score averaged over the classes that have images.
 
-    As WILDS has it: scikit-learn's ``f1_score`` with ``average="macro"`` and the classes that are
-    among the labels. The variance is by the delta method (Takahashi et al. 2022, Applied
+    The definition is that of WILDS: scikit-learn's ``f1_score`` with ``average="macro"`` and the
+    classes among the labels. The variance is by the delta method (Takahashi et al. 2022, Applied
     Intelligence 52, 4961), the interval that of `share_of_variance`.
 
     Parameters
@@ -290,8 +290,8 @@ def macro_f1_row(answers: np.ndarray, labels: np.ndarray, classes: int) -> Row:
 def silhouette_row(embeddings: np.ndarray, labels: np.ndarray) -> Row:
     """Return the row of the mean cosine silhouette by class.
 
-    Its interval is the normal one of the mean over samples, which takes the clusters as given. It
-    is not a number where it is not defined (one class with images, or one image for each class).
+    Its interval is the normal one of the mean over samples, which takes the clusters as given. The
+    value is NaN if it is not defined (one class with images, or one image for each class).
     """
     row = {"metric": "silhouette", "n": len(labels)}
     try:

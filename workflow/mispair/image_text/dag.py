@@ -1,4 +1,4 @@
-"""The results of the study that the report is made of."""
+"""Results of the study that the report reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work the steps of this package have: see `mispair.core.work`."""
+"""Amount of work of the steps of this package: see `mispair.core.work`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run will take, before it is paid for: see `mispair.planning.plan`."""
+"""Estimates of the time, memory and disk of a run before it starts: see `mispair.planning.plan`."""

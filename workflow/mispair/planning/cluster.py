@@ -1,8 +1,8 @@
-"""Requests of jobs to a cluster: less than the profile gives where the planned work needs less.
+"""Requests of jobs to a cluster: less than the profile gives if the planned work needs less.
 
-The first attempt of a job requests what `mispair plan` expects, with a margin and at most what the
-profile gives; later attempts request what the profile gives. An attempt that a user cancelled does
-not count.
+The first attempt of a job requests the estimate of `mispair plan`, with a margin and at most what
+the profile gives; later attempts request what the profile gives. An attempt that a user cancelled
+does not count.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Requests:
-    """The memory and time of jobs, by the planned work and within the profile's bounds.
-
-    Parameters
-    ----------
-    recorder : Recorder
-        Counts cancelled attempts.
-    """
+    """The memory and time of jobs, by the planned work and within the profile's bounds."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -48,8 +42,8 @@ class Requests:
     def limit(self, rules: Iterable[Any]) -> None:
         """Let the rules of a workflow request less than their profile gives them.
 
-        Only rules that ask for a GPU keep its kind: for others the plugin for SLURM would request
-        none of that kind, which some clusters refuse.
+        Only rules that request a GPU keep its kind. For others the plugin for SLURM would request
+        zero GPUs of that kind, which some clusters refuse.
         """
         for rule in rules:
             if str(rule.resources.get("gpu").raw or 0) == "0":
@@ -72,13 +66,7 @@ class Requests:
         return requested
 
     def plan(self, dag: Any) -> None:
-        """Estimate every job that is about to run.
-
-        Parameters
-        ----------
-        dag : snakemake.dag.DAG
-            Of the run.
-        """
+        """Estimate every job that is about to run."""
         sizes, estimator = Sizes(Path(".")), Estimator(read_rates())
         needed = {job for job in dag.needrun_jobs() if job.shellcmd}
         for job in (job for layer in dag.toposorted(needed) for job in layer):
@@ -92,12 +80,12 @@ class Requests:
 
 
 def key_of(rule: str, wildcards: Mapping[str, str]) -> Key:
-    """Return what names a job from its start to its last attempt."""
+    """Return a key that a job keeps from its start to its last attempt."""
     return rule, tuple(sorted((name, str(value)) for name, value in wildcards.items()))
 
 
 def request_for(estimate: Estimate, gpus: int) -> dict[str, int]:
-    """Return the memory and time of a first request; nothing where the estimate is poor.
+    """Return the memory and time of a first request; nothing if the estimate is poor.
 
     Examples
     --------
@@ -106,7 +94,7 @@ def request_for(estimate: Estimate, gpus: int) -> dict[str, int]:
     >>> request_for(Estimate("reference", seconds=3600, megabytes=4000), gpus=1)
     {}
     """
-    # Rates of a CPU do not hold the memory of CUDA.
+    # Rates of a CPU do not include the memory of CUDA.
     is_poor = estimate.source == NONE or estimate.beyond > FAR
     if is_poor or (gpus > 0 and estimate.source != HERE):
         return {}
@@ -131,7 +119,7 @@ def refuse_what_the_cluster_lacks(dag: Any, settings: Any, logger: Any) -> None:
     Raises
     ------
     UserError
-        Naming what the cluster has.
+        If the cluster lacks one. The message has the kinds of GPU that exist.
     """
     jobs = [job.resources for job in dag.needrun_jobs() if not job.is_local]
     for account in sorted({str(job.get("slurm_account") or "") for job in jobs} - {""}):
@@ -166,7 +154,7 @@ def _refuse_account(account: str, logger: Any) -> None:
 
 
 def gpu_models(generic_resources: str) -> set[str]:
-    r"""Return the kinds of GPU in what ``sinfo --format=%G`` prints.
+    r"""Return the kinds of GPU in the output of ``sinfo --format=%G``.
 
     Examples
     --------
@@ -180,6 +168,6 @@ def _refuse_models(requested: set[str], available: set[str], where: str) -> None
     if missing := sorted(requested - available):
         offer = f"has {', '.join(sorted(available))}" if available else "names no kind of GPU"
         raise UserError(
-            f"gpu_model: {', '.join(missing)} is asked for, and {where} {offer}. Change "
+            f"gpu_model: {', '.join(missing)} is requested, but {where} {offer}. Change "
             "gpu_model in your profile (default-resources), or remove it if any GPU will do."
         )

@@ -1,8 +1,8 @@
-"""Estimates of what a job takes.
+"""Estimates of the time, memory and disk of a job.
 
-A job that has run here takes what its benchmark records. Another takes what the rates of mispair
-give, scaled by the ratio of jobs of its step that have run here to these rates, or else by the
-speed of a core of this machine. A job without any record has no estimate.
+The estimate of a job that has run here is its benchmark. That of another job comes from the rates
+of mispair. They are scaled by the ratio of jobs of its step that have run here to these rates, or
+else by the speed of a core of this machine. A job without any record has no estimate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAR = 100
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a job is expected to take.
+    """Expected time, memory and disk of a job.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Estimate:
     seconds, megabytes, disk_megabytes : float
         Zero without a record.
     is_bound : bool
-        Whether a job that asks for a GPU is estimated from a record on a CPU: an upper bound,
+        Whether a job that requests a GPU is estimated from a record on a CPU: an upper bound,
         unless its work is far beyond what was measured.
     beyond : float
         Ratio of its work to the largest work that the rate was measured on.
@@ -65,7 +65,7 @@ class Estimator:
         self.slowness = calibrate() / reference if reference else 1.0
 
     def estimate(self, job: Job, work: Work, benchmark: Benchmark | None) -> Estimate:
-        """Return what a job is expected to take."""
+        """Return the estimate of a job from its work, and its benchmark if it has run here."""
         if not job.command:
             return Estimate(HERE)
         name = name_of(job.step, work)
@@ -90,7 +90,7 @@ class Estimator:
 
 
 def ratio_to(rate: Rate, records: Sequence[Record], aspect: str) -> float:
-    """Return the median ratio of what recorded jobs took to what a rate gives for them."""
+    """Return the median ratio of the measured cost of recorded jobs to that by a rate."""
     ratios = [
         value / expected
         for record in records

@@ -1,9 +1,9 @@
-"""The end of a run: where its report is, and what becomes of jobs that failed.
+"""The end of a run: the path of its report, and the handling of jobs that failed.
 
-Failures are a message, a file, and an incomplete report.
+Failures lead to a message, a file, and an incomplete report.
 
-With ``--keep-going`` the jobs of the report run again on the existing results, with paths below
-``reports/incomplete`` and nothing else changed, so that no output of Snakemake is touched.
+With ``--keep-going`` the jobs of the report run again on the existing results. Only their paths
+change, to ``reports/incomplete``, so no output of Snakemake is touched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def watch(logger: logging.Logger) -> Recorder:
 
 
 def show_report_at_exit(workflow: Any, recorder: Recorder) -> None:
-    """Make the last line of a run the address of its report, below what Snakemake says last."""
+    """Print the address of the report as the last line of a run, below Snakemake's messages."""
     folder = Path.cwd()  # Snakemake leaves it before the end
 
     def show() -> None:
@@ -57,9 +57,9 @@ def show_report_at_exit(workflow: Any, recorder: Recorder) -> None:
 
 
 def written_report(workflow: Any, recorder: Recorder, folder: Path) -> Path | None:
-    """Return the page that a run wrote or found up to date, or the incomplete one if jobs failed.
+    """Return the page of a run, written or up to date, or the incomplete one if jobs failed.
 
-    None after a dry run, an interruption, or a run for other targets.
+    It is None after a dry run, an interruption, or a run for other targets.
     """
     if workflow.scheduler is None or workflow.dryrun or workflow.touch or recorder.is_interrupted:
         return None
@@ -82,7 +82,7 @@ def tell(workflow: Any, recorder: Recorder, logger: logging.Logger) -> None:
     Parameters
     ----------
     workflow : snakemake.workflow.Workflow
-        The workflow, whose jobs are over.
+        The workflow after its jobs.
     recorder : Recorder
         The result of `watch`.
     logger : logging.Logger
@@ -158,7 +158,7 @@ def _run(job: Any, lost: set[str]) -> bool:
 def incomplete_command(command: str, inputs: set[str], lost: set[str]) -> list[str]:
     """Return the words of a rule's command with the paths of the incomplete report.
 
-    Inputs that were lost are left out.
+    It omits inputs that were lost.
 
     Examples
     --------

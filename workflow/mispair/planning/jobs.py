@@ -1,4 +1,4 @@
-"""The jobs that Snakemake would run, from the events of a dry run's log."""
+"""The jobs that Snakemake would run, from the log events of a dry run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mispair.core.files import UserError
 from mispair.planning.schedule import FIRST_CHECK
 
 OTHER_WORK = ("Params have changed", "Set of input files has changed")
-"""Reasons to run a job again after which its old benchmark is one of other work."""
+"""Reasons to run a job again with other work than that of its old benchmark."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Job:
     rule : str
         Its rule.
     command : tuple of str
-        Words after ``python -m mispair``; empty for a target, which runs nothing.
+        Words after ``python -m mispair``; empty for a target that runs nothing.
     inputs, outputs : tuple of str
         Its files, relative to the folder of the run.
     benchmark, log : str, optional
@@ -35,7 +35,7 @@ class Job:
     threads, gpus : int
         Share of a machine.
     group : str, optional
-        The group with which it is submitted to a cluster.
+        The group that is submitted to a cluster together.
     is_other_work : bool
         Whether its settings or inputs have changed since it ran last.
     """
@@ -53,7 +53,7 @@ class Job:
 
     @classmethod
     def of(cls, rule: str, job: Any, **facts: Any) -> Job:
-        """Return a job of Snakemake's, or of an event, which has the same attributes."""
+        """Return the job for one of Snakemake, or for an event with the same attributes."""
         return cls(
             rule,
             command=command_words(job.shellcmd or ""),
@@ -74,7 +74,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the jobs would run on, by Snakemake's options and profiles.
+    """The machine or cluster of the jobs, by Snakemake's options and profiles.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Machine:
 
 
 def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
-    """Return the jobs that Snakemake would run, each after those that it needs, and the machine.
+    """Return the jobs that Snakemake would run, in order of dependency, and the machine.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
         if getattr(record, "event", None) is not None:
             events.append(record)
         if record.levelno >= logging.WARNING:
-            # A dry run of Snakemake's prints warnings to standard output, which is for the plan.
+            # Snakemake's dry run prints warnings to standard output, which is for the plan.
             print(record.getMessage(), file=sys.stderr)
         return False
 
@@ -133,7 +133,7 @@ def planned_jobs(arguments: Sequence[str]) -> tuple[list[Job], Machine]:
         is_local = args.executor in (None, "local", "dryrun")
         cores = args.cores or args.jobs
         if args.cores is None:
-            # A dry run limits threads to the cores of this machine, which a cluster does not.
+            # A dry run limits threads to the cores of this machine; a cluster does not.
             enough = "all" if args.jobs is None else str(args.jobs if is_local else sys.maxsize)
             parser, args = parse_args([*options, "--cores", enough])
         done = args_to_api(args, parser)
@@ -160,7 +160,7 @@ def _jobs(events: list[Any]) -> list[Job]:
     for number, event in enumerate(events):
         match str(getattr(event.event, "value", event.event)):
             case "group_info":
-                # Groups of one name are submitted separately.
+                # Groups with the same name are submitted separately.
                 group = f"{event.group_id} {number}"
             case "job_info":
                 is_other = any(reason in event.reason for reason in OTHER_WORK)
@@ -186,5 +186,5 @@ def command_words(command: str) -> tuple[str, ...]:
         return ()
     rest = re.sub(r"\$\(\((\d+) - (\d+)\)\)", lambda m: str(int(m[1]) - int(m[2])), rest)
     rest = re.sub(r" 2?> \S+( 2>&1)?$", "", rest)
-    # shlex takes a second for the commands of a large corpus, which have nothing to unquote.
+    # shlex takes a second for the commands of a large corpus, which need no unquoting.
     return tuple(shlex.split(rest) if re.search(r"['\"\\]", rest) else rest.split())

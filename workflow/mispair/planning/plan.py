@@ -1,4 +1,4 @@
-"""``mispair plan``: what a run will take, rule by rule and in all, before it starts."""
+"""``mispair plan``: estimates of a run by rule and in total, before it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Estimated = Sequence[tuple[Job, Estimate]]
 
 @dataclass(frozen=True)
 class RuleTotals:
-    """The jobs of a rule together; memory is that of the largest job."""
+    """The sums over the jobs of a rule; memory is that of the largest job."""
 
     rule: str
     jobs: int
@@ -44,15 +44,15 @@ class Totals:
     Attributes
     ----------
     jobs, submissions, levels : int
-        Jobs; submissions to a cluster, a group as one; and the length of the longest chain of
+        Jobs; submissions to a cluster, with a group as one; and the length of the longest chain of
         submissions that wait for one another.
     core_hours, gpu_hours, wall_hours : float
-        The wall time includes the delay until Snakemake notices that a job is done, and no waiting
+        The wall time includes the delay until Snakemake notices that a job is done, but not waiting
         in the queue of a cluster.
     largest_job_megabytes, side_by_side_megabytes, disk_megabytes : float
-        Memory of the largest job, and of the jobs that run at a time on one machine; new files.
+        Memory of the largest job, and of the simultaneous jobs on one machine; new files.
     jobs_without_record : int
-        Jobs that are in none of these numbers.
+        Jobs without an estimate.
     """
 
     jobs: int
@@ -69,7 +69,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will take."""
+    """Expected time, memory and disk of a run."""
 
     rules: list[RuleTotals]
     totals: Totals
@@ -79,7 +79,7 @@ class Plan:
 
 
 def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
-    """Plan what ``snakemake`` with the same arguments would run.
+    """Plan the run of ``snakemake`` with the same arguments.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
         for job, benchmark in zip(jobs, benchmarks, strict=True)
         if job.command and benchmark is None and _has_benchmarks(job.step, machine.folder)
     }
-    # Snakemake lists only jobs that would run; the recorded jobs of these steps are others.
+    # Snakemake lists only jobs that would run. The recorded jobs of these steps are not among them.
     changed = {job.benchmark for job in jobs if job.is_other_work}
     records = records_of(arguments, unrecorded_steps, changed) if unrecorded_steps else []
     estimator = Estimator(measured, records)
@@ -116,7 +116,7 @@ def plan(arguments: Sequence[str], rates: Path = RATES) -> Plan:
 
 
 def recorded_benchmark(job: Job, folder: Path, notes: list[str] | None = None) -> Benchmark | None:
-    """Return what a job took when it ran here; a file that cannot be read is noted."""
+    """Return the benchmark of a job that ran here; `notes` gets files that cannot be read."""
     log = folder / job.log if job.log else None
     benchmark = read_benchmark(folder / job.benchmark, log) if job.benchmark else None
     if isinstance(benchmark, str):
@@ -127,7 +127,7 @@ def recorded_benchmark(job: Job, folder: Path, notes: list[str] | None = None) -
 
 
 def _has_benchmarks(step: str, folder: Path) -> bool:
-    """Tell whether any job of a step has run here."""
+    """Return whether any job of a step has run here."""
     below = folder / "benchmarks" / step
     return below.with_suffix(".tsv").is_file() or any(below.rglob("*.tsv"))
 
@@ -147,11 +147,11 @@ def records_of(
     Parameters
     ----------
     arguments : sequence of str
-        Of the run.
+        Arguments of the run.
     steps : set of str, optional
         Only these steps.
     changed : set of str
-        Benchmarks that are left out: of jobs that would do other work now.
+        Benchmarks to leave out, because their jobs would do other work now.
     seconds : callable
         Returns the time of a job; by default its wall time.
     """
@@ -160,7 +160,7 @@ def records_of(
     for job in jobs:
         if not job.command:
             continue
-        work = work_of(job.command, sizes)  # also of other steps: it notes the sizes of outputs
+        work = work_of(job.command, sizes)  # also for other steps: it notes the sizes of outputs
         benchmark = recorded_benchmark(job, machine.folder)
         if benchmark is None or job.benchmark in changed or job.step not in (steps or {job.step}):
             continue
@@ -224,7 +224,7 @@ def _totals(estimated: Estimated, machine: Machine) -> Totals:
 
 
 def _tasks(estimated: Estimated, machine: Machine) -> list[Task]:
-    """Return jobs, or groups that are submitted together, whose jobs run one after another."""
+    """Return jobs, or groups that are submitted together; jobs of a group run one by one."""
     groups: dict[str, list[tuple[Job, Estimate]]] = defaultdict(list)
     for number, (job, estimate) in enumerate(estimated):
         groups[job.group or f"job {number}"].append((job, estimate))

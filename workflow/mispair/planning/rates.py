@@ -1,8 +1,8 @@
-"""Cost of a unit of work: measured on recorded jobs, kept in ``rates.json``, and applied.
+"""Cost of a unit of work: measured on recorded jobs, stored in ``rates.json``, and applied.
 
-A rate is a line through recorded jobs: seconds = start + rate x units, for memory and output alike.
-No coefficient is negative. Errors count in proportion to what was measured, so that a job of a
-second has the weight of a job of an hour.
+A rate is a line through recorded jobs: seconds = start + rate x units; also for memory and output.
+No coefficient is negative. Errors are relative to the measured value, so a job of a second has the
+same weight as a job of an hour.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rate:
     largest: Quantities
 
     def cost(self, aspect: str, work: Work) -> float:
-        """Return what a job takes of an aspect: seconds, megabytes or disk_megabytes."""
+        """Return the cost of a job by an aspect: seconds, megabytes or disk_megabytes."""
         rates: Quantities = getattr(self, aspect)
         amounts: Quantities = {START: 1.0, **getattr(work, aspect)}
         return sum(rates.get(unit, 0.0) * amount for unit, amount in amounts.items())
@@ -63,7 +63,7 @@ class Rate:
     def beyond(self, work: Work) -> float:
         """Return the largest ratio of a job's work to the largest recorded work, over its units.
 
-        Work in a unit without a record is infinitely far: its rate is unknown.
+        The ratio is infinite for work in a unit without a record: its rate is unknown.
         """
         ratios = [
             amount / self.largest[unit] if self.largest.get(unit) else math.inf
@@ -152,7 +152,7 @@ def line_through(measured: Sequence[tuple[Quantities, float | None]]) -> Quantit
 def calibrate(repetitions: int = 30) -> float:
     """Return the seconds that a core of this machine takes for a fixed piece of work.
 
-    The least processor time of several repetitions, so that other programs have no influence.
+    It is the least processor time of several repetitions, so other programs have no influence.
     """
     least = math.inf
     for _ in range(repetitions):

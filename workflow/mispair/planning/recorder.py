@@ -1,4 +1,4 @@
-"""Recording of failed jobs from Snakemake's log, while a run goes on."""
+"""Record failed jobs from Snakemake's log during a run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from mispair.core import failures, files
 
 KEPT_AT_ONCE = 50
-"""Failures that are written as soon as they happen; later ones at the end of the run."""
+"""Most failures that are written at once; later ones are written at the end of the run."""
 
 _POINTERS = "For further error details see the cluster/cloud log"
 
 
 class Recorder(logging.Handler):
-    """Records failed jobs from Snakemake's log; a job that succeeds later is no failure.
+    """Recorder of failed jobs from Snakemake's log; a job that succeeds later is no failure.
 
     Attributes
     ----------
@@ -40,20 +40,20 @@ class Recorder(logging.Handler):
         self._made: set[int] = set()
 
     def interrupt(self, *_: object) -> None:
-        """Handle SIGINT: remember it, and end as without this handler."""
+        """Note an interruption by SIGINT, and end as without this handler."""
         self.is_interrupted = True
         raise KeyboardInterrupt
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Tell whether a log record is shown: after an interruption errors are not."""
+        """Return whether a log record is shown: errors after an interruption are not."""
         return not (self.is_interrupted and record.levelno >= logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Process a log record; those that are not of jobs are ignored."""
+        """Process a log record; records that are not about jobs are ignored."""
         try:
             self._take(record.__dict__)
         except Exception:
-            self.handleError(record)  # what watches a run must not end it
+            self.handleError(record)  # the recorder must not end the run
 
     def _take(self, event: Mapping[str, Any]) -> None:
         match str(event.get("event")):
@@ -64,7 +64,7 @@ class Recorder(logging.Handler):
             case "job_finished":
                 self.failed.pop(event["job_id"], None)
             case "group_error":
-                # Records of its jobs follow, which do not know where the group ran.
+                # Records of its jobs follow, without the cluster job and log of the group.
                 self._groups.update({job["jobid"]: event for job in event["job_error_info"]})
             case "job_error":
                 self._fail(event)
@@ -90,11 +90,11 @@ class Recorder(logging.Handler):
             **_log(logs, before),
             "output": list(event["output"]),
         }
-        # Before Snakemake removes them: of a group, these jobs are not the ones that failed.
+        # Before Snakemake removes outputs: a job of a group with all its outputs did not fail.
         if group and all(Path(path).exists() for path in event["output"]):
             self._made.add(number)
         if len(self.failed) <= KEPT_AT_ONCE:
-            # A disk that is still full at the end of the run is reported then.
+            # If the disk is still full at the end of the run, that is reported then.
             with contextlib.suppress(files.UserError, OSError):
                 failures.write({"jobs": None, "failed": [*self.failed.values()], "not_run": []})
 
@@ -104,7 +104,7 @@ class Recorder(logging.Handler):
         Parameters
         ----------
         dag : snakemake.dag.DAG
-            Of the run.
+            Jobs of the run.
         failed : iterable of snakemake.jobs.AbstractJob
             Jobs that the scheduler gave up, including those without their output.
         """
@@ -119,7 +119,7 @@ class Recorder(logging.Handler):
             members = {member: dag.jobid(member) for member in getattr(job, "jobs", [job])}
             entries_of = {member: self._entry(number, member) for member, number in members.items()}
             left = [m for m, number in members.items() if number not in self._made] or [*members]
-            # Of a group, jobs after the one that failed never began: they wrote no log.
+            # Jobs of a group after the one that failed never began, so they wrote no log.
             guilty = [
                 m for m in left if entries_of[m]["lines"] and entries_of[m]["log"] in m.log
             ] or left
@@ -149,7 +149,7 @@ class Recorder(logging.Handler):
         }
 
     def _entry(self, number: int, job: Any) -> failures.Failure:
-        """Return the entry of a failed job; without an error of its own, its output is missing."""
+        """Return the entry of a failed job; a job without an error lacks its output."""
         if number not in self.failed:
             before = self._started.get(number, ({}, {}))[1]
             self.failed[number] = {
@@ -165,7 +165,7 @@ class Recorder(logging.Handler):
 
 
 def was_cancelled(message: str, logs: Iterable[str]) -> bool:
-    """Tell whether a job of SLURM was cancelled by hand; of a group only its log states it."""
+    """Return whether a SLURM job was cancelled by hand; for a group only its log shows it."""
     lines = [line for path in logs if Path(path).is_file() for line in failures.tail(Path(path))]
     return "'CANCELLED'" in message or any(
         "CANCELLED AT" in line and "DUE TO" not in line for line in lines
@@ -173,7 +173,7 @@ def was_cancelled(message: str, logs: Iterable[str]) -> bool:
 
 
 def _changed(path: str) -> int | None:
-    """Return when a file was last written, in nanoseconds, or None if there is none."""
+    """Return the modification time of a file in nanoseconds, or None if there is no file."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:
@@ -181,7 +181,7 @@ def _changed(path: str) -> int | None:
 
 
 def _log(paths: list[str], before: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return the first log of a job that it wrote into (`before` has the earlier times)."""
+    """Return the first log that a job wrote to (`before` has the earlier modification times)."""
     note = "it has no log"
     for path in paths:
         try:

@@ -1,7 +1,7 @@
 """List scheduling of jobs that wait for one another and share cores and GPUs.
 
-Each job starts as soon as what it needs is done and there is room for it, in the order in which
-Snakemake lists them. Both this and Snakemake's scheduler end within twice the best time possible.
+Each job starts as soon as its inputs are done and there is room for it, in the order of Snakemake's
+list. Both this and Snakemake's scheduler end within twice the best time possible.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 FIRST_CHECK, LATER, LAST = 40.0, 10.0, 180.0
-"""Seconds after which the SLURM plugin checks its jobs first unless a profile sets another time,
-the time by which each wait without a change is longer, and the longest wait."""
+"""Seconds until the SLURM plugin first checks its jobs, unless a profile sets another time; the
+increase of each wait without a change; and the longest wait."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Task:
     threads, gpus : int
         Its share of the machine.
     needs : frozenset of int
-        Positions of the tasks that must be done before.
+        Positions of the tasks that must be done first.
     is_remote : bool
         Whether it is submitted to a cluster.
     """
@@ -42,7 +42,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When each task starts and ends, in seconds, and the largest memory of any moment."""
+    """Start and end of each task, in seconds, and the largest memory at any time."""
 
     starts: list[float]
     ends: list[float]
@@ -50,21 +50,21 @@ class Schedule:
 
     @property
     def wall(self) -> float:
-        """When everything is done."""
+        """End of the last task, in seconds."""
         return max(self.ends, default=0.0)
 
 
 def schedule(
     tasks: Sequence[Task], cores: int, gpus: int | None = None, jobs: int | None = None
 ) -> Schedule:
-    """Return when tasks run.
+    """Return the start and end of each task.
 
     Parameters
     ----------
     tasks : sequence of Task
         In order of preference.
     cores : int
-        Cores that tasks on this machine share; a task that asks for more gets all of them.
+        Cores that tasks on this machine share; a task that requests more gets all of them.
     gpus : int, optional
         GPUs that all tasks share; None for no limit.
     jobs : int, optional
@@ -116,7 +116,7 @@ def _limit(number: int | None) -> float:
 
 
 def _share(task: Task, room: dict[str, float]) -> dict[str, float]:
-    """Return what a task takes of each resource, at most all of it."""
+    """Return the amount of each resource that a task takes, at most all of it."""
     requested = {"gpus": task.gpus, **({"jobs": 1} if task.is_remote else {"cores": task.threads})}
     return {resource: min(float(amount), room[resource]) for resource, amount in requested.items()}
 
@@ -131,7 +131,7 @@ def levels(tasks: Sequence[Task]) -> int:
 
 
 def noticed(seconds: float, first_check: float = FIRST_CHECK) -> float:
-    """Return when Snakemake sees that a SLURM job of this length has ended, if it runs alone.
+    """Return the time in seconds when Snakemake notices the end of a SLURM job that runs alone.
 
     Examples
     --------

@@ -56,13 +56,13 @@ def _remarks(plan: Plan) -> list[str]:
     if any(LIKE_HERE in rule.sources for rule in plan.rules):
         lines.append(f"{LIKE_HERE}: from jobs of the rule that have run in this folder")
     if unknown := plan.totals.jobs_without_record:
-        lines.append(f"{NONE}: {count(unknown, 'job')} without a record are in no total")
+        lines.append(f"{NONE}: {count(unknown, 'job')} without a record, not in any total")
     if any(rule.is_bound for rule in plan.rules):
-        lines.append("<: an upper bound: the rule asks for a GPU and was measured on a CPU only")
+        lines.append("<: an upper bound: the rule requests a GPU but was measured on a CPU only")
     if any(rule.is_far for rule in plan.rules):
         lines.append(
-            f"far: more than {FAR} times the largest measured work, or work of a kind that was not "
-            "measured: a guess, which may be far too high or too low"
+            f"far: more than {FAR} times the largest measured work, or work of an unmeasured kind: "
+            "a guess, which may be far too high or too low"
         )
     return [*lines, *plan.notes]
 

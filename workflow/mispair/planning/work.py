@@ -12,7 +12,7 @@ from mispair.core.work import Work
 
 
 def work_of(command: tuple[str, ...], sizes: Sizes) -> Work:
-    """Return the work of a job from its command, and note what its outputs will hold."""
+    """Return the work of a job from its command, and note the sizes of its outputs."""
     step = command[0].replace("-", "_")
     package = ".".join(step_module_name(step).split(".")[:2])
     try:

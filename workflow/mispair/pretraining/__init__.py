@@ -1,1 +1,1 @@
-"""Small towers that are trained from scratch on wrong captions, and which features they mix."""
+"""Small towers that are trained from scratch on wrong captions, and the features that they mix."""

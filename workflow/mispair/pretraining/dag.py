@@ -15,7 +15,7 @@ TRAINING = "results/pretraining/{corpus}/{scheme}~{rate}/draw~{draw}"
 
 
 class Pretraining:
-    """The trainings that a checked configuration asks for.
+    """The trainings of a checked configuration.
 
     `wanted` is whether a study trains small towers, `generated` whether the corpus is the generated
     one.

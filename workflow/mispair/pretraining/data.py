@@ -48,7 +48,7 @@ def true_features(keys: Sequence[str], truth: Iterable[Path], names: Sequence[st
     Raises
     ------
     UserError
-        If a pair has no features there.
+        If a pair has no features in `truth`.
     """
     shown: dict[str, list[str]] = {}
     for path in truth:

@@ -1,4 +1,4 @@
-"""What is measured of small towers: mixing scores, recovery, overlap and zero-shot accuracy."""
+"""Measures of small towers: mixing scores, recovery, overlap and zero-shot accuracy."""
 
 from __future__ import annotations
 
@@ -152,15 +152,15 @@ def measure_tower(
     Returns
     -------
     list of dict
-        For each ``basis`` ``mixing`` (n features), ``linked_correlation`` and
-        ``other_correlation``, whose difference it is, and ``followed_correlation`` (of the same
-        features). Over all features that vary, ``recovery`` and ``features_recovered`` of the
-        identified basis, of its null (``identified-null``) and of the linear readout.
+        For each ``basis``: ``mixing`` (n features), which is ``linked_correlation`` minus
+        ``other_correlation``, both of them, and ``followed_correlation`` (of the same features).
+        Over all features that vary: ``recovery`` and ``features_recovered`` of the identified
+        basis, of its null (``identified-null``) and of the linear readout.
 
     Raises
     ------
     ValueError
-        If no feature has something to be compared with, or the embedding is too narrow.
+        If no feature has linked and other features, or the embedding is too narrow.
     """
     embeddings = embed(tower_features, projection)
     draw = seeds.generator(seed, "measure-mixing")

@@ -1,21 +1,21 @@
 """How much the features that wrong captions link are mixed in an embedding.
 
-The scheme `spurious` of `corrupt_captions` names, in place of a feature, its partner: always the
-same one, of the same kind (`mispair.pairs.scenes.scene_features.spurious_partners`). A circle
-captioned "circle" or "star" and a star captioned "star" or "heart" then share the caption "star".
-So the features that are *linked* to j are its partner and the feature whose partner it is.
+The scheme `spurious` of `corrupt_captions` replaces a feature by its partner: always the same one,
+of the same kind (`mispair.pairs.scenes.scene_features.spurious_partners`). A circle captioned
+"circle" or "star" and a star captioned "star" or "heart" then share the caption "star". So the
+features that are *linked* to feature j are its partner and the feature whose partner it is.
 
 The mixing score of feature j is
 
     mean over linked k of s corr(u, k)  −  mean over other k of s corr(u, k),
 
-u being the component of an embedding that follows j and s the sign of corr(u, j). The other
+where u is the component of an embedding that follows j, and s is the sign of corr(u, j). The other
 features are all values of the same kind that are neither j nor linked to it. Values of one kind
 exclude each other in most pictures, so their correlations are below zero; the difference cancels
 this. Kinds with fewer than four values have no other feature and are left out. The partners are
-drawn at random, so the score is zero on average where captions link nothing; for one draw of
-partners it also measures how alike linked values look, which a tower trained on right captions of
-the same pictures measures too.
+drawn at random, so the score is zero on average where captions link nothing. For one draw of
+partners it also measures how alike linked values look. A tower trained on right captions of the
+same pictures measures this too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Mixing(NamedTuple):
     score : float
         Mean mixing score.
     linked, others : float
-        The two means of which it is the difference.
+        The two means whose difference is the score.
     recovery : float
         Mean correlation of the components with the features that they follow.
     features : int
@@ -114,10 +114,10 @@ def mixing(
     directions : (e, k) array
         Directions of the components. A component is the product of an embedding with one.
     chosen_on : Sample
-        On which the component of each feature is chosen: the one of largest |correlation|, with
-        its sign.
+        Sample on which the component of each feature is chosen: the one of largest |correlation|,
+        with its sign.
     scored_on : Sample
-        Of other inputs, on which correlations are measured.
+        Sample of other inputs, on which correlations are measured.
     compared : sequence of Comparison
         Features to average over.
     matched : bool

@@ -10,7 +10,7 @@ from torch import Tensor
 from mispair.pretraining.words import words_of
 
 FILLER, END, FIRST = 0, 1, 2
-"""Token behind a text, token that ends it, and token of the first word."""
+"""Token after a text, token that ends it, and token of the first word."""
 
 END_OF_WORD = "</w>"
 """Ends the spelling of a word, as in the tokenizers of CLIP."""

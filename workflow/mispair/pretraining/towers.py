@@ -60,7 +60,7 @@ class Sizes:
 
 
 class SmallTowers(nn.Module):
-    """An image and a text tower with random weights that sizes and seed alone decide."""
+    """An image and a text tower with random weights, which depend on sizes and seed alone."""
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()

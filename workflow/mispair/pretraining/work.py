@@ -33,7 +33,7 @@ def train_small_towers(settings: Any, job: Any, sizes: Sizes) -> Work:
 def encode_small_towers(settings: Any, job: Any, sizes: Sizes) -> Work:
     from mispair.pretraining.settings import TowerSettings
 
-    # The widths of towers that are not there yet are those of the default settings.
+    # Towers that do not exist yet are taken to have the widths of the default settings.
     width, neurons = (TowerSettings.model_fields[name].default for name in ("width", "embedding"))
     pairs, captions = sizes.total(job.corpus), sizes.total(job.captions)
     parts = {str(path): pairs / len(job.image_features) for path in job.image_features}

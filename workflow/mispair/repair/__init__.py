@@ -1,1 +1,1 @@
-"""Repair: recaption a corpus, filter the captions, and measure what that gives back."""
+"""Repair: recaption a corpus, filter the captions, and measure the effect."""

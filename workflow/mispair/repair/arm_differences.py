@@ -24,7 +24,7 @@ REFERENCES: dict[str, tuple[str, ...]] = {
     "drop": ("raw", "random-dropped"),
     "second-round": ("factor",),
 }  # fmt: skip
-"""What each rule is compared with, by rule; other rules are compared with raw captions."""
+"""References that each rule is compared with; other rules are compared with raw captions."""
 
 
 def arm_of(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> tuple[Key, Answers]:

@@ -18,7 +18,7 @@ OF_RATE = f"{FOLDER}/{{scheme}}~{{rate}}"
 SECOND = f"{OF_RATE}/second"
 RAW, AGAIN = "raw", "second-round"
 SECOND_SCORER = "second"
-"""Stands for the model that is fine-tuned after the first round in names of files."""
+"""Name, in paths, of the model that is fine-tuned after the first round."""
 TRUE_CAPTIONS = (RAW, "drop", "trusted-alone", "oracle", "random-dropped")
 """Rules that replace no caption."""
 
@@ -26,13 +26,7 @@ Files = Callable[[Any], list[str]]
 
 
 def results(dag: Any) -> list[str]:
-    """Return all files of results; none if the study does not run.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    """
+    """Return all files of results; none if the study does not run."""
     return files(dag) if dag.runs("repair") else []
 
 
@@ -106,8 +100,8 @@ def rates(dag: Any) -> list[float]:
 def arms_of(dag: Any) -> list[Arm]:
     """Return the arms of the study: every rule at every rate of the first scheme.
 
-    The raw captions are always there, as all else is compared with them. At rate 0 they are the
-    right ones, so there is no oracle.
+    The raw captions are always included, as all others are compared with them. At rate 0 they are
+    the right ones, so there is no oracle.
     """
     scheme = dag.config.corrupt_captions.schemes[0]
     rules = list(dict.fromkeys([RAW, *dag.config.filter_captions.rules]))
@@ -154,7 +148,7 @@ def corpus_texts(dag: Any) -> list[str]:
 
 
 def sees_pictures(dag: Any) -> bool:
-    """Tell whether the captioner looks at pictures; the others read features or a table."""
+    """Return whether the captioner reads pictures; the others read features or a table."""
     return dag.config.recaption_pairs.captioner not in ("trained", "given")
 
 
@@ -275,7 +269,7 @@ def audits(dag: Any) -> Files:
 def deciding(dag: Any) -> Callable[[Any], str]:
     """Return the function that gives a rule the flags it decides by, and no other setting.
 
-    So a change of a number reruns the rules that read it alone.
+    So a change of a number reruns only the rules that read it.
     """
     chosen = dag.config.filter_captions
 
@@ -287,7 +281,7 @@ def deciding(dag: Any) -> Callable[[Any], str]:
 
 
 def scoring_towers(dag: Any) -> str | None:
-    """Return what ``filter_captions.scorer`` names if it is other towers than the run's own."""
+    """Return the towers of ``filter_captions.scorer`` if they are not the run's own."""
     chosen = dag.config.filter_captions.scorer
     return chosen if dag.runs("repair") and chosen not in (RAW, UNTOUCHED) else None
 

@@ -18,10 +18,10 @@ class Settings(settings.Settings):
         min_length=1,
         description="Arms of the study. raw: captions as they are, trusted ones right. factor: "
         "the new caption where its cosine is at least `factor` times the old one's (stage S3 of "
-        "the paper). drop: the pairs that factor would repair are removed. pooled: the better "
-        "caption of those above a cut, no pair without one (BLIP). share: the share of captions "
-        "with the highest cosines stays, the others are replaced. posterior: captions that the "
-        "audit takes for wrong are replaced. all: every caption but the trusted ones is replaced. "
+        "the paper). drop: the pairs that factor would repair are removed. pooled: the better of "
+        "the captions above a cut; pairs without one are dropped (BLIP). share: the share of "
+        "captions with the highest cosines stays, the others are replaced. posterior: captions "
+        "that the audit takes for wrong are replaced. all: all but trusted captions are replaced. "
         "trusted-alone: trusted pairs alone. oracle: the right captions. random-replaced and "
         "random-dropped: as many pairs as factor replaces, drawn at random. factor-untouched: "
         "factor, scored by the untouched model. second-round: factor once more, with captioner and "
@@ -30,7 +30,7 @@ class Settings(settings.Settings):
     rates: list[float] | None = settings.sweep(
         None,
         description="Rates of the first scheme at which the study runs; null takes the largest. 0 "
-        "is the corpus as it is: what repair costs right pairs.",
+        "is the corpus as it is, and measures what repair costs right pairs.",
     )
     measures: list[Literal["semantics", "probe"]] = settings.sweep(
         [],
@@ -48,11 +48,11 @@ class Settings(settings.Settings):
     )
     scorer: str = Field(
         "raw",
-        description="Whose cosines decide: the projections fine-tuned on the raw captions, each "
+        description="Model of the cosines: the projections fine-tuned on the raw captions, each "
         "seed on its own draw (raw), the untouched model (untouched), or other towers: shipped, "
         "shipped-1, or a folder with a local open_clip model, which then encode the corpus too.",
     )
-    factor: float = Field(1.2, gt=0, description="Factor of the rule factor, and of those on it.")
+    factor: float = Field(1.2, gt=0, description="Factor of factor and of the rules based on it.")
     trusted_quantile: float = Field(
         0.05, ge=0, le=1,
         description="The cut of the rule pooled: this quantile of the cosines of trusted pairs.",
@@ -62,8 +62,8 @@ class Settings(settings.Settings):
     )
     posterior: float = Field(
         0.5, gt=0, le=1,
-        description="Probability that a caption is wrong from which on the rule posterior replaces "
-        "it.",
+        description="The rule posterior replaces a caption that is wrong with at least this "
+        "probability.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the rules that draw pairs at random.")
 

@@ -2,8 +2,8 @@
 
 Each draw of the corruption is a loop of its own. Towers are trained from scratch on its raw
 captions. A captioner learns from trusted pairs on features of these towers, and their cosines score
-old and new captions. Each rule decides, and towers are trained from scratch on what it decides. No
-model in the loop has seen captions before the corruption, those of trusted pairs aside.
+old and new captions. Each rule decides, and towers are trained from scratch on its captions. No
+model in the loop has seen captions before the corruption, except those of trusted pairs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mispair.repair.rules import UNSCORED, WITHOUT_NEW, Rule
 
 FOLDER = "results/repair/{corpus}/from-scratch/{scheme}~{rate}/draw~{draw}"
 RAW = f"{FOLDER}/raw"
-"""Towers that were trained on the raw captions, and what they give: features, captions, cosines."""
+"""Towers that were trained on the raw captions, with their features, captions and cosines."""
 
 RULES: tuple[Rule, ...] = (
     "raw", "factor", "pooled", "share", "drop", "all", "trusted-alone", "oracle", "random-replaced",
@@ -29,7 +29,7 @@ Files = Callable[[Any], list[str]]
 
 
 def trains_towers(config: Any) -> bool:
-    """Tell whether a configuration trains towers from scratch on repaired captions."""
+    """Return whether a configuration trains towers from scratch on repaired captions."""
     return "repair" in config.studies and "towers" in config.filter_captions.trains
 
 

@@ -58,7 +58,7 @@ def of_draw(
 
 
 def counts(actions: np.ndarray, trusted: np.ndarray, reasons: Sequence[str | None]) -> list[Row]:
-    """Count pairs by what became of them: read = kept + replaced + dropped + failed.
+    """Count pairs by action: read = kept + replaced + dropped + failed.
 
     Parameters
     ----------
@@ -93,10 +93,10 @@ def counts(actions: np.ndarray, trusted: np.ndarray, reasons: Sequence[str | Non
 def cells(
     actions: np.ndarray, right_before: np.ndarray, new_is_right: np.ndarray | None
 ) -> list[Row]:
-    """Count pairs by what their captions are before and after.
+    """Count pairs by the state of their captions before and after.
 
-    Where the pictures are known, a caption is right or wrong. Where they are not, it is the pair's
-    own, which may be wrong too, or was swapped for another pair's.
+    If the features of the pictures are known, a caption is right or wrong. Otherwise it is the
+    pair's own, which may be wrong too, or another pair's (swapped).
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Draw:
 
 
 def spared(pairing: pd.DataFrame, original: pd.Series, trusted: np.ndarray, draw: int) -> Draw:
-    """Return the captions of a draw; trusted pairs have their own, whatever the scheme did.
+    """Return the captions of a draw; trusted pairs have their own under every scheme.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def texts_of(captions: Sequence[Path], ids: pd.Series) -> np.ndarray:
 
 
 def aligned(table: pd.DataFrame, keys: pd.Series, path: Path) -> pd.DataFrame:
-    """Return the rows of a table with a column key in the order of other keys.
+    """Return the rows of a table with a column ``key`` in the order of `keys`.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def aligned(table: pd.DataFrame, keys: pd.Series, path: Path) -> pd.DataFrame:
 
 
 KEPT_METADATA = ("scheme", "nominal", "draws", "seed", "pairs_fingerprint")
-"""Metadata of a pairing that are true of the repaired one."""
+"""Metadata of a pairing that also hold for the repaired one."""
 
 
 def metadata_of(origin: Mapping[str, str], rate: float, rule: str) -> dict[str, str]:

@@ -17,18 +17,7 @@ def repaired_pairing(
 ) -> tuple[pd.DataFrame, list[ledger.Row]]:
     """Apply a rule to every draw of the corruption.
 
-    Parameters
-    ----------
-    rule : str
-        Name of the rule.
-    pairs : Pairs
-        The pairs before the repair.
-    inputs : RuleFiles
-        What the rule decides by.
-    cuts : Cuts
-        Numbers of the rules.
-    seed : int
-        Of the rules that draw pairs at random; each draw has its own stream.
+    `seed` is that of the rules that draw pairs at random; each draw has its own stream.
 
     Returns
     -------
@@ -41,7 +30,7 @@ def repaired_pairing(
     Raises
     ------
     UserError
-        If the rule lacks what it decides by.
+        If the rule lacks an input.
     """
     table, rows = pairs.table[["key", "group", "row"]].copy(), []
     for draw in range(int(pairs.metadata["draws"])):

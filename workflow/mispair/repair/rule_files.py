@@ -82,16 +82,9 @@ class RuleFiles:
         return aligned(files.read_parquet(path)[0], keys, path)
 
     def evidence(self, trusted: np.ndarray, new: pd.DataFrame, draw: int) -> Evidence:
-        """Return what the rules know of a draw.
+        """Return the input of the rules for a draw.
 
-        Parameters
-        ----------
-        trusted : (n,) bool array
-            Trusted pairs.
-        new : DataFrame
-            New captions of the draw, as `new_captions` returns them.
-        draw : int
-            Number of the draw.
+        `trusted` is (n,) bool; `new` are the captions that `new_captions` returns for the draw.
         """
         old = fresh = np.full(len(trusted), np.nan)
         if self.scores:
@@ -103,7 +96,7 @@ class RuleFiles:
         return Evidence(trusted, new["caption_id"].notna().to_numpy(), old, fresh, wrong)
 
     def after_first_round(self, draw: int) -> np.ndarray | None:
-        """Return the captions of the pairs after the first round; None if this round is it."""
+        """Return the captions of the pairs after the first round; None in the first round."""
         if not self.first:
             return None
         return files.read_parquet(self.first[0])[0][column("caption_id", draw)].to_numpy(object)

@@ -22,7 +22,7 @@ Rule = Literal[
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 UNSCORED: tuple[Rule, ...] = ("raw", "all", "trusted-alone", "oracle")
-"""Rules that need no cosines."""
+"""Rules that need neither cosines nor the audit."""
 
 WITHOUT_NEW: tuple[Rule, ...] = ("raw", "trusted-alone", "oracle")
 """Rules that need no new captions."""
@@ -42,17 +42,17 @@ NUMBERS: dict[Rule, tuple[str, ...]] = {
     "share": ("kept_share", "scorer"),
     "posterior": ("posterior",),
 }
-"""Settings that each rule decides by: a change of another one changes nothing of its result."""
+"""Settings that each rule reads; other settings do not change its result."""
 
 KEPT, REPLACED, DROPPED, FAILED = 0, 1, 2, 3
-"""Actions. A failed pair lacks the new caption that the rule asks for, and keeps the old one."""
+"""Actions. A failed pair lacks the new caption that the rule needs, and keeps the old one."""
 
 ACTIONS = ("kept", "replaced", "dropped", "failed")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What rules know of n pairs of one draw.
+    """Input of the rules for n pairs of one draw.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the rule lacks what it decides by, or there is no trusted pair to set a cut by.
+        If the rule lacks an input, or there is no trusted pair to set a cut by.
     """
     if rule in ("raw", "oracle"):
         return np.zeros(len(evidence.trusted), np.int8)
@@ -138,7 +138,7 @@ def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
         if rule in ("drop", "random-dropped"):
             actions[actions == REPLACED] = DROPPED
     actions[evidence.trusted] = KEPT
-    # A rule that asks for a new caption and has none leaves the old one.
+    # Without a new caption the old one stays.
     actions[(actions == REPLACED) & ~evidence.generated] = FAILED
     return actions
 

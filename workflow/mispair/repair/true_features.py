@@ -1,4 +1,4 @@
-"""What is true of generated pictures, and what captions name."""
+"""Features of generated pictures, and features that captions name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TrueFeatures:
 
     def named(self, ids: pd.Series | np.ndarray) -> np.ndarray:
         """Return the features that captions name, (n, f) bool; a missing caption names none."""
-        # Of a caption that is not there the position is -1, the row of no features.
+        # A missing caption has position -1, the row without features.
         return np.asarray(self._codes[self._position.get_indexer(pd.Index(ids))])
 
     def true_of(self, ids: pd.Series | np.ndarray) -> np.ndarray:

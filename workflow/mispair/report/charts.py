@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 400, 240
 class Drawing:
     """A figure: its chart, the numbers in it, and one sentence on them.
 
-    ``toggle`` is the field whose values can be singled out in the legend.
+    ``toggle`` is the field whose values can be selected in the legend.
     """
 
     chart: alt.TopLevelMixin
@@ -69,7 +69,7 @@ def summary(table: pd.DataFrame, keys: list[str], value: str = "value") -> pd.Da
 
 
 def limited(data: pd.DataFrame, **where: str) -> bool:
-    """Tell whether any row with these values has limits; a layer without limits is an error."""
+    """Return whether any row with these values has limits; a layer without limits is an error."""
     if "low" not in data:
         return False
     rows = data[(data[list(where)] == pd.Series(where)).all(axis=1)]
@@ -77,7 +77,7 @@ def limited(data: pd.DataFrame, **where: str) -> bool:
 
 
 def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataFrame:
-    """Stack single runs, their means with spread, and further curves, told apart by ``layer``."""
+    """Stack single runs, their means with spread, and further curves, marked by ``layer``."""
     return pd.concat(
         [runs.assign(layer="run"), summary(runs, keys).assign(layer="mean"), *more],
         ignore_index=True,
@@ -85,7 +85,7 @@ def layers(runs: pd.DataFrame, keys: list[str], *more: pd.DataFrame) -> pd.DataF
 
 
 MOST = 2_000
-"""Rows that a plot of a sweep holds: a page with many such plots stays small."""
+"""Most rows of a plot of a sweep, so that a page with many such plots stays small."""
 
 
 def within(data: pd.DataFrame, x: str, most: int = MOST) -> tuple[pd.DataFrame, str]:
@@ -137,7 +137,7 @@ def band(base: alt.Chart, shown: float = 0.16) -> alt.Chart:
 
 
 def hovered(line: alt.Chart, tooltip: list[alt.Tooltip]) -> alt.LayerChart:
-    """Return a line without points, and unseen points on it that carry its hover values."""
+    """Return a line without points, and invisible points on it that carry its hover values."""
     points = line.mark_point(size=80).encode(opacity=alt.value(0), tooltip=tooltip)
     points.name = alt.Undefined
     return alt.LayerChart(layer=[line, points])
@@ -180,13 +180,13 @@ TOGGLE = "shown"
 
 
 def fade(shown: float) -> Any:
-    """Return an opacity: as `shown`, and nearly none for what is not singled out."""
+    """Return an opacity: `shown`, and nearly 0 for values that are not selected in the legend."""
     chosen = alt.selection_point(name=TOGGLE)
     return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(shown * 0.08))
 
 
 def add_toggle(spec: dict[str, Any], field: str) -> None:
-    """Let the legend of a finished chart single out values of a field, in all its named views.
+    """Let the legend of a finished chart select values of a field, in all its named views.
 
     Vega-Lite needs the selection once, at the top, with the name of one view of each panel; Altair
     would add it to every layer, which is an error.
@@ -306,6 +306,6 @@ def _narrowed(node: Any) -> Any:
 
 
 PAPER_WIDTH, PAPER_COLUMNS, PAPER_LEGEND = 0.85, 2, 4
-"""Of a printed figure: the share of its panels' width, and panels and names side by side."""
+"""For a printed figure: factor of panel widths, and most panels and legend entries in a row."""
 SCREEN_FONT, ROW_GROWTH, COLUMN_GROWTH = 12, 6, 4
-"""The size of letters for which panels are spaced, and what each pixel more adds to the gaps."""
+"""Font size for which panels are spaced, and pixels that each larger pixel adds to the gaps."""

@@ -1,4 +1,4 @@
-"""What draws the figures of a study."""
+"""Functions that draw the figures of a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mispair.report.charts import Drawing, Hole
 from mispair.report.tables import Tables
 
 Draw = Callable[[Tables], Drawing | Hole]
-"""Draws a figure from all measurements, or says why it cannot be drawn."""
+"""Draws a figure from all measurements, or returns why it cannot be drawn."""
 
 
 def by_name(*functions: Draw) -> dict[str, Draw]:
@@ -19,7 +19,7 @@ def by_name(*functions: Draw) -> dict[str, Draw]:
 
 
 def draw_of(figure: str) -> Draw:
-    """Return what draws a figure: the function of its name in its study's ``DRAWINGS``.
+    """Return the function that draws a figure, by its name in its study's ``DRAWINGS``.
 
     Those of small figures are in ``SMALL``.
     """

@@ -21,7 +21,7 @@ from mispair.report.study import Figure
 from mispair.report.tables import Tables
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""The Vega-Lite that draws; the page brings the same one."""
+"""Version of Vega-Lite that draws pictures; the page contains the same one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def render(
 ) -> Rendered:
     """Draw a figure, or the reason why it cannot be drawn.
 
-    Font sizes are in pixels, that of ``paper`` in the forms to print; see `compose`.
+    Font sizes are in pixels; `paper_font_size` is for the forms to print. See `compose`.
     """
     spec, data = compose(figure, tables, font_size, max_points)
     svg = as_svg(charts.for_paper(spec, paper_font_size))
@@ -52,16 +52,7 @@ def compose(
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return a figure as an interactive chart, and the numbers in it.
 
-    Parameters
-    ----------
-    figure : Figure
-        Declaration of the figure.
-    tables : Tables
-        All measurements.
-    font_size : int
-        Size of labels on the page, in pixels.
-    max_points : int
-        A figure of more rows is a hole.
+    Labels on the page have `font_size` pixels. A figure of more than `max_points` rows is a hole.
 
     Returns
     -------
@@ -123,7 +114,7 @@ def _png(svg: str) -> bytes:
 
 
 PIXELS = 1.5
-"""Pixels of a PNG for each of the figure: about 1,300 across, 400 to the inch in a column."""
+"""Pixels of a PNG per pixel of the figure: about 1,300 across, 400 per inch in a column."""
 
 _IDENTIFIERS = re.compile(r' id="(\w+)"')
 _REFERENCES = re.compile(r'( id="|url\(#)(\w+)("|\))')

@@ -10,7 +10,7 @@ from mispair.core.words import number
 
 
 class Gap(str):
-    """Measured − published in words, with the two numbers and what they are numbers of.
+    """Measured − published in words, with the two numbers and their quantity.
 
     It is a text, as pages print it; a claim without a published number has the text "".
     """
@@ -38,10 +38,7 @@ def gap(measured: float, published: float, of: str, digits: int = 3) -> str:
 def gap_of_change(measured: pd.Series, published: pd.Series, digits: int = 3) -> str:
     """Return the gap of changes, each from the first to the last common value of the sweep.
 
-    Parameters
-    ----------
-    measured, published : Series
-        Values by the swept probability, sorted.
+    Both series have values by the swept probability, sorted.
     """
     common = measured.dropna().index.intersection(published.dropna().index, sort=False)
     if len(common) < 2:

@@ -1,4 +1,4 @@
-"""Corrections for the number of claims: Holm's for the primary ones, the false-discovery rate's.
+"""Corrections for the number of claims: Holm's for primary ones, false discovery rate for others.
 
 The primary claims are few and named in advance: Holm's procedure keeps the probability of any
 false one at α. The other claims are many: the procedure of Benjamini and Hochberg keeps the
@@ -26,7 +26,7 @@ RULE = (
 
 
 def adjusted(verdicts: Sequence[Verdict], alpha: float) -> list[Verdict]:
-    """Return the verdicts with corrected p values; those above α can tell nothing."""
+    """Return the verdicts with corrected p values; with p above α they become "cannot tell"."""
     results = list(verdicts)
     for primary, correct, name in ((True, holm, "Holm"), (False, benjamini_hochberg, "FDR")):
         tested = {

@@ -16,15 +16,15 @@ from mispair.report.verdicts import ABSENT, OUTCOMES, UNDECIDED, UNMEASURED, Out
 
 RULE = (
     "The answer to a question is the verdict on one claim, named in advance, with its effect and "
-    "interval. Its limit is the strongest finding that speaks against reading more into it. The "
-    "other claims on the question are counted with their verdicts, and change no answer."
+    "interval. Its limit is the strongest finding against a wider reading of it. The other claims "
+    "on the question are counted by verdict, and do not change the answer."
 )
 """How a question is answered, as the report prints it."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the sentences on a question are made from.
+    """Input of the sentences on a question.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ def effect_sentence(findings: Findings, quantity: Quantity, when: str = "") -> s
 
 
 def _other_reason(verdict: Verdict, confidence: float) -> str:
-    """Return why nothing can be told, unless the effect and its interval show it."""
+    """Return the reason of a verdict "cannot tell", unless the effect and its interval show it."""
     effect = verdict.effect
     if verdict.outcome != UNDECIDED or effect is None or not effect.known:
         return ""

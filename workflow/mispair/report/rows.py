@@ -40,7 +40,7 @@ def origins(
 ) -> list[dict[str, Any]]:
     """Flatten a provenance to rows of key and text; nested keys are joined with dots.
 
-    Lists of classes and templates are left out: their fingerprints stand for them.
+    Lists of classes and templates are left out, because their fingerprints identify them.
     """
     measured = {"artefact": artefact, "condition": condition, **arm(provenance)}
     return [{**measured, "key": key, "text": text} for key, text in _flat(provenance)]

@@ -1,4 +1,4 @@
-"""Small figures next to answers: one panel, few marks, and axis titles that say what is shown."""
+"""Small figures next to answers: one panel, few marks, and self-explanatory axis titles."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def modules(*parts: str, of: Iterable[str] = NAMES) -> list[str]:
 
 @cache
 def study(name: str) -> Study:
-    """Return what a study declares of itself."""
+    """Return the declaration of a study."""
     declared: Study = import_module(module_name(name, "study")).STUDY
     return declared
 
@@ -62,7 +62,7 @@ def figures(name: str | None = None) -> list[Figure]:
 
 
 def drawn(name: str | None = None) -> list[Figure]:
-    """Return all figures that are drawn of a study, or of all: those of its page and small ones."""
+    """Return all figures of a study, or of all studies: those of its page and the small ones."""
     of = studies() if name is None else [study(name)]
     return [figure for declared in of for figure in (*declared.figures, *declared.small)]
 
@@ -104,7 +104,7 @@ def of_result(path: str) -> tuple[Study, str]:
 
 
 def is_measurement(path: str) -> bool:
-    """Tell whether a file of results holds a measurement, not only a description."""
+    """Return whether a file of results holds a measurement, not only a description."""
     declared, kind = of_result(path)
     return kind not in declared.describing
 

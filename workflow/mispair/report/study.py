@@ -19,7 +19,7 @@ class Figure:
 
     A small figure has neither caption nor section.
 
-    Only a figure of ``every_scheme`` is given more than the main scheme of corruption.
+    Only a figure of ``every_scheme`` gets more than the main scheme of corruption.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Study:
     describing : tuple of str
         Kinds of results that describe data and models, and are no measurement.
     measures : tuple of str
-        Tables of which one has a row if anything was measured; all of them by default.
+        Tables in which a row means that something was measured; all of them by default.
     sections_of : callable
         Given a rule and the wildcards of a job, the sections that print its numbers.
 
@@ -127,6 +127,6 @@ class Study:
             self.refuse_unknown_section(figure.section, f"the figure {figure.name}")
 
     def refuse_unknown_section(self, section: str, of: str) -> None:
-        """Raise a ValueError that names what has a section that the page does not have."""
+        """Raise a ValueError if the page has no such section; `of` names its content."""
         if section not in self.sections:
             raise ValueError(f"{self.key}: its page has no section {section!r}, as {of} has")

@@ -19,7 +19,7 @@ def rows(name: str) -> ModuleType:
 
 
 def every_pages() -> list[Pages]:
-    """Return what `pages` does for every study, in the order of their pages."""
+    """Return the `pages` of every study, in the order of their pages."""
     return [pages(name) for name in studies.NAMES]
 
 

@@ -1,8 +1,8 @@
 """Colours, fonts and words that all figures share.
 
-Any two of the eight hues stay apart for readers with normal sight, without red cones and without
-green ones (CIE 1976 distance of at least 20 as each of them sees the colours), and each stands out
-from white by at least 3 to 1, as WCAG asks of graphics.
+Any two of the eight hues differ for readers with normal sight, without red cones and without green
+ones: their CIE 1976 distance is at least 20 for each of these readers. The contrast of each hue
+with white is at least 3 to 1, which WCAG requires of graphics.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SOURCES = {"raw": ORANGE, "generated": VIOLET, "filtered": BLUE}
 CHANGES = {"raw": ORANGE, "filtered": BLUE, "gain": INK}
 EQUATIONS = {"measured": INK, "Eq. 34": BLUE, "Eqs. 35-36": ORANGE}
 FEATURES = {"true": BLUE, "spurious": ORANGE, "other": GREY}
-"""Features as a neuron sees them: its own, those spuriously correlated with it, and others."""
+"""Features in relation to a neuron: its own, those spuriously correlated with it, and others."""
 ENTRIES = {"right": BLUE, "missing": GREY, "wrong": ORANGE}
 """Features of a caption next to those of its image."""
 METHODS = {"CLIP": ORANGE, "LaCLIP": BLUE}
@@ -93,7 +93,7 @@ FINE_TUNED = {
     "without-decay": GREEN,
     "audit-weighted": SKY,
 }
-"""Arms of the fine-tuning that figures show: what the paper does first, then its controls."""
+"""Arms of the fine-tuning that figures show: first the paper's own, then its controls."""
 SCALES = {
     "scale-5": SKY,
     "scale-10": GREEN,

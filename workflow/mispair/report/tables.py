@@ -20,7 +20,7 @@ PROMPTED = ("zeroshot", "pruning", "comparisons", "checkpoints")
 """Tables with rows that belong to a protocol of zero-shot classification."""
 
 CAPTIONS, LINEAR_PROBE = "captions", "linear-probe"
-"""Values in place of a protocol where no class is named in words."""
+"""Values that replace a protocol where no class is named in words."""
 
 RENAMED = {"from": "bin_low", "to": "bin_high"}
 
@@ -71,7 +71,7 @@ class Tables:
         return self.frames[name]
 
     def replace(self, **frames: pd.DataFrame) -> Tables:
-        """Return the same with other tables in place of those named."""
+        """Return a copy in which the named tables are replaced."""
         return Tables({**self.frames, **frames})
 
     @functools.cached_property
@@ -85,10 +85,10 @@ class Tables:
 
     @remembered
     def of_scheme(self, scheme: str | None = None) -> Tables:
-        """Return what belongs to one scheme, or to the main one: all else is as it is.
+        """Return the rows of one scheme, by default the main one; other tables are unchanged.
 
         The untouched model and the arm at rate 0, which exists once, belong to every scheme; so
-        does what names no scheme.
+        do rows without a scheme.
         """
         name = scheme or next(iter(self.schemes), None)
         return self.replace(**{table: _of_scheme(self.frames[table], name) for table in ARMS})
@@ -121,14 +121,14 @@ class Tables:
         return protocols(self.zeroshot, self.pruning)
 
     def of_protocol(self, protocol: str | None = None) -> Tables:
-        """Return what was measured under one protocol, or under the main one of each table.
+        """Return the rows of one protocol, by default the main one of each table.
 
-        What needs no prompts (silhouette, linear probe, retrieval) names none, and stays.
+        Rows that need no prompts (silhouette, linear probe, retrieval) stay.
         """
         return self.replace(**{name: of_protocol(self.frames[name], protocol) for name in PROMPTED})
 
     def study(self, key: str) -> bool:
-        """Tell whether anything was measured in a study."""
+        """Return whether anything was measured in a study."""
         declared = studies.study(key)
         return any(not self.frames[name].empty for name in declared.measures or declared.tables)
 
@@ -183,14 +183,9 @@ def read_csvs(paths: Iterable[Path]) -> Tables:
 
 
 def tidy(name: str, rows: Iterable[Row]) -> pd.DataFrame:
-    """Return rows as one of the tables: its columns, its types, sorted.
+    """Return rows as the table of a name: its columns, its types, sorted.
 
-    Parameters
-    ----------
-    name : str
-        Of a table of a study.
-    rows : iterable of mappings
-        Other keys are left out; missing ones are missing values.
+    Other keys of the rows are left out; missing ones are missing values.
     """
     columns = studies.tables()[name]
     renamed = [{RENAMED.get(key, key): value for key, value in row.items()} for row in rows]

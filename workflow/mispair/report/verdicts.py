@@ -288,7 +288,7 @@ def decide_both(first: tuple[Outcome, str], second: tuple[Outcome, str]) -> tupl
 
 
 def decide_always(held: int, failed: int) -> tuple[Outcome, str]:
-    """Judge what must hold in every case, by the cases in which it did and did not."""
+    """Judge a claim that must hold in every case, by the cases in which it did and did not."""
     if held + failed == 0:
         return UNMEASURED, "no run meets its conditions"
     if failed:

@@ -21,8 +21,8 @@ def decode(captions: Tensor, rows: Tensor, threshold: float = 0.5) -> Tensor:
     zeros into ones.
 
     The threshold 1/2 reads Eq. 13's z = 1 literally. A decoder whose captions are shorter than true
-    ones then appears to leave features out, although the cosines of S3 do not depend on a caption's
-    length; half of `scale` is the threshold that does not depend on it either.
+    ones then appears to leave features out. The cosines of S3 do not depend on a caption's length,
+    and neither does a threshold of half of `scale`.
     """
     shown = captions @ rows.T
     return shown.sign() * (shown.abs() > threshold)
@@ -31,8 +31,8 @@ def decode(captions: Tensor, rows: Tensor, threshold: float = 0.5) -> Tensor:
 def scale(captions: Tensor, rows: Tensor, image_codes: Tensor) -> float:
     """Return the length at which captions show the features that their images have.
 
-    This is the median of z_x^j <y, H_j> over all images and their active features j (the lower one
-    of two): 1 for captions y = H z_x without noise, and NaN where no feature is active.
+    This is the (lower) median of z_x^j <y, H_j> over all images and their active features j. It is
+    1 for captions y = H z_x without noise, and NaN where no feature is active.
     """
     shown = ((captions @ rows.T) * image_codes)[image_codes != 0]
     return float(shown.median()) if len(shown) else float("nan")
@@ -53,14 +53,14 @@ def caption_statistics(
     Returns
     -------
     dict of str to float
-        Each a share, NaN where there is nothing to count:
+        Shares, NaN where there is nothing to count:
 
         ``caption_true``
-            of active image features j, those that the caption has with the same sign: Eq. 13's
-            first probability, whose z = 1 is read as z_x^j for features that may be -1.
+            of active image features j, those that the caption has with the same sign. This is
+            Eq. 13's first probability; its z = 1 is read as z_x^j for features that may be -1.
         ``caption_spurious``
-            of active image features j, each with every j' of its spurious set that is not active
-            in the image, the cases in which the caption has j' (with either sign): Eq. 13's second
+            of pairs (j, j'), those whose caption has j' with either sign. Feature j is active in
+            the image, and j' is in its spurious set and not active. This is Eq. 13's second
             probability. Over a set of K - 1 features it is about C_s / (K - 1) in raw captions.
         ``caption_spurious_any``
             of active image features j with at least one such j', those for which the caption has
@@ -76,7 +76,7 @@ def caption_statistics(
     active = image_codes != 0
     added = (text_codes != 0) & ~active
     kept = (text_codes == image_codes) & active
-    # For (image, j'): of how many active features j' is a spurious one, if not active itself.
+    # For (image, j'): the number of active features with j' in their set; 0 if j' is active.
     chances = (active.double() @ members) * ~active
     possible = active & ((~active).double() @ members.T > 0)
     happened = active & (added.double() @ members.T > 0)

@@ -43,7 +43,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     ),
     "test": ("figure1_definition", "test_density", "test_margin", "test_shift"),
 }  # fmt: skip
-"""Groups of settings that change together on the bridge: all in which the presets differ, once."""
+"""Groups of settings that the bridge changes together; each that differs is in one group."""
 
 LENGTHS = (
     "epochs", "steps_per_epoch", "decoder_steps", "retrain_epochs", "retrain_epochs_filtered_only",
@@ -57,9 +57,9 @@ Kind = Literal["base", "preset", "bridge", "grid", "scaling", "literal"]
 
 @dataclass(frozen=True)
 class Condition:
-    """One setting of all numbers, at which trials are run.
+    """One complete set of settings, with which trials are run.
 
-    The name is safe as a file name. The study is complete: nothing is left to a preset. The kind is
+    The name is safe as a file name. The study leaves no setting to a preset. The kind is
     the purpose: the configuration itself, the other preset, the bridge, the grid, the sweep over
     the number of features d, or the statements of the text in place of repairs. A condition of the
     bridge or of the text throws one switch.
@@ -144,8 +144,8 @@ def conditions(settings: Settings) -> dict[str, Condition]:
 def other_preset(base: Study) -> dict[str, Any]:
     """Return the settings of the other preset, at the sizes and lengths of training of `base`.
 
-    Settings in which the presets agree are those of `base`; of the others, `base` decides the
-    `LENGTHS` that differ from its own preset's.
+    Settings in which the presets agree are those of `base`. So are `LENGTHS` that `base` has
+    changed from its own preset.
     """
     settings = PRESETS[base.preset]
     (alternative,) = set(PRESETS) - {base.preset}
@@ -157,10 +157,10 @@ def other_preset(base: Study) -> dict[str, Any]:
 
 
 def refuse(problems: dict[str, list[str]]) -> None:
-    """Raise one `UserError` with every problem and who has it, if there are problems."""
+    """Raise one `UserError` that lists every problem with its conditions, if there are any."""
     lines = []
     for problem, names in problems.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         lines.append(problem + (f" (condition {names[0]}{more})" if names else ""))
     if lines:
-        raise UserError("\n  ".join(["simulate asks for what cannot be run:", *lines]))
+        raise UserError("\n  ".join(["simulate has settings that cannot be run:", *lines]))

@@ -7,8 +7,8 @@ A_ij = <w_i, M_j> and B_ij = <v_i, H_j> by
 .. math:: A \leftarrow A + \eta B C^\top, \qquad B \leftarrow B + \eta A C, \qquad
           C_{jj'} = \mathbb{E}[z_x^j z_y^{j'}],
 
-both at once. These are Eqs. 32 and 33 for any model of misalignment: noise has no correlation with
-anything and drops out. η is the step size times the batch size if the loss of a batch is the sum
+both at once. These are Eqs. 32 and 33 for any model of misalignment: noise is uncorrelated with
+everything and drops out. η is the step size times the batch size if the loss of a batch is the sum
 over its pairs, and the step size itself if it is the mean.
 """
 
@@ -25,9 +25,9 @@ def alignments_after(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Take `steps` steps of Eq. 34 at once, without its error term.
 
-    With C = U diag(s) Vᵀ, each singular value links A U's column with B V's; their sum grows by 1 +
-    η s a step and their difference by 1 - η s. A and B (`image`, `text`) are (m, d), C (`moment`)
-    is (d, d), `step_size` is η.
+    With C = U diag(s) Vᵀ, each singular value s links a column of A U with one of B V. Each step
+    multiplies their sum by 1 + η s and their difference by 1 - η s. A and B (`image`, `text`) are
+    (m, d), C (`moment`) is (d, d), `step_size` is η.
     """
     left, singular, right = np.linalg.svd(moment)
     a, b = image @ left, text @ right.T
@@ -115,7 +115,7 @@ def feature_groups(
 ) -> dict[str, np.ndarray]:
     """Return masks (2, m, d) of true, of spuriously correlated and of other features of neurons.
 
-    The true feature of a neuron is that of its largest alignment in `last`, A and B (m, d) of grown
+    The true feature of a neuron has its largest alignment in `last`: A and B (m, d) of grown
     neurons. `spurious` (d, d) is as in `trajectory_errors`; its diagonal is ignored.
     """
     strongest = np.abs(np.stack(last)).argmax(axis=2)

@@ -28,8 +28,8 @@ def tsne(features: np.ndarray, seed: int) -> np.ndarray:
     if largest == 0:
         return np.zeros((len(features), 2))
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-    from sklearn.manifold import TSNE  # a second, which jobs without a map are spared
+    from sklearn.manifold import TSNE  # takes a second, and jobs without a map do not need it
 
     model = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed)
-    # Rescaled, because t-SNE's start divides by a spread that underflows for tiny features.
+    # Rescale, because t-SNE's start divides by a spread that underflows for tiny features.
     return model.fit_transform(spread / largest).astype(np.float64)

@@ -17,9 +17,9 @@ ARMS = (
     "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
     "filtered-2", "filtered-3",
 )  # fmt: skip
-"""What an arm is trained on, in the order in which a job names them; the oracle is raw at 0."""
+"""Arms by their training data, in the order in which a job names them; the oracle is raw at 0."""
 LONGER = "longer"
-"""No arm: raw and filtered are trained on after their end, for theorem 4.1."""
+"""Not an arm: the trainings of raw and filtered continue after their end, for theorem 4.1."""
 INDEPENDENT_OF_C_S = ("raw", "high-quality-only")
 """Arms that every C_s is compared with: raw at C_s = 0 is the oracle."""
 
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True)
 class _Request:
-    """The request of one key of the configuration: first trials, on some arms, at some C_s."""
+    """The runs that one key of the configuration requests: first trials, some arms, some C_s."""
 
     key: str
     probabilities: Iterable[float]
@@ -53,8 +53,8 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
     Raises
     ------
     UserError
-        If a C_s is outside the range of a condition's model of misalignment, or more trials have
-        every arm, or are on the bridge, than there are.
+        If a C_s is outside the range of a condition's model of misalignment, or a key requests
+        more trials than there are.
     """
     planned: list[Job] = []
     problems: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Measurements of trained encoders, as rows of metric, value and what distinguishes them."""
+"""Measurements of trained encoders, as rows of metric, value and distinguishing keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AnyEncoders = Encoders | TransformerEncoders
 
 
 def rows_of(values: Mapping[str, float], **keys: Any) -> list[Row]:
-    """Return a row for each metric, with its value and what distinguishes it."""
+    """Return a row for each metric, with its value and the given keys."""
     return [{"metric": name, "value": value, **keys} for name, value in values.items()]
 
 
@@ -43,7 +43,7 @@ SHOWN_IMAGES = 400
 class Examiner:
     """Measures the encoders of one trial, always on the same test sets.
 
-    ``spurious`` (d, d) is whether feature j' (column) is spuriously correlated with j.
+    ``spurious`` (d, d) is true where feature j' (column) is spuriously correlated with j.
     """
 
     study: Study
@@ -114,7 +114,7 @@ class Examiner:
         return rows
 
     def protocols(self, encoders: AnyEncoders) -> list[Row]:
-        """Measure accuracy with every choice of prompts, margin and bias that the text leaves."""
+        """Measure accuracy with every choice of prompts, margin and bias that the text permits."""
         rows: list[Row] = []
         similarity = SIMILARITY[self.study.figure1_definition]
         for bias, variant in (("trained", encoders), ("zero", encoders.without_bias())):

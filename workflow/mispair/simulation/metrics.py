@@ -49,10 +49,10 @@ def purified(cosines: np.ndarray, low: float, high: float, step: float) -> Purif
     """Count purified features as the public code does.
 
     A neuron is purified at a threshold if exactly one of its absolute cosines (`cosines`, (m, d))
-    exceeds it. Of the thresholds ``low``, ``low + step``, ... up to ``high`` that one is used which
-    gives the most distinct features, the lowest of these if several do. The magnitude is the sum of
-    the purified neurons' cosines divided by the number of features: several neurons of one feature
-    all count in the sum, so that it can exceed 1.
+    exceeds it. The threshold is the one of ``low``, ``low + step``, ... up to ``high`` with the
+    most distinct features, or the lowest of several such. The magnitude is the sum of the purified
+    neurons' cosines divided by the number of features. All neurons of a feature count in the sum,
+    so it can exceed 1.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def cosine_silhouette(features: Tensor, labels: Tensor) -> float:
 
     For each vector, a is the mean distance to the others of its class and b the least mean distance
     to another class; its silhouette is (b - a) / max(a, b), and 0 if it is alone in its class. A
-    vector of zeros has distance 1 to every other. NaN with fewer than two classes. The same as
+    vector of zeros has distance 1 to every other. NaN with fewer than two classes. This equals
     ``sklearn.metrics.silhouette_score(features, labels, metric="cosine")``.
     """
     classes, index, sizes = torch.unique(labels, return_inverse=True, return_counts=True)

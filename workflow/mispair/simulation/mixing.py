@@ -36,17 +36,17 @@ class Mixing:
         2 α² / (|w_i|² + |v_i|²) of either: 1 and 0 for a purified neuron pair without residual,
         1/2 and 1/2 for an even mixture.
     residual_share : ndarray (m,)
-        (|r_i|² + |s_i|²) / (|w_i|² + |v_i|²) after both terms are taken away (Eq. 12).
+        (|r_i|² + |s_i|²) / (|w_i|² + |v_i|²) after both terms are subtracted (Eq. 12).
     residual_share_pure : ndarray (m,)
-        The same after the first term only is taken away (Eq. 14).
+        The same after only the first term is subtracted (Eq. 14).
     mixed : ndarray (m,) of bool
         Whether the second |α| is at least `AT_LEAST` of the first and the two features are
-        spuriously correlated. A random neuron pair nearly always has the first property, so that
-        untrained encoders show the share of spurious pairs among all pairs of features here.
+        spuriously correlated. A random neuron pair nearly always has the first property. The mean
+        for untrained encoders is thus the share of spurious pairs among all pairs of features.
         False for every neuron pair if there are no spurious pairs; the mean is then NaN.
     pairs_covered : float
-        Share of spuriously correlated pairs {j, j'} that some neuron pair mixes; the last sentence
-        of Theorem 4.2 says 1. NaN if there are no such pairs.
+        Share of spuriously correlated pairs {j, j'} that some neuron pair mixes; 1 by the last
+        sentence of Theorem 4.2. NaN if there are no such pairs.
     """
 
     features: np.ndarray
@@ -85,7 +85,7 @@ def mixing(
     """Return the two features that each neuron pair has learned most.
 
     Neurons w_i and v_i are (m, d1); `image_rows` and `text_rows` are Mᵀ and Hᵀ (d, d1) with
-    orthonormal rows. `spurious` (d, d) tells whether j' (column) is in the spurious set of j (row).
+    orthonormal rows. `spurious` (d, d) is true where j' (column) is in the spurious set of j (row).
     Either direction makes {j, j'} a spurious pair; the diagonal is ignored.
     """
     alphas = (projections(image_weights, image_rows) + projections(text_weights, text_rows)) / 2

@@ -62,7 +62,7 @@ UNSTATED: dict[str, str] = {
     "bias_scale": "open: sqrt(1 + c_0 - 2 gamma c_0) (Eq. 79) with small constants",
     "phase2_steps": "open: of order d log(d) / eta (appendix E), until Eq. 81 holds",
     "phase2_growth": "open: the constant of Eq. 81, which only the schedule theory reads",
-    "loss_reduction": "open: Eq. 1 sums over all pairs; how a batch stands for them is not stated",
+    "loss_reduction": "open: Eq. 1 sums over all pairs; how a batch represents them is not stated",
     "temperature": "open: positive (Eq. 1)",
     "epochs": "open: theorem 4.1 has a number of steps of order d² log(d), section 5.1 none",
     "retrain_epochs": "open: as S1 (section 2.1)",
@@ -72,7 +72,7 @@ UNSTATED: dict[str, str] = {
     "test_margin": "open: the best class leads (Eq. 10), by how much is not stated",
     "test_shift": "open: at most of order 1 / sqrt(d) (Eq. 8)",
 }
-"""Settings of ``as-written`` that the paper's text does not settle, and what it states of them.
+"""Settings of ``as-written`` that the paper's text does not settle, and what it states on them.
 
 *Open*: the text gives no value. *Contradictory*: it gives two. *Repaired*: it gives one with which
 training fails.

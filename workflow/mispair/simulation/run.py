@@ -1,7 +1,7 @@
 """Run the trials of one condition through all of their arms, at one C_s or at several.
 
-On a CPU trials are run one after the other, each on one thread; on a GPU those of all C_s are
-trained side by side, as many as its memory holds, because a single one leaves it idle.
+On a CPU trials run one after the other, each on one thread. On a GPU trials of all C_s are trained
+side by side, as many as its memory holds, because a single trial leaves it idle.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RowsOfTrials = dict[tuple[float, int], dict[str, list[Row]]]
 
 
 def is_arm(name: str) -> bool:
-    """Tell whether this is the name of an arm."""
+    """Return whether this is the name of an arm."""
     number = name.removeprefix(ROUND)
     further = name.startswith(ROUND) and number.isdecimal() and int(number) > 1
     return further or name in ("raw", "high-quality-only", LONGER, *RETRAINED)
@@ -79,9 +79,9 @@ def run_trials(
     arms : sequence of str
         Training data: ``raw`` (always run), ``filtered`` and further rounds ``filtered-2``, ...,
         ``replace-all``, ``generated-only``, ``random-decoder``, ``high-quality-only``. With any but
-        the first two, the run is detailed: it also trains on, to see how much lower losses get,
-        and gives the alignments of single neurons and, of trial 0, an embedding of the test images.
-        ``longer`` is no arm: with it, raw and filtered trainings go on after their end.
+        the first two, the run is detailed: raw and filtered trainings continue, to see how much
+        lower losses get, and alignments of single neurons and (for trial 0) an embedding of the
+        test images are recorded. ``longer`` is not an arm: it only continues these trainings.
     device : str
         ``cpu`` or ``cuda``.
     keepers : callable, optional
@@ -90,8 +90,8 @@ def run_trials(
     Returns
     -------
     dict of (float, int) to dict of str to list of dict
-        By C_s and trial, and by arm, rows of ``metric``, ``value`` and what distinguishes them. An
-        arm whose training diverged or fell silent has the one row ``diverged_at_step`` or
+        By C_s and trial, and by arm, rows of ``metric``, ``value`` and distinguishing keys. An arm
+        whose training diverged or fell silent has only the row ``diverged_at_step`` or
         ``silenced_at_step``; arms that depend on it have none.
     """
     if study.encoder == "transformer":

@@ -27,8 +27,8 @@ decoder_steps                              l         with that, Θ(d log d) step
 longer_steps                              r l       half of S1, like S1
 =========================================  ========  =============================================
 
-Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III therefore gets less than it may: with
-batches of Θ(d), that many would cost d⁵ log d operations in place of d⁴ log d.
+Theorem 4.1 allows Θ(d² log d) iterations in all. Phase III takes fewer here: with batches of Θ(d),
+that many would cost d⁵ log d operations in place of d⁴ log d.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ SHRINKING = (
     "latent_density", "test_density", "image_noise", "text_noise", "high_quality_noise",
     "test_image_noise", "prompt_noise", "start_std", "lr", "decoder_lr",
 )  # fmt: skip
-"""Settings that go with 1 / d."""
+"""Settings proportional to 1 / d."""
 
 GROWING = ("d1", "m", "batch_size")
-"""Settings that go with d."""
+"""Settings proportional to d."""
 
 LENGTHENED = (
     "epochs", "retrain_epochs", "retrain_epochs_filtered_only", "phase2_steps", "longer_steps",
 )  # fmt: skip
-"""Settings that go with d log d."""
+"""Settings proportional to d log d."""
 
 RULED = {
     "noise_unit": "variance", "optimiser": "sgd", "loss_reduction": "sum",
@@ -61,7 +61,7 @@ RULED = {
 
 
 def scaled(base: Study, d: int) -> dict[str, Any]:
-    """Return the settings that differ from the base study's if there are `d` features, at least 2.
+    """Return the settings that differ from the base study's at `d` features, at least 2.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def scaled(base: Study, d: int) -> dict[str, Any]:
     for name, value in RULED.items():
         if getattr(base, name) != value:
             raise ValueError(
-                f"scaling_dimensions: settings follow d by rules for {name}: {value}, and it is "
+                f"scaling_dimensions: the rules of scaling need {name}: {value}, not "
                 f"{getattr(base, name)}"
             )
     ratio, logs = d / base.d, math.log(d) / math.log(base.d)

@@ -23,7 +23,7 @@ class Settings(Study):
         [0.1, 0.3, 0.5],
         min_length=1,
         description="Spurious probabilities C_s: how often a caption, or a feature of it, is not "
-        "the image's; how high they may go depends on misalignment.",
+        "the image's. Their upper limit depends on misalignment.",
     )
     trials: int = settings.sweep(4, ge=1, description="Trials at each spurious probability.")
     trials_per_job: int = settings.sweep(1, ge=1, description="Trials that one job runs.")
@@ -36,8 +36,7 @@ class Settings(Study):
     compare_presets: bool = settings.sweep(
         False,
         description="Whether the other preset is run too, at the same C_s and trials. It keeps "
-        "this section's sizes and lengths of training; all else in which the presets differ is "
-        "its own.",
+        "this section's sizes and lengths of training, and has its own values elsewhere.",
     )
     arms_trials: int = settings.sweep(
         0,
@@ -51,8 +50,8 @@ class Settings(Study):
     bridge_trials: int = settings.sweep(
         0,
         ge=0,
-        description="First trials of the bridge between the presets: the other preset, and the "
-        "preset with one group of settings at a time (a switch) as the other has them.",
+        description="First trials of the bridge between the presets: the other preset, and this "
+        "preset with one group of settings at a time (a switch) from the other.",
     )
     bridge_probabilities: list[Probability] = settings.sweep(
         [0.3], min_length=1, description="C_s of the bridge."
@@ -60,8 +59,8 @@ class Settings(Study):
     bridge_switches: list[Switch] | None = settings.sweep(
         None,
         min_length=1,
-        description="Switches that the bridge throws, one at a time; null for all. One whose "
-        "settings this section already has as the other preset has them is left out.",
+        description="Switches that the bridge throws, one at a time; null for all. A switch that "
+        "would change nothing is left out.",
     )
     grid_trials: int = settings.sweep(
         0,
@@ -87,10 +86,10 @@ class Settings(Study):
     literal_trials: int = settings.sweep(
         0,
         ge=0,
-        description="First trials in which what the paper's text states takes the place of a "
-        "choice of preset as-written, one statement at a time and all together.",
+        description="First trials in which a statement of the paper's text replaces a choice of "
+        "preset as-written, one statement at a time and all together.",
     )
-    literal_probability: Probability = settings.sweep(0.3, description="C_s of these.")
+    literal_probability: Probability = settings.sweep(0.3, description="C_s of these trials.")
     scaling_trials: int = settings.sweep(
         0,
         ge=0,
@@ -102,7 +101,7 @@ class Settings(Study):
     )
     scaling_wide_dimensions: list[Annotated[int, Field(ge=2)]] = settings.sweep(
         [],
-        description="d of a second sweep over d, with scaling_wide_neurons d neurons: with few, "
+        description="d of a second sweep over d, with scaling_wide_neurons × d neurons: with few, "
         "random starts leave features without a neuron.",
     )
     scaling_wide_neurons: float = settings.sweep(
@@ -112,8 +111,8 @@ class Settings(Study):
     scaling_longer_trials: int = settings.sweep(
         0,
         ge=0,
-        description="First trials of the sweep over d in which S1 and S4 go on for longer_steps, "
-        "to see how low the loss gets.",
+        description="First trials of the sweep over d in which S1 and S4 continue for "
+        "longer_steps, to see how low the loss gets.",
     )
 
     def study(self) -> Study:

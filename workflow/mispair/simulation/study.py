@@ -21,7 +21,7 @@ HIGHEST_SPURIOUS_PROBABILITY = {
     "random-sets": "1/2 (assumption 3.3)",
     "independent": "1/2 (assumption 3.3)",
 }
-"""Up to where C_s goes in each model of misalignment, and why."""
+"""Upper limit of C_s in each model of misalignment, and its reason."""
 
 
 class Study(settings.Settings):
@@ -29,18 +29,18 @@ class Study(settings.Settings):
 
     Defaults are those of preset as-run: what the authors' public code of February 2025 does
     (repository sun-messi/VLM, ``synthetic_experiment.py``). Its noise scale is s = 8/d = 0.16:
-    captions carry 1.5 s in training, s / 10 where they are of high quality, and images and prompts
-    s in the test. Preset as-written replaces them by `mispair.simulation.presets.AS_WRITTEN`.
+    training captions have noise 1.5 s, high-quality captions s / 10, and test images and prompts s.
+    Preset as-written replaces the defaults by `mispair.simulation.presets.AS_WRITTEN`.
 
-    Letters are the paper's: images x = M z_x + noise and
-    captions y = H z_y + noise live in ``d1`` dimensions, latent codes z in ``d``, and each of the
-    two encoders has ``m`` neurons. S_h are the high-quality pairs, S_w the low-quality ones.
+    Letters are the paper's. Images x = M z_x + noise and captions y = H z_y + noise have ``d1``
+    dimensions, latent codes z have ``d``, and each of the two encoders has ``m`` neurons. S_h are
+    the high-quality pairs, S_w the low-quality ones.
     """
 
     preset: Preset = Field(
         "as-run",
-        description="Where numbers that are not set come from: as-run is what the authors' public "
-        "code does, as-written the paper's text, repaired so that it trains; they differ in nearly "
+        description="Source of all settings that are not given: as-run is the authors' public "
+        "code, as-written the paper's text, repaired so that it trains. They differ in nearly "
         "every setting.",
     )
     seed: int = Field(0, ge=0, description="Seed of all draws; a trial adds its own number.")
@@ -52,20 +52,20 @@ class Study(settings.Settings):
     )
     noise_draws: Literal["projected", "full"] = Field(
         "projected",
-        description="How a step draws fresh noise on a CPU: projected draws only what the step can "
-        "see of it (the same distribution, about half the time); full draws all d1 coordinates, as "
-        "is always done on a GPU.",
+        description="How a step draws fresh noise: projected draws only what the step can see of "
+        "it (the same distribution, about half the time); full draws all d1 coordinates, as for "
+        "every transformer.",
     )
 
     # The data model -------------------------------------------------------------------------
     d1: int = Field(2500, ge=1, description="Dimensions of images and captions.")
     d: int = Field(50, ge=1, description="Features: dimensions of the latent codes.")
     m: int = Field(80, ge=1, description="Neurons of each encoder, at least d.")
-    classes: int = Field(5, ge=2, description="Classes of the test; they share out the d features.")
+    classes: int = Field(5, ge=2, description="Classes of the test; each has d / classes features.")
     dictionaries: Literal["qr", "axes"] = Field(
         "qr",
-        description="M and H: QR factors of Gaussian matrices, or the first d axes, which is a "
-        "little faster and the same in distribution for SGD, and not for Adam.",
+        description="M and H: QR factors of Gaussian matrices, or the first d axes. Axes are a "
+        "little faster; results have the same distribution for SGD, but not for Adam.",
     )
     latent_values: Literal["binary", "signed"] = Field(
         "binary",
@@ -77,7 +77,7 @@ class Study(settings.Settings):
     )
     misalignment: Misalignment = Field(
         "caption",
-        description="What C_s is the probability of. caption: the whole caption is redrawn. "
+        description="Event with the probability C_s. caption: the whole caption is redrawn. "
         "partner: an active feature becomes its one partner (Eqs. 21-23). groups: it becomes "
         "another of its group of K. random-sets: it becomes one of K - 1 random others, unequally "
         "likely. independent: it is missing, and its partner is added, independently (Eq. 5).",
@@ -101,8 +101,8 @@ class Study(settings.Settings):
     )
     data: Literal["fresh", "fixed"] = Field(
         "fresh",
-        description="Whether the pairs of S_w are drawn afresh at every access, or a fixed sample "
-        "that is met again and again.",
+        description="Whether the pairs of S_w are drawn afresh at every access, or are a fixed "
+        "sample that is used repeatedly.",
     )
     low_quality_pairs: int = Field(
         5000,
@@ -149,8 +149,8 @@ class Study(settings.Settings):
     phase2_growth: float = Field(
         1.0,
         gt=0,
-        description="The theory's phase II ends when every |w_i|^2 has grown this many times d "
-        "(Eq. 81).",
+        description="The theory's phase II ends when every |w_i|^2 has grown by a factor of this "
+        "times d (Eq. 81).",
     )
     bias_growth: Literal["mean", "lr"] = Field(
         "mean",
@@ -172,7 +172,7 @@ class Study(settings.Settings):
         ge=0,
         description="Factor of the squared Frobenius norm of all parameters in the loss.",
     )
-    optimiser: Literal["adam", "sgd"] = Field("adam", description="Of S1 and S4.")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="Optimiser of S1 and S4.")
     lr: float = Field(0.003, gt=0, description="Step size at the start.")
     lr_decay: float = Field(0.1, gt=0, le=1, description="Factor on the step size at each decay.")
     lr_decay_every: int = Field(10, ge=1, description="Epochs between two decays of the step size.")
@@ -189,20 +189,20 @@ class Study(settings.Settings):
     )
     decoder_start: Literal["encoders", "encoders-if-purified", "random"] = Field(
         "encoders-if-purified",
-        description="Its starting weights: the encoders', the encoders' if more than "
-        "purified_share_needed of the features are purified and random ones if not, or random.",
+        description="Starting weights of the decoder: those of the encoders, the same only if more "
+        "than purified_share_needed of the features are purified (else random), or random.",
     )
     decoder_data: Literal["one-hot", "high-quality"] = Field(
         "one-hot",
-        description="What it is fitted to: the d pairs with one active feature, without image "
-        "noise and with caption noise drawn afresh at every step, or the fixed sample S_h.",
+        description="Pairs that the decoder is fitted to: the d pairs with one active feature, "
+        "without image noise and with fresh caption noise at every step, or the fixed sample S_h.",
     )
     decoder_trains: Literal["both", "output"] = Field(
         "both",
-        description="Whether both of its layers are trained, or the second only.",
+        description="Whether both layers of the decoder are trained, or the second only.",
     )
     decoder_optimiser: Literal["adam", "sgd"] = Field(
-        "adam", description="Of S2; every step sees all pairs."
+        "adam", description="Optimiser of S2; every step sees all pairs."
     )
     decoder_loss_reduction: Literal["mean", "sum"] = Field(
         "mean",
@@ -237,7 +237,7 @@ class Study(settings.Settings):
     retrain_epochs_filtered_only: int = Field(
         60,
         ge=1,
-        description="Epochs of S4 on filtered pairs only, after too few purified features.",
+        description="Epochs of S4 on filtered pairs only, if too few features are purified.",
     )
     longer_steps: int = Field(
         1500,
@@ -271,8 +271,8 @@ class Study(settings.Settings):
     test_shift: float = Field(
         0.0,
         ge=0,
-        description="Test images are M P_1 z + noise; entries of P_1 - I are uniform between plus "
-        "and minus this over sqrt(d) (Eq. 8).",
+        description="Test images are M P_1 z + noise; entries of P_1 - I are uniform within "
+        "± this / sqrt(d) (Eq. 8).",
     )
     threshold_low: float = Field(
         0.2, gt=0, lt=1, description="Lowest cosine that counts as purified."
@@ -314,7 +314,7 @@ class Study(settings.Settings):
         return 0.5
 
     def refuse_spurious_probability(self, value: float) -> str:
-        """Return why `value` is no C_s of this model of misalignment; empty if it is one."""
+        """Return why `value` is not a valid C_s of this model of misalignment; empty if it is."""
         highest = self.highest_spurious_probability
         within = value < highest if self.misalignment == "caption" else value <= highest + 1e-9
         if value >= 0 and within:
@@ -338,7 +338,7 @@ class Study(settings.Settings):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Yield what contradicts something else, after the name of a setting to change."""
+        """Yield each contradiction between settings, after the name of a setting to change."""
         d, size, group = self.d, self.d // self.classes, self.spurious_group_size
         if self.m < d:
             yield f"m: {self.m} neurons cannot represent d = {d} features; m must be at least d"
@@ -360,7 +360,7 @@ class Study(settings.Settings):
                 f"{self.test_margin}"
             )
         if self.misalignment in ("groups", "random-sets") and group > d:
-            yield f"spurious_group_size: {group} features are more than the d = {d} there are"
+            yield f"spurious_group_size: {group} features are more than d = {d}"
         if self.misalignment == "groups" and d % group:
             yield (
                 f"spurious_group_size: d = {d} features cannot be divided into groups of {group}; "
@@ -373,8 +373,7 @@ class Study(settings.Settings):
             yield f"low_quality_pairs: {in_s1} pairs do not fill one batch of {self.batch_size}"
         if self.threshold_low > self.threshold_high:
             yield (
-                f"threshold_low: {self.threshold_low} lies above threshold_high "
-                f"{self.threshold_high}"
+                f"threshold_low: {self.threshold_low} is above threshold_high {self.threshold_high}"
             )
 
 

@@ -54,7 +54,7 @@ PAIRED_UP = ("partner", "independent")
 
 @dataclass(frozen=True)
 class Training:
-    """A training that is prepared: its start, its pairs, and its plan."""
+    """A prepared training: its start, its pairs, and its plan."""
 
     start: AnyEncoders
     source: Source
@@ -70,7 +70,7 @@ class Captions:
     hidden : Tensor (n, m)
         The decoder's hidden activations on the images.
     decoder : Decoder
-        Makes captions of these.
+        Turns the hidden activations into captions.
     replaced : Tensor (n,) of bool
         Whether the generated caption is the better one.
     enough : bool
@@ -139,7 +139,7 @@ class Trial:
         return Training(self._start("raw"), source, self._plan(study.epochs))
 
     def pretraining_on_high_quality(self) -> Training:
-        """Prepare S1 on S_h alone, for as many steps."""
+        """Prepare S1 on S_h alone, for as many steps as on raw pairs."""
         source = self._fixed([self.high_quality], "raw")
         return Training(self._start("raw"), source, self._plan(self.study.epochs))
 
@@ -271,14 +271,14 @@ class Trial:
         )
 
     def watch(self, step: int, encoders: Encoders) -> None:
-        """Record the alignments that a step of S1 meets, as long as thresholds are zero."""
+        """Record the alignments before a step of S1, as long as thresholds are zero."""
         if step % WATCHED_EVERY or step > WATCHED_UNTIL:
             return
         thresholds = encoders.biases.any()
         if thresholds.device.type == "cpu" and thresholds:
             return
         sides = (self.dictionaries.image, self.dictionaries.text)
-        # Neurons with thresholds are marked, and left out later: asking now would wait for a GPU.
+        # Alignments under thresholds become NaN and are left out later: a check synchronises a GPU.
         image, text = (
             (w @ rows.T).masked_fill_(thresholds, torch.nan)
             for w, rows in zip(encoders.weights, sides, strict=True)
@@ -327,7 +327,7 @@ class WatchingKeeper:
         if saved is None:
             return None
         state = dict(saved)
-        # Trials stop watching at steps of their own: thresholds need not rise in all at once.
+        # Each trial stops watching at its own step: thresholds need not rise in all at once.
         for number, trial in enumerate(self.trials):
             steps = state.pop(f"watched_steps.{number}").tolist()
             watched = state.pop(f"watched.{number}")

@@ -53,10 +53,10 @@ class Activation:
     value, slope, curvature : callable
         φ, φ' and φ'' of an array, element by element.
     paper, tight : Constants
-        The constants as they are printed, and as small as they can be.
+        The constants as printed, and the smallest valid ones.
     linear, softplus : float
-        φ(z) = linear · z + softplus · log(1 + e^z), if softplus is not 0: such an activation is
-        summed quicker (`mispair.stepsize.networks`).
+        φ(z) = linear · z + softplus · log(1 + e^z), if softplus is not 0. Sums of such an
+        activation are faster (`mispair.stepsize.networks`).
     """
 
     name: str
@@ -156,7 +156,7 @@ ACTIVATIONS = {
         _SILU,
         _HUBER_RELU,
         _leaky(_SOFTPLUS, Constants(1, 1, 1, LEAK / 2), 0.0),
-        # The slopes of GELU and SiLU go from −0.1289041 and −0.0998394 to as much above 1.
+        # The slopes of GELU and SiLU range from −0.1289041 and −0.0998394 to as much above 1.
         _leaky(_GELU, Constants(1, 1, 1, LEAK / 2), -0.1289041),
         _leaky(_SILU, Constants(1, 1, 1, LEAK / 2), -0.0998394),
         _leaky(_HUBER_RELU, Constants(1, 1 / (4 * HUBER), HUBER / 2, LEAK), 0.0),

@@ -1,4 +1,4 @@
-"""The theory's bounds next to what a run did: each as left side over right side, 1 at most."""
+"""The theory's bounds next to measured runs: each as left side over right side, at most 1."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def rate_bounds(
 ) -> tuple[float, float]:  # fmt: skip
     """Return how near the risk comes to the two sides of its rate 1/t after step s.
 
-    1/(1/L_s + 3 m η ρ² (t−s)) ≤ L_t ≤ 2/((t−s) m η g_c(w_s)²): the largest left over middle, and
-    the *logarithm* of the largest middle over right, as g_c may be tiny; of these the first is at
-    most 1 and the second at most 0.
+    The rate is 1/(1/L_s + 3 m η ρ² (t−s)) ≤ L_t ≤ 2/((t−s) m η g_c(w_s)²). The first result is the
+    largest left over middle, at most 1. The second is the *logarithm* of the largest middle over
+    right, at most 0, because g_c may be tiny.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def rate_bounds(
     log_modified : float
         log(√m g_c) at step s, with the m of m η g_c².
     settled : int
-        s, or −1 if the run never got there: both are NaN then.
+        s, or −1 if the run never reaches it; both results are then NaN.
     """
     if settled < 0 or settled >= len(risk) - 1:
         return math.nan, math.nan
@@ -69,7 +69,7 @@ def average_potential_bound(
 ) -> tuple[Array, Array]:
     """Return the average gradient potential of the first t steps, and its bound.
 
-    The bound is (<w_t, W*> − <w_0, W*>)/(m α γ η t), W* with rows a_j w*.
+    The bound is (<w_t, W*> − <w_0, W*>)/(m α γ η t), where W* has the rows a_j w*.
     """
     t = np.arange(1, len(potential))
     average = np.cumsum(potential[:-1]) / t

@@ -17,7 +17,7 @@ PLANE, CAR = 0, 1
 
 
 def data_maker(data_set: str, cifar: list[Path]) -> Callable[[int], DataSet]:
-    """Return what makes a data set from a seed; only cifar2 reads the files of CIFAR-10."""
+    """Return the function from seed to data set; only cifar2 reads the files of CIFAR-10."""
     return (lambda seed: read_cifar(cifar, seed)) if data_set == CIFAR else MADE[data_set]
 
 
@@ -27,8 +27,8 @@ def read_cifar(
     """Read airplanes (+) and automobiles (−).
 
     Pixels are between 0 and 1, divided by the largest norm of a training image. Each file has
-    `records` records; the last one is the test set. Of the training images, the seed draws a sample
-    of at most `images`.
+    `records` records; the last one is the test set. The seed draws at most `images` training
+    images.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def read_cifar(
     points = np.concatenate([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])
     if not (labels == 1).any() or not (labels == -1).any():
-        raise UserError(f"{train[0]}: it and its neighbours hold no airplane or no automobile.")
+        raise UserError(f"{train[0]}: the training files hold no airplane or no automobile.")
     chosen = np.random.default_rng(seed).permutation(len(labels))[:images]
     points, labels = points[chosen], labels[chosen]
     largest = np.linalg.norm(points, axis=1).max()

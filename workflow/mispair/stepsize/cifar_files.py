@@ -1,4 +1,4 @@
-"""The files of CIFAR-10's binary release: what they are called, and how large they are."""
+"""The files of CIFAR-10's binary release: their names and sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from mispair.core.files import UserError
 
 CIFAR = "cifar2"
-"""Name of the data set that is made of them: airplanes against automobiles."""
+"""Name of the data set that is made from them: airplanes against automobiles."""
 RECORD = 1 + 3 * 32 * 32
 """Bytes of a record: a label, and the pixels' red, green and blue."""
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -36,7 +36,7 @@ def refuse_other_files(folder: str, records: int = RECORDS) -> None:
 def refuse_other_file(path: Path, records: int = RECORDS) -> None:
     """Check one of the files; see `refuse_other_files`."""
     expected = (
-        "train_two_layer.cifar_dir is to be the folder cifar-10-batches-bin of CIFAR-10's binary "
+        "train_two_layer.cifar_dir must be the folder cifar-10-batches-bin of CIFAR-10's binary "
         f"release, with {', '.join(TRAIN_FILES)} and {TEST_FILE} of {records * RECORD:,} bytes each"
     )
     if not path.is_file():

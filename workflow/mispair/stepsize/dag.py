@@ -13,7 +13,7 @@ MULTILAYER = "results/stepsize/multilayer/{data_set}.json"
 
 
 class Stepsize:
-    """The jobs that a checked configuration asks for."""
+    """The jobs of a checked configuration."""
 
     def __init__(self, config: Any) -> None:
         self._two_layer, self._multilayer = config.train_two_layer, config.train_multilayer
@@ -50,7 +50,7 @@ class Stepsize:
         return [*self._parts, *deep]
 
     def part_flags(self, wildcards: Any) -> str:
-        """Return what a job trains as one string of flags; none for a file of no part."""
+        """Return what a job trains as one string of flags; empty for a file of no part."""
         part = self._parts.get(TWO_LAYER.format(**dict(wildcards.items())))
         if part is None:
             return ""
@@ -66,7 +66,7 @@ class Stepsize:
             return []
         if self._cifar_dir is None:
             raise UserError(
-                "cifar2 is configured, and train_two_layer.cifar_dir names no folder with "
+                "cifar2 is configured, but train_two_layer.cifar_dir names no folder with "
                 "CIFAR-10's binary release."
             )
         return cifar_files(self._cifar_dir)

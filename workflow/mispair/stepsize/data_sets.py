@@ -25,11 +25,11 @@ class DataSet:
     Attributes
     ----------
     points : ndarray (n, d)
-        Of training.
+        Training points.
     labels : ndarray (n,)
         +1 or −1.
     test_points, test_labels : ndarray
-        Of the test set; without rows if there is none.
+        The test set; without rows if there is none.
     """
 
     points: Array
@@ -83,7 +83,7 @@ def two_point(seed: int) -> DataSet:
 
 
 def five_point(seed: int) -> DataSet:
-    """Return five points that a network of two neurons fits while neither neuron does by itself."""
+    """Return five points that a network of two neurons fits, but neither neuron fits alone."""
     points = [[0.05, 1, 2], [0.05, -2, 1], [-1, 0, 2], [0.05, -2, -2], [0.05, 1, -2]]
     return DataSet(np.array(points), np.array([1.0, 1.0, -1.0, 1.0, 1.0]))
 
@@ -109,10 +109,10 @@ MADE = {
     "two_point": two_point,
     "five_point": five_point,
 }
-"""What makes a data set of a seed; of most the seed changes nothing."""
+"""Functions that make a data set from a seed; most ignore the seed."""
 
 SEEDED = frozenset(("xor_noise", "digits_parity", CIFAR))
-"""Data sets that are other ones with another seed: noise, or split."""
+"""Data sets that depend on the seed, by their noise or their split."""
 
 START_SCALES = {"two_point": 0.0, "five_point": 0.1}
 """Standard deviation of the weights at the start, where it is not 1."""

@@ -58,7 +58,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Curves:
-    """What is logged of every run at every step: arrays (T + 1, R).
+    """Values that are logged for every run at every step: arrays (T + 1, R).
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Curves:
     final : ndarray (R, m, d)
         The last weights.
     looked : ndarray (looks, R, k)
-        What a look returned, at each step of `look_at`.
+        Result of `look` at each step of `look_at`.
     """
 
     risk: Array
@@ -107,13 +107,13 @@ def descend(
     steps : int
         T; step 0 is the start.
     look : callable, optional
-        What else is measured on the weights, at the steps of `look_at` only.
+        Measures something else on the weights, at the steps of `look_at` only.
     look_at : sequence of int
         Increasing, from 0 to T.
     keeper : Keeper, optional
         Keeps the state now and then.
     progress : callable, optional
-        Takes the step that comes next.
+        Receives the next step.
     """
     networks = Networks(stack.data.points, stack.activation, stack.width)
     state = loaded(keeper, lambda: _begun(stack, steps, len(look_at)))
@@ -148,7 +148,7 @@ def _begun(stack: Stack, steps: int, looks: int) -> State:
 def _step(
     stack: Stack, networks: Networks, state: State, block: slice, t: int, moves: bool
 ) -> None:
-    """Log some runs at step t, and move their weights if they are to move."""
+    """Log some runs at step t, and update their weights if `moves` is true."""
     weights, labels = state["weights"][block], stack.data.labels
     outputs, pull = networks.forward(weights)
     margins = outputs * labels
@@ -167,7 +167,7 @@ def _step(
 
 
 def accuracy(stack: Stack, weights: Array) -> Array:
-    """Return the share (R,) of test points whose label the networks (R, m, d) give."""
+    """Return the share (R,) of test points that the networks (R, m, d) classify correctly."""
     networks = Networks(stack.data.test_points, stack.activation, stack.width)
     shares = [
         ((networks.forward(weights[r : r + 1])[0] > 0) == (stack.data.test_labels > 0)).mean()

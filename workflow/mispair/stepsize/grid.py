@@ -48,7 +48,7 @@ class Part(settings.Settings):
         description="Stepsizes in each doubling, where `stepsizes` names only the first and last "
         "of a geometric ladder; null: `stepsizes` is the whole list.",
     )
-    seeds: int = Field(1, ge=1, description="Runs of each, seeds 0, 1, ...: first weights, split.")
+    seeds: int = Field(1, ge=1, description="Number of seeds 0, 1, ...: first weights and split.")
     steps: int = Field(ge=10, description="Steps of gradient descent T.")
 
     @model_validator(mode="after")

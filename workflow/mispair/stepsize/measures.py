@@ -27,9 +27,9 @@ Row = dict[str, Any]
 Array = NDArray[np.float64]
 
 FALL = 1e-9
-"""Smallest relative fall that counts of a quantity that rises by the theory; less is rounding."""
+"""Smallest relative fall that counts, for quantities that rise in theory; less is rounding."""
 PROPORTION = 100
-"""T/η of the schedule η ∝ T: a practical one, as the theorem's asks for T of 10⁷."""
+"""T/η of the schedule η ∝ T: a practical value, as the theorem's needs T of 10⁷."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Run:
     sharpness : float
         λ_0, the largest eigenvalue of the Hessian at the start.
     accuracy : float
-        Share of test points that are right at the end; NaN without a test set.
+        Share of test points that are classified correctly at the end; NaN without a test set.
     """
 
     stack: Stack
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def gamma(self) -> float:
-        """γ as bounds use it; only of separable points."""
+        """γ as bounds use it; only for separable points."""
         assert self.separable is not None
         return self.separable * (1 - BELOW_MARGIN)
 
@@ -167,7 +167,7 @@ def run_row(run: Run) -> Row:
 
 
 def _after(run: Run, settled: int) -> Row:
-    """Return how often after step s each quantity falls that rises by the theory."""
+    """Return how often each quantity that rises in theory falls after step s."""
     names = ("norm_falls", "auxiliary_falls", "modified_falls", "margin_falls")
     if settled < 0:
         return dict.fromkeys((*names, "margin_drawdown", "order_breaks"), math.nan)
@@ -224,7 +224,7 @@ def averages(run: Run) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 
 
 def _time_risk(run: Run) -> Row:
-    """Return the least t L_t, over all t >= 1 and in the last tenth of the run on a log scale."""
+    """Return the least t L_t over all t >= 1, over the first tenth of these, and over the rest."""
     t = np.arange(1, len(run.risk))
     product = t * run.risk[1:]
     last = max(1, len(product) // 10)
@@ -238,7 +238,7 @@ def _time_risk(run: Run) -> Row:
 def curve_rows(
     run: Run, steps: NDArray[np.int64], looked: Array | None, part: str
 ) -> Iterator[Row]:
-    """Yield the kept points of a run's curves: one row a step, what does not apply left out."""
+    """Yield the kept points of a run's curves: one row per step, with the columns that apply."""
     columns: dict[str, Array] = {
         "risk": run.risk,
         "potential": run.curves.potential[:, run.index],

@@ -55,11 +55,11 @@ def train(
     steps, points : int
         T, and points of a curve that are kept.
     seed : int
-        Of the first weights, which are those of torch for linear layers. There are no biases.
+        Seed of the first weights, which torch draws for linear layers. There are no biases.
     keeper : Keeper, optional
         Keeps the state now and then.
     progress : callable, optional
-        Takes the step that comes next.
+        Receives the next step.
 
     Returns
     -------

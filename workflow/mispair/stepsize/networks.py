@@ -1,7 +1,7 @@
 """Two-layer networks with fixed output signs, many of one width side by side.
 
 f(w; x) = (1/m) Σ_j a_j φ(<w_j, x>) with a_j = ±1 in turn; only the first layer w is trained. All
-networks of a stack see the same data, so that their forward passes are one product of matrices.
+networks of a stack see the same data, so their forward passes are one product of matrices.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mispair.stepsize.data_sets import output_signs
 Array = NDArray[np.float64]
 
 BLOCK = 1 << 15
-"""Pre-activations that are worked on at a time, about: they stay in a core's cache."""
+"""Approximate number of pre-activations in a block, which stays in a core's cache."""
 WIDEST = 2000
-"""Neurons that a network may have: products over half of them stay within float64."""
+"""Largest number of neurons of a network: products over half of them stay within float64."""
 
 Pull = Callable[[Array], Array]
 """From weights of the points (R, n) to Σ_i weight_i ∇_w f(w; x_i) · m, of shape (R, m, d)."""
@@ -43,7 +43,7 @@ class Networks:
     def forward(self, weights: Array) -> tuple[Array, Pull]:
         """Return the outputs (R, n) of networks (R, m, d), and their `Pull`.
 
-        The second is to be used before the next call: it shares this one's memory.
+        Use the second before the next call, which overwrites its memory.
         """
         if not self.activation.softplus:
             return self._plain(weights)
@@ -75,8 +75,8 @@ class _SoftplusPass:
     """Forward and backward pass of φ(z) = c z + q log(1 + e^z), in memory that is used again.
 
     With τ = tanh(z/2): φ' = c + q/2 + q τ/2, and log(1 + e^z) = (z + |z|)/2 + log 2 − log(1 + |τ|).
-    So one tanh an element serves values and slopes, sums of logarithms over neurons become
-    logarithms of products, and what is linear in z is summed over neurons before it meets the data.
+    So one tanh per element gives values and slopes. Sums of logarithms over neurons become
+    logarithms of products. Terms linear in z are summed over neurons before the data come in.
     """
 
     def __init__(self, points: Array, activation: Activation, signs: Array, runs: int) -> None:

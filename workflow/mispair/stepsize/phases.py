@@ -1,4 +1,4 @@
-"""Where a run's oscillation ends, and what its risk did until then."""
+"""The end of a run's oscillation, and its risk until then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 RISE = 1e-12
-"""Relative rise of the risk in one step that counts; less is rounding."""
+"""Smallest relative rise of the risk in one step that counts; less is rounding."""
 LATE = 0.99
 """Share of the steps after which a last rise leaves open whether the run settles."""
 
@@ -26,13 +26,13 @@ class Phases:
     rises : int
         Steps at which the risk rose.
     transition : int
-        First step from which on the risk never rose; 0 if it never did.
+        First step from which the risk never rises again; 0 if it never rises.
     settled : bool
-        Whether the last rise lies clearly before the end, and the run did not diverge.
+        Whether the last rise is clearly before the end, and the run did not diverge.
     peak : float
         Largest risk until the transition.
     lowest_rise : float
-        Lowest risk from which it rose; NaN if it never did.
+        Lowest risk from which the risk rises; NaN if it never rises.
     """
 
     rises: int

@@ -13,9 +13,9 @@ from mispair.stepsize.data_sets import DataSet
 Array = NDArray[np.float64]
 
 SUM_WEIGHT = 1e4
-"""Weight of the row that holds the multipliers' sum at 1."""
+"""Weight of the row that keeps the multipliers' sum at 1."""
 LARGEST = 1_000_000
-"""Numbers in the points of a data set up to which a plane is searched: beyond, it takes hours."""
+"""Most numbers in the points of a data set that is searched for a plane: more takes hours."""
 
 
 @dataclass(frozen=True)

@@ -51,20 +51,20 @@ class TwoLayerSettings(settings.Settings):
     )
     points: int = Field(60, ge=10, le=200, description="Points of a curve, on a log scale.")
     sharpness_first: int = Field(
-        100, ge=0, description="Steps from the start at each of which the sharpness is measured."
+        100, ge=0, description="First steps; the sharpness is measured at each of them."
     )
     sharpness_points: int = Field(
-        60, ge=2, description="Steps after these, on a log scale, at which it is."
+        60, ge=2, description="Later steps, on a log scale, at which the sharpness is measured."
     )
     risk_levels: list[Annotated[float, Field(gt=0)]] = Field(
         [0.1, 0.05, 0.01, 0.002, 0.001],
         min_length=1,
-        description="Risks to which steps are counted.",
+        description="Risk levels; the steps to each are counted.",
     )
     budgets: list[Annotated[int, Field(ge=1)]] = Field(
         [100, 200, 500, 1000, 2000, 5000, 10000, 20000],
         min_length=1,
-        description="Numbers of steps T after which the acceleration is read off.",
+        description="Numbers of steps T at which the acceleration is measured.",
     )
 
     @model_validator(mode="after")

@@ -38,7 +38,7 @@ class Hessian:
         self.shape = weights.shape
 
     def times(self, vector: Array) -> Array:
-        """Return H v, of vectors and results of m·d numbers."""
+        """Return H v; both v and H v have m·d numbers."""
         along = vector.reshape(self.shape) @ self.points.T
         share = self.outer * (self.slopes * along).sum(axis=0)
         product: Array = (self.slopes * share + self.bends * along) @ self.points

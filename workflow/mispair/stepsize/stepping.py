@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 State = dict[str, NDArray[Any]]
-"""What a descent continues from, in place: ``step``, the weights, the stepsizes ``rates`` (R,),
-``diverged`` (R,), at which step a run was stopped, or −1, and ``risk`` and other curves (T + 1, R).
+"""The state of a descent, updated in place: ``step``, the weights, the stepsizes ``rates`` (R,),
+``diverged`` (R,) (step at which a run was stopped, or −1), ``risk`` and other curves (T + 1, R).
 """
 
 RISK_STOP = 1e6
@@ -19,7 +19,7 @@ STEPS_BETWEEN_SAVES = 64
 """Least number of steps between two states that are saved."""
 
 Report = Callable[[int], None]
-"""Takes the step that comes next."""
+"""Receives the next step."""
 
 
 class Keeper(Protocol):
@@ -29,14 +29,14 @@ class Keeper(Protocol):
         """Return the state, if there is one."""
 
     def due(self) -> bool:
-        """Tell whether a state is due."""
+        """Return whether a state is due."""
 
     def save(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Save a state in place of the last."""
 
 
 def loaded(keeper: Keeper | None, begin: Callable[[], State]) -> State:
-    """Return the state that is kept, in arrays that can be written, or that of the beginning."""
+    """Return the kept state in writable arrays, or else the state of `begin`."""
     kept = None if keeper is None else keeper.load()
     return {name: np.array(array) for name, array in kept.items()} if kept else begin()
 
@@ -51,7 +51,7 @@ def first_state(stepsizes: Any, steps: int, curves: tuple[str, ...]) -> State:
 
 
 def steps_from(state: State, steps: int, keeper: Keeper | None, progress: Report) -> Iterator[int]:
-    """Yield each step from that of the state to `steps`; save the state before where it is due."""
+    """Yield each step from the state's to `steps`; save the state before a step if it is due."""
     begin = int(state["step"])
     for t in range(begin, steps + 1):
         progress(t)
@@ -66,7 +66,7 @@ def stop_diverged(state: State, t: int, curves: tuple[str, ...]) -> NDArray[np.b
     """Stop the runs whose risk at step t is too large, or not a number.
 
     Their stepsizes are set to 0, and their curves to NaN after the step at which they were stopped.
-    Returned is which runs are stopped (R,), or None if none is.
+    The result is a mask (R,) of the stopped runs, or None if no run is stopped.
     """
     lost = ~(state["risk"][t] <= RISK_STOP) & (state["diverged"] < 0)
     state["diverged"][lost] = t

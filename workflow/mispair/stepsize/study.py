@@ -34,11 +34,11 @@ class Plan:
     points : int
         Points of a curve that are kept, on a log scale.
     looks : tuple of int
-        Steps up to which the sharpness is measured at each, and how many on a log scale after.
+        First steps, all with a measured sharpness, and number of later ones on a log scale.
     risk_levels : sequence of float
-        Risks to which steps are counted.
+        Risk levels; the steps to each are counted.
     budgets : sequence of int
-        Steps T at which the acceleration is read off.
+        Steps T at which the acceleration is measured.
     """
 
     part: str
@@ -61,7 +61,7 @@ def run_plan(
 ) -> list[Row]:
     """Train all networks of a plan, and return the rows that were measured.
 
-    `make` makes the data set of a seed, and `keeper` what keeps the state of a stack by its name.
+    `make` returns the data set of a seed, and `keeper` the keeper of the stack with a name.
     The ``kind`` of a row names its table: run, curve, speedup or acceleration.
     """
     rows: list[Row] = []
@@ -79,8 +79,8 @@ def run_plan(
 def stacks(plan: Plan, make: Callable[[int], DataSet]) -> Iterator[tuple[str, Stack, list[int]]]:
     """Yield the stacks of a plan with a name and the seed of each of their runs.
 
-    Runs go together where they have width and data in common; a run's place in its stack changes
-    its numbers by rounding errors at most.
+    Runs of the same width and data form a stack. A run's position in its stack changes its numbers
+    by rounding errors at most.
     """
     groups = [[seed] for seed in plan.seeds] if plan.data_set in SEEDED else [list(plan.seeds)]
     for seeds in groups:
@@ -104,7 +104,7 @@ def stacks(plan: Plan, make: Callable[[int], DataSet]) -> Iterator[tuple[str, St
 
 
 def looks(plan: Plan, stack: Stack) -> tuple[list[int], Look]:
-    """Return the steps at which the weights themselves are measured, and what is measured then.
+    """Return the steps at which the weights themselves are measured, and the measuring function.
 
     The sharpness at the start belongs to every run: it predicts the onset of oscillation.
     """

@@ -1,4 +1,4 @@
-"""Which steps of a long run are kept: early ones all, later ones evenly on a log scale."""
+"""Steps of a long run that are kept: all early ones, later ones evenly on a log scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 def kept_steps(steps: int, points: int, first: int = 0) -> NDArray[np.int64]:
     """Return distinct steps from 0 to `steps`, both among them.
 
-    These are all steps up to `first`, and at most so many `points` on a log scale.
+    These are all steps up to `first`, and at most `points` more on a log scale.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mispair.stepsize.activations import Constants
 
 BELOW_MARGIN = 1e-6
-"""Relative amount by which margins are lowered in bounds: they are known to rounding errors."""
+"""Relative amount by which bounds lower margins, which are exact only up to rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Thresholds:
     Attributes
     ----------
     stable : float
-        1/(η R² (2 C² + B)): once the risk is so low, it never rises again.
+        1/(η R² (2 C² + B)): once the risk is below this, it never rises again.
     settled : float
-        min{1/(2 n e^(κ+2)), 1/(η R² (4 C² + 2 B))}: from there on the margin grows.
+        min{1/(2 n e^(κ+2)), 1/(η R² (4 C² + 2 B))}: below this the margin grows.
     """
 
     stable: float
@@ -44,8 +44,8 @@ def transition_time(
     """Return τ, by which `Thresholds.settled` is reached on separable data.
 
     τ = 128 (1 + 4κ)/(α² γ²) · max{c₂ η, c₁ n, e, u log u, u ‖w₀‖/√m}, u = (c₂ η + c₁ n)/η,
-    c₁ = 4 e^(κ+2), c₂ = 8 + 4 B. As printed, τ lacks γ² and has c₁ and c₂ exchanged; this is what
-    its proof shows. η is the stepsize, γ the margin, n the points, and `start` ‖w₀‖/√m; α must be
+    c₁ = 4 e^(κ+2), c₂ = 8 + 4 B. This is what the proof shows; the printed τ lacks γ² and has c₁
+    and c₂ exchanged. η is the stepsize, γ the margin, n the points, and `start` ‖w₀‖/√m; α must be
     positive.
     """
     first = 4 * math.exp(constants.homogeneity + 2)

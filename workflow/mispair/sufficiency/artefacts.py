@@ -25,7 +25,7 @@ Metadata = dict[str, str]
 
 
 def prepared(device: str) -> str:
-    """Return the device to compute on; on a CPU sums are in one order on every machine."""
+    """Return the device to compute on; on a CPU make sums run in one order on every machine."""
     chosen = choose_device(device)
     if chosen == "cpu":
         torch.set_num_threads(1)
@@ -43,12 +43,12 @@ def read_setting(
 ) -> tuple[Setting, Metadata]:
     """Read the trees that a step measures on, with their metadata.
 
-    Without a `seed` it is that of the trees.
+    Without a `seed`, the seed of the trees is used.
 
     Raises
     ------
     UserError
-        If so many samples do not fit into the memory of the machine, or of its GPU.
+        If the samples do not fit into the memory of the machine, or of its GPU.
     """
     device = prepared(settings.device)
     dtype: torch.dtype = getattr(torch, settings.precision)
@@ -67,7 +67,7 @@ def read_setting(
 def write_measures(
     path: Path, rows: Sequence[Row], setting: Setting, settings: Measuring, metadata: Metadata
 ) -> None:
-    """Write what was measured of one training, each row with its trees, flip and seed."""
+    """Write the measurements of one training, each row with its trees, flip and seed."""
     keys = {**tree_columns(metadata), "flip": setting.flip, "seed": setting.seed}
     provenance = {"settings": settings.model_dump(), "trees": metadata, "device": setting.device}
     write_metrics(path, [{**keys, **row} for row in rows], provenance)
@@ -84,20 +84,20 @@ def write_weights(path: Path, weights: dict[str, Tensor], metadata: Metadata) ->
 
 
 def _loaded(module: nn.Module, arrays: dict[str, Any], name: str, device: str) -> Any:
-    """Give a module the weights under a name; return it for evaluation alone."""
+    """Load the weights under a name into a module; return it for evaluation only."""
     load_weights(module, {key: torch.from_numpy(array) for key, array in arrays.items()}, name)
     return module.to(device).requires_grad_(False)
 
 
 def read_towers(path: Path, device: str, trained: bool = True) -> tuple[Towers, Metadata]:
-    """Read encoders as they were after training, or before, for evaluation alone."""
+    """Read encoders with the weights after training, or before it, for evaluation only."""
     arrays, metadata = read_tensors(path)
     towers = Towers(*(int(metadata[name]) for name in ("leaves", "symbols", "width", "blocks")))
     return _loaded(towers, arrays, "trained" if trained else UNTRAINED, device), metadata
 
 
 def read_head(path: Path, skeletons: Skeletons, device: str) -> tuple[Head, Metadata]:
-    """Read a trained head, for evaluation alone."""
+    """Read a trained head, for evaluation only."""
     arrays, metadata = read_tensors(path)
     task: Task = "cdm" if metadata["task"] == "cdm" else "vlm"
     arm: Arm = metadata["arm"]  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The predictors that no other can beat: each task answered by belief propagation."""
+"""The best possible predictor of each task, by belief propagation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def class_probabilities(image_posterior: Tensor, text_transitions: Tensor) -> Te
 def noisy_evidence(noisy: Tensor, symbols: int, sigma: float) -> Tensor:
     """Return the log-likelihood of each symbol of a leaf given its noisy reading.
 
-    Of readings (batch, leaves) this is a view (batch, leaves, symbols) with the batch contiguous,
-    as belief propagation computes.
+    For readings (batch, leaves) this is a view (batch, leaves, symbols) with the batch contiguous,
+    as belief propagation needs it.
     """
     levels = torch.arange(symbols, device=noisy.device, dtype=noisy.dtype)
     distances = noisy.T.contiguous()[:, None] - levels[:, None]

@@ -22,8 +22,8 @@ class Upward:
     Attributes
     ----------
     likelihoods : list of Tensor
-        By level, from the root: (batch, 1, symbols) to the one above the leaves: how likely the
-        evidence below each node is, given its symbol.
+        Likelihood of the evidence below each node, given its symbol. By level, from the root's
+        (batch, 1, symbols) to that of the leaves' parents.
     sent : list of Tensor
         By level of the receiver, the root's first: ``sent[l]`` of shape (branching**l, branching,
         symbols, batch) holds the messages from the nodes of level l + 1 to their parents.
@@ -59,7 +59,7 @@ def _batch_first(values: Tensor) -> Tensor:
 def _batch_last(evidence: Tensor, transitions: Tensor) -> Tensor:
     """Return evidence as probabilities: contiguous (leaves, symbols, batch)."""
     if evidence.dim() == 3:
-        # A transpose of two dimensions is the fast one.
+        # Transposing two dimensions is the fast way.
         return evidence.flatten(1).T.contiguous().unflatten(0, evidence.shape[1:])
     symbols = torch.arange(transitions.shape[-1], device=evidence.device)
     return (evidence.T.contiguous()[:, None] == symbols[:, None]).to(transitions.dtype)
@@ -73,8 +73,8 @@ def upward(transitions: Tensor, evidence: Tensor) -> Upward:
     transitions : Tensor (depth, branching, symbols, symbols)
         Rows are the parent's symbols.
     evidence : Tensor (batch, leaves, symbols), or of integers (batch, leaves)
-        Likelihood of each symbol of a leaf: ones for a leaf that was not seen. Or the symbols
-        themselves, all seen.
+        Likelihood of each symbol of a leaf: ones for an unseen leaf. Or the symbols themselves, if
+        all are seen.
     """
     return _up(transitions, _batch_last(evidence, transitions))
 
@@ -92,9 +92,9 @@ def _up(transitions: Tensor, leaves: Tensor) -> Upward:
 
 
 def downward(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
-    """Return what each node is, given all evidence but that below it: by level, from 1 on.
+    """Return the distribution of each node given all evidence but that below it, by level from 1.
 
-    To multiply the last level by the evidence on the leaves gives the leaves' beliefs.
+    The last level times the evidence on the leaves gives the leaves' beliefs.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def leaf_beliefs(transitions: Tensor, evidence: Tensor, external: Tensor | None 
 
 
 def from_the_left(transitions: Tensor, up: Upward, external: Tensor | None = None) -> list[Tensor]:
-    """Return what each node is, given the leaves to the left of its subtree: by level, from 1 on.
+    """Return the distribution of each node given the leaves left of its subtree, by level from 1.
 
     The last level holds the distribution of every leaf given all leaves before it, for all leaves
     at once. This is exact and takes one pass: leaves to the right are not seen, so their messages
@@ -170,7 +170,7 @@ def ancestors(leaves: int, branching: int, levels_up: int) -> Tensor:
 
 
 def prefix_messages(transitions: Tensor, up: Upward) -> list[Tensor]:
-    """Return the messages of the leaves up to and with each leaf to each of its ancestors.
+    """Return the messages of each leaf and those before it to each ancestor of the leaf.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The contrastive loss, and how far a similarity is from the best one.
 
-In a batch of matched pairs, candidate k of pair i is the other half of pair i + k, counted around
-the end: k = 0 is the match, all others are independent draws.
+In a batch of matched pairs, candidate k of pair i is the other half of pair i + k, modulo the
+batch: k = 0 is the match, all others are independent draws.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ PAIRS = 256
 def contrastive_loss(image: Tensor, text: Tensor, candidates: int | None = None) -> Tensor:
     """Return the sum of both directions' cross-entropies, mean over the batch.
 
-    Features are (batch, symbols); each pair has so many candidates, its match among them, or
-    without a number the whole batch.
+    Features are (batch, symbols). Each pair has `candidates` candidates, its match among them;
+    None means the whole batch.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def with_candidates(
     candidates : int
         Of each pair.
     first, last : int, optional
-        Which pairs; all.
+        Range of pairs; all by default.
 
     Returns
     -------

@@ -20,7 +20,7 @@ PUBLISHED = (Size(4, 3, 10), 42)
 
 
 class Sufficiency:
-    """The jobs that a checked configuration asks for."""
+    """The jobs of a checked configuration."""
 
     def __init__(self, config: Any) -> None:
         self._trees, self._bayes = config.draw_trees, config.measure_bayes
@@ -44,15 +44,15 @@ class Sufficiency:
         guided = heads.guided_blocks
         if "guided" in heads.arms and guided is not None and guided < 2 * depth + 1:
             raise UserError(
-                f"train_head.guided_blocks: the messages are {2 * depth + 1} at a depth of "
-                f"{depth}, one a block, not {guided}."
+                f"train_head.guided_blocks: guided heads need {2 * depth + 1} blocks at a depth of "
+                f"{depth}, one for each message, not {guided}."
             )
         for key in ("width", "vlm_width"):
             width = getattr(heads, key)
             if heads.arms and width is not None and width < symbols:
                 raise UserError(
-                    f"train_head.{key}: a token has a channel for each of the {symbols} "
-                    f"draw_trees.symbols at least, not {width}."
+                    f"train_head.{key}: a token needs a channel for each of the {symbols} "
+                    f"draw_trees.symbols, not {width}."
                 )
 
     def bayes(self) -> list[str]:

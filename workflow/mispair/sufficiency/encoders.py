@@ -24,14 +24,14 @@ FLOOR = 1e-4
 
 
 def start_towers(size: Size, width: int, blocks: int, seed: int) -> Towers:
-    """Return towers with random weights that the seed alone decides."""
+    """Return towers with random weights that depend only on the seed."""
     with seeded(seed, "towers"):
         return Towers(size.leaves, size.symbols, width, blocks)
 
 
 @contextmanager
 def seeded(*parts: object) -> Iterator[None]:
-    """Seed PyTorch's generator for a block, which modules draw their first weights from."""
+    """Seed PyTorch's generator, from which modules draw their first weights, for a block."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seeds.integer(*parts))
         yield
@@ -48,7 +48,7 @@ def loss_of_step(
 ) -> LossOfStep:
     """Return the loss of a step, which draws its pairs.
 
-    Every variant meets the same pairs in the same order.
+    Every variant gets the same pairs in the same order.
     """
 
     def loss(step: int) -> Tensor:
@@ -75,7 +75,7 @@ def oracle_feature(posterior: Tensor) -> Tensor:
 
 
 ROWS, ROWS_OF_A_CORE = 2000, 250
-"""Pairs that are computed at a time: on a GPU, and on a core, whose cache has room for so many."""
+"""Pairs that are computed at a time: on a GPU, and on a core, where they fit into the cache."""
 
 
 def in_parts(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

@@ -20,13 +20,13 @@ def estimate(values: Tensor, block: int = 1) -> dict[str, Any]:
     values : Tensor (samples,)
         One number for each sample.
     block : int
-        Samples that are neighbours within so many may depend on each other, as pairs do that have
-        a candidate in common: the spread is that of the means of such blocks.
+        Samples within this distance may depend on each other, like pairs with a common candidate:
+        the spread is that of the means of blocks of this size.
 
     Returns
     -------
     dict
-        ``value``, ``n``, ``low`` and ``high``; no limits of fewer than two blocks.
+        ``value``, ``n``, ``low`` and ``high``; limits are NaN with fewer than two blocks.
     """
     array = values.double().cpu().numpy()
     blocks = len(array) // block
@@ -40,7 +40,7 @@ def estimate(values: Tensor, block: int = 1) -> dict[str, Any]:
 
 
 def fit_inverse(numbers: Sequence[int], risks: Sequence[float]) -> tuple[float, float, float]:
-    """Fit risk = A / M + B by least squares; return A, B and the root mean square of what is left.
+    """Fit risk = A / M + B by least squares; return A, B and the root mean square residual.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """Targets of guided models: the messages of belief propagation, layer by layer.
 
-Messages are logarithms with their largest entry shifted to zero. The first L blocks of a model are
-to hold the upward messages of its leaves' ancestors, level by level; a head's next block the root
-given both modalities; and its last L blocks the downward messages. At text positions of the
-next-word head all of these depend on the past alone. The published code's messages of the heads
-differ in detail.
+Messages are logarithms with their largest entry shifted to zero. The targets of a model's first L
+blocks are the upward messages of its leaves' ancestors, level by level. That of a head's next block
+is the root given both modalities; those of its last L blocks are the downward messages. At text
+positions of the next-word head, all of these depend on the past alone. The published code's
+messages of the heads differ in detail.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def logs(messages: Tensor) -> Tensor:
 
 
 def _at_leaves(messages: Tensor, leaves: int) -> Tensor:
-    """Repeat what each node holds for all leaves below it: (batch, leaves, symbols)."""
+    """Repeat the message of each node for all leaves below it: (batch, leaves, symbols)."""
     return messages.repeat_interleave(leaves // messages.shape[1], dim=1)
 
 
@@ -53,7 +53,7 @@ def for_encoder(transitions: Tensor, leaves: Tensor) -> list[Tensor]:
 def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> list[Tensor]:
     """Return the targets of a joint denoiser's 2 L + 1 blocks: image positions, then the text's.
 
-    While the image's messages come down, the text's positions keep the root.
+    In the blocks of the image's downward messages, the text's positions keep the root.
     """
     size = trees.size
     read = noisy_evidence(noisy, size.symbols, sigma)
@@ -73,7 +73,7 @@ def for_denoiser(trees: Trees, noisy: Tensor, text: Tensor, sigma: float) -> lis
 def for_next_word(trees: Trees, text: Tensor, image: Tensor) -> list[Tensor]:
     """Return the targets of a joint next-word head's 2 L + 1 blocks: the image's, then words'.
 
-    While messages come down to the next word, the image's positions keep their root.
+    In the blocks of the downward messages, the image's positions keep their root.
     """
     size = trees.size
     seen, text_messages = upward(trees.image, image), upward(trees.text, text)
@@ -104,13 +104,13 @@ def penalty(states: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
     """
     if len(states) < len(targets):
         raise ValueError(
-            f"guidance needs a block for each of its {len(targets)} messages, and there are "
+            f"guidance needs a block for each of its {len(targets)} messages, but there are "
             f"{len(states)}"
         )
     symbols = targets[0].shape[-1]
     if states[0].shape[-1] < symbols:
         raise ValueError(
-            f"guidance needs a channel for each of {symbols} symbols: make the width as large"
+            f"guidance needs a channel for each of {symbols} symbols: increase the width"
         )
     distance = sum(
         (state[..., :symbols] - target).square().sum()

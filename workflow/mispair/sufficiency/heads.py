@@ -117,7 +117,7 @@ def bayes_losses(
 ) -> Tensor:  # fmt: skip
     """Return each pair's loss of the best predictor under given trees: (batch,).
 
-    Unless it is `conditional` it does not read the other modality.
+    If not `conditional`, the predictor does not read the other modality.
     """
 
     def denoised(image: Tensor, reading: Tensor, text: Tensor) -> Tensor:

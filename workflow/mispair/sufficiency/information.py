@@ -18,12 +18,12 @@ def information_lost(
 ) -> Tensor:
     """Return KL(posterior given the leaves || posterior given the feature) of held-out samples.
 
-    Its mean is I(root; leaves) - I(root; feature), or more: the posterior given the feature is the
-    best that a perceptron with one hidden layer, fitted to the first half of the samples, can do.
+    Its mean is I(root; leaves) - I(root; feature), or more: the posterior given the feature is that
+    of a perceptron with one hidden layer, fitted to the first half of the samples.
 
     Features and the exact posteriors of the root given the leaves are (samples, symbols). Each step
-    of Adam is on all samples of the first half; the generator draws the first weights. Returned are
-    the samples of the second half, in nats.
+    of Adam is on all samples of the first half; the generator draws the first weights. The result
+    is for the samples of the second half, in nats.
     """
     half = len(features) // 2
     inputs = (features - features[:half].mean(dim=0)) / features[:half].std(dim=0).clamp_min(1e-12)

@@ -29,10 +29,10 @@ BAYES, EXACT, UNCONDITIONAL, MISSPECIFIED = "bayes", "exact", "unconditional", "
 belief propagation without the other modality; and with the trees of the training."""
 
 REFERENCES = (UNCONDITIONAL, "untrained", "oracle", "joint")
-"""Predictors that every head is compared with as trained, besides belief propagation."""
+"""Predictors that every head is compared with at its training p, besides belief propagation."""
 
 FIT_FROM = 10
-"""Fewest prompts for a class of which A / M + B is fitted: below, single prompts decide."""
+"""Fewest prompts for a class in the fit of A / M + B: below, single prompts decide."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def risks(losses: Mapping[str, Tensor], keys: Row, block: int = 1) -> list[Row]:
 def difference(
     losses: Mapping[str, Tensor], arm: str, reference: str, keys: Row, block: int = 1
 ) -> Row:
-    """Return the mean loss of an arm less that of a reference, sample by sample."""
+    """Return the mean loss of an arm minus that of a reference, sample by sample."""
     gap = estimate(losses[arm] - losses[reference], block)
     return {**keys, "arm": arm, "metric": "difference", "reference": reference, **gap}
 
@@ -233,7 +233,7 @@ def transfer(
     setting: Setting, task: Task, heads: Mapping[Arm, tuple[Head, Towers | None]], number: int,
     sigma: float, flips: Sequence[float],
 ) -> list[Row]:  # fmt: skip
-    """Return risks of heads on common samples, as trained and where flip probabilities shift.
+    """Return risks of heads on common samples, at the training's and at shifted flip probabilities.
 
     Parameters
     ----------

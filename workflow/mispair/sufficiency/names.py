@@ -10,7 +10,7 @@ Flip = Annotated[float, Field(ge=0, le=1)]
 """A flip probability p."""
 
 Variant = Literal["standard", "guided", "shallow"]
-"""Of contrastive encoders."""
+"""Variants of contrastive encoders."""
 
 Task = Literal["cdm", "vlm"]
 """Conditional denoising, and next-word prediction by vision and language."""

@@ -51,7 +51,7 @@ def trees_at(
 
 
 def draw_pairs(trees: Trees, number: int, generator: torch.Generator) -> Pairs:
-    """Draw independent pairs on the trees' device; the generator is one of the CPU."""
+    """Draw independent pairs on the trees' device; the generator is on the CPU."""
     roots = torch.randint(trees.size.symbols, (number,), generator=generator)
     roots = upload(roots, trees.text.device)
     text = draw_leaves(trees.text, roots, generator)

@@ -14,16 +14,16 @@ class Computing(settings.Settings):
     """Settings of every step that computes on a device."""
 
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where it is computed; auto takes a GPU when there is one."
+        "auto", description="Where to compute; auto takes a GPU when there is one."
     )
 
 
 class Training(Computing):
     """Settings of encoders and of heads."""
 
-    width: int = Field(32, ge=1, description="Width of a token; of heads at least the symbols.")
+    width: int = Field(32, ge=1, description="Width of a token; for heads at least symbols.")
     blocks: int = Field(3, ge=1, description="Blocks of each transformer.")
-    shallow_blocks: int = Field(1, ge=1, description="Blocks of each shallow one.")
+    shallow_blocks: int = Field(1, ge=1, description="Blocks of each shallow transformer.")
     lr: float = Field(3e-3, gt=0, description="First step size of AdamW; it falls along a cosine.")
     last_lr_share: float = Field(
         1e-3, ge=0, le=1, description="Last step size, as a share of the first."
@@ -172,7 +172,7 @@ class ShiftedTests(Measuring):
         "predicted one alone; [] for none.",
     )
     shifted_from: float | None = Field(
-        0.2, ge=0, le=1, description="Flip probability of the models tested so; null for all."
+        0.2, ge=0, le=1, description="Training flip of the models in shifted tests; null for all."
     )
 
     def flips_from(self, flip: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""How large trees are, and how much memory they take, computed before anything is allocated."""
+"""The sizes of trees and the memory that they take, computed before anything is allocated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Size(NamedTuple):
             If the text is no size, or one that no tree can have.
         """
         if not re.fullmatch(r"\d+x\d+x\d+", text):
-            raise ValueError(f"a size is depth x branching x symbols, as in 2x3x10, and not {text}")
+            raise ValueError(f"a size is depth x branching x symbols, as in 2x3x10, not {text}")
         size = cls(*map(int, text.split("x")))
         if size.symbols < 2:
             raise ValueError(
@@ -56,21 +56,21 @@ class Size(NamedTuple):
         return int(sum(self.branching**level for level in range(1, self.depth + 1)))
 
     def bytes_of_matrices(self) -> int:
-        """Return what the matrices of both trees take in double precision."""
+        """Return the bytes of the matrices of both trees in double precision."""
         return 2 * 8 * self.depth * self.branching * self.symbols**2
 
     def bytes_of_messages(self, batch: int, itemsize: int) -> int:
-        """Return what belief propagation in a batch takes, up and down, in both trees."""
+        """Return the bytes of belief propagation in a batch, up and down, in both trees."""
         # Evidence, messages to the parent, beliefs, and one intermediate of each on the way.
         return 2 * 5 * batch * self.nodes * self.symbols * itemsize
 
     def bytes_of_samples(self, number: int) -> int:
-        """Return what it takes to draw so many pairs at once, and to keep them."""
+        """Return the bytes needed to draw `number` pairs at once, and to keep them."""
         return number * self.leaves * (3 * 8 + 3 * 4 * self.symbols)
 
     def bytes_of_training(self, batch: int, width: int, blocks: int, tokens: int) -> int:
-        """Return what one step of a transformer keeps for its gradients, in single precision."""
-        # Of a token of a block: two norms, three projections, attention, two sums, 3 x 4 width.
+        """Return the bytes that a transformer's step keeps for gradients, in single precision."""
+        # Per token and block: two norms, three projections, attention, two sums, 3 x 4 width.
         return 4 * batch * blocks * tokens * (20 * width + 3 * tokens)
 
 
@@ -85,6 +85,6 @@ def refuse_too_large(needed: int, device: str, what: str, remedy: str) -> None:
     available = free_memory(device)
     if needed > MEMORY_SHARE * available:
         raise UserError(
-            f"{what} would take {needed / 1e9:,.1f} GB of memory, and there are "
+            f"{what} would take {needed / 1e9:,.1f} GB of memory, but there are "
             f"{available / 1e9:,.1f} GB: {remedy}."
         )

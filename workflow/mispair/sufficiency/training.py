@@ -16,14 +16,14 @@ from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast.
+    """Length, step sizes, decay and clipping of a training.
 
     Attributes
     ----------
     steps : int
         Number of batches.
     lr, last_lr : float
-        Step size of the first step, and what it falls to along a cosine.
+        Step size of the first step, and its limit along a cosine.
     weight_decay, clip : float
         Decay of all parameters, and largest norm of a gradient.
     """
@@ -47,8 +47,8 @@ class Plan:
 
 
 LossOfStep = Callable[[int], Tensor]
-"""Draws the batch of a step, counted from 0, and returns its loss: of the step alone, so that a
-training that continues meets the batches that it would have met."""
+"""Draws the batch of a step, counted from 0, and returns its loss. The batch depends on the step
+only, so a resumed training gets the same batches."""
 
 
 class Keeper(Protocol):
@@ -58,7 +58,7 @@ class Keeper(Protocol):
         """Return the last state that was saved, if any was."""
 
     def due(self) -> bool:
-        """Tell whether a state is due."""
+        """Return whether a state is due."""
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state in place of the last."""
@@ -82,7 +82,7 @@ def train(
     keeper : Keeper, optional
         Saves the state whenever it is due. If it has one, training continues from there.
     progress : callable, optional
-        Takes the number of steps: before the first one here, and after each.
+        Receives the number of steps: before the first step of this call, and after each.
 
     Raises
     ------

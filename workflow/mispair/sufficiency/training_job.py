@@ -1,4 +1,4 @@
-"""The job of one training: its resume state, its progress, and its errors in words."""
+"""The job of one training: its resume state, its progress, and its error messages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Train = Callable[[nn.Module, LossOfStep, Plan], Tensor]
 
 @contextmanager
 def training_job(step: str, label: str, job: Iterable[str], folder: Path) -> Iterator[Train]:
-    """Yield what trains a model, from the last state of this very job if there is one.
+    """Yield the function that trains a model, from the last state of the same job if there is one.
 
-    The states are removed when the block ends without an exception, so results are written in it.
+    The states are removed when the block ends without an exception, so write results inside it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Transformers that read leaves: the contrastive encoder and the heads of the two tasks.
 
-A block is pre-norm, with one head of the full width, no projection behind the attention, no final
-norm and no dropout, as in the published study. The `states` of a
-model are its tokens after each block: guidance compares them with messages of belief propagation.
+A block is pre-norm, with one head of the full width, no projection after the attention, no final
+norm and no dropout, as in the published study. The `states` of a model are its tokens after each
+block: guidance compares them with messages of belief propagation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Condition = Literal["feature", "tokens"]
 
 
 class Block(nn.Module):
-    """Attention and a perceptron on tokens of one width, each added to what comes in."""
+    """Attention and a perceptron on tokens of one width, each added to its input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Conditioned(nn.Module):
         super().__init__()
         if width < symbols:
             raise ValueError(
-                f"a width of {width} has no room for {symbols} symbols: make it as wide at least"
+                f"a width of {width} has no room for {symbols} symbols: increase the width"
             )
         self.conditions = leaves if condition == "tokens" else 1
         self.width, self.symbols = width, symbols
@@ -153,7 +153,7 @@ class NextWord(_Conditioned):
 
 
 def _mask(conditions: int, symbols: int) -> Tensor:
-    """Return what is added to logits: a condition sees conditions; a word these and its past."""
+    """Return the mask added to logits: conditions see conditions, a word these and its past."""
     position = torch.arange(conditions + symbols)
     seen = (position[None] < conditions) | (position[None] <= position[:, None])
     seen[:conditions, conditions:] = False

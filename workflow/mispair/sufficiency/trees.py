@@ -1,7 +1,7 @@
 """Transition matrices of the two trees, text and image, that share a root.
 
-Every node has the same number of children and as many possible symbols as the root. The child
-number c of any node on level l - 1 follows, given the symbol a of its parent, row a of
+Every node has the same number of children and as many possible symbols as the root. Child number c
+of a node on level l - 1 with symbol a has the distribution in row a of
 
     P[l, c] = (1 - p) Π[l] + p softmax(G[l, c]),
 
@@ -21,7 +21,7 @@ from mispair.sufficiency.sizes import Size
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What is drawn of one tree, before p is chosen.
+    """The random draws of one tree, before p is chosen.
 
     Attributes
     ----------
@@ -40,10 +40,10 @@ class Skeleton:
         Raises
         ------
         ValueError
-            If it is no probability.
+            If `flip` is not a probability.
         """
         if not 0 <= flip <= 1:
-            raise ValueError(f"a flip probability p is between 0 and 1, and {flip:g} is not")
+            raise ValueError(f"a flip probability p must be between 0 and 1, not {flip:g}")
         kept = np.eye(self.noise.shape[-1])[self.permutations][:, None]
         weights = np.exp(self.noise - self.noise.max(axis=-1, keepdims=True))
         return (1 - flip) * kept + flip * weights / weights.sum(axis=-1, keepdims=True)
@@ -66,7 +66,7 @@ class Skeletons:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> Skeletons:
-        """Take what `arrays` returned."""
+        """Build the trees from what `arrays` returned."""
         text, image = (
             Skeleton(arrays[f"{name}.permutations"], arrays[f"{name}.noise"])
             for name in ("text", "image")
@@ -82,8 +82,8 @@ class Skeletons:
 def draw_skeletons(seed: int, size: Size, scale: float = 1.0) -> Skeletons:
     """Draw both trees, the text's first, with logits of flipped children of deviation `scale`.
 
-    The generator is NumPy's old one (MT19937, ``RandomState``) and the order is permutation, then
-    the children's normals, level by level: for the seed 42 and the published size this gives the
+    The generator is NumPy's legacy one (MT19937, ``RandomState``). The order is permutation, then
+    the children's normals, level by level. For the seed 42 and the published size this gives the
     trees of the published numbers.
     """
     draw = np.random.RandomState(seed)

@@ -20,7 +20,7 @@ def _trees(job: Any) -> Any:
 
 
 def _passes(number: int, size: Any, times: float = 1) -> Quantities:
-    """Return the products of belief propagation, up and down, over so many pairs."""
+    """Return the products of belief propagation, up and down, over `number` pairs."""
     return {"BP GFLOP": 4e-9 * times * number * size.nodes * size.symbols**2}
 
 
@@ -61,10 +61,9 @@ def measure_sufficiency(settings: Any, job: Any, sizes: Sizes) -> Work:
 
 
 def train_head(settings: Any, job: Any, sizes: Sizes) -> Work:
-    leaves = _trees(job).leaves
-    width = settings.width_of(job.task)
-    tokens = 2 * leaves if job.arm in ("joint", "guided") else leaves + 1
-    blocks = settings.shallow_blocks if job.arm == "shallow" else settings.blocks
+    trees = _trees(job)
+    width, blocks = settings.width_of(job.task), settings.blocks_of(job.arm, trees.depth)
+    tokens = 2 * trees.leaves if job.arm in ("joint", "guided") else trees.leaves + 1
     flops = settings.steps * settings.batch_size * transformer_operations(tokens, width, blocks)
     return Work({"steps": settings.steps, "GFLOP": 1e-9 * flops})
 

@@ -20,7 +20,7 @@ Similarity = Callable[[slice], Tensor]
 
 
 def draw_prompts(trees: Trees, per_class: int, generator: torch.Generator) -> Tensor:
-    """Draw texts until each class, a symbol of the first leaf, has so many.
+    """Draw texts until each class, a symbol of the first leaf, has `per_class` of them.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def class_log_probabilities(
     results = []
     for first in range(0, images, rows):
         values = similarity(slice(first, first + rows)).unflatten(-1, (symbols, -1))
-        # What each M adds to the one before, and then all up to each M.
+        # The sum over the prompts that each M adds, then over all prompts up to each M.
         parts = [values[..., a:b].logsumexp(dim=-1) for a, b in pairwise([0, *numbers])]
         sums = torch.stack(parts).logcumsumexp(dim=0)[positions.to(values.device)]
         means = sums - values.new_tensor(per_class).log()[:, None, None]

@@ -3,8 +3,8 @@
 The activation of neuron j is ``x · v_j`` with x the feature before the projection and v_j a column
 of it. The correlation of two activations is the cosine of the columns in the metric of the
 covariance C of the features: ``v_i' C v_j / sqrt(v_i' C v_i · v_j' C v_j)``. The plain cosine
-measures directions in which features do not vary, too. What is left of a random start in those
-directions changes the cosine and no activation.
+also measures directions in which features do not vary. The remainder of a random start in those
+directions changes the cosine, but no activation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFINITION = (
 
 
 class Covariance:
-    """Covariance of vectors, from one look at each block of them.
+    """Covariance of vectors, from one pass over blocks of them.
 
     Parameters
     ----------

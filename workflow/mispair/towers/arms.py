@@ -11,7 +11,7 @@ Start = Literal[
 """Starts of a fine-tuning: from the model's projections, and controls that change one thing."""
 
 REPAIR = "repair-"
-"""Beginning of the names of starts whose captions a rule of the study repair decides on."""
+"""Prefix of the starts whose captions a rule of the study repair chooses."""
 
 AnyStart = Literal["untouched", "audit-weighted", Start]
 """The model's own projections, or any fine-tuning."""
@@ -20,7 +20,7 @@ UNTOUCHED = "untouched"
 STARTS: tuple[Start, ...] = get_args(Start)
 PRETRAINED: Start = "pretrained"
 WEIGHTED = "audit-weighted"
-"""As the pretrained start, but pairs weigh as much as their captions are likely right."""
+"""The pretrained start, with each pair weighted by the probability that its caption is right."""
 CONVERGED: Start = "scale-converged"
 """The control that trains the logit scale to its optimum."""
 FIXED_SCALES: dict[str, float] = {
@@ -32,15 +32,15 @@ FIXED_SCALES: dict[str, float] = {
 }
 """Controls that set the logit scale, the factor on the cosines, and freeze it there."""
 RANDOM_STARTS: dict[str, float] = {"reinitialised": 1.0, "reinitialised-small": 0.1}
-"""Starts from random projections: factor on the standard deviation that open_clip starts with."""
+"""Random starts: factor on the standard deviation of open_clip's initial projections."""
 CONTROLS_OF_TRAINING: tuple[Start, ...] = tuple(start for start in STARTS if start != PRETRAINED)
-"""Starts that ask about training, not about captions: one scheme of corruption is enough."""
+"""Starts that vary the training, not the captions: one scheme of corruption is enough."""
 
 
 class Arm(NamedTuple):
     """A fine-tuning: its start, the scheme of corruption and its rate; or the untouched model.
 
-    As text it is the name in paths of results.
+    Its ``str`` is the name in paths of results.
 
     Examples
     --------

@@ -26,8 +26,8 @@ class CaptionChoices:
     Attributes
     ----------
     captions : (m,) array
-        Captions, those of one pair side by side: their identities (str), or their rows (int64) in
-        the features of captions.
+        Captions, grouped by pair: their identities (str), or their rows (int64) in the features of
+        captions.
     starts : (draws, n) int64 array
         Position in `captions` of the first caption that each pair may have; 0 if there is none.
     counts : (draws, n) int64 array
@@ -48,8 +48,8 @@ def read_choices(
 ) -> CaptionChoices | None:
     """Return the captions, by identity, that each pair of a pairing may have; None if all have one.
 
-    They are those of the pair that the caption of the pairing came from. A caption that a scheme or
-    a captioner wrote came from no pair, and is alone.
+    These are the captions of the pair that the pairing's caption came from. A caption that a scheme
+    or a captioner wrote came from no pair and has no alternatives.
 
     Parameters
     ----------

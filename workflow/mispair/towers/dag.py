@@ -1,4 +1,4 @@
-"""Which models a configuration names, and where the files of their towers lie."""
+"""The models that a configuration names, and the files of their towers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Models:
         return [] if checkpoint is None else [checkpoint]
 
     def spec(self, wildcards: Any) -> str:
-        """Return what a model is, as one word of a command line."""
+        """Return the entry of a model, as one word of a command line."""
         spec = self.specs[wildcards.model]
         return shlex.quote(spec.model_dump_json(exclude=LABELS, exclude_none=True))
 
@@ -115,19 +115,19 @@ class Models:
         """Return the compared models by name, as one word of a command line."""
         specs = {name: self.specs[name].model_dump(exclude_none=True) for name in self.compared}
         for spec in specs.values():
-            # Where a file lies on one machine says nothing.
+            # The folder of a file differs between machines.
             spec |= {key: Path(spec[key]).name for key in ("checkpoint", "folder") if key in spec}
         return shlex.quote(json.dumps(specs, sort_keys=True))
 
     def origins(self) -> list[str]:
-        """Return what convert_checkpoint says of each compared model that it converts."""
+        """Return the ``config.json`` of each compared model that convert_checkpoint converts."""
         converted = [name for name in self.compared if self.specs[name].folder is None]
         return [CONVERTED_TOWERS[2].format(model=name) for name in converted]
 
     def neurons(self, definition: str) -> int | None:
         """Return the width of the main model's embedding; None if only its weights decide.
 
-        `definition` is what `pretrain_towers` reads, for towers that are not there yet.
+        `definition` is that of `pretrain_towers`, for towers that do not exist yet.
 
         Raises
         ------

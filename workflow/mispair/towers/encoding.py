@@ -32,14 +32,14 @@ MEMORY_FORMAT = {"cpu": torch.contiguous_format, "cuda": torch.channels_last}
 """Order of pixels in memory; tensor cores want the channels together, a CPU gains little."""
 
 Progress = Callable[[int], None]
-"""Is told how many images or texts are done."""
+"""Takes the number of images or texts that are done."""
 
 TEXTS_OF_A_PART, IMAGES_OF_A_PART = 8192, 1024
-"""What is kept in one file: of images as many as memory holds before they are decoded."""
+"""Rows of one file of resume states; the images of a part are all in memory, still encoded."""
 
 ADVICE: dict[Precision, str] = {
     "fp32": "The towers' weights are broken, or belong to another configuration: fetch them again.",
-    "bf16": "Set precision to fp32, which tells whether the weights are broken.",
+    "bf16": "Set precision to fp32, which shows whether the weights are broken.",
     "fp16": "Half precision ends at 65504: set precision to bf16 or fp32.",
 }
 """What to do about features that are not finite."""
@@ -51,15 +51,15 @@ class Tower:
     Parameters
     ----------
     kind, forward
-        "image" or "text", for messages, and what turns inputs (n, ...) on the device into features
+        "image" or "text", for messages; the function from inputs (n, ...) on the device to features
         (n, `width`).
     batch_size : int
         Inputs of a forward pass; halved where memory runs out, until `restart`. `smallest` is
-        the least that it came to.
+        the least value so far.
     precision : {"fp32", "bf16", "fp16"}
         Number format of the products; features are float32 for fp32, else float16.
     whole_batches : bool
-        Fill the last batch up: each length would be compiled.
+        Fill up the last batch, because each length would be compiled.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Tower:
         self.stored = STORED[precision]
 
     def restart(self) -> None:
-        """Try the whole batch size again: what one shard met must not reach the next one."""
+        """Return to the whole batch size, so that one shard does not influence the next."""
         self.size = self.batch_size
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the features (n, d) of inputs (n, ...), on the device; nothing waits for a GPU.
+        """Return the features (n, d) of inputs (n, ...), on the device, without synchronising it.
 
         Raises a UserError if memory does not even hold a batch of one.
         """
@@ -99,7 +99,7 @@ class Tower:
             else:
                 done += len(piece)
                 continue
-            # Outside `except`: the error's frames would hold on to the memory that is missing.
+            # Outside `except`, because the error's frames hold the memory that is missing.
             self._halve(self.size if self.whole_batches else len(piece), reason)
         return torch.cat(blocks)
 
@@ -108,7 +108,7 @@ class Tower:
         if self.whole_batches and number < self.size:
             piece = _filled_up(piece, self.size)
         if self.device == "cuda":
-            piece = piece.pin_memory()  # itself, if it is pinned; else the copy would wait
+            piece = piece.pin_memory()  # the transfer would wait for memory that is not pinned
         piece = piece.to(self.device, non_blocking=True)
         with torch.inference_mode(), autocast(self.precision, self.device):
             features = self.forward(piece)
@@ -149,19 +149,19 @@ class Picture(NamedTuple):
 
 
 class Growing:
-    """Features of a part of the inputs, kept now and then: a killed job goes on at the next batch.
+    """Features of a part of the inputs, saved now and then, so that a killed job can resume.
 
-    They stay on the device until the part ends or is kept: copying each batch to the host would
+    They stay on the device until the part ends or is saved: copying each batch to the host would
     synchronise the GPU once a batch.
 
     Parameters
     ----------
     tower, names
-        What makes them, and the names of the inputs, for messages.
+        The tower, and the names of the inputs for messages.
     rows : int
-        How many features they will have: a multiple of the number of names.
+        Number of features at the end: a multiple of the number of names.
     keeper, progress
-        Has some, or all, if the job was killed; gets the number of rows with each batch.
+        The keeper has the rows of a killed job; progress takes the number of rows.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Growing:
         progress(self.done)
 
     def add(self, features: torch.Tensor) -> None:
-        """Append the features of a batch; raise a UserError if they are kept now and not finite."""
+        """Append the features of a batch; raise a UserError if they are saved and not finite."""
         self.features[self.done : self.done + len(features)] = features
         self.done += len(features)
         self.progress(self.done)
@@ -204,7 +204,7 @@ class Growing:
 class Encoder:
     """Frozen towers, ready to run: `image` and `text` are each a `Tower`.
 
-    The towers' weights are laid out, and with `compile` their modules compiled, in place.
+    The memory format of the weights is set in place; `compile` compiles the modules in place.
     `batch_size` are the images or texts of a forward pass, `precision` the format of the products.
     """
 
@@ -238,9 +238,9 @@ class Encoder:
         states: Checkpoints | None = None,
         progress: Progress = lambda number: None,
     ) -> torch.Tensor:
-        """Return features (c, d_text) of texts; how many the tokenizer cut goes to the record.
+        """Return features (c, d_text) of texts; the record counts those that the tokenizer cut.
 
-        What is done is kept in `states`, part by part; `progress` is told how many texts are.
+        Features are saved in `states`, part by part. `progress` takes the number of texts done.
         """
         blocks = [self.text(torch.empty(0)).cpu()]
         size = self._part(TEXTS_OF_A_PART)
@@ -281,11 +281,11 @@ class Encoder:
     ) -> torch.Tensor:
         """Return features (n, d_image) of images, prepared the model's own way.
 
-        Pictures are decoded and resized by `workers` threads while the tower runs; by none, in its
-        pauses. The features are the same bytes.
+        `workers` threads decode and resize pictures while the tower runs; with 0 this happens
+        between batches. The features are the same bytes.
 
-        What is done is kept in `states`, part by part; images of parts that are there are read,
-        but not decoded. `progress` is told how many images are done.
+        Features are saved in `states`, part by part. Images of saved parts are read, but not
+        decoded. `progress` takes the number of images done.
         """
         blocks, remaining, done = [self.image(torch.empty(0)).cpu()], iter(images), 0
         size = self.batch_size if states is None else self._part(IMAGES_OF_A_PART)
@@ -342,7 +342,7 @@ class Encoder:
             pool.shutdown(cancel_futures=True)
 
     def _part(self, rows: int) -> int:
-        """Return about so many rows, in whole batches: parts cut none in two."""
+        """Return `rows` rounded down to whole batches, at least one batch."""
         return max(1, rows // self.batch_size) * self.batch_size
 
 

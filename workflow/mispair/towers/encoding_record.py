@@ -1,4 +1,4 @@
-"""What an encoding took: the numbers that tell a fast run from one that waits for its data."""
+"""Counts and times of an encoding, which show whether it waited for its data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mispair.core.devices import device_name, peak_memory
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 0.3
-"""Share of time waiting for data above which a GPU is badly used."""
+"""Share of time waiting for data above which a GPU gets a warning."""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class EncodingRecord:
     device : str
         ``cpu`` or ``cuda``.
     images, resumed, captions, resumed_captions, truncated : int
-        Images, those of them that a job that was killed had encoded already, texts, likewise, and
-        those of them that the tokenizer cut off.
+        Images, those that a killed job had encoded already; texts, those that a killed job had
+        encoded already, and those that the tokenizer cut off.
     workers : int
-        Processes that prepared images.
+        Processes or threads that prepared images.
     seconds : dict
         Of ``images``, of ``captions``, and of ``waiting`` for pixels (a part of ``images``).
     """

@@ -1,4 +1,4 @@
-"""The settings that every step which runs a frozen tower has."""
+"""Settings of every step that runs a frozen tower."""
 
 from __future__ import annotations
 

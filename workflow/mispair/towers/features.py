@@ -16,12 +16,12 @@ from mispair.pairs.corruption.swap_draws import column
 from mispair.towers.caption_choices import CaptionChoices
 
 BLOCK = 1024
-"""Rows copied at a time, so that a copy needs no second part's memory."""
+"""Rows copied at a time, so that a copy does not need the memory of another part."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of cached features, of images or of texts, and the table of what its rows are.
+    """One file of cached features, of images or of texts, and the table of its rows.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class PairedFeatures:
         return int(self.text_rows.shape[1])
 
     def of_draws(self, some: slice) -> PairedFeatures:
-        """Return the same features with some of the draws of pairs; one draw is that of all."""
+        """Return the same features with some of the draws of pairs; a single draw serves all."""
         if len(self.text_rows) == 1:
             return self
         return dataclasses.replace(
@@ -118,12 +118,12 @@ def read_part(features: Path, rows: Path) -> Part:
 def parts_of_towers(
     features: Sequence[Path], rows: Sequence[Path], towers: str | None
 ) -> dict[str, Callable[[], Part]]:
-    """Return for `gather` what loads each part, which must be of the same towers.
+    """Return the loaders of parts for `gather`; all parts must be of the same towers.
 
     Parameters
     ----------
     features, rows : sequence of Path
-        Files of features, and the tables of their rows, which go by the same names.
+        Files of features, and the tables of their rows, which have the same names.
     towers : str
         Fingerprint of the towers.
 
@@ -159,8 +159,8 @@ def gather(
     """Assemble the features of a pairing from the parts in which they are cached.
 
     Parts are loaded one at a time in the order of their names, and only what the pairing uses is
-    kept, so memory is that of the result, one part and the names. A caption that several parts
-    hold is taken from the first: the order of the argument changes nothing.
+    kept, so memory is that of the result, one part and the names. A caption in several parts is
+    taken from the first, so the order of `parts` changes nothing.
 
     Parameters
     ----------
@@ -178,9 +178,9 @@ def gather(
     Raises
     ------
     ValueError
-        If the pairing is empty, parts differ in towers, parts of images in precision or crops or
-        those of texts in precision, the pairing speaks of another image than the features, an
-        image or a caption is in no part, or a used feature is not finite.
+        If the pairing is empty; parts differ in towers, crops, or precision of images or texts;
+        the pairing names another image than the features; an image or a caption is in no part; or
+        a used feature is not finite.
     """
     if pairing.empty:
         raise ValueError("the pairing holds no pair")
@@ -194,7 +194,7 @@ def gather(
     same = all(len(rows) == len(used) for rows in chosen)
     collector = _Collector(pairing.iloc[used], pd.Index(captions))
     for name in sorted(parts):
-        # No variable holds the part, or it would still be there while the next one is loaded.
+        # No variable holds the part: it would stay in memory while the next one is loaded.
         collector.take(name, parts[name]())
     images, texts, crops = collector.finished()
     image_rows = None if same else np.stack([np.searchsorted(used, rows) for rows in chosen])
@@ -305,7 +305,7 @@ class _Collector:
         self.found_text[positions] = True
 
     def finished(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the features of images and texts, all of which must be there, and the crops."""
+        """Return the features of images and texts, which must be complete, and the crops."""
         for kind, names, is_filled in (
             ("image", self.keys, self.found_image),
             ("text", self.captions, self.found_text),
@@ -337,7 +337,7 @@ def _copy(
 
 
 def _finite(array: np.ndarray) -> np.ndarray:
-    """Return where an array is finite; numpy computes with halves one by one, with bits at once."""
+    """Return where an array is finite; numpy is slow with halves, and fast with their bits."""
     if array.dtype == np.float16:
         exponent = np.uint16(0x7C00)  # all of its bits are set in infinities and in NaN
         return np.not_equal(array.view(np.uint16) & exponent, exponent)

@@ -64,7 +64,7 @@ class JoinedModel(nn.Module):
     trunk : nn.Module
         From pictures (n, 3, side, side) to features (n, d_image).
     d_image : int
-        Their number.
+        Number of features.
     text : BagOfWords
         The text tower.
     """
@@ -153,7 +153,7 @@ def load(
 
 
 class Tokenizer:
-    """From texts to token ids (n, length), filled up with `PADDING`, and back; without marks.
+    """From texts to token ids (n, length), filled up with `PADDING`, and back; no special tokens.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Tokenizer:
         self.context_length = context_length
 
     def __call__(self, texts: str | Sequence[str], length: int | None = None) -> torch.Tensor:
-        """Return the tokens of n texts; those for which there is no place are left out."""
+        """Return the tokens of n texts; surplus tokens are left out."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         length = self.context_length if length is None else length
         ids = torch.full((len(texts), length), PADDING, dtype=torch.long)
@@ -190,7 +190,7 @@ def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> Tokenize
     vocabulary : int
         Number of tokens that have an embedding.
     context_length : int
-        Unless a call names another.
+        Tokens of a text, unless a call names another number.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def read_tokenizer(path: Path, vocabulary: int, context_length: int) -> Tokenize
     reader.no_truncation()
     if reader.get_vocab_size() > vocabulary:
         raise files.UserError(
-            f"{path}: has {reader.get_vocab_size()} tokens, and there are embeddings of "
-            f"{vocabulary}. Take the tokenizer that belongs to the embeddings."
+            f"{path}: has {reader.get_vocab_size()} tokens, but only {vocabulary} have an "
+            "embedding. Take the tokenizer that belongs to the embeddings."
         )
     return Tokenizer(reader, context_length)

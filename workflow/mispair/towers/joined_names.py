@@ -1,4 +1,4 @@
-"""How a folder of joined towers is recognised: without torch, for those who read no weights."""
+"""How a folder of joined towers is recognised, without importing torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Loading of towers with linear final projections, from a local open_clip folder.
 
-The study changes the final projections only, so what a tower gives before its projection is
-computed once and every projection is tried on that. `taking_apart` says which towers can be.
+The study changes the final projections only. So the output of a tower before its projection is
+computed once and serves every projection. `taking_apart` lists the towers that are supported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
 TRUNK_NAME = "config.json"
-"""What timm reads where ``timm_model_name`` is ``local-dir:.``: the trunk of the image tower."""
+"""File of the trunk of the image tower, which timm reads for the name ``local-dir:.``."""
 HUGGING_FACE_VOCABULARIES = (
     "merges.txt",
     "spiece.model",
@@ -104,11 +104,11 @@ class Towers:
         """Return which of n texts the tokenizer cut, (n,) bool; tokens are (n, context_length).
 
         A text is cut if its tokens change when there is room for one more. Only texts whose
-        tokens reach the end of their row are tried: its last two places, as some tokenizers
-        blank the mark of the end. Exact for open_clip's own tokenizer and for those of Hugging
-        Face that fill up rows on the right. One that ends every row in the same token (filling
-        up on the left, or ``"tokenizer_mode": "clips"``) hides its cuts: with the first none is
-        counted, with the second a text that fits to the last place counts as cut.
+        tokens reach the last two places of their row are tried, as some tokenizers blank the end
+        token. The result is exact for open_clip's own tokenizer and for those of Hugging Face
+        that fill up rows on the right. It is not exact if every row ends in the same token: with
+        rows filled up on the left no text counts as cut; with ``"tokenizer_mode": "clips"`` a
+        text that exactly fills its row does.
         """
         cut = np.zeros(len(texts), dtype=bool)
         empty = self.tokenizer([""])[0, -2:]
@@ -116,7 +116,7 @@ class Towers:
         if len(suspects):
             longer = self.tokenizer([texts[int(row)] for row in suspects], self.context_length + 1)
             changed = (longer[:, :-1] != tokens[suspects].cpu()).any(1)
-            # A tokenizer without a mark of the end only adds to a row with more room.
+            # A tokenizer without an end token only adds to a row with more room.
             cut[suspects] = (changed | (longer[:, -1] != empty[-1])).numpy()
         return cut
 
@@ -197,14 +197,14 @@ def made_from_laion(directory: Path) -> bool:
 def fingerprint(directory: Path) -> str:
     """Return the SHA-256 over configuration, vocabulary and weights in a folder of towers.
 
-    The spelling of the JSON does not count, nor does what else is in the folder, such as the
-    record of what a converted checkpoint was made from.
+    The formatting of the JSON does not count. Other files in the folder, such as the record of a
+    converted checkpoint, do not count either.
     """
     config = _read_config(directory)
     vision, text = (config["model_cfg"][part] for part in ("vision_cfg", "text_cfg"))
     vocabulary = _vocabulary(directory, config)
     trunk = _trunk(directory, vision)
-    # Where the folder was written decides nothing.
+    # The path of the folder does not count.
     if _trunk_folder(directory, vision) == directory.resolve():
         vision["timm_model_name"] = "local-dir:."
     merges = _merges(directory, config)
@@ -221,7 +221,7 @@ def fingerprint(directory: Path) -> str:
 
 
 def write_configuration(folder: Path, content: dict[str, Any], final: Path) -> None:
-    """Write ``open_clip_config.json``, so that open_clip finds its files from everywhere.
+    """Write ``open_clip_config.json``, so that open_clip finds its files from any directory.
 
     The files that timm and the tokenizer read exist in `folder` already, where relative paths of
     `content` start. Paths in the file are absolute and start with `final`, the folder after it is
@@ -243,8 +243,8 @@ def with_trunk_in(directory: Path, vision: dict[str, Any]) -> dict[str, Any]:
     """Return a ``vision_cfg`` that finds timm's ``local-dir:`` from any working directory.
 
     timm looks for a relative folder below the working directory, and an absolute one is wrong
-    once the folder was moved. The result asks for no weights of timm's either, as open_clip's
-    configurations do before there are better ones.
+    once the folder was moved. The result also turns off timm's own weights, which open_clip's
+    configurations request.
     """
     folder = _trunk_folder(directory, vision)
     trunk = {"timm_model_name": f"local-dir:{folder}"} if folder else {}
@@ -252,7 +252,7 @@ def with_trunk_in(directory: Path, vision: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trunk(directory: Path, vision: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what decides an image tower that timm builds from a folder."""
+    """Return the definition of an image tower that timm builds from a folder; None for others."""
     folder = _trunk_folder(directory, vision)
     if folder is None:
         return None
@@ -288,7 +288,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
 
 
 def refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
-    """Refuse what is known from the configuration alone, before a download is tried."""
+    """Refuse towers that are unsupported by their configuration alone, before a download."""
     from mispair.towers.taking_apart import refusal
 
     text, vision = config["model_cfg"]["text_cfg"], config["model_cfg"]["vision_cfg"]
@@ -304,7 +304,7 @@ def refuse_what_open_clip_would_fetch(config: dict[str, Any]) -> None:
 
 
 def _vocabulary(directory: Path, config: dict[str, Any]) -> list[Path]:
-    """Return the files in the folder that say what tokens mean."""
+    """Return the files of the vocabulary in the folder."""
     text = config["model_cfg"]["text_cfg"]
     if is_joined(config):
         return [directory / TOKENIZER_NAME]
@@ -327,7 +327,7 @@ def _merges(directory: Path, config: dict[str, Any]) -> Path | None:
 
 
 def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.Tensor]:
-    """Return the tokenizer, with its vocabulary looked for in the folder of the towers."""
+    """Return the tokenizer, with the vocabulary in the folder of the towers."""
     import open_clip
 
     merges = _merges(directory, config)
@@ -336,10 +336,10 @@ def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.T
 
 
 def bounded(tokenizer: Any) -> Callable[..., torch.Tensor]:
-    """Return a tokenizer of open_clip that is given no more of a text than it has room for.
+    """Return a tokenizer of open_clip that gets no more of a text than it has room for.
 
-    Byte-pair encoding takes the square of the length of a word: 36 s for one of 40,000 letters,
-    of which 77 tokens are used.
+    The time of byte-pair encoding grows with the square of a word's length: 36 s for 40,000
+    letters, although only 77 tokens are used.
     """
 
     @functools.wraps(tokenizer)

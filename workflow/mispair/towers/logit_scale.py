@@ -12,19 +12,19 @@ MEASURES = {
     "logit_scale_drift": "logit_scale_drift",
     "logit_scale_newton_step": "logit_scale_newton_step",
 }
-"""Tensors of a projection file that are rows as they are, by the name of the row."""
+"""Tensors of a projection file that become rows unchanged, by the name of the row."""
 
 
 LARGEST_DRIFT = 5e-3
-"""Change of the log scale over the last epoch, from which on it has not converged."""
+"""Change of the log scale over the last epoch from which it counts as not converged."""
 
 LARGEST_NEWTON_STEP = 0.01
-"""Distance of the log scale to its optimum, from which on it has not converged.
+"""Distance of the log scale to its optimum from which it counts as not converged.
 
-The drift alone would call any scale converged whose learning rate has fallen to nothing. Both
-together are necessary and not sufficient: projections adapt to a frozen scale until that is close
-to the minimum of the loss, too. Only a scale that is solved for before the projections move, and
-after each epoch, shows what they do when they need not adapt.
+By the drift alone, any scale whose learning rate has fallen to 0 would count as converged. Both
+conditions are necessary and not sufficient: projections also adapt to a frozen scale until it is
+close to the minimum of the loss. Only a scale that is solved for before the projections move, and
+after each epoch, shows projections that need not adapt.
 """
 
 

@@ -30,7 +30,7 @@ def pruned_card(
         Metadata of its projections: ``start`` and, if captions were corrupted for them,
         ``scheme`` and ``rate``.
     rows : sequence of mappings
-        What the model and, as ``reference_...``, the model with all neurons score.
+        Scores of the model and, as ``reference_...``, of the model with all neurons.
     licence : str
         Of the weights, as the hub names it.
     """
@@ -55,8 +55,8 @@ def pruned_card(
     return cards.card(
         front,
         f"# {name}",
-        f"Neurons are columns of the final projections. Kept are {note['k']} by the strategy "
-        f"{note['strategy']}, ranked by {note['ranked_by']}; `pruned.json` lists them.",
+        f"Neurons are columns of the final projections. The strategy {note['strategy']} keeps "
+        f"{note['k']} of them, ranked by {note['ranked_by']}; `pruned.json` lists them.",
         f"Base model: {base} (fingerprint of its towers: `{note['towers']}`). {tuned}",
         "## Zero-shot accuracy" if scores else "No set with classes was given: there is no score.",
         *([table] if scores else []),
@@ -72,7 +72,7 @@ def converted_card(record: Mapping[str, Any], licence: str) -> str:
     Parameters
     ----------
     record : mapping
-        What ``config.json`` of the folder says.
+        Content of the folder's ``config.json``.
     licence : str
         Of the weights, as the hub names it.
     """

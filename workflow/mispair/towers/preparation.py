@@ -1,4 +1,4 @@
-"""From a picture to what an image tower takes: the model's own way, or random crops."""
+"""Preparation of pictures for an image tower: the model's own way, or random crops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class PixelForm:
     """Number format and order in memory of pixels, as a tower computes with them.
 
-    They are cast before they travel and not by the tower's first product, to the same numbers.
+    They are cast before the transfer, not by the tower's first product; the numbers are the same.
     """
 
     dtype: torch.dtype = torch.float32
@@ -43,8 +43,8 @@ class Preparation:
     crops : int
         Tensors of a picture.
     seed : int
-        Each draw is named by this, the picture's key and the number of the crop: it is the same
-        in whichever process and order pictures are prepared.
+        Each draw depends on this, the picture's key and the number of the crop only, not on the
+        process or the order of pictures.
     """
 
     transform: Callable[[Image.Image], torch.Tensor]
@@ -69,8 +69,8 @@ def preparation(
     """Return how pictures are prepared for towers.
 
     One crop is the model's own preprocessing. More are random resized crops, with which open_clip
-    trains: a part of between `crop_scale_min` and all of the area and an aspect ratio between
-    3/4 and 4/3, resized to the model's side with the model's interpolation, mean and deviation.
+    trains: between `crop_scale_min` and all of the area, with an aspect ratio between 3/4 and 4/3,
+    resized to the model's side with the model's interpolation, mean and deviation.
     """
     if crops == 1:
         return Preparation(towers.preprocess)

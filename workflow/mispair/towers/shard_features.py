@@ -1,4 +1,4 @@
-"""Image features of a group of shards, a shard at a time, so that a killed job goes on."""
+"""Image features of a group of shards, a shard at a time, so that a killed job can resume."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STALL_SECONDS = 600
-"""How long a batch may take to be read and decoded: nothing but a file system that hangs does."""
+"""Longest time to read and decode a batch; only a file system that hangs takes longer."""
 
 
 class ShardImages(Dataset[torch.Tensor | UserError]):
     """Images of an index, ready for a tower: ``images[[4, 5]]`` are rows 4 and 5 of the index.
 
-    Rows that are asked for together are in one shard. Shards have the names that the index gives
+    Rows that are requested together are in one shard. Shards have the names that the index gives
     them; `prepare` makes tensors of picture and key.
 
     Raises
@@ -58,8 +58,8 @@ class ShardImages(Dataset[torch.Tensor | UserError]):
     def __getitem__(self, rows: list[int]) -> torch.Tensor | UserError:
         """Return pixels (rows * crops, 3, side, side), the crops of an image together.
 
-        An error of the user's is returned, not raised: torch would bury it under the traceback of
-        the worker process.
+        A UserError is returned, not raised: torch would hide it below the traceback of the worker
+        process.
         """
         positions = [self.locations[row] for row in rows]
         shard = self.paths[self.shards[rows[0]]]
@@ -105,11 +105,11 @@ def encode_shards(
 ) -> torch.Tensor:
     """Return pre-projection features (n * crops, d_image) of the images, in the index's order.
 
-    Pictures are read, decoded and resized by `workers` processes (at most one for each core and
-    each batch) while the tower runs; by none, in its pauses. No batch reaches over the end of a
-    shard, and what a shard gives is kept in `parts`, now and then and once it is done, until the
-    caller removes them: the features are the same bytes with any number of workers, and when a job
-    that was killed goes on. `progress` is told how many images are done.
+    `workers` processes (at most one for each core and each batch) read, decode and resize pictures
+    while the tower runs; with 0 this happens between batches. No batch reaches over the end of a
+    shard. The features of a shard are saved in `parts`, now and then and once it is done, until the
+    caller removes them. They are the same bytes with any number of workers, and when a killed job
+    resumes. `progress` takes the number of images done.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def encode_shards(
     record.images += len(features)
     unfinished = []
     for shard, rows in images.rows_of_shards().items():
-        # Named by all that it depends on: what an older job left is not looked at.
+        # Named by all that it depends on, so states of other jobs are ignored.
         content = fingerprint([parts.job, images.content(rows)])
         keeper = parts.keeper(f"{shard.replace('/', '-')}-{content}")
         part = Growing(tower, images.keys(rows), len(rows) * crops, keeper)
@@ -184,16 +184,16 @@ def _loaded(
         raise UserError(
             f"{images.shards[batch[0]]}: a process that decodes images was killed or is stuck "
             f"({error}). Mostly memory ran out, or /dev/shm is small: give the job more memory, or "
-            "fewer workers. What is finished stays finished."
+            "fewer workers. The features so far are kept."
         ) from error
     finally:
-        # Workers end at once now; the garbage collector would take them apart in another order,
-        # after which torch waits for each of them for five seconds.
+        # Workers end at once now. In the order of the garbage collector, torch would wait five
+        # seconds for each of them.
         del waiting
 
 
 def feature_rows(kind: str, ids: Sequence[str], crops: int = 1) -> pd.DataFrame:
-    """Return which row of the features holds what: kind, id, and the first row of each id."""
+    """Return the table of the rows of features: kind, id, and the first row of each id."""
     rows = range(0, len(ids) * crops, crops)
     table = pd.DataFrame({"kind": [kind] * len(ids), "id": [*ids], "row": [*rows]})
     return table.astype({"kind": "str", "id": "str", "row": "int64"})

@@ -1,8 +1,8 @@
 """Taking open_clip models apart before their final projections.
 
 A tower can be taken apart if its last step is a product with a matrix and nothing else. For images
-that is open_clip's own vision transformer (``visual.proj``), whatever it pools with, or a timm
-trunk with a linear head (``visual.head.proj``); for texts open_clip's own text transformer
+that is open_clip's own vision transformer (``visual.proj``) with any pooling, or a timm trunk with
+a linear head (``visual.head.proj``). For texts it is open_clip's own text transformer
 (``text_projection``), as a part of ``CLIP``, in ``CustomTextCLIP`` or in ``CoCa``.
 """
 
@@ -44,15 +44,15 @@ def take_apart(model: nn.Module) -> Parts:
     """Take a model of open_clip apart.
 
     ``image_tower(x) @ image_projection`` is the model's embedding before normalisation, which
-    ``CoCa.encode_image`` applies unless told ``normalize=False``; likewise for texts.
+    ``CoCa.encode_image`` applies except with ``normalize=False``; likewise for texts.
 
     Raises
     ------
     UserError
-        If a tower does not end in a product with a matrix; the message says what it ends in.
+        If a tower does not end in a product with a matrix; the message has its end.
     """
     visual: Any = model.visual
-    # CLIP spreads its text transformer over itself; the others keep it as one module.
+    # CLIP itself holds the parts of its text transformer; the others have it as one module.
     text: Any = getattr(model, "text", model)
     image_site, text_site = _image_projection(visual), _text_projection(text)
     bare_text = _without(text, text_site)
@@ -66,7 +66,7 @@ def take_apart(model: nn.Module) -> Parts:
 
 
 class _Pooled(nn.Module):
-    """Leaves out the tokens that some towers give besides the pooled features."""
+    """Leaves out the tokens that some towers return with the pooled features."""
 
     def __init__(self, tower: nn.Module) -> None:
         super().__init__()
@@ -101,14 +101,14 @@ def _image_projection(visual: Any) -> tuple[str, str]:
         raise refusal("image", "attention pooling ends in a layer with a bias")
     if getattr(visual, "proj", None) is None:
         raise refusal("image", f"{type(visual).__name__} has no final projection")
-    # The poolers of `attentional_pool` as a word have one query, and call this type none.
+    # Poolers of an `attentional_pool` given as a word have one query, and this type is "none".
     if visual.pool_type == "none" and getattr(visual, "attn_pool_contrastive", None) is None:
         raise refusal("image", 'it does not pool ("pool_type": "none")')
     return "", "proj"
 
 
 def _end_of_timm(visual: Any) -> str:
-    """Say in what a timm tower ends instead of a linear head."""
+    """Return, for a message, the end of a timm tower that has no linear head."""
     if hasattr(visual.head, "mlp"):
         return 'its head is a perceptron ("timm_proj": "mlp")'
     if hasattr(visual.head, "pool"):
@@ -144,13 +144,13 @@ def _without(module: nn.Module, site: tuple[str, str]) -> nn.Module:
     """Return a module that shares every weight with another and lacks its final projection."""
     inner, name = site
     twin = copy.copy(module)
-    # Tables of its own, so that what is taken out here stays in the module.
+    # Own tables, so that the module keeps the projection that is removed here.
     twin._modules = dict(module._modules)
     twin._parameters = dict(module._parameters)
     if inner:
         setattr(twin, inner, _without(module.get_submodule(inner), ("", name)))
     else:
-        # open_clip leaves out a projection that is None; the head of timm's is a sequence.
+        # open_clip skips a projection that is None; the head of a timm trunk is a sequence.
         setattr(twin, name, nn.Identity() if isinstance(module, nn.Sequential) else None)
     return twin
 

@@ -69,7 +69,7 @@ def finetune_projection(settings: Any, job: Any, sizes: Sizes) -> Work:
     held = min(all_pairs, settings.seeds * pairs)
     texts = 1.0
     if settings.draw_captions == "each-step":
-        # All captions of a pair are held; of the rows of features one is its image.
+        # All captions of a pair are held; one of its rows of features is the image.
         texts = max(1.0, sizes.total(job.feature_rows) / max(1, all_pairs) - 1)
     # Forward and twice backward: both projections, and each with all others of its batch.
     products = 6 * towers.neurons * (widths + 2 * training.batch_size)

@@ -17,19 +17,19 @@ NEAR = 0.02
 """How near an estimate of permuted captions is to the true share."""
 
 NEAR_SIMILAR = 0.03
-"""The same of captions of similar pictures."""
+"""The same for captions of similar pictures."""
 
 LEAST = 0.1
-"""Smaller shares show little of a model that memorises."""
+"""Smaller shares hardly show whether a model memorises."""
 
 NOT_RUN = "the audit was not tried with known shares"
 
-UNKNOWN = "how many captions of this corpus are those of similar pictures is not known"
+UNKNOWN = "the share of captions of similar pictures in this corpus is not known"
 
 ESTIMATES = Claim(
     "audit-estimates", "audit",
-    "A model that was not trained on a corpus tells what share of its captions belong to other "
-    f"pictures, within {NEAR:g}.",
+    "A model that was not trained on a corpus estimates the share of its captions that belong to "
+    f"other pictures, within {NEAR:g}.",
     "not in the paper", "known shares", "audit_calibration",
 )  # fmt: skip
 CLEANER = Claim(
@@ -40,14 +40,14 @@ CLEANER = Claim(
 )  # fmt: skip
 SIMILAR = Claim(
     "audit-similar", "audit",
-    "Captions of similar pictures are not seen among random captions; among similar captions, and "
-    f"with pairs known to be right, their share is found within {NEAR_SIMILAR:g}.",
+    "Ranks among random captions do not detect captions of similar pictures; ranks among similar "
+    f"captions, with pairs known to be right, give their share within {NEAR_SIMILAR:g}.",
     "not in the paper", "known shares, similar", "audit_calibration",
 )  # fmt: skip
 
 OWN = (
-    " The captions of your own corpus may be wrong, too: then the true share is the one to be "
-    "expected from the estimate of these and the known share of all others."
+    " The captions of your own corpus may be wrong, too: then the true share is computed from "
+    "their estimated share and the known share of added ones."
 )
 
 RULES = {
@@ -93,18 +93,18 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 
 def _is_right(tables: Tables) -> bool:
-    """Tell whether the captions of the corpus itself are right, as those of generated scenes."""
+    """Return whether the captions of the corpus itself are right, as those of generated scenes."""
     origin = tables.provenance
     answers = origin[(origin["artefact"] == "calibration") & (origin["key"] == "right")]["text"]
     return "False" not in set(answers)
 
 
 def expected(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of a corpus that has wrong captions itself, with the share to be expected.
+    """Return the rates of a corpus that has wrong captions itself, with the expected share.
 
-    A share q of wrong captions among which a share b was wrong before makes 1 - (1 - b)(1 - q) of
-    all wrong. b is the estimate without added ones, by a model that was not trained on the pairs;
-    the intervals get wider by its own, and these estimates are left out.
+    If a share b was wrong and a share q is made wrong, 1 - (1 - b)(1 - q) of all are wrong. b is
+    the estimate without added ones, by a model that was not trained on the pairs. Its interval
+    widens the others, and estimates without added ones are left out.
     """
     untouched = rates[(rates["series"] == UNTOUCHED) & (rates["scheme"] == "random")]
     untouched = untouched[untouched["injected"] == 0]
@@ -157,7 +157,7 @@ def _near(rates: pd.DataFrame, near: float) -> tuple[Outcome, str]:
 def _verdict(
     claim: Claim, parts: list[pd.DataFrame], decide: Callable[..., tuple[Outcome, str]]
 ) -> Verdict:
-    """Judge a claim on its series of estimates, of which none may be missing."""
+    """Judge a claim on its series of estimates; none of these may be missing."""
     if any(part.empty for part in parts):
         return Verdict(claim, verdicts.UNMEASURED, NOT_RUN)
     outcome, reason = decide(*parts)

@@ -32,7 +32,7 @@ def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
     Parameters
     ----------
     groups : mapping of str to sequence of Suspect
-        Pairs by what is said of them. Fewer are shown where they would take too much room.
+        Pairs by kind. Fewer are shown if they would take too much room.
     size : int
         Longer side of a thumbnail, in pixels.
     """

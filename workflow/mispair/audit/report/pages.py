@@ -75,8 +75,8 @@ def _absent(table: pd.DataFrame) -> list[Table]:
             rows,
             f"All together: {percent(values['named_but_absent_of_all'])} of the namings. "
             f"{values['features_judged']:.0f} of {every:.0f} features can be judged: the others "
-            "are named in too few trusted captions, or probes that learn from these do not see "
-            "them. Estimates without an interval, as sampling is not what limits them: on "
+            "are named in too few trusted captions, or probes that are trained on these do not "
+            "detect them. Estimates have no interval, because sampling is not their main error: on "
             "generated scenes whose truth is known, with 500 to 2,000 trusted pairs, they were off "
             f"by up to {WORST_OF_ALL:g} for all features together, and by up to "
             f"{WORST_OF_ONE:g} for one that is easily taken for another.",
@@ -99,8 +99,8 @@ def _known(table: pd.DataFrame) -> Table:
         "Estimated shares where the true share is known",
         ("captions", "estimate", "true", "estimated", "95 % interval", "covers", "error"),
         rows,
-        "The captions of the corpus itself are taken for right: wrong ones among them add to "
-        "every estimate. Random captions of the untouched model see no similar captions.",
+        "The captions of the corpus itself are assumed to be right: wrong ones among them add to "
+        "every estimate. Ranks among random captions do not detect captions of similar pictures.",
         section=CALIBRATION,
     )
 
@@ -120,7 +120,7 @@ def _apart(table: pd.DataFrame) -> list[Table]:
         ]  # fmt: skip
     return [
         Table(
-            "How well wrong pairs are told from right ones",
+            "How well wrong pairs are separated from right ones",
             ("captions", "share wrong", "score", "AUROC", "AUPRC"),
             tuple(rows),
             "The probability falls with the cosine, so both order pairs alike.",
@@ -133,7 +133,7 @@ def _pieces(content: Any) -> Mapping[str, Piece]:
     if not headline(content.tables):
         return {}
     gallery = content.pieces.get("suspects")
-    why = "it could not be made from what there is" if content.failed else "it was not drawn"
+    why = "it could not be made from the existing results" if content.failed else "it was not drawn"
     return {
         "": Piece(" ".join(details(content.tables))),
         SUSPECTS: Piece(html=Markup(gallery)) if gallery else Piece(f"No gallery: {why}."),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mispair.report.study import Figure, Study, columns
 
 CALIBRATION = "Known shares of wrong captions"
-APART = "Wrong pairs told from right ones"
+APART = "Separation of wrong pairs from right ones"
 LISTS = "What is kept"
 SUSPECTS = "Suspicious pairs"
 ABSENT = "Named, but not in the picture"
@@ -32,10 +32,10 @@ STUDY = Study(
     title="Audit: how many captions are wrong, and which",
     about="For each picture, its caption is ranked among captions of other pairs. A caption that "
     "has nothing to do with its picture is one more random caption, so its rank (p-value) is "
-    "uniform, whatever the model. The share of such captions is estimated from the ranks of all "
+    "uniform for any model. The share of such captions is estimated from the ranks of all "
     "pairs, and the probability that a caption is wrong from the similarity of the pair. "
     "Captions of similar pictures are another kind of wrong caption, which these ranks do not "
-    "see; they are counted if pairs known to be right are given (the key trusted).",
+    "detect; they are counted if pairs known to be right are given (the key trusted).",
     sections=("", SUSPECTS, ABSENT, CALIBRATION, APART, LISTS),
     tables={
         "audit": columns("metric* at word* | value n low high tail"),
@@ -54,16 +54,16 @@ STUDY = Study(
         Figure(
             "audit_p_values",
             "Ranks of captions among random captions",
-            "Density of the p-values of all pairs: 1 is that of random captions. What is flat on "
-            "the right are wrong captions; what stands out on the left are right ones. Dashed: "
-            "the estimated share of wrong captions.",
+            "Density of the p-values of all pairs: 1 is that of random captions. The flat part on "
+            "the right is wrong captions; the peak on the left is right ones. Dashed: the "
+            "estimated share of wrong captions.",
         ),
         Figure(
             "audit_calibration",
             "Estimated against true shares of wrong captions",
             "Known shares of captions of this corpus were made wrong: permuted (random), or "
             "swapped for one of the ten most similar (similar). Points: the estimate with its "
-            "95 % interval. Dashed: what is true. Memorised: projections trained on the pairs "
+            "95 % interval. Dashed: the true share. Memorised: projections trained on the pairs "
             "that they judge; cross-fitted: trained on the other half of the pairs.",
             section=CALIBRATION,
         ),
@@ -71,7 +71,7 @@ STUDY = Study(
             "audit_reliability",
             "Share of wrong captions against their probability",
             "Pairs with permuted captions in ten bins of the probability that the caption is "
-            "wrong. On the dashed line the probability is what it says. The size of a point is "
+            "wrong. On the dashed line the probability equals the share. The size of a point is "
             "the number of pairs.",
             section=APART,
         ),

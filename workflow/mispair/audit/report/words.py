@@ -56,7 +56,7 @@ def headline(tables: Tables) -> str:
 
 
 def details(tables: Tables) -> list[str]:
-    """Return what stands behind the first sentence."""
+    """Return the sentences that support the headline."""
     table = tables.audit
     rate, bound = estimate(table, "wrong_captions"), estimate(table, "storey")
     wins = estimate(table, "wins_against_random")
@@ -75,7 +75,7 @@ def details(tables: Tables) -> list[str]:
                 if with_trusted
                 else "if each kind of right caption beats a random one in at least 70 of 100 "
                 "comparisons by this model. Right captions that the model takes for random ones "
-                "are counted as wrong; only pairs known to be right would tell them apart."
+                "are counted as wrong; only pairs known to be right would separate them."
             )
         )
     if bound is not None and rate is not None:

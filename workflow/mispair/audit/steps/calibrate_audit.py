@@ -20,9 +20,9 @@ class Settings(settings.Settings):
     )  # fmt: skip
     compared_rate: float = Field(
         0.3, gt=0, lt=1,
-        description="The one of these at which wrong pairs are told apart by other methods, too.",
+        description="The one of these rates at which other methods are compared.",
     )  # fmt: skip
-    pairs: int = Field(10_000, ge=1000, description="Pairs that it is tried on, at most.")
+    pairs: int = Field(10_000, ge=1000, description="Most pairs that it is tried on.")
     trusted: int = Field(
         2000, ge=20,
         description="Pairs known to be right in trials with trusted pairs; at most a tenth of all.",
@@ -37,7 +37,7 @@ def run(
     settings: Settings, *, corpus: Path, captions: list[Path], features: list[Path],
     feature_rows: list[Path], projection: Path, similar: Path, truth: list[Path], calibration: Path,
 ) -> None:  # fmt: skip
-    """Write estimated next to true rates, and how well wrong pairs are told apart.
+    """Write estimated and true rates, and how well wrong pairs are separated from right ones.
 
     The first caption of each picture is used. Trained projections start from the untouched ones.
     Wrong captions of the corpus add to every estimate; with `truth`, a corpus has none.
@@ -61,7 +61,7 @@ def run(
     sample = np.sort(order[: settings.pairs])
     start, device = Projections.from_tensors(tensors), choose_device(settings.device)
     towers, weights = model.get("towers"), (start.image[0], start.text[0])
-    # All pairs are corrupted, so that a similar caption is there; a sample is judged.
+    # All pairs are corrupted, so that similar captions exist; a sample is judged.
     injections, rows = trials.injections(settings.rates, texts, nearest, seed), []
     scratch, same = calibration.parent, (audited.image, texts)
     with embedded(

@@ -20,8 +20,8 @@ class Settings(settings.Settings):
     )  # fmt: skip
     false_discovery_rate: float | None = Field(
         None, gt=0, lt=1,
-        description="In place of the cut: as many pairs are left out as hold at most this share of "
-        "right ones.",
+        description="Replaces the cut: as many pairs as possible are left out such that at most "
+        "this share of them is right.",
     )  # fmt: skip
     licence: str = Field(
         "unknown", min_length=1, description="Licence of the captions, for the dataset card."

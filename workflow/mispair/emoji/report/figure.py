@@ -16,13 +16,7 @@ TITLES = {
 
 
 def sign_of_change(changed: pd.DataFrame) -> str:
-    """Return the figure as SVG.
-
-    Parameters
-    ----------
-    changed : DataFrame
-        Of `mispair.emoji.crossings.changes`.
-    """
+    """Return the figure as SVG, from a table of `mispair.emoji.crossings.changes`."""
     rows = changed[changed["metric"].isin(TITLES)].sort_values("pairs")
     rows = rows.assign(panel=rows["metric"].map(TITLES) + ", scale " + rows["scale"])
     ticks = alt.Axis(values=[10.0**power for power in range(-6, 4)], format="~g")

@@ -1,1 +1,1 @@
-"""Bases of an embedding: searches for one, and what each is measured by."""
+"""Bases of an embedding: searches for one, and their measures."""

@@ -1,4 +1,4 @@
-"""Measures of sparse autoencoders of a tower's embeddings, next to two kinds that know nothing."""
+"""Measures of sparse autoencoders of a tower's embeddings, and of two kinds of controls."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from mispair.evaluation.identified_basis import (
 )
 
 SEEDS = 2
-"""Autoencoders of each kind: directions that only one of them finds are no features."""
+"""Autoencoders of each kind: directions that only one of them finds are not features."""
 
 
 def autoencoder_rows(
     inputs: Inputs, latents: int, active: int, updates: int, generator: np.random.Generator
 ) -> list[Row]:
-    """Return what sparse autoencoders find in a sample, as rows.
+    """Return the measures of sparse autoencoders of a sample, as rows.
 
-    They learn from one half of the inputs, and everything is measured on the other.
+    They are trained on one half of the inputs and measured on the other.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def autoencoder_rows(
     latents, active : int
         m, latents of an autoencoder, and k, how many of them may be active for an input.
     updates : int
-        Of the training of each.
+        Updates of the training of each.
     generator : numpy.random.Generator
         Draws halves, starts, orders and the Gaussian inputs.
 
@@ -55,7 +55,7 @@ def autoencoder_rows(
         it is measured on; mean over `SEEDS` autoencoders. ``l0``: latents active for an input;
         ``explained_variance``; ``dead_share``: latents that no input activates;
         ``seed_agreement``: mean cosine of the directions of two decoders, without those of dead
-        latents, matched one to one. But for `GAUSSIAN`: ``mean_monosemanticity`` over latents
+        latents, matched one to one. Except for `GAUSSIAN`: ``mean_monosemanticity`` over latents
         that are not dead, with ``reference``, and with known features ``mean_recovery`` and
         ``features_recovered``.
     """

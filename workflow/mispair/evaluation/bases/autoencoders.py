@@ -1,9 +1,9 @@
 """Sparse autoencoders of embeddings: more directions than neurons, few of them active at a time.
 
 A TopK autoencoder (Gao et al. 2024, "Scaling and evaluating sparse autoencoders") writes an
-embedding as a sum of few directions out of many, which are learned. It needs no labels, and it
-is what others look for features with; how far its features can be trusted is told by a second one
-from another seed (Paulo and Belrose 2025) and by one that was not trained (Heap et al. 2025).
+embedding as a sum of few directions out of many, which are learned. It needs no labels, and other
+work uses it to find features. Two controls show how far its features can be trusted: a second one
+from another seed (Paulo and Belrose 2025) and one that was not trained (Heap et al. 2025).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Autoencoder:
     encoder : (e, m) array
         Directions that an embedding is compared with.
     threshold : (m,) array
-        Added to what the encoder says.
+        Added to the products with the encoder.
     decoder : (m, e) array
         Directions at length one that are added up.
     centre : (e,) array
-        Subtracted from an embedding, and added to what is decoded.
+        Subtracted from an embedding, and added to the decoded one.
     active : int
         k: the most latents that are active for an input.
     """
@@ -53,7 +53,7 @@ class Autoencoder:
         return np.where(raw >= np.maximum(least, 0), raw, 0)
 
     def explained_variance(self, embeddings: np.ndarray, activations: np.ndarray) -> float:
-        """Return the share of the variance of `embeddings` that `activations` give back."""
+        """Return the share of the variance of `embeddings` that `activations` explain."""
         left = embeddings - self.centre - activations @ self.decoder
         total = np.square(embeddings - embeddings.mean(axis=0)).sum()
         return float(1 - np.square(left).sum() / total) if total > 0 else np.nan
@@ -62,7 +62,7 @@ class Autoencoder:
 def start(
     embeddings: np.ndarray, latents: int, active: int, generator: np.random.Generator
 ) -> Autoencoder:
-    """Return an autoencoder before training: random directions, the encoder as the decoder."""
+    """Return an autoencoder before training: the same random directions encode and decode."""
     directions = generator.standard_normal((latents, embeddings.shape[1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     decoder = directions.astype(np.float32)
@@ -77,9 +77,9 @@ def train(
 ) -> Autoencoder:
     """Return the autoencoder after `updates` on the squared error of `embeddings`, (n, e).
 
-    The order of the inputs comes from `generator`. Embeddings are scaled to a mean squared length
-    of one meanwhile, so that one learning rate suits all. After each update the decoder's
-    directions have length one again.
+    The order of the inputs comes from `generator`. During training, embeddings are scaled to a mean
+    squared length of one, so that one learning rate suits all. After each update the decoder's
+    directions are scaled to length one.
     """
     import torch
 
@@ -97,7 +97,7 @@ def train(
         rows = generator.integers(len(inputs), size=BATCH)
         batch = inputs[torch.from_numpy(rows)]
         largest, places = (batch @ encoder + threshold).topk(untrained.active, dim=1)
-        # Of each input only k latents are decoded.
+        # Only k latents of each input are decoded.
         decoded = torch.nn.functional.embedding_bag(
             places, decoder, per_sample_weights=largest.relu(), mode="sum"
         )
@@ -117,7 +117,7 @@ def train(
 def matched(first: np.ndarray, second: np.ndarray) -> float:
     """Return the mean cosine of the directions of two decoders, (m, e) and (m', e).
 
-    They are matched one to one, min(m, m') of them; NaN if there are none.
+    Of the directions, min(m, m') are matched one to one; NaN if there are none.
     """
     from scipy.optimize import linear_sum_assignment
 

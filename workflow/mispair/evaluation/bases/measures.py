@@ -30,10 +30,10 @@ ORIGINAL, ROTATED, WHITENED, CEILING = "original", "rotated", "whitened", "linea
 components; and the best direction for each feature, found with the features."""
 
 SCORED = 3
-"""Rotated bases in which the monosemanticity score is taken, and shuffles of its embeddings."""
+"""Rotated bases that the monosemanticity score is measured in, and shuffles of its embeddings."""
 
 NAMED = 4_000
-"""Inputs on which names are chosen and measured, at most."""
+"""Most inputs on which names are chosen and measured."""
 
 KNOWN = "known features"
 """Encoder of the monosemanticity score: the true features of the inputs."""
@@ -50,7 +50,7 @@ class Inputs:
     features : (n, d) array
         Pre-projection features, which are the same in every arm.
     captions : sequence of str
-        n captions, of the inputs or as the inputs.
+        n captions: those of the inputs, or the inputs themselves.
     codes : (n, f) bool array or None
         True features of the inputs, if they are known.
     names : sequence of str
@@ -78,8 +78,8 @@ def measures(
     inputs : Inputs
         A sample.
     components : int
-        K: principal components among whose rotations the searches look; fewer where the sample
-        does not allow as many (`usable_components`).
+        K: principal components whose rotations are searched; fewer if the sample does not allow
+        as many (`usable_components`).
     rotations : int
         Haar rotations of the nulls.
     words : int
@@ -90,12 +90,12 @@ def measures(
     Returns
     -------
     list of dict
-        ``basis``, ``metric``, ``value`` and ``n``. With `ORIGINAL` and each search:
-        ``mean_recovery`` and ``features_recovered`` (above `RECOVERED`), with `ROTATED` and
-        `WHITENED` as their null (`null_summary`), with `CEILING` their limit; for each ``feature``
-        its ``recovery``. For each search ``split_half_agreement``, with `WHITENED` as the null.
+        ``basis``, ``metric``, ``value`` and ``n``. For `ORIGINAL` and each search:
+        ``mean_recovery`` and ``features_recovered`` (above `RECOVERED`), and for each ``feature``
+        its ``recovery``. `ROTATED` and `WHITENED` are their nulls (`null_summary`), `CEILING` is
+        their limit. For each search ``split_half_agreement``, with `WHITENED` as the null.
         For every basis ``mean_monosemanticity`` with ``reference``, the encoder that judges, and
-        ``mean_name_auc``; in the basis `ORIGINAL` both again with ``_shuffled``. For each
+        ``mean_name_auc``; `ORIGINAL` has both also with ``_shuffled``. For each
         ``neuron`` of `ORIGINAL` and the searches ``name_auc`` with its name as ``feature``.
         ``components`` is the K that was used; below 2 there is no search.
     """

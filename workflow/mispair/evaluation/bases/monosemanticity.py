@@ -7,9 +7,9 @@ in vision-language models", NeurIPS). The sum over pairs has a closed form,
 
     (|Σ a_i e_i|² - Σ a_i²) / ((Σ a_i)² - Σ a_i²),
 
-so that n inputs take n and not n² products. A neuron of a dense basis is active for all inputs once
-it is scaled, and its score is near the mean cosine of all pairs. Two nulls show what a score is
-worth: rotated bases, and embeddings that are shuffled among the inputs.
+so n inputs need n products instead of n². A scaled neuron of a dense basis is active for all
+inputs, and its score is near the mean cosine of all pairs. Scores are compared with two nulls:
+rotated bases, and embeddings that are shuffled among the inputs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def monosemanticity(activations: np.ndarray, embeddings: np.ndarray) -> np.ndarr
     sums = activations.T @ embeddings
     total = activations.sum(axis=0, dtype=np.float64)
     squares = np.square(activations)
-    # An input of length zero has no cosine with itself to take away.
+    # An input of length zero has no cosine with itself to subtract.
     lengths = np.square(embeddings).sum(axis=1)
     among = np.square(sums, dtype=np.float64).sum(axis=1) - squares.T @ lengths
     weights = total**2 - squares.sum(axis=0, dtype=np.float64)

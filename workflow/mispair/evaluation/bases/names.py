@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse, stats
 
 LEAST_SHARE, MOST_SHARE = 0.005, 0.9
-"""A word is in at least and at most these shares of the captions."""
+"""Least and largest share of the captions that contain a word of the vocabulary."""
 
 
 def words_of(caption: str) -> set[str]:
@@ -37,7 +37,7 @@ def vocabulary(captions: Sequence[str], most: int) -> tuple[list[str], sparse.cs
     Returns
     -------
     spoken : list of str
-        v words, the most frequent first and equally frequent ones by the alphabet.
+        v words, the most frequent first, equally frequent ones in alphabetical order.
     presence : (n, v) sparse float32 array
         One where a caption has a word.
     """
@@ -82,7 +82,7 @@ def names(
     Parameters
     ----------
     activations : (n, k) array
-        The sign of a neuron is arbitrary, so that a word may be named by its absence.
+        The sign of a neuron is arbitrary, so its name may be the absence of a word.
     presence : (n, v) sparse array
         Words of the captions of the same inputs, at least one.
     split : two arrays of int

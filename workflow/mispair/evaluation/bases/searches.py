@@ -1,6 +1,6 @@
 """Searches among the rotations of whitened components: varimax and independent components.
 
-See `mispair.evaluation.identified_basis` for what they are for.
+See `mispair.evaluation.identified_basis` for their purpose.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def varimax(
     scores : (n, K) array
         Centred components at variance one.
     start : (K, K) array
-        Orthogonal matrix from which the search starts. Two searches agree by chance only if they
-        start from independent matrices.
+        Orthogonal matrix from which the search starts. Searches that identify nothing agree only
+        by chance if their matrices are independent.
     tolerance : float
         The search ends when an iteration raises the sum of singular values by a smaller share.
     most : int
@@ -73,7 +73,7 @@ def varimax(
 def ica(
     scores: np.ndarray, start: np.ndarray, tolerance: float = 1e-3, most: int = ITERATIONS
 ) -> Rotation:
-    """Rotate components until they are as independent as FastICA's contrast can tell.
+    """Rotate components until they are as independent as possible by FastICA's contrast.
 
     Parameters and result are those of `varimax`; an iteration ends the search if it turns no
     component by more than ``1 - |cos| < tolerance``.

@@ -1,9 +1,9 @@
 """ARO: attribution, relation and order, on pictures of Visual Genome, COCO and Flickr.
 
-The false captions of the first two come with the set. Those of the third are made: ARO shuffles
-words by their part of speech, which takes a tagger, and by trigrams. Here captions are shuffled in
-three ways without a tagger, so its scores compare models with each other and with no published
-number.
+The false captions of the first two are part of the set. Those of the third are generated: ARO
+shuffles words by their part of speech, which needs a tagger, and by trigrams. Here captions are
+shuffled in three ways without a tagger, so these scores compare models with each other, but not
+with published numbers.
 
 References
 ----------
@@ -30,7 +30,7 @@ FEWEST_OF_ATTRIBUTES = 25
 """Pairs of attributes with fewer questions are in no category, as in ARO's own evaluation."""
 
 MOST_WORDS = 30
-"""Longer captions are cut off, as ARO does."""
+"""Longer captions are cut off, as in ARO."""
 
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 
@@ -63,8 +63,8 @@ def attributes(annotations: Path, images: Path) -> Iterator[Entry]:
 def order(annotations: Path, images: Path, seed: int = 0) -> Iterator[Entry]:
     """Yield each caption of a picture with itself in three other orders of its words.
 
-    The file is a list of ``{image, caption: [...]}``, as Karpathy's splits of COCO and Flickr.
-    Captions of which there is no other order are left out.
+    The file is a list of ``{image, caption: [...]}``, as in Karpathy's splits of COCO and Flickr.
+    Captions without another order are left out.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Questions as the files of public sets give them, checked before anything is written."""
+"""Questions from the files of public sets, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from mispair.core.files import UserError
 
 MOST_NAMED = 5
-"""Missing pictures that a message names; further ones are counted."""
+"""Most missing pictures that a message names; further ones are counted."""
 
 Box = tuple[int, int, int, int]
 
@@ -29,7 +29,7 @@ class Entry:
     captions : tuple of str
         The true one first.
     category, pair : str
-        What kind of question it is, and which example it belongs to; empty if nothing is said.
+        Kind of the question, and the example that it belongs to; empty if not given.
     box : (left, top, right, bottom) or None
         The part of the picture that is shown, in pixels; all of it if None.
     """
@@ -43,12 +43,12 @@ class Entry:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a JSON file holds; a key that stands twice is refused, not overwritten.
+    """Return the content of a JSON file; a repeated key is refused, not overwritten.
 
     Raises
     ------
     UserError
-        If it is missing, no JSON, or has a key twice.
+        If the file is missing, is not JSON, or has a key twice.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def read_json(path: Path) -> Any:
         for key, value in pairs:
             if key in entries:
                 raise UserError(
-                    f"{path}: lists {key!r} twice. One of them would be lost without a word: take "
-                    "one out, or give it a key of its own."
+                    f"{path}: lists {key!r} twice. One of them would be lost silently: remove one, "
+                    "or give it a key of its own."
                 )
             entries[key] = value
         return entries
@@ -84,18 +84,18 @@ def field(item: Any, name: str, kind: type | tuple[type, ...], source: str) -> A
 def picture_in(folder: Path, name: str, source: str) -> Path:
     """Return the path of a picture; a UserError if it would lead out of the folder."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise UserError(f"{source}: the picture {name[:100]!r} lies outside of {folder}.")
+        raise UserError(f"{source}: the picture {name[:100]!r} is outside of {folder}.")
     return folder / name
 
 
 def checked(entries: Iterable[Entry]) -> list[Entry]:
-    """Return entries whose captions are one line each, and none of which is a question twice.
+    """Return entries with one line per caption and without repeated questions.
 
     Raises
     ------
     UserError
-        If a caption is empty, a false one says what the true one says, a question stands twice,
-        pictures are missing, or there is no entry.
+        If a caption is empty, a false one equals the true one, a question occurs twice, pictures
+        are missing, or there is no entry.
     """
     cleaned = [_on_lines(entry) for entry in entries]
     if not cleaned:
@@ -105,8 +105,8 @@ def checked(entries: Iterable[Entry]) -> list[Entry]:
         question = (entry.picture, entry.captions, entry.box)
         if question in seen:
             raise UserError(
-                f"{entry.source}: asks the same of the same picture as {seen[question]}. Such a "
-                "question would count twice: take one out."
+                f"{entry.source}: is the same question on the same picture as {seen[question]}. "
+                "Such a question would count twice: remove one."
             )
         seen[question] = entry.source
     _refuse_missing([entry.picture for entry in cleaned if isinstance(entry.picture, Path)])
@@ -124,7 +124,7 @@ def _on_lines(entry: Entry) -> Entry:
     if true in others:
         raise UserError(
             f"{entry.source}: a false caption is the true one, {captions[0][:80]!r}. No answer to "
-            "it is right or wrong: take the question out."
+            "it is right or wrong: remove the question."
         )
     return Entry(
         entry.source, entry.picture, captions, _name(entry.category), entry.pair, entry.box
@@ -146,5 +146,5 @@ def _refuse_missing(pictures: Sequence[Path]) -> None:
         more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
         raise UserError(
             f"{len(missing):,} of {len(set(pictures)):,} pictures are missing: {named}{more}. "
-            "Nothing was written: give the folder that holds them, whole."
+            "Nothing was written. Give the folder that holds all of them."
         )

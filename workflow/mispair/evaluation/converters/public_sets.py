@@ -15,8 +15,8 @@ SETS: dict[str, tuple[Callable[[Any, Any], Iterable[Entry]], str]] = {
     "aro-order": (
         aro.order,
         "a list of {image, caption: [...]}, of COCO or Flickr; other orders of the words are made "
-        "without a tagger, so that no published number is comparable",
+        "without a tagger, so no published number is comparable",
     ),
     "winoground": (winoground.entries, "its Parquet, or examples.jsonl with the folder images"),
 }
-"""What reads the annotations and the folder of pictures, and which files these are."""
+"""Reader of the annotations and the folder of pictures of each set, and what to give it."""

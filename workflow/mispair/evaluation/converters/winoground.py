@@ -27,7 +27,7 @@ def entries(table: Path, images: Path | None = None) -> Iterator[Entry]:
     Parameters
     ----------
     table : Path
-        Parquet, whose pictures are in it as ``{bytes, path}``, or JSON lines that name pictures.
+        Parquet with the pictures as ``{bytes, path}``, or JSON lines that name pictures.
     images : Path, optional
         Folder of the pictures that JSON lines name, without their ending ``.png``.
 

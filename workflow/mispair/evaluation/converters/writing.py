@@ -22,14 +22,14 @@ KEPT = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 
 
 def write_questions(target: Path, entries: Sequence[Entry]) -> None:
-    """Write a set for the choice of captions: a picture, its captions, and what is known of them.
+    """Write a set for the choice of captions: pictures, their captions, categories and pairs.
 
     Parameters
     ----------
     target : Path
         A folder that does not exist yet.
     entries : sequence of Entry
-        `entries.checked` ones.
+        As `entries.checked` returns them.
 
     Raises
     ------

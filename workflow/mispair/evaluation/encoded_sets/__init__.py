@@ -1,1 +1,1 @@
-"""Evaluation sets as features of images and prompts: what is known of them, and their scores."""
+"""Evaluation sets as features of images and prompts, with metadata and scores."""

@@ -1,4 +1,4 @@
-"""What is known of the images of a set besides their features: labels, groups and content."""
+"""Labels, groups and digests of the images of a set, next to their features."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from mispair.towers.encoding import Picture
 
 
 class ImageFacts:
-    """Labels, groups and digests of the images of a split, collected while they are encoded.
-
-    Parameters
-    ----------
-    opened : EvaluationSet
-        The split.
-    """
+    """Labels, groups and digests of the images of a split, collected while they are encoded."""
 
     def __init__(self, opened: EvaluationSet) -> None:
         self.opened = opened
@@ -29,7 +23,7 @@ class ImageFacts:
         self._contents: list[bytes] = []
 
     def pictures(self) -> Iterator[Picture]:
-        """Yield every image for the tower, and collect the facts of it."""
+        """Yield every image for the tower, and collect its facts."""
         for example in self.opened.samples():
             self.labels.append(example.label)
             self._groups.append(example.group)
@@ -37,14 +31,14 @@ class ImageFacts:
             yield Picture(f"{example.shard}: {example.key}", example.image, example.decode)
 
     def targets(self) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Return what answers are compared with, and the names of all groups.
+        """Return the targets that answers are compared with, and the names of all groups.
 
         Returns
         -------
         targets : dict of str to (n,) int64 array
-            ``labels``, and ``groups`` if the images have any; where captions are to be chosen,
-            ``pictures``: images with the same number are the same picture, because several
-            questions may be about one. None of a set for retrieval.
+            For classification ``labels``, and ``groups`` if the images have any. For the choice
+            of captions ``pictures``: images with the same number are the same picture, because
+            several questions may be about one. Empty for retrieval.
         names : list of str
             Names of the groups by number; empty without groups.
         """

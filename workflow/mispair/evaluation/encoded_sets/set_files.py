@@ -1,4 +1,4 @@
-"""Files of encoded images and of the prompts next to them, as evaluate_zeroshot reads them."""
+"""Read files of encoded images, and of the prompts next to them, for evaluate_zeroshot."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class EncodedSet(NamedTuple):
 
     @property
     def labels(self) -> np.ndarray | None:
-        """Class of each image; None of a set of captioned images."""
+        """Class of each image; None for a set of captioned images."""
         return self.images.tensors.get("labels")
 
 
 def read_sets(
     images: Sequence[Path], prompts: Sequence[Path], towers: str | None
 ) -> Iterator[EncodedSet]:
-    """Yield one set after the other; a file of prompts belongs to the images in its folder.
+    """Yield the sets in turn; a file of prompts belongs to the images in its folder.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scores and answers of one pair of projections on all sets, as the files of results hold them."""
+"""Scores and answers of one pair of projections on all sets, for the files of results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Results:
         self._protocols: dict[str, dict[str, dict[str, str]]] = {}
 
     def add_set(self, encoded: EncodedSet) -> None:
-        """Add what is known of a set and of its prompts."""
+        """Add the metadata and targets of a set, and the metadata of its prompts."""
         name = encoded.name
         self._sets[name] = encoded.images.metadata
         of_protocols = (prompts.metadata for prompts in encoded.prompts)
@@ -63,7 +63,7 @@ class Results:
         _log(f"{of_set}|{seed}", scores)
 
     def provenance(self) -> dict[str, Any]:
-        """Return what the scores were taken on, and the headline metric of each protocol."""
+        """Return the sets and prompts of the scores, and the headline metric of each protocol."""
         headline = {
             name: {protocol: metadata["metric"] for protocol, metadata in of_set.items()}
             for name, of_set in self._protocols.items()

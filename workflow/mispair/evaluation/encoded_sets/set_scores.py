@@ -24,7 +24,7 @@ Scored = tuple[np.ndarray | None, list[Row]]
 
 
 class Asked(NamedTuple):
-    """The embeddings of a set and of its texts, of one seed, with what is known of both."""
+    """The embeddings of a set and of its texts, of one seed, with the metadata of both."""
 
     key: str
     """Set, protocol and seed, for messages."""
@@ -46,7 +46,7 @@ def classification(asked: Asked) -> Scored:
     Raises
     ------
     ValueError
-        If a class has no prompt, or the headline is of groups that the images lack.
+        If a class has no prompt, or the headline needs groups that the images lack.
     """
     classnames, labels = json.loads(asked.protocol["classnames"]), asked.of_images["labels"]
     classes = classifier_of(asked.texts, asked.of_texts["prompt_classes"])
@@ -74,7 +74,7 @@ def _of_groups(asked: Asked, ranks: np.ndarray, classes: int) -> list[Row]:
     if metric.startswith(WORST) and metric not in {row["metric"] for row in rows}:
         has = f"only one group, {rows[0]['classname']!r}" if rows else "no groups"
         raise ValueError(
-            f"protocol {asked.protocol['protocol']} asks for {metric}, but the images have {has}. "
+            f"protocol {asked.protocol['protocol']} needs {metric}, but the images have {has}. "
             "Give every sample its group, the field `group` of KEY.json or, in sets of DataComp's, "
             "a column of KEY.npy, or leave the protocol out"
         )
@@ -87,7 +87,7 @@ def retrieval(asked: Asked) -> Scored:
 
 
 def selection(asked: Asked) -> Scored:
-    """Return the credits of the answers, which are no classes, and the scores."""
+    """Return the credits of the answers (not classes), and the scores."""
     names, of_texts = tuple(json.loads(asked.protocol["categories"])), asked.of_texts
     questions = Questions(
         of_texts["prompt_classes"], of_texts["categories"], names, of_texts["pairs"]
@@ -101,4 +101,4 @@ SCORES = {
     "retrieval": retrieval,
     "image_caption_selection": selection,
 }
-"""What scores a set, by its kind."""
+"""Function that scores a set, by its kind."""

@@ -1,1 +1,1 @@
-"""Pages, tables and claims on what models and neurons do."""
+"""Pages, figures, tables and claims on models and neurons."""

@@ -1,4 +1,4 @@
-"""What an arm is called in tables that list every arm, and in which order they stand."""
+"""Labels and order of arms in tables that list every arm."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_arm(table: pd.DataFrame) -> dict[tuple[str, str, float], pd.DataFrame]:
 
 
 def key(arm: Mapping[str, Any] | pd.Series) -> tuple[str, str, float]:
-    """Return an arm as a key of `by_arm`: nothing missing, so that equal arms have equal keys."""
+    """Return an arm as a key of `by_arm`, without missing values, so equal arms have equal keys."""
     scheme = "" if pd.isna(arm["scheme"]) else arm["scheme"]
     return arm["start"], scheme, -1.0 if pd.isna(arm["rate"]) else float(arm["rate"])
 
@@ -76,7 +76,7 @@ def where(table: pd.DataFrame, **values: object) -> pd.DataFrame:
 
 
 def spread(table: pd.DataFrame, digits: int, counted: bool = False, **values: object) -> str:
-    """Return mean ± deviation of the rows `where` columns have given values, as a cell."""
+    """Return mean ± deviation of the rows whose columns have given values, as a cell."""
     return mean_and_spread(where(table, **values)["value"], digits, counted)
 
 

@@ -1,4 +1,4 @@
-"""What was measured on CLIP and LaCLIP checkpoints, next to tables 2 and 3."""
+"""Measurements on CLIP and LaCLIP checkpoints, next to the numbers of tables 2 and 3."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ COLUMNS = {"acc1": "accuracy", "silhouette": "silhouette"}
 class Score:
     """One number of one model, and the published number of the same model and data set, or NaN.
 
-    ``measure`` is ``acc1`` for the headline metric of the protocol, whichever that is (its name is
-    ``metric``), or ``silhouette``. ``own`` is the number that LaCLIP's authors give for ImageNet.
+    ``measure`` is ``acc1`` for the headline metric of the protocol (its name is ``metric``), or
+    ``silhouette``. ``own`` is the number of LaCLIP's authors for ImageNet.
     """
 
     measure: str
@@ -104,7 +104,7 @@ def _published() -> dict[tuple[str, str, str], dict[str, float]]:
 
 
 def laclip_own(pretraining: str, architecture: str, method: str) -> float:
-    """Return ImageNet accuracy as LaCLIP's authors give it, or NaN."""
+    """Return the ImageNet accuracy of LaCLIP's authors, or NaN."""
     table = published.laclip_imagenet()
     rows = table[
         (table["pretraining"].map(canonical) == canonical(pretraining))
@@ -130,14 +130,14 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """What was compared."""
+        """Pre-training, architecture and evaluation set."""
         return f"{self.clip.pretraining} {self.clip.architecture}, {self.clip.evaluation_set}"
 
 
 def pairs(tables: Tables, measure: str) -> list[Pair]:
     """Return every LaCLIP number next to the CLIP number of the same kind.
 
-    The interval is that of paired images where arms were compared, else that of two
+    The interval is that of paired images if the models were compared, else that of two
     independent numbers from their own intervals (Newcombe 1998, Statistics in Medicine 17, 873).
     """
     by_place: dict[tuple[object, ...], dict[str, Score]] = {}

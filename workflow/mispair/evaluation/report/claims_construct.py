@@ -65,10 +65,10 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
             reason,
             scope="one model, its own basis; mean of two measures and two towers",
             measured=f"mean Spearman ρ with |cos| {number(effect.value, 2, sign=True)}",
-            published="taken for granted, without a number. At the smallest effect of interest, "
+            published="assumed, without a number. At the smallest effect of interest, "
             f"ρ = −{SMALLEST:g}, the purer half by |cos| holds 56 % of the neurons above the "
             "median",
-            sample=f"{count(effect.n, 'neuron')} of one model: what other models do is not tested",
+            sample=f"{count(effect.n, 'neuron')} of one model; other models are not tested",
             test=verdicts.effect_text(effect, confidence, 2),
             controls=(_rotated(arm), *_own_basis(tables, confidence)),
             parts=tuple(parts),
@@ -111,10 +111,10 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def mean_rank_correlation(neurons: pd.DataFrame, confidence: float) -> Effect:
-    """Return the mean of Spearman's ρ over measures and towers, neurons resampled.
+    """Return the mean of Spearman's ρ over measures and towers, with neurons resampled.
 
-    `neurons` has a row for each neuron, columns (tower, ``overlap``) and (tower, measure). Normal
-    intervals with the bootstrap's standard error, on Fisher's z of the mean.
+    `neurons` has a row for each neuron, columns (tower, ``overlap``) and (tower, measure).
+    Intervals are normal, with the bootstrap's standard error, on Fisher's z of the mean.
     """
     pairs, n = _pairs(neurons), len(neurons)
     values = [*neurons_by_part(neurons).values()]
@@ -153,7 +153,7 @@ def _on_fisher_scale(rho: float, error: float, n: int, confidence: float) -> Eff
 
 
 def _rotated(arm: pd.DataFrame) -> Control:
-    """Tell whether the same relation holds in randomly rotated bases."""
+    """Return the control of whether the same relation holds in randomly rotated bases."""
     name = "Rotated bases"
     null = arm[(arm["basis"] == ROTATED) & arm["metric"].str.endswith("_by_overlap")]
     null = null.dropna(subset=["value"])
@@ -174,13 +174,13 @@ def _rotated(arm: pd.DataFrame) -> Control:
 def own_basis_better_than_random(
     tables: Tables, tower: str = "text", measure: str = "semantic_purity", confidence: float = 0.95
 ) -> Effect:
-    """Return how much better than a random basis the model's own one follows known features.
+    """Return how much better the model's own basis follows known features than a random one.
 
-    The mean over the neurons of a tower of a measure of `MEASURES`, in the own basis − the mean
-    over rotated bases. Under the null hypothesis the own basis is one more random rotation, so the
-    error is that of a prediction, ``s sqrt(1 + 1/R)`` with s the standard deviation over the R
-    rotations, with R − 1 degrees of freedom. NaN without a truth; without an interval if fewer than
-    two rotations were measured. `SMALLEST_GAIN` is the smallest effect of interest.
+    It is the mean of a measure of `MEASURES` over the neurons of a tower, in the own basis − the
+    mean over rotated bases. Under the null hypothesis the own basis is one more random rotation, so
+    the error is that of a prediction, ``s sqrt(1 + 1/R)`` with s the standard deviation over the R
+    rotations, with R − 1 degrees of freedom. It is NaN without ground truth, and has no interval if
+    fewer than two rotations were measured. `SMALLEST_GAIN` is the smallest effect of interest.
     """
     arm = measured_arm(tables)
     original, null = (
@@ -199,7 +199,7 @@ def own_basis_better_than_random(
 
 
 def own_basis_is_better(tables: Tables, tower: str, confidence: float = 0.95) -> bool | None:
-    """Tell whether the own basis beats random ones by `SMALLEST_GAIN`; None where unmeasured."""
+    """Return whether the own basis beats random ones by `SMALLEST_GAIN`; None if unmeasured."""
     effect = own_basis_better_than_random(tables, tower, confidence=confidence)
     outcome, _ = verdicts.decide_effect(effect, +1, SMALLEST_GAIN, 1 - confidence)
     if outcome == verdicts.UNMEASURED or not effect.known:
@@ -209,18 +209,21 @@ def own_basis_is_better(tables: Tables, tower: str, confidence: float = 0.95) ->
 
 def _own_basis(tables: Tables, confidence: float) -> list[Control]:
     name = "Own basis against random ones"
-    texts, better = [], []
+    texts, outcomes = [], []
     for tower in TOWERS:
         effect = own_basis_better_than_random(tables, tower, confidence=confidence)
         if not math.isfinite(effect.value):
             continue
         outcome, why = verdicts.decide_effect(effect, +1, SMALLEST_GAIN, 1 - confidence)
-        better.append(outcome == verdicts.SUPPORTS)
+        outcomes.append(outcome)
         limits = interval(effect.low, effect.high, 3, sign=True)
         texts.append(f"{tower} {number(effect.value, 3, sign=True)} ({limits}; {why})")
     if not texts:
         return []
     text = f"Mean |r| with the best feature, own basis − rotated bases: {listing(texts)}."
-    if not any(better):
+    if set(outcomes) <= {verdicts.ABSENT, verdicts.CONTRADICTS}:
         text += " The model has no basis of its own in which neurons could be purer."
-    return [Control(name, "does not limit" if all(better) else "limits", text)]
+    limit: verdicts.Limit = "limits"
+    if set(outcomes) == {verdicts.SUPPORTS}:
+        limit = "does not limit"
+    return [Control(name, limit, text)]

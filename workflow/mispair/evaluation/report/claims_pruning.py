@@ -24,10 +24,10 @@ from mispair.report.tables import Tables, mean_by
 from mispair.report.verdicts import Claim, Control, Part, Verdict
 
 MASKED, RENORMALISED = "masked", "renormalised"
-"""Embeddings with k neurons as the authors' code leaves them, or at length one again."""
+"""Embeddings with k neurons: masked as in the authors' code, or normalised again after that."""
 
 BASELINES = {"variance": "activation variance", "norm": "column norm"}
-"""What neurons are ranked by instead of purity: strategies high-… and low-…."""
+"""Properties that rank neurons instead of purity: strategies high-… and low-…."""
 
 RANKINGS = {"image": "Ranked by the image projection", "both": "Ranked by both projections"}
 """Other rankings by purity, as controls."""
@@ -36,8 +36,8 @@ OF_INTEREST = 1 / 3
 """Share of the published difference in accuracy that is the smallest effect of interest."""
 
 SMALLEST_SILHOUETTE = 0.01
-"""Smallest effect of interest on silhouettes, whose order is published in words only: the
-difference from which published and measured silhouettes count as different."""
+"""Smallest effect of interest on silhouettes: the difference from which published and measured
+ones count as different. Their order is published in words only."""
 
 ACCURACY = Claim(
     "pruning-accuracy", "image_text",
@@ -54,7 +54,7 @@ SILHOUETTE = Claim(
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts under the main scheme and protocol, masked as the authors' code does.
 
-    The silhouette is the same for renormalised embeddings: cosines do not see lengths.
+    The silhouette is the same for renormalised embeddings: cosines do not depend on lengths.
     """
     tables = tables.of_scheme().of_protocol()
     return [
@@ -66,19 +66,19 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 def pruned_arm(table: pd.DataFrame, normalised: str = MASKED) -> pd.DataFrame:
     """Return the pruned arm that claims are judged on: the untouched model, if it was pruned.
 
-    Its embeddings are masked, or renormalised after that.
+    Its embeddings are masked, or also renormalised.
     """
     table = table[table["normalised"].fillna(MASKED) == normalised]
     return base_arm(table)
 
 
 def in_own_basis(table: pd.DataFrame) -> pd.Series:
-    """Tell which rows are of the model's own basis, not of a rotated one."""
+    """Return which rows are of the model's own basis, not of a rotated one."""
     return table["basis"].fillna("original") == "original"
 
 
 def ranked_by_tower(table: pd.DataFrame, tower: str) -> pd.Series:
-    """Tell which rows are ranked by a tower, or drawn at random."""
+    """Return which rows are ranked by a tower, or drawn at random."""
     return (table["ranked_by"] == tower) | (table["strategy"] == "random")
 
 
@@ -95,9 +95,9 @@ def kept_below_full(table: pd.DataFrame) -> pd.DataFrame:
 def strategy_scores(
     table: pd.DataFrame, metric: str, basis: str = "original", ranked_by: str = "text"
 ) -> pd.DataFrame:
-    """Return strategy, draw and the mean score over sets, seeds and k, in one basis or all rotated.
+    """Return strategy, draw and mean score over sets, seeds and k, in the own or rotated bases.
 
-    Only evaluation sets on which every strategy was measured count.
+    Evaluation sets with a missing score do not count.
     """
     rows = table[table["metric"] == metric]
     rows = rows[in_own_basis(rows) == (basis == "original")]
@@ -288,7 +288,7 @@ def _baseline(arm: pd.DataFrame, metric: str, gap: float, baseline: str) -> Cont
 def decide_sets(
     whole: verdicts.Outcome, parts: Sequence[Part], reason: str, alpha: float = 0.05
 ) -> tuple[verdicts.Outcome, str]:
-    """Add the evaluation sets that go against a claim on their mean to its reason.
+    """Add the evaluation sets that contradict a claim on their mean to its reason.
 
     The claim is on the mean, so no set vetoes it. A set goes against the claim if it contradicts
     it and its p value, corrected by Holm's procedure over the sets, is at most α.

@@ -1,6 +1,6 @@
 """Results in the form of CLIP_benchmark: one JSON for each model, set and task.
 
-``clip_benchmark build FOLDER --output benchmark.csv`` makes one table of a folder of them.
+``clip_benchmark build FOLDER --output benchmark.csv`` writes one table of all in a folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TASKS = {
         "lp_acc1": "probe_acc1", "lp_mean_per_class_recall": "probe_mean_per_class_recall",
     }),
 }  # fmt: skip
-"""What replaces a protocol: the task, and CLIP_benchmark's names of our metrics."""
+"""For each protocol its task, and CLIP_benchmark's names of its metrics."""
 
 ZEROSHOT = ("zeroshot_classification", {
     name: name for name in ("acc1", "acc5", "mean_per_class_recall")
@@ -44,9 +44,9 @@ Result = dict[str, Any]
 def results(tables: Tables) -> dict[str, Result]:
     """Return all results by path: a folder for each protocol, and a file for each result.
 
-    ``model`` is the frozen pair of towers, ``pretrained`` what was done to its projections, with
-    the seed; of a checkpoint that is compared as it is they are its architecture and its name. The
-    keys that CLIP_benchmark does not write tell the arm; its table has them as further columns.
+    For an arm, ``model`` is the frozen pair of towers and ``pretrained`` the arm with its seed. For
+    a checkpoint they are its architecture and its name. The keys that CLIP_benchmark does not write
+    identify the arm; its table has them as further columns.
     """
     contents: dict[str, dict[str, Any]] = {}
     values: dict[str, dict[str, float]] = {}
@@ -71,7 +71,7 @@ def _task(protocol: str, chosen: bool) -> tuple[str, dict[str, str]]:
 
 
 def _result(keys: dict[str, Any]) -> tuple[str, Result]:
-    """Return the path of the result that a row belongs to, and the result, without numbers yet."""
+    """Return the path of the result that a row belongs to, and the result without numbers."""
     task, _ = _task(keys["protocol"], keys["headline"] == "selection_acc")
     is_arm = "start" in keys
     model = keys["towers"] if is_arm else keys["architecture"]
@@ -100,7 +100,7 @@ def _finite(value: float) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a cell of a table for JSON: whole numbers as such, what is missing as None."""
+    """Return a cell of a table for JSON: whole numbers as int, missing values as None."""
     if value is None or pd.isna(value):
         return None
     if isinstance(value, float):

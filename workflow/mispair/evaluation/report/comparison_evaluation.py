@@ -21,13 +21,13 @@ UNFOLDED = 12
 """Rows of the longest table that is shown unfolded."""
 
 NAMED_CLASSES = 5
-"""Classes of a kind that are named; further ones are counted."""
+"""Most classes of a kind that are named; further ones are counted."""
 
 
 def evaluation(tables: Tables) -> list[Table]:
     """Return the tables of the image-text study's arms; without empty ones.
 
-    They are of the main protocol, but for those of DataComp's means.
+    They are of the main protocol, except those of DataComp's means.
     """
     table = tables.of_scheme().of_protocol().zeroshot
     candidates = [
@@ -41,7 +41,7 @@ def evaluation(tables: Tables) -> list[Table]:
 
 
 def _classes(table: pd.DataFrame) -> Table:
-    """Return the classes that the model as it is recognises least and best, of each set."""
+    """Return the classes of each set that the `base_arm` recognises least and best."""
     recalls = base_arm(table[table["metric"] == "class_recall"])
     rows = []
     for name, of_set in recalls.groupby("evaluation_set"):
@@ -61,8 +61,8 @@ def _classes(table: pd.DataFrame) -> Table:
         ("evaluation set", "classes with images", "least recalled", "most recalled",
          "never recognised"),
         tuple(rows),
-        "Share of the images of a class that are given its name, and how many there are. All "
-        "classes of all arms: metric class_recall in zeroshot.csv.",
+        "Share of the images of a class that get its name, and their number. All classes of all "
+        "arms: metric class_recall in zeroshot.csv.",
         section="Protocols",
         folded=True,
     )  # fmt: skip
@@ -74,15 +74,15 @@ def _arm_label(row: Record) -> str:
 
 
 def _arms(table: pd.DataFrame) -> list[tuple[Record, ByMetric]]:
-    """Return every arm on every set, with its rows by metric."""
+    """Return every arm on every set, with the rows of each metric."""
     keys = ["start", "rate"] if "start" in table else ["pretraining", "method", "towers"]
     return by_metric(table, ["evaluation_set", *keys])
 
 
 def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
-    """Return recall at 1, 5 and 10 both ways, with the numbers of images and captions.
+    """Return recall at 1, 5 and 10 in both directions, with the numbers of images and captions.
 
-    The rows are of arms or of checkpoints; `label` returns what the model of a row is called.
+    The rows are of arms or of checkpoints; `label` returns the name of the model of a row.
     """
     recalls = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
     rows = []
@@ -103,8 +103,8 @@ def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str)
          *(f"{way}, R@{k}" for way in ("image by caption", "caption by image") for k in BEST)),
         tuple(rows),
         "Image by caption: share of captions whose image is among the first k. Caption by image: "
-        "share of images with one of their captions among the first k. With Wilson's 95 % interval "
-        "where there is one run, else mean ± 1 standard deviation over seeds.",
+        "share of images with one of their captions among the first k. One run has Wilson's 95 % "
+        "interval; several have mean ± 1 standard deviation over seeds.",
         folded=len(rows) > UNFOLDED,
         section=section,
     )  # fmt: skip
@@ -151,8 +151,8 @@ def warnings(tables: Tables) -> list[str]:
             messages.append(
                 f"The class list of {name} does not seem to fit its labels ({named(group)}): with "
                 f"names and labels matched on half of the images, accuracy on the other half is "
-                f"{matched} % instead of {listed} %. Accuracies on {name} under this protocol mean "
-                "nothing until the list is right."
+                f"{matched} % instead of {listed} %. Correct the list: until then accuracies on "
+                f"{name} under this protocol are meaningless."
             )
         messages += _empty_classes(table)
     return list(dict.fromkeys(messages))
@@ -167,6 +167,6 @@ def _empty_classes(table: pd.DataFrame) -> list[str]:
         more = [count(len(names) - len(shown), "more", "more")] if len(names) > len(shown) else []
         messages.append(
             f"No image of {set_name} belongs to {listing([*shown, *more])}: means per class leave "
-            "out what has no image, while its prompts can still be answered with."
+            "out classes without images, but answers may still name them."
         )
     return messages

@@ -1,4 +1,4 @@
-"""Tables: models that were exported with some of their neurons, and what that saves."""
+"""Tables of models that were exported with some of their neurons, and of the savings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mispair.report.table import Table
 from mispair.report.tables import Tables, records
 
 REFERENCE = "reference_"
-"""How the metrics of the whole model begin."""
+"""Prefix of the metrics of the whole model."""
 
 TITLES = {
     "embedding_bytes_per_image": "bytes of an embedding",
@@ -25,7 +25,7 @@ WHOLE = "In brackets: the whole model."
 
 
 def exported(tables: Tables) -> list[Table]:
-    """Return the sizes of exported models, and what they score on each evaluation set."""
+    """Return the sizes of exported models, and their scores on each evaluation set."""
     table = tables.exported[tables.exported["value"].notna()]
     of_model = table["evaluation_set"].isna()
     candidates = [
@@ -41,7 +41,7 @@ def exported(tables: Tables) -> list[Table]:
 
 
 def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:
-    """Put what is of a set under any protocol next to each of its protocols."""
+    """Repeat the rows of a set without a protocol for each of its protocols."""
     free = table["protocol"].isna()
     keys = table.loc[~free, [*MODEL, "evaluation_set", "protocol"]].drop_duplicates()
     return pd.concat(

@@ -1,4 +1,4 @@
-"""Table: what the protocol alone changes on the same model."""
+"""Table of the effect of the protocol alone on the same model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
     start, rate = str(arm["start"].iloc[0]), arm["rate"].iloc[0]
     model = "the untouched model" if start == "untouched" else f"{start} at C_m {rate:g}"
     main = names[0]
-    remark = f"; {listing(names[1:])} in this table alone" if names[1:] else ""
+    remark = f"; {listing(names[1:])} only in this table" if names[1:] else ""
     return Table(
         f"The same model under every protocol: {model}",
         ("evaluation set", "protocol and its headline", *(m.replace("_", " ") for m in SCORES),
@@ -58,7 +58,7 @@ def protocols(tables: Tables, alpha: float) -> Table | None:
 
 
 def spread(tables: Tables) -> str:
-    """State how far protocols are apart on the same model; "" where there is one alone."""
+    """State how far protocols are apart on the same model; "" if there is only one."""
     table = base_arm(tables.of_scheme().zeroshot)
     accuracies = table[(table["metric"] == "acc1") & table["protocol"].isin(tables.protocols)]
     means = accuracies.groupby(["evaluation_set", "protocol"])["value"].mean().unstack()

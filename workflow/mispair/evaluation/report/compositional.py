@@ -1,4 +1,4 @@
-"""Tables of compositional sets: which caption of an image is chosen, with and without the image."""
+"""Tables of compositional sets: choice of an image's caption, with and without the image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNFOLDED = 16
 
 ABOUT = (
     "Share of images for which the true caption is the most similar one; ties count half. Blind: "
-    "the mean of all images in place of each, so that only words can tell; what it scores above "
+    "the mean of all images instead of each, so only words matter. A blind score that differs from "
     "chance, in either direction, is no sign that the model sees. "
 )
 
@@ -35,8 +35,8 @@ ABOUT = (
 def compositional(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
     """Return the scores of every arm or model, and those of every category.
 
-    The rows are zero-shot numbers of arms or of checkpoints; `label` returns what the model of a
-    row is called.
+    The rows are zero-shot numbers of arms or of checkpoints; `label` returns the name of the model
+    of a row.
     """
     keys = ["start", "scheme", "rate"] if "start" in table else ["towers"]
     return [_scores(table, keys, label, section), _categories(table, keys, label, section)]
@@ -68,8 +68,8 @@ def _scores(
         "Choice of the true caption",
         ("set", "model", "images", "chance", *(heads[name] for name in metrics), "ties (%)"),
         tuple(rows),
-        ABOUT + "With a 95 % interval where there is one run, in which questions about one picture "
-        "count once; else mean ± 1 standard deviation over seeds.",
+        ABOUT + "One run has a 95 % interval, in which questions about one picture count once; "
+        "several have mean ± 1 standard deviation over seeds.",
         folded=len(rows) > UNFOLDED,
         section=section,
     )
@@ -78,7 +78,7 @@ def _scores(
 def _categories(
     table: pd.DataFrame, keys: list[str], label: Callable[[Record], str], section: str
 ) -> Table:
-    """Return a row for each category; of arms, the untouched model and both ends of C_m."""
+    """Return a row for each category; arms are the untouched model and both ends of C_m."""
     chosen = table[table["metric"].isin([OF_CATEGORY, BLIND_OF_CATEGORY])]
     if "start" in chosen:
         tuned = chosen[chosen["start"] == "pretrained"]

@@ -1,11 +1,11 @@
-"""The data sets of the published tables, and which evaluation sets are the same ones."""
+"""The data sets of the published tables, and the names of the same evaluation sets."""
 
 from __future__ import annotations
 
 from mispair.evaluation.set_names import canonical
 
 PUBLISHED = ("Food-101", "CIFAR-10", "CIFAR-100", "Caltech-101", "Pets", "STL-10", "ImageNet-1k")
-"""As tables 2 to 4 call them."""
+"""Names in tables 2 to 4."""
 
 OTHER_NAMES = {
     "oxfordiiitpet": "Pets", "oxfordiiitpets": "Pets", "oxfordpets": "Pets", "oxfordpet": "Pets",
@@ -16,7 +16,7 @@ _BY_NAME = {**{canonical(name): name for name in PUBLISHED}, **OTHER_NAMES}
 
 
 def published_name(evaluation_set: str) -> str | None:
-    """Return the published name of an evaluation set, or None if no published number is of it.
+    """Return the published name of an evaluation set, or None if it has no published number.
 
     Examples
     --------

@@ -23,16 +23,10 @@ UNFOLDED = 16
 
 
 def datacomp(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
-    """Return DataComp's means of every arm or model, and the metric of each set; none without both.
+    """Return DataComp's means of every arm or model, and the metric of each set; none if empty.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Zero-shot rows of arms, or of checkpoints, under all protocols.
-    label : callable
-        What a row's model is called.
-    section : str
-        Where the tables stand.
+    The rows are zero-shot numbers of arms or of checkpoints under all protocols; `label` returns
+    the name of the model of a row.
     """
     measured = main_metrics(table)
     if measured.empty:
@@ -43,7 +37,7 @@ def datacomp(table: pd.DataFrame, label: Callable[[Record], str], section: str) 
 def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the main metric of each of DataComp's sets, with its name as ``task``.
 
-    Sets with classes count under the protocol ``datacomp``; where that was not evaluated, none do.
+    Sets with classes count under the protocol ``datacomp``; without that protocol no rows do.
     """
     if DATACOMP not in set(table["protocol"].dropna()):
         return table[:0].assign(task=None)
@@ -80,8 +74,8 @@ def _means(measured: pd.DataFrame, label: Callable[[Record], str], section: str)
         tuple(rows),
         f"Unweighted means of the main metric of each set, as DataComp computes them, over the "
         f"sets of this run. {missing}a mean over fewer sets cannot be compared with it. "
-        f"{listing([*WITHOUT_READER])} cannot be read. With a 95 % interval where there is one "
-        "run, for which sets are independent; else mean ± 1 standard deviation over seeds.",
+        f"{listing([*WITHOUT_READER])} cannot be read. One run has a 95 % interval, which takes "
+        "sets as independent; several have mean ± 1 standard deviation over seeds.",
         folded=len(rows) > UNFOLDED,
         section=section,
     )
@@ -104,7 +98,7 @@ def _mean(rows: pd.DataFrame, sets: int) -> str:
 
 
 def _tasks(measured: pd.DataFrame, section: str) -> Table:
-    """Return the main metric of each set: of the model as it is, or of every model."""
+    """Return the main metric of each set, for the `base_arm` or for every model."""
     order = {name: place for place, name in enumerate(task_names())}
     is_arms = "start" in measured
     rows = []
@@ -124,7 +118,7 @@ def _tasks(measured: pd.DataFrame, section: str) -> Table:
          "images", "value"),
         tuple(rows),
         "By the list of DataComp, commit 4afedc4. worst_group_acc1 and worst_group_acc5: the "
-        "smallest accuracy of a group of images, by the first and the first five answers. "
+        "smallest top-1 and top-5 accuracy of a group of images. "
         f"{HASHES}",
         folded=len(rows) > UNFOLDED,
         section=section,

@@ -1,4 +1,4 @@
-"""Figure and tables of the identified basis: recovery, agreement, monosemanticity and names."""
+"""Figure of the identified basis: recovery of known features, and agreement of halves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METRICS = {
 
 
 MOST = 12
-"""Arms that have room in the figure."""
+"""Most arms in the figure."""
 
 
 def identified_basis(tables: Tables) -> Drawing | Hole:

@@ -15,11 +15,11 @@ OWN = "own basis"
 COLOURS = {OWN: style.BLUE, NULL: style.GREY}
 UNTOUCHED = "untouched"
 MOST = 12
-"""Values of C_m that have room in a panel."""
+"""Most values of C_m in a panel."""
 
 
 def against_null(observed: pd.DataFrame, null: pd.DataFrame) -> pd.DataFrame:
-    """Return values of the own basis and limits of rotated bases, of the arms that are shown.
+    """Return values of the own basis and limits of rotated bases, for the arms that are shown.
 
     Both tables have ``start``, ``rate``, ``tower``, ``seed`` and ``value``; that of the null also
     ``low`` and ``high``. The result has ``tower``, ``arm`` (text), ``seed``, ``value``,

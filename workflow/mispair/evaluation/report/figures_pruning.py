@@ -1,6 +1,6 @@
-"""The figures of the pruning: what k of the neurons can do.
+"""Figures of pruning: accuracy and silhouette with k of the neurons.
 
-Embeddings are masked as the authors' code does; renormalised ones have a figure of their own.
+Embeddings are masked as in the authors' code; renormalised ones have a separate figure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _hole(tables: Tables) -> Hole:
 
 
 def _mean_of_sets(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Average scores over evaluation sets and seeds; a set with a gap in a metric is left out."""
+    """Average scores over evaluation sets and seeds; a set with a missing score is left out."""
     gaps = table.groupby(["metric", "evaluation_set"])["value"].transform(
         lambda values: values.isna().any()
     )
@@ -195,7 +195,7 @@ def pruning_controls(tables: Tables) -> Drawing | Hole:
 def pruning_renormalised(tables: Tables) -> Drawing | Hole:
     """Accuracy of masked embeddings (solid) against renormalised ones (dashed), by text and both.
 
-    The silhouette is the same for either: cosines do not see lengths.
+    The silhouette is the same for both: cosines do not depend on lengths.
     """
     arms = {name: pruned_arm(tables.pruning, name) for name in (MASKED, RENORMALISED)}
     arms = {name: rows[(rows["metric"] == "acc1") & rows["value"].notna()]

@@ -1,4 +1,4 @@
-"""The figure and table of what neurons stand for, where the truth is known."""
+"""Figures of the features that neurons represent, on corpora with ground truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mispair.report.tables import Tables
 from mispair.report.verdicts import effect_text
 
 MOST = 4_000
-"""Neurons that are drawn: 1,000 of either tower, and as many of a rotated basis."""
+"""Most neurons in the figure: 1,000 of each tower, and as many of a rotated basis."""
 
 
 def _hole(tables: Tables) -> Hole:
@@ -43,7 +43,7 @@ def semantic_purity(tables: Tables) -> Drawing | Hole:
     rows = rows.assign(semantic=rows["value"].abs())
     original = rows[rows["basis"] == ORIGINAL].assign(where="own basis")
     rotated = rows[rows["basis"] != ORIGINAL]
-    if not rotated.empty:  # one rotated basis is as good as another
+    if not rotated.empty:  # one rotated basis represents all
         rotated = rotated[rotated["basis"] == rotated["basis"].min()]
     data = pd.concat([original, rotated.assign(where="a rotated basis")], ignore_index=True)
     data = data[["tower", "where", "neuron", "feature", "overlap", "semantic"]]

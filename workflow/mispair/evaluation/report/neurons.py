@@ -1,4 +1,4 @@
-"""The gallery of neurons: what activates the most and the least pure ones."""
+"""The gallery of neurons: pictures and captions that activate the most and the least pure ones."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ TOWERS: tuple[Kind, ...] = ("text", "image")
 
 CONTROL = (
     "Both projections multiplied by one random orthogonal matrix, ranked by the text tower. All "
-    "similarities stay as they are, and with them everything that the model computes, but its "
-    "neurons are others. What looks the same here and above does not tell the model's own neurons "
-    "from any others."
+    "similarities, and with them everything that the model computes, stay the same, but its "
+    "neurons change. What looks the same here and above does not distinguish the model's own "
+    "neurons from any others."
 )
-"""What a rotated basis is for."""
+"""Purpose of a rotated basis."""
 
 COLUMNS = (
     "key", "caption_id", "caption", "shard", "image_offset", "image_bytes", "image_id", "width",
     "height",
 )  # fmt: skip
-"""Columns of the index that are read of each pair that may be shown."""
+"""Columns of the index that are read for each pair that may be shown."""
 
 LARGEST_GALLERY = 600_000
-"""Bytes of a gallery; thumbnails get smaller, and in the end fewer, until it fits."""
+"""Most bytes of a gallery; thumbnails get smaller, and in the end fewer, until it fits."""
 
 SMALLEST_THUMBNAIL = 24
-"""Pixels below which nothing is recognised: then each neuron shows fewer pictures."""
+"""Least pixels of a recognisable thumbnail; below, each neuron shows fewer pictures instead."""
 
 
 @dataclass(frozen=True)
 class Neuron:
-    """A neuron, and what activates it most.
+    """A neuron, and the inputs that activate it most.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Neuron:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The two ends of an order of the neurons: its title, what it is, and the neurons."""
+    """The two ends of an order of the neurons: title, description and neurons."""
 
     title: str
     about: str
@@ -81,7 +81,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was looked at: whose projections, and how many different images and captions."""
+    """The arm of the projections, and the numbers of different images and captions."""
 
     arm: str
     images: int
@@ -102,9 +102,9 @@ def rankings(
     towers : mapping of {"text", "image"} to (d, e) array
         Projections.
     blocks : callable
-        Returns the blocks of features of images or of captions, afresh at each call.
+        Returns a new iterable of the blocks of features of images or of captions.
     texts : mapping of str to str
-        Captions by the names that their blocks have.
+        Captions by their names in the blocks.
     counts : (int, int, int)
         Neurons at either end (at most half of all), and images and captions of each.
     rotation : (e, e) array, optional
@@ -161,7 +161,7 @@ def encoded_images(paths: Mapping[str, Path], pairs: pd.DataFrame) -> dict[str, 
     Raises
     ------
     UserError
-        If a shard is not among `paths`, or is not what was indexed.
+        If a shard is not among `paths`, or has changed since it was indexed.
     """
     contents: dict[str, bytes] = {}
     for name, rows in pairs.groupby("shard"):
@@ -173,7 +173,7 @@ def encoded_images(paths: Mapping[str, Path], pairs: pd.DataFrame) -> dict[str, 
 
 
 def arm_of(origin: Mapping[str, str]) -> str:
-    """Return whose projections these are, from the metadata of their file.
+    """Describe the arm of projections from the metadata of their file.
 
     Examples
     --------
@@ -196,10 +196,10 @@ def fragment(
     sample: Sample,
     size: int,
 ) -> str:
-    """Return the gallery of rankings as a piece of HTML; all text from data is escaped.
+    """Return the gallery of rankings as an HTML fragment; all text from data is escaped.
 
-    Image files that are not in `encoded`, by key, or cannot be decoded are shown as missing. `size`
-    is the longer side of a thumbnail, in pixels, if the gallery stays small enough.
+    Image files that are not in `encoded` (by key) or cannot be decoded are shown as missing. `size`
+    is the longer side of a thumbnail, in pixels; thumbnails shrink if the gallery gets too large.
     """
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible

@@ -1,4 +1,4 @@
-"""The page of numbers: all of them in one table with filters, and what the sets and models are."""
+"""The page of numbers: one table of all with filters, and facts of the sets and models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mispair.report.table import Table
 from mispair.report.tables import Tables, records
 
 LONGEST = 5_000
-"""Rows on the page; `numbers.csv` next to it has all."""
+"""Most rows on the page; `numbers.csv` next to it has all."""
 
 KINDS = {
     numbers.MEASURE: "measures that are no headline",
@@ -36,7 +36,7 @@ REMARK = (
 
 
 def pages(content: Content) -> list[Page]:
-    """Return the page, if anything was measured on a set or of a model."""
+    """Return the page, if anything was measured on a set or a model."""
     every = numbers.numbers(content.tables)
     described = [*_sets(content), *_models(content.tables)]
     if every.empty and not described:
@@ -57,7 +57,7 @@ def pages(content: Content) -> list[Page]:
 
 
 def within(every: pd.DataFrame, limit: int) -> tuple[pd.DataFrame, str]:
-    """Return the rows that a page of so many rows shows, and the kinds that it leaves out."""
+    """Return the rows on a page of at most `limit` rows, and the kinds that it leaves out."""
     last = numbers.PART
     while last and (every["kind"] <= last).sum() > limit:
         last -= 1
@@ -73,7 +73,7 @@ def _about(kind: str, name: str, tables: list[Table], judged: Any = ()) -> dict[
 
 
 def _sets(content: Content) -> Iterator[dict[str, Any]]:
-    """Yield what is asked of each evaluation set, and the claims on it alone."""
+    """Yield the protocols of each evaluation set, and the claims on it alone."""
     both = pd.concat([content.tables.zeroshot, content.tables.checkpoints])
     for name in numbers.set_names(content.tables):
         judged = [
@@ -94,7 +94,7 @@ def _asked(of_set: pd.DataFrame, name: str) -> Table:
         )
         rows.append((str(protocol), headlines or "–", f"{classes:,}" if classes else "–", prints))
     return Table(
-        f"What is asked of {name}",
+        f"Protocols of {name}",
         ("protocol", "headline metric", "classes with images", "hash of classes and prompts"),
         tuple(rows),
     )
@@ -123,5 +123,5 @@ def _recipe(tables: Tables) -> Table:
     return Table(
         "Recipe of the fine-tuning", ("setting", "value"),
         tuple((key, "; ".join(values)) for key, values in sorted(values_of.items())),
-        "The two final projections of the frozen towers. Where arms differ all values are listed.",
+        "The two final projections of the frozen towers. If arms differ, all values are listed.",
     )  # fmt: skip

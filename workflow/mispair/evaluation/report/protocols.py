@@ -1,4 +1,4 @@
-"""Which protocol a zero-shot number is of: its name, headline metric and a hash of its prompts."""
+"""The protocol of a zero-shot number: its name, headline metric and a hash of its prompts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HASHES = (
     "# is the hash of a set’s class list and prompts (eight digits); for several sets, of their "
     "hashes together."
 )
-"""What the short hashes are, for a reader."""
+"""Explanation of the short hashes for readers of the report."""
 
 
 def short(fingerprint: object) -> str:
@@ -27,7 +27,7 @@ def short(fingerprint: object) -> str:
 def named(rows: pd.DataFrame) -> str:
     """Name the protocol of rows of zero-shot numbers, and the hash of classes and prompts.
 
-    Such as ``clip_benchmark #0a1b2c3d``. The hash of several sets is that of all of theirs.
+    Such as ``clip_benchmark #0a1b2c3d``. Several sets have a hash of all their hashes.
     """
     names = protocols(rows)
     of_protocols = rows[rows["protocol"].isin(names)]
@@ -48,7 +48,7 @@ def named(rows: pd.DataFrame) -> str:
 def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) -> pd.DataFrame:
     """Return the rows of a metric under the main protocol, of all sets or of one.
 
-    Where nothing was classified with all neurons they are those of pruning, which name no hash.
+    If nothing was classified with all neurons, rows are those of pruning, which have no hash.
     """
     table = tables.main_zeroshot
     rows = table[(table["metric"] == metric) & table["classname"].isna()]
@@ -59,13 +59,13 @@ def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) ->
 
 
 def protocol_phrase(tables: Tables, metric: str = "acc1", evaluation_set: str | None = None) -> str:
-    """Say by which metric and protocol a number is measured, for a sentence or a heading."""
+    """Return the metric and protocol of a number, for a sentence or a heading."""
     rows = of_metric(tables, metric, evaluation_set)
     return f"{metric}, {named(rows)}{_other_headlines(rows, metric)}"
 
 
 def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitleParams:
-    """Return the title of an evaluation set's panel; below it stands its protocol, if any."""
+    """Return the title of an evaluation set's panel, with its protocol below, if any."""
     if metric == "silhouette":
         return alt.TitleParams(text=evaluation_set)
     below = named(of_metric(tables, metric, evaluation_set))
@@ -75,7 +75,7 @@ def set_title(tables: Tables, metric: str, evaluation_set: str) -> alt.TitlePara
 
 
 def _other_headlines(rows: pd.DataFrame, metric: str) -> str:
-    """Name the sets on which the protocol's headline metric is another one."""
+    """Name the sets on which the protocol has another headline metric."""
     headlined = rows.dropna(subset=["headline"])
     names = sorted(headlined["evaluation_set"].unique())
     different = headlined[headlined["headline"] != metric].drop_duplicates("evaluation_set")
@@ -91,7 +91,7 @@ def _other_headlines(rows: pd.DataFrame, metric: str) -> str:
 
 
 def base_arm(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the arm of the model as it is: the untouched one, else the lowest C_m."""
+    """Return the arm nearest to the published model: the untouched one, else the lowest C_m."""
     for start in ("untouched", "pretrained", "reinitialised"):
         rows = table[table["start"] == start]
         if not rows.empty:

@@ -1,4 +1,4 @@
-"""Rows of what was measured on models: the headline of each number, and classes without images."""
+"""Rows of measurements on models: the headline metric of each, and classes without images."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from mispair.report.tables import Row
 
 PARTS = frozenset(("neuron", "bin_low", "rotation", "row"))
-"""Keys of rows of purity that are not of a whole projection."""
+"""Keys of purity rows that do not describe a whole projection."""
 
 
 def scored(rows: Iterable[Row], provenance: Mapping[str, Any], towers: str) -> list[dict[str, Any]]:
     """Add to the rows of an evaluation the towers and the headline metric of their protocol.
 
     The silhouette needs no prompts: it becomes one row for each set and seed, without a protocol.
-    Classes that no image has are named in rows ``class_without_images``.
+    Rows ``class_without_images`` name the classes without images.
     """
     headline = provenance.get("headline") or {}
     results = []

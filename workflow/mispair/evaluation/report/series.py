@@ -1,4 +1,4 @@
-"""Series of one start against C_m, and what they say: ends, change and trend."""
+"""Series of one start against C_m: ends, change and trend."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mispair.report.statistics import Trend, trend
 from mispair.report.tables import Tables, mean_by, remembered
 
 SMALL, LARGE = 1 / 3, 2 / 3
-"""A control's effect is gone below a third, and the same above two thirds, of the claim's own."""
+"""Shares of a claim's effect: a control's effect is gone below SMALL, and the same above LARGE."""
 
 TOWERS = ("text", "image")
 SHOWN = ("untouched", "pretrained")
 """Starts that are shown against nulls: the untouched model, and its projections at every C_m."""
 
 NOTICEABLE = 0.1
-"""A share of an effect that is worth a remark."""
+"""Least share of an effect that is worth a remark."""
 
 
 Carried = Literal["keeps", "weakens", "removes", "reverses", "not measured"]
-"""What a control leaves of an effect."""
+"""Result of a control for an effect."""
 
 
 def carried(changed: float, in_control: float) -> Carried:
-    """Tell what a control leaves of an effect.
+    """Return what remains of an effect in a control.
 
     Examples
     --------
@@ -52,16 +52,16 @@ def purity_series(tables: Tables, start: str, tower: str, metric: str) -> pd.Dat
 
 
 def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
-    """Return the logit scale, or what was measured of it, of every rate and seed of a start."""
+    """Return the logit scale, or a measure of it, of every rate and seed of a start."""
     rows = tables.purity_of(start, metric)
     return mean_by(rows[rows["rate"].notna()], ["rate", "seed"])
 
 
 def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) -> bool | None:
-    """Tell whether the model classifies better than chance at the lowest rate.
+    """Return whether the model classifies better than chance at the lowest rate.
 
-    The mean over evaluation sets of accuracy − chance has to exceed `sizes` standard errors of the
-    images. None where no accuracy or no chance was measured.
+    The mean over evaluation sets of accuracy − chance must exceed `sizes` standard errors due to
+    images. None if no accuracy or no chance was measured.
     """
     rows = tables.zeroshot_of(start, "acc1")
     rows = rows.dropna(subset=["rate", "value", "chance", "n"])
@@ -80,7 +80,7 @@ def zeroshot_series(
 ) -> pd.DataFrame:
     """Return a measure of every rate and seed on one set, or the mean of the sets all arms have.
 
-    It is of the main protocol, unless `tables` holds another one alone.
+    It is of the main protocol, unless `tables` has only another one.
     """
     rows = tables.zeroshot_of(start, metric)
     if evaluation_set is not None:
@@ -109,7 +109,7 @@ def ends(series: pd.DataFrame) -> tuple[float, float, float, float]:
 
 
 def change(series: pd.DataFrame) -> float:
-    """Return the change of the mean from the lowest to the highest rate; of one rate, none."""
+    """Return the change of the mean from the lowest to the highest rate; NaN for one rate."""
     low, high, first, last = ends(series)
     return last - first if low < high else math.nan
 
@@ -123,7 +123,7 @@ def ends_text(series: pd.DataFrame, digits: int = 3) -> str:
 
 
 def sample(series: pd.DataFrame) -> str:
-    """Return how many rates and seeds a series has, in words."""
+    """Return the numbers of rates and seeds of a series, in words."""
     seeds, rates = series["seed"].nunique(), series["rate"].nunique()
     return (
         f"{count(rates, 'rate')} × {count(seeds, 'seed')}, each with its own swaps, pairs and "
@@ -132,7 +132,7 @@ def sample(series: pd.DataFrame) -> str:
 
 
 def why_missing(tables: Tables, start: str, reason: str) -> str:
-    """Return why a claim on a start was not measured: the reason, or what stands before it."""
+    """Return why a claim on a start was not measured: `reason`, or a missing study or start."""
     if not tables.study("image_text"):
         return "the image-text study was not run"
     starts = set(tables.purity["start"].dropna()) | set(tables.zeroshot["start"].dropna())

@@ -41,13 +41,13 @@ LISTED = 8
 
 
 def of_projections(tables: Tables) -> pd.DataFrame:
-    """Return the rows of whole bases, not of single neurons or features; see `_in_words`."""
+    """Return the rows of whole bases, not of single neurons or features, with the arm in words."""
     whole = tables.of_scheme().bases
     return _in_words(whole[~whole["basis"].isin(KINDS)])
 
 
 def _in_words(whole: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are not of single neurons or features, with the arm in words."""
+    """Return the rows of whole bases, with the arm in words."""
     whole = whole[whole["neuron"].isna() & whole["feature"].isna()]
     arms = [" ".join(arm_of(row)) for row in records(whole[["start", "scheme", "rate"]])]
     return whole.assign(arm=pd.Series(arms, index=whole.index, dtype="str"))
@@ -60,7 +60,7 @@ def arm_of(arm: dict[str, object]) -> tuple[str, ...]:
 
 
 def cost(tables: Tables, tower: str, basis: str) -> float:
-    """Return by how much mean recovery falls from the lowest to the highest C_m; NaN unmeasured."""
+    """Return the fall of mean recovery from the lowest to the highest C_m; NaN if unmeasured."""
     rows = of_projections(tables)
     rows = arm_words.where(
         rows, start="pretrained", tower=tower, basis=basis, metric="mean_recovery"
@@ -72,7 +72,7 @@ def cost(tables: Tables, tower: str, basis: str) -> float:
 
 
 def cost_sentence(tables: Tables) -> str:
-    """Return what the largest share of wrong captions costs in each basis."""
+    """State the loss of mean recovery by the largest share of wrong captions in each basis."""
     costs = {basis: [cost(tables, tower, basis) for tower in TOWERS] for basis in BASES}
     texts = [
         f"{BASES[basis][0]} {' and '.join(number(value, 3, sign=True) for value in values)}"
@@ -90,7 +90,7 @@ def cost_sentence(tables: Tables) -> str:
             f"random rotations by at most {number(null.max(), 2)} in 95 % of cases."
         )
     return (
-        "What the highest C_m costs of mean recovery, from pre-trained projections "
+        "Loss of mean recovery at the highest C_m, from pre-trained projections "
         f"({' and '.join(TOWERS)} tower): {listing(texts)}."
     )
 
@@ -135,9 +135,9 @@ def _recovery(whole: pd.DataFrame, tables: Tables) -> Table:
         "Recovery of known features: the neurons, and bases that need no labels",
         ("projections, C_m", "tower", *(name for name, _ in BASES.values()), "rotated bases, 95 %"),
         tuple(rows),
-        f"Mean over features of the best |correlation|; in brackets how many are above 0.5. "
+        f"Mean over features of the best |correlation|; in brackets the number above 0.5. "
         f"{cost_sentence(tables)} Fitted on one half of the inputs, measured on the other, mean of "
-        "both ways; first seed of one model.",
+        "both directions; first seed of one model.",
         section=SECTION,
     )
 
@@ -210,7 +210,7 @@ def _names(tables: Tables) -> Table:
         ("tower", "basis", "mean AUC", "captions shuffled", "best names (AUC)"),
         tuple(rows),
         "AUC: probability that an input whose caption has the word activates the neuron more than "
-        "one whose caption has not; 0.5 is chance. “not” marks words that go with low activation. "
+        "one whose caption does not; 0.5 is chance. “not” marks words that go with low activation. "
         "Chosen on one half of the inputs, measured on the other.",
         section=SECTION,
         folded=True,
@@ -240,11 +240,10 @@ def _autoencoders(tables: Tables) -> Table:
         "TopK autoencoders of the embeddings (Gao et al. 2024), trained on one half of the inputs "
         "and measured on the other, mean of two seeds. Agreement: mean cosine of the two seeds’ "
         "directions, without dead latents, matched one to one. The Gaussian autoencoder learns "
-        "normal draws of the same covariance, which have no features: what it reaches is no sign "
-        "of any. Recovery: mean "
-        "over known features of the best |correlation| with a latent; of many latents the best is "
-        "high by chance, and the untrained autoencoder shows how high. Score: as above, similarity "
-        "by the pre-projection features.",
+        "normal draws of the same covariance, which have no features: its values are no sign of "
+        "features. Recovery: mean over known features of the best |correlation| with a latent. The "
+        "best of many latents is high by chance; the untrained autoencoder shows how high. Score: "
+        "as above, similarity by the pre-projection features.",
         section=SECTION,
         folded=True,
     )  # fmt: skip

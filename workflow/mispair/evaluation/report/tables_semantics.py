@@ -1,4 +1,4 @@
-"""The figure and table of what neurons stand for, where the truth is known."""
+"""Tables of the features that neurons represent, on corpora with ground truth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 from mispair.report.verdicts import effect_text
 
-SECTION = "Purity, said precisely"
+SECTION = "Definition of purity"
 MEASURES = {"semantic_purity": "semantic purity", "selectivity": "selectivity"}
 CONFIDENCE, ALPHA = 0.95, 0.05
 SEEDS = "Seeds are runs of one model."
@@ -33,12 +33,12 @@ def measured_arm(tables: Tables) -> pd.DataFrame:
 
 
 def with_basis(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their basis named: without a name it is the neurons' own."""
+    """Return the rows with a name of their basis; a missing name means the neurons' own basis."""
     return table.assign(basis=table["basis"].fillna(ORIGINAL))
 
 
 def purity_sentence(arm: pd.DataFrame, tower: str) -> str:
-    """State for one tower whether pure weights go with pure meaning, and the same when rotated."""
+    """State for one tower whether pure weights go with pure meaning, also in rotated bases."""
     of_tower = arm[arm["tower"] == tower]
     tests = of_tower[of_tower["metric"] == "semantic_purity_by_overlap"]
     means = of_tower[of_tower["metric"] == "mean_semantic_purity"]
@@ -73,7 +73,7 @@ def mean_series(tables: Tables, tower: str, metric: str) -> pd.DataFrame:
 
 
 def _ends(tables: Tables) -> Table:
-    """Return both measures at every C_m that was measured, with their change and null."""
+    """Return both measures at the lowest and the highest C_m, with their change and null."""
     table = with_basis(tables.semantics)
     rows = []
     for metric, name in MEASURES.items():

@@ -1,8 +1,8 @@
-"""Pruning by purity is a test only on a model whose own basis is better than a random one.
+"""Judge the claims on pruning only on a model whose own basis is better than a random one.
 
-A ranking of neurons by purity presupposes neurons that differ from arbitrary directions. Where the
-model's own basis follows the known features no better than random rotations of it, such a ranking
-orders arbitrary directions, and its result speaks neither for nor against the claims on pruning.
+A ranking of neurons by purity presupposes neurons that differ from arbitrary directions. If the
+model's own basis follows the known features no better than its random rotations, such a ranking
+orders arbitrary directions, and its result neither supports nor contradicts the claims on pruning.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TOWER = "text"
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on pruning, or that this model cannot decide them.
+    """Return the verdicts on pruning, undecided if this model cannot test them.
 
-    Where the true features are not known, nothing is known of the basis, and the verdicts stay.
+    The verdicts stay if the true features are unknown: then the basis cannot be judged.
     """
     judged = claims_pruning.judge(tables, confidence)
     if own_basis_is_better(tables, TOWER, confidence) is not False:

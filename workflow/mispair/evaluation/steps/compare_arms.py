@@ -1,6 +1,6 @@
 """Compare every arm with the untouched projections and with fine-tuning at rate 0, in pairs.
 
-Arms of weighted pairs are compared with the same fine-tuning without weights, too.
+Arms of weighted pairs are also compared with the same fine-tuning without weights.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Settings(settings.Settings):
     pictures: int = Field(8, ge=0, le=50, description="Images shown of a neuron.")
     captions: int = Field(5, ge=0, le=50, description="Captions shown of a neuron.")
     pairs: int = Field(
-        20_000, ge=1, description="Pairs among which images and captions are looked for, at most."
+        20_000, ge=1, description="Most pairs among which images and captions are searched."
     )
     rotated: bool = Field(
         True, description="Show neurons of a randomly rotated basis too, as a control."
@@ -35,7 +35,7 @@ def run(
     settings: Settings, *, projection: Path, index: list[Path], shards: list[Path],
     sources: list[str], features: list[Path], feature_rows: list[Path], corpus: Path, gallery: Path,
 ) -> None:  # fmt: skip
-    """Write a piece of HTML on the first seed's neurons and pairs of the groups given."""
+    """Write an HTML fragment on the first seed's neurons, with pairs of the given groups."""
     from mispair.core import files
     from mispair.evaluation.activations import feature_blocks
     from mispair.evaluation.projections import naming, read_projections
@@ -47,7 +47,7 @@ def run(
     arm = read_projections(projection)
     towers = {tower: arm.tensors[f"{tower}_projection"][0] for tower in neurons.TOWERS}
     pairs = drawn_pairs(corpus, index, neurons.COLUMNS, settings.pairs, settings.seed, "neurons")
-    # An image that several pairs have is shown once, as is a caption.
+    # An image or a caption of several pairs is shown once.
     images = pairs.drop_duplicates("image_id")["key"]
     needed = {"image": set(images), "text": set(pairs["caption_id"])}
 

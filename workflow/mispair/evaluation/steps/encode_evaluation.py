@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Write pre-projection features of images, their labels, and their groups if they have any.
 
-    Where captions are to be chosen: which images are the same picture, in place of labels.
+    If captions are to be chosen, numbers of pictures replace labels: equal ones are one picture.
     """
     from mispair.core import files
     from mispair.core.devices import choose_device, usable_cores

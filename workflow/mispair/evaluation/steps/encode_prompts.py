@@ -24,7 +24,7 @@ def run(
     towers: list[Path],
     prompts: Path,
 ) -> None:
-    """Write pre-projection features of prompts, the class of each, and what they were made of."""
+    """Write pre-projection features of prompts, the class of each, and their sources."""
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress

@@ -28,10 +28,10 @@ def run(
     zeroshot: Path,
     answers: Path,
 ) -> None:
-    """Write scores of every set, protocol and seed, and the answers that they were taken from.
+    """Write scores of every set, protocol and seed, and the answers that they were computed from.
 
     Classification sets have accuracies, recalls, silhouette and the check of the class list, and
-    the accuracies of groups if their images have groups; sets of captioned pictures have the
+    the accuracies of groups if their images have groups. Sets of captioned pictures have the
     recalls of retrieval or the shares of right choices. A file of prompts belongs to the file of
     images in its folder.
     """

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     starts: list[AnyStart] = settings.sweep(
-        ["untouched"], description="Arms that are exported; their first seed is."
+        ["untouched"], description="Arms that are exported, each with its first seed."
     )
     ks: list[Number] | None = settings.sweep(
         None, description="Numbers of neurons that are kept; [] exports nothing, null keeps half."
@@ -30,7 +30,7 @@ class Settings(settings.Settings):
         ["both"], description="Towers by which neurons are ranked; random has no ranking."
     )
     seed: int = Field(
-        0, ge=0, description="Seed of the strategy random; prune_neurons' gives its first draw."
+        0, ge=0, description="Seed of the strategy random; that of prune_neurons gives its draw 0."
     )
     licence: str = Field(
         "unknown", min_length=1, description="Licence of the weights, for the card."
@@ -41,7 +41,7 @@ def run(
     settings: Settings, *, towers: list[Path], projection: Path, images: list[Path],
     prompts: list[Path], strategy: str, ranked_by: str, k: int, pruned: Path, record: Path,
 ) -> None:  # fmt: skip
-    """Write the folder, and a record of what it costs and scores next to the whole model."""
+    """Write the folder, and a record of its size, times and scores next to the whole model's."""
     from mispair.core import files, metrics
     from mispair.core.folders import replacing_folder
     from mispair.evaluation.projections import naming, read_projections

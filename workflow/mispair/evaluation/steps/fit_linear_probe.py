@@ -1,4 +1,4 @@
-"""Fit a linear probe on the training split of every evaluation set and score it on the test."""
+"""Fit a linear probe on the training split of every evaluation set; score it on the test split."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ log = logging.getLogger(__name__)
 class Settings(settings.Settings):
     starts: list[AnyStart] = settings.sweep(
         ["untouched", "pretrained"], description="Arms that are probed, on every evaluation set "
-        "with a training split; none for no probes.",
+        "with a training split. An empty list fits no probes.",
     )  # fmt: skip
     C: float | None = Field(
         30.0, gt=0,
         description="Inverse strength of scikit-learn's penalty; none chooses from the grid by "
-        "cross-validation. Embeddings of length one ask for more than the usual 1.",
+        "cross-validation. Embeddings of length one need more than the usual 1.",
     )  # fmt: skip
     grid: list[Annotated[float, Field(gt=0)]] = Field(
-        [1.0, 10.0, 100.0, 1000.0], min_length=1, description="Values tried where C is none."
+        [1.0, 10.0, 100.0, 1000.0], min_length=1, description="Values tried if C is none."
     )
     folds: int = Field(5, ge=2, description="Folds of the cross-validation, stratified by class.")
     max_iter: int = Field(1000, ge=1, description="Most iterations of L-BFGS for a fit.")
-    seeds: int = Field(1, ge=1, description="Fine-tuning seeds probed, the first ones.")
+    seeds: int = Field(1, ge=1, description="Number of fine-tuning seeds probed, from the first.")
     seed: int = Field(0, ge=0, description="Seed of the folds.")
 
 
@@ -38,8 +38,7 @@ def run(
 ) -> None:
     """Write the accuracy of every set and seed.
 
-    Files of a set's two splits are in one folder; sets of which only the test is given are left
-    out.
+    Files of a set's two splits are in one folder. Sets without a training split are left out.
     """
     from mispair.core import files, metrics, seeds
     from mispair.core.progress import Progress

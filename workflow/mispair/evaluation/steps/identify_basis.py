@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     components: int = Field(
-        48, ge=1, description="Principal components, whitened, among whose rotations varimax and "
-        "ICA search; fewer where embeddings vary in fewer directions. Scenes have 48 features.",
+        48, ge=1, description="Whitened principal components whose rotations varimax and ICA "
+        "search; fewer if embeddings vary in fewer directions. Scenes have 48 features.",
     )  # fmt: skip
-    inputs: int = Field(10_000, ge=100, description="Images or captions looked at, at most.")
+    inputs: int = Field(10_000, ge=100, description="Most images or captions that are used.")
     rotations: int = Field(50, ge=0, description="Random (Haar) rotations: the null of all bases.")
     words: int = Field(
-        300, ge=0, description="The most frequent words of captions, by which neurons are named; "
+        300, ge=0, description="Number of most frequent words of captions that name neurons; "
         "0 for no names.",
     )  # fmt: skip
     latents: int = Field(
@@ -28,7 +28,7 @@ class Settings(settings.Settings):
         "there are neurons; four times the neurons is usual. 0 trains none.",
     )  # fmt: skip
     active: int = Field(
-        8, ge=1, description="Latents of an autoencoder that may be active for an input, at most.",
+        8, ge=1, description="Most latents of an autoencoder that may be active for an input.",
     )  # fmt: skip
     updates: int = Field(2000, ge=1, description="Updates of an autoencoder, on 256 inputs each.")
     seed: int = Field(0, ge=0, description="Seed of pairs, halves, starts and rotations.")
@@ -40,8 +40,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write recovery, split-half agreement, monosemanticity and names of both towers' bases.
 
-    With `latents`, also what sparse autoencoders find. All is of the first seed. Without ground
-    truth there is no recovery.
+    With `latents`, also write measures of sparse autoencoders. All results are of the first seed.
+    Without ground truth there is no recovery.
     """
     from mispair.core import metrics, seeds
     from mispair.evaluation.activations import features_by_name

@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     rotations: int = Field(
-        100, ge=0, description="Randomly rotated bases: the null of mean |cos| and its shape ratio."
+        100, ge=0, description="Randomly rotated bases: the null of mean |cos| and shape ratio."
     )
     bins: int = Field(100, ge=2, description="Bins of the histogram of cosines, from -1 to 1.")
     map_bins: int = Field(
         40, ge=0, le=40,
-        description="Groups of neurons along a side of the heat map, which the report shows of the "
-        "untouched projections and of the lowest and highest rate; 0 makes none.",
+        description="Groups of neurons along a side of the heat map. The report shows it for the "
+        "untouched projections and for the lowest and highest rate; 0 makes none.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the random rotations.")
 
@@ -28,8 +28,8 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, projection: Path, covariance: Path | None, purity: Path) -> None:
     """Write purity, spectrum, histogram and null of every seed's projections.
 
-    The heat map is of the first seed alone. With the covariance of the features, the correlation
-    of activations is measured, too; of fine-tuned projections the logit scale and cosine gap.
+    The heat map is of the first seed alone. The correlation of activations needs the covariance of
+    the features. Fine-tuned projections also have the logit scale and cosine gap.
     """
     from mispair.core import files, metrics
     from mispair.evaluation.overlap_spectrum import spectral_rows

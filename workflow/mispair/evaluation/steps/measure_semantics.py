@@ -1,4 +1,4 @@
-"""Measure which true feature each neuron stands for, on a corpus with ground truth."""
+"""Measure which true feature each neuron represents, on a corpus with ground truth."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Settings(settings.Settings):
     rotations: int = Field(
         50, ge=0, description="Randomly rotated bases: the null of all measures."
     )
-    shuffles: int = Field(3, ge=0, description="Times the true features are shuffled, as a null.")
-    seeds: int = Field(3, ge=1, description="Fine-tuning seeds measured, the first ones.")
+    shuffles: int = Field(3, ge=0, description="Shuffles of the true features, as a null.")
+    seeds: int = Field(3, ge=1, description="Number of fine-tuning seeds measured, from the first.")
     seed: int = Field(0, ge=0, description="Seed of the random rotations and shuffles.")
 
 
@@ -59,7 +59,7 @@ def run(
                     for shuffle in range(settings.shuffles)
                 ]
                 sample = Sample(arm.neurons, len(named), draws)
-                # A corpus may have left out pairs of the index: then they have no features.
+                # Pairs of the index that a corpus leaves out have no features.
                 given = features, feature_rows, tower, row_of, arm.towers
                 with naming(f"{projection}: {tower} tower, seed {seed}"):
                     for ids, block in feature_blocks(*given, every=False):

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 class Settings(settings.Settings):
     starts: list[AnyStart] = settings.sweep(
-        ["untouched"], description="Arms that are pruned: the model's own projections, or tuned."
+        ["untouched"], description="Arms that are pruned: untouched or fine-tuned projections."
     )
     ks: Numbers = Field(
         None, min_length=1,
@@ -26,17 +26,17 @@ class Settings(settings.Settings):
         "one.",
     )  # fmt: skip
     draws: int = Field(
-        20, ge=1, description="Random draws of the strategy random; of rotated bases all together "
-        "have as many.",
+        20, ge=1, description="Draws of the strategy random; all rotated bases together have as "
+        "many.",
     )  # fmt: skip
     rotations: int = Field(
-        3, ge=0, description="Randomly rotated bases in which the same is done, as a control."
+        3, ge=0, description="Randomly rotated bases that are pruned in the same way, as a control."
     )
-    seeds: int = Field(1, ge=1, description="Fine-tuning seeds pruned, the first ones.")
+    seeds: int = Field(1, ge=1, description="Number of fine-tuning seeds pruned, from the first.")
     seed: int = Field(0, ge=0, description="Seed of the random draws and rotations.")
 
     def kept_of(self, neurons: int) -> list[int]:
-        """Return the numbers of neurons kept of a model's, in order."""
+        """Return the numbers of neurons kept of a model with `neurons`, in order."""
         return numbers_of_width(neurons) if self.ks is None else self.ks
 
 
@@ -60,7 +60,7 @@ def run(
     rotations = random_rotations(arm.neurons, settings.rotations, settings.seed)
     rows: list[metrics.Row] = []
     provenance, some = {"projection": arm.origin, **origins([])}, arm.of_seeds(settings.seeds)
-    # Sets of captioned pictures, which are not pruned, are counted: only reading shows which.
+    # Sets of captioned pictures count although they are not pruned: their kind is in the file.
     with Progress("pruning", len(images) * len(some), "sets and seeds") as progress:
         progress.reach(0)
         for data in read_sets(images, prompts, arm.towers):

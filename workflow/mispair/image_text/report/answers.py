@@ -63,7 +63,7 @@ def _overlap(findings: Findings) -> str:
 
 
 def _overlap_limits(findings: Findings) -> str:
-    """Return what of the rise depends on the temperature, and what overlap does not tell."""
+    """Return how much of the rise depends on the temperature, and what overlap does not show."""
     tables = findings.tables.of_scheme()
     return " ".join(filter(None, [_of_the_temperature(tables), _not_mixing(findings, tables)]))
 
@@ -85,13 +85,13 @@ def _not_mixing(findings: Findings, tables: Tables) -> str:
             return f"Overlap is not mixing: neurons follow one feature as closely ({sizes})."
         if moved.known and moved.high < 0:
             return f"Neurons also follow one feature less closely ({sizes})."
-        return f"Overlap tells little of how closely neurons follow one feature ({sizes})."
+        return f"Overlap shows little of how closely neurons follow one feature ({sizes})."
     construct = findings.first("construct-validity")
     if construct is None:
         return "Overlap is an indirect measure: no features are known that could be mixed."
     if construct.outcome == SUPPORTS:
         return named_limits(findings) or ONE
-    return "Overlap is an indirect measure: it does not tell which neurons follow one feature."
+    return "Overlap is an indirect measure: it does not show which neurons follow one feature."
 
 
 def _accuracy(findings: Findings) -> str:
@@ -146,7 +146,7 @@ def _construct(findings: Findings) -> str:
     start = {
         SUPPORTS: "Neurons of little overlap follow one feature more closely",
         CONTRADICTS: "Neurons of much overlap follow one feature more closely",
-        ABSENT: "Overlap does not tell how closely a neuron follows one feature",
+        ABSENT: "Overlap does not show how closely a neuron follows one feature",
         UNDECIDED: "Cannot tell whether neurons of little overlap follow one feature more closely",
     }
     return f"{start[verdict.outcome]}: {size}."
@@ -158,8 +158,8 @@ def _of_one_model(findings: Findings) -> str:
     assert verdict.effect is not None
     if "Rotated bases" in verdict.limited:
         return (
-            "Randomly rotated neurons give the same relation, so it is not one of the model’s own "
-            "neurons."
+            "Randomly rotated neurons give the same relation, so it is not specific to the model’s "
+            "own neurons."
         )
     return f"{verdict.effect.replicates[:1].upper()}{verdict.effect.replicates[1:]} of one model."
 
@@ -228,7 +228,7 @@ QUESTIONS = (
         _accuracy, _accuracy_below, _near_misses, figure="small_accuracy",
     ),
     Question(
-        "Does overlap tell which neurons follow one feature?",
+        "Does overlap show which neurons follow one feature?",
         ("construct-validity",),
         _construct, _of_one_model, _use_features, figure="small_semantics",
     ),
@@ -243,7 +243,7 @@ QUESTIONS = (
         _choices, _at_chance, figure="small_composition",
     ),
     Question(
-        "What does it buy back to weigh pairs?",
+        "What does weighing pairs recover?",
         ("weights-help", "composition-restored"),
         _weights, _limits_or_one, _use_weights, figure="small_weights",
     ),

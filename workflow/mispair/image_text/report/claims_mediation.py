@@ -121,7 +121,7 @@ def _follows(tables: Tables, confidence: float) -> Verdict:
 
 
 def _apart(moved: pd.DataFrame) -> Control:
-    """Name the arms in which overlap and accuracy part."""
+    """Name the arms in which the changes of overlap and accuracy diverge."""
     name = "Arms in which the two part"
     table = kept(moved)
     table = table[table["rate"] == table["rate"].max()]
@@ -130,7 +130,7 @@ def _apart(moved: pd.DataFrame) -> Control:
     parting = table[((rising < SMALL) & (losing >= LARGE)) | ((losing < SMALL) & (rising >= LARGE))
                     | (losing - rising).abs().ge(1.0)]  # fmt: skip
     if parting.empty:
-        return Control(name, "does not limit", "In no arm do they.")
+        return Control(name, "does not limit", "There is no such arm.")
     texts = [
         f"{label(str(row.start), str(row.scheme), schemes)} "
         f"({100 * row.rise_kept:.0f} % of the rise, {100 * row.loss_kept:.0f} % of the loss)"

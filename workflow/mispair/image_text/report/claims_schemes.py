@@ -37,7 +37,7 @@ EFFECTIVE = {
     "wrong_feature_share": "Equal effective rate, by features",
     "false_caption_share": "Equal effective rate, by captions",
 }
-"""The two effective rates, and what the comparison at equal ones is called."""
+"""The two effective rates, and the name of the comparison at equal ones."""
 
 Measure = Callable[[Tables, str], pd.DataFrame]
 
@@ -198,7 +198,7 @@ def _at_effective_rate(
         f"{number(doses.get(last, math.nan))}. At equal effective rates similar − random is "
         f"{differences_text(effects, digits)} (C_m of similar)"
     )
-    missing = "The features of the pictures are not known, or no rates of the two schemes compare."
+    missing = "The features of the pictures are not known, or the schemes share no effective rates."
     return _compared(EFFECTIVE[metric], effects, sign, text, missing)
 
 

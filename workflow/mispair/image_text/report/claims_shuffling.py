@@ -50,7 +50,7 @@ SHARE_OF_PUBLISHED = 1 / 3
 """The smallest effect of interest, as a share of the published one."""
 
 CONTROLS_OF_SCORES = (CONVERGED, "reinitialised-small", "without-decay")
-"""Arms whose accuracy and silhouette are set next to the claim's own."""
+"""Arms whose accuracy and silhouette are compared with the claim's own."""
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
@@ -74,7 +74,7 @@ def decide(
 
 
 def exists(outcome: Outcome, effect: Effect, alpha: float) -> bool:
-    """Tell whether there is an effect that controls can keep or remove."""
+    """Return whether there is an effect that controls can keep or remove."""
     return outcome != verdicts.ABSENT and effect.known and effect.p <= alpha
 
 
@@ -175,7 +175,7 @@ def _controls_of_scores(tables: Tables, series: pd.DataFrame, metric: str) -> tu
 
 
 def _without_overlap(tables: Tables, series: pd.DataFrame, metric: str) -> Control:
-    """Return whether the score falls in arms in which the text neurons do not come to overlap."""
+    """Return whether the score falls in arms in which the overlap of text neurons does not rise."""
     name = "Arms without a rise of overlap"
     rise = change(purity_series(tables, "pretrained", "text", "mean_abs_cosine"))
     falls: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The claim on weights: what weighing pairs by how likely they are right gives back."""
+"""The claim on weights: accuracy regained by weighing pairs by how likely they are right."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def _scores(tables: Tables) -> Table:
         ("measure", "C_m", "measured", "published (CC3M, 6 data sets)", "measured − its C_m = 0",
          "published − its C_m = 0", "difference of the two"),
         tuple(rows),
-        f"Accuracy: {protocol_phrase(tables)}. The data sets are other ones, so changes are "
-        "compared and levels are not.",
+        f"Accuracy: {protocol_phrase(tables)}. The data sets differ, so changes are compared and "
+        "levels are not.",
     )  # fmt: skip
 
 
@@ -227,14 +227,14 @@ def _differences(tables: Tables) -> Table:
         ("evaluation set", "arm", "scheme", "C_m", "− C_m 0 of the same start",
          "− untouched model", "images"),
         tuple(rows),
-        "With 95 % intervals and p over images and seeds, which stay paired: what other images and "
-        "other seeds would change.",
+        "With 95 % intervals and p over images and seeds, which stay paired: they cover the choice "
+        "of images and of seeds.",
         folded=True,
     )  # fmt: skip
 
 
 def _prompts(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows that know the prompts of the same sets."""
+    """Return rows that name the prompts of the same sets."""
     table = tables.zeroshot
     selected = table[(table["metric"] == "acc1")
                 & table["evaluation_set"].isin(rows["evaluation_set"])]  # fmt: skip

@@ -91,7 +91,7 @@ def controls(tables: Tables, alpha: float) -> Table | None:
 
 
 def exists(tables: Tables, effect: str, alpha: float) -> bool:
-    """Tell whether shuffling changes something from pre-trained projections: p ≤ α."""
+    """Return whether shuffling changes something from pre-trained projections: p ≤ α."""
     change_size = (
         accuracy_contrast(tables, "pretrained", 1 - alpha) if effect == "accuracy" else None
     )
@@ -101,10 +101,10 @@ def exists(tables: Tables, effect: str, alpha: float) -> bool:
 
 
 def fate(tables: Tables, start: str, effect: str) -> Carried:
-    """Tell what a control leaves of an effect of shuffling.
+    """Return what a control leaves of an effect of shuffling.
 
-    A random start keeps what it keeps in columns or in activations, whichever is more: columns
-    hold what is left of the start, too.
+    For a random start, the larger of the shares in columns and in activations counts, because
+    columns also hold what is left of the start.
     """
     main, moved = (change(_effect(tables, arm, effect)) for arm in ("pretrained", start))
     if effect == "overlap" and start in RANDOM_STARTS and main:
@@ -155,7 +155,7 @@ def _rotated(tables: Tables, main_change: float, alpha: float) -> tuple[str, ...
 
 
 def _fine_tuning_alone(tables: Tables) -> tuple[str, ...]:
-    """Return what as many steps on unshuffled captions do to the untouched model."""
+    """Return the effect of as many steps on unshuffled captions on the untouched model."""
     moved = [
         or_dash(_from_untouched(
             purity_series(tables, "untouched", tower, metric),

@@ -29,7 +29,7 @@ from mispair.report.verdicts import Control
 from mispair.towers.arms import CONVERGED, FIXED_SCALES, RANDOM_STARTS
 
 MEASURES = {"mean_abs_cosine": "|cos|", "mean_abs_correlation": "|correlation|"}
-"""What overlap is measured by: columns of the projection, and the activations of neurons."""
+"""Measures of overlap: of columns of the projection, and of the activations of neurons."""
 
 
 def controls(tables: Tables, series: pd.DataFrame, confidence: float) -> tuple[Control, ...]:
@@ -108,12 +108,12 @@ def temperature(tables: Tables) -> Control:
     scales = scale_series(tables, CONVERGED, "logit_scale").groupby("rate")["value"].mean()
     path = " → ".join(number(value, 1) for value in (scales.iloc[0], scales.iloc[-1]))
     text = (
-        f"Where the logit scale is solved for ({path} from C_m {scales.index[0]:g} to "
-        f"{scales.index[-1]:g}), of the rise is left: {_left_text(tables, CONVERGED)}."
+        f"What is left of the rise if the logit scale is solved for ({path} from C_m "
+        f"{scales.index[0]:g} to {scales.index[-1]:g}): {_left_text(tables, CONVERGED)}."
     )
     removed = left[max(left)] < SMALL
     text += (
-        " The rise of |cos| is for the larger part a response to the frozen temperature."
+        " The rise of |cos| is mostly a response to the frozen temperature."
         if removed
         else " The frozen temperature does not explain the rise of |cos|."
     )
@@ -158,8 +158,8 @@ def _fixed_scales(tables: Tables) -> Control:
         low, most = min(products.values()), max(products.values())
         text += (
             f" The mean cosine gap times the scale is {number(low, 2)} to {number(most, 2)} at "
-            f"C_m {high:g} over {len(products)} scales: the margin that the loss wants is given, "
-            "and a larger scale leaves smaller gaps."
+            f"C_m {high:g} over {len(products)} scales: the loss fixes this margin, and a larger "
+            "scale leaves smaller gaps."
         )
     smallest = min(measured, key=FIXED_SCALES.__getitem__)
     depends = measured[smallest]["text"] < SMALL * main_change
@@ -178,7 +178,7 @@ def _random_start(tables: Tables, start: str) -> Control:
         return Control(name, "not measured", "No such arm was run.")
     if ("text", "mean_abs_correlation") not in left:
         return Control(name, "not measured", "Correlations of activations were not measured.")
-    text = f"Of the rise from pre-trained projections is left: {_left_text(tables, start)}."
+    text = f"What is left of the rise from pre-trained projections: {_left_text(tables, start)}."
     accuracy = zeroshot_series(tables, start, "acc1")
     if math.isfinite(change(accuracy)):
         text += f" Accuracy ({protocol_phrase(tables)}) goes {ends_text(accuracy)}."
@@ -252,7 +252,7 @@ def untouched_control(series: pd.DataFrame, untouched: float, what: str, digits:
         f"Untouched {number(untouched, digits)}, fine-tuned on unshuffled captions "
         f"{number(first, digits)}: fine-tuning itself {'' if apart else 'hardly '}moves {what}"
     )
-    text += ", so the untouched model is no stand-in for C_m = 0." if apart else "."
+    text += ", so the untouched model cannot replace C_m = 0." if apart else "."
     return Control(name, "limits" if apart else "does not limit", text)
 
 

@@ -21,7 +21,7 @@ SCORES = {
     ),
     "purity": ("mean_abs_cosine", "participation_ratio"),
 }  # fmt: skip
-"""Metrics of an arm and seed that stand at the end of its training, by table."""
+"""Metrics of an arm and seed that are shown at the end of its training, by table."""
 
 
 def runs(tables: Tables, trained: Mapping[str, Sequence[Path]], points: int) -> list[Run]:
@@ -46,8 +46,8 @@ def fine_tuning(
 ) -> list[Run]:
     """Return a run for each seed of each arm: the loss of its steps, and its scores after the last.
 
-    Losses are of an arm, ``start``, ``scheme``, ``rate`` and ``seeds``, and (s, steps) of the steps
-    of each seed; a curve has at most so many points.
+    Each of `losses` has an arm (``start``, ``scheme``, ``rate`` and ``seeds``) and the losses of
+    its steps by seed, (s, steps). A curve has at most `points` points.
     """
     scores = _scores(tables)
     runs = []

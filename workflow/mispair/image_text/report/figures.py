@@ -1,4 +1,4 @@
-"""What draws each figure of the study."""
+"""Functions that draw the figures of the study."""
 
 from __future__ import annotations
 

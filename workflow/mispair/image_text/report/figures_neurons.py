@@ -22,7 +22,7 @@ SHARE = charts.tips(
 MAP = 240
 """Side of a heat map, in pixels."""
 STEPS = 10
-"""Most steps of the ladder: more values of C_m are not told apart."""
+"""Most steps of the ladder: more values of C_m could not be distinguished."""
 
 
 def cosine_histogram(tables: Tables) -> Drawing | Hole:
@@ -34,7 +34,7 @@ def cosine_histogram(tables: Tables) -> Drawing | Hole:
     data = charts.summary(rows, ["tower", "rate", "bin_low", "bin_high", "cosine"])
     shown = data.loc[data["value"] > 5e-4, "cosine"].abs().max()
     domain = [-shown, shown]
-    # What lies beyond the drawn part is no longer drawn, so it needs no place in the plot.
+    # Bins beyond the drawn part would only make the file larger.
     data = data[data["cosine"].abs() <= shown * 1.05]
     data, left_out = charts.within(data, "rate")
     rates = sorted(data["rate"].unique())
@@ -91,7 +91,7 @@ def cosine_ladder(tables: Tables) -> Drawing | Hole:
         return Hole(NOT_RUN if tables.purity.empty else NO_ARM)
     rates = charts.evenly(rows["rate"].unique().tolist(), STEPS)
     ends = rows[["bin_low", "bin_high"]].abs()
-    # Bins lie alike on both sides of 0; one in the middle, of an odd number, begins there.
+    # Bins are symmetric about 0; of an odd number, the middle one begins at 0.
     inner = ends.min(axis=1).where(rows["bin_low"] * rows["bin_high"] >= 0, 0.0)
     folded = rows.assign(bin_low=inner.round(9), bin_high=ends.max(axis=1).round(9))
     bins = ["tower", "rate", "bin_low", "bin_high"]
@@ -227,7 +227,7 @@ def _map(arm: str, tower: str, data: pd.DataFrame, first: bool, last: bool) -> c
         text=f"{tower.capitalize()}, {arm}", subtitle=f"mean {number(mean, 4)}; {groups} groups",
         subtitleColor=style.QUIET,
     )  # fmt: skip
-    # Cells of whole pixels, or seams would show between them.
+    # Cells have whole pixels: otherwise there are seams between them.
     step = alt.Step(max(1, MAP // groups))
     return chart.properties(width=step, height=step, title=title)
 

@@ -227,7 +227,7 @@ def compositional_by_shuffling(tables: Tables) -> Drawing | Hole:
     names = list(dict.fromkeys(rows["panel"]))
     titles = {name: name for name in names}
     chart, data, left_out = _against_shuffling(rows, "panel", titles, "Share of right choices")
-    sentence = "Dotted: chance, at which a model that does not bind words to things answers."
+    sentence = "Dotted: chance, the level of a model that does not bind words to things."
     return Drawing(chart, data, sentence + left_out, "start")
 
 

@@ -1,8 +1,8 @@
 """Two curves compared at equal doses: at the same rate, effective rate or overlap.
 
-The values of one curve are held against those of a reference of the same seed, interpolated
-linearly at the same dose. Each rate is a comparison of its own: where curves cross, a mean over
-rates has no meaning.
+The values of one curve are compared with those of a reference of the same seed, interpolated
+linearly at the same dose. Rates are compared one by one, because a mean over rates has no meaning
+where curves cross.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def by_rate(differences: pd.DataFrame, confidence: float) -> dict[float, Effect]
 
 
 def crossing(effects: Mapping[float, Effect]) -> str:
-    """Tell in words between which rates the differences change their sign, or return ""."""
+    """Return in words between which rates the differences change their sign; "" if they do not."""
     rates = sorted(effects)
     signs = [np.sign(effects[rate].value) for rate in rates]
     turns = [
@@ -102,7 +102,7 @@ def decide_rates(
     reason : str
         Which rates do what, and where the differences cross zero.
     effect : Effect or None
-        That of the rate on which the outcome hangs. Its p value is the largest of all rates where
+        That of the rate that decides the outcome. Its p value is the largest of all rates where
         the claim is supported (each has to hold), else the smallest times their number (one is
         enough).
     """

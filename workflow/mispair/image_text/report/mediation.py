@@ -64,8 +64,8 @@ def mediated(moved: pd.DataFrame) -> dict[float, tuple[float, float]]:
     """Return, by seed, the loss of accuracy that the rise of overlap accounts for, and the loss.
 
     Within each C_m the change of accuracy is regressed on the change of overlap over the arms (one
-    slope, an intercept for each C_m: what C_m does by itself is taken out). The slope times the
-    rise of overlap in the main arm at the largest C_m is the loss that goes with it.
+    slope, and an intercept for each C_m that takes up the effect of C_m itself). The slope times
+    the rise of overlap in the main arm at the largest C_m is the loss that goes with it.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def holes(tables: Tables) -> list[str]:
 
 
 def _missing_arms(tables: Tables, name: str) -> list[str]:
-    """Name the arms of a table that have a pairing but no measurement, where their start has."""
+    """Name the arms of a table with a pairing but no measurement, if their start has others."""
     notes = []
     tuned = getattr(tables, name).dropna(subset=["rate"])
     for start in sorted(tuned["start"].dropna().unique()):

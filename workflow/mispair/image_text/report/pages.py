@@ -53,11 +53,11 @@ RULES = {
     "its columns in both towers. Judged by the rule of effects.",
     "contrast": "The value at the largest C_m − the value at the lowest, paired by seed, judged by "
     "the rule of effects; each seed has its own swaps, pairs and batches. Cannot tell where the "
-    "model classifies no better than chance at the lowest C_m. The trend over all C_m is printed, "
-    "and decides nothing.",
+    "model classifies no better than chance at the lowest C_m. The trend over all C_m is printed "
+    "and does not change the verdict.",
     "sets": "The rule of effects on the change of the mean of all evaluation sets. Sets that go "
-    "against the claim, by p values corrected for the number of sets, are named; no set takes "
-    "back what the mean shows. Cannot tell where the model is no better than chance at C_m 0.",
+    "against the claim, by p values corrected for the number of sets, are named; no set changes "
+    "the verdict on the mean. Cannot tell where the model is no better than chance at C_m 0.",
     "order": "Scores averaged over the evaluation sets and all numbers k of kept neurons below the "
     "full width: high-purity − low-purity, with the error of the difference of two random draws "
     "of neurons, and the rule of effects. Supports only if random neurons are between the two.",
@@ -117,7 +117,7 @@ def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> lis
 
 def _pieces(content: Content) -> dict[str, Piece]:
     sheet = content.pieces.get("contact_sheet")
-    why = "it could not be made from what there is" if content.failed else "it was not drawn"
+    why = "it could not be made from the existing results" if content.failed else "it was not drawn"
     pieces = {
         SAMPLES: Piece(html=Markup(sheet)) if sheet else Piece(f"No contact sheet: {why}."),
     }

@@ -1,4 +1,4 @@
-"""Where the paper's text and its authors' public code part in the image-text study."""
+"""Differences between the paper's text and its authors' public code in the image-text study."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTS: tuple[tuple[str, str, str], ...] = (
      "not published; the variant by similarity swaps captions among the ten most similar by TF-IDF "
      "until a share C_m is swapped"),
 )  # fmt: skip
-"""Rows of what, as written and as run, beyond the fine-tuning itself."""
+"""Rows (what, as written, as run) beyond the fine-tuning itself."""
 
 
 PLAIN = {
@@ -50,7 +50,7 @@ PLAIN = {
 
 
 def presets(tables: Tables) -> Table | None:
-    """Return the differences of text and code, with what this run did where it is recorded."""
+    """Return the differences of text and code, with the choices of this run where recorded."""
     if not tables.study("image_text"):
         return None
     selected = tables.provenance[tables.provenance["artefact"].isin(["purity", "zeroshot"])]
@@ -86,14 +86,14 @@ def presets(tables: Tables) -> Table | None:
         "Where the paper’s text (as-written) and its authors’ public code (as-run) part",
         ("what", "as written", "as run", "this run"),
         tuple(rows),
-        f"{used} Where a preset has no value of its own the other’s is taken.",
+        f"{used} Where a preset has no value of its own, the other’s is used.",
         section=SECTION,
         folded=True,
     )
 
 
 def unstated() -> Table:
-    """Return what the paper's text leaves open on the fine-tuning, and what stands for it."""
+    """Return what the paper's text leaves open on the fine-tuning, and the choices used for it."""
     rows = tuple(
         (PLAIN.get(what, what.replace("_", " ")), run)
         for what, written, run in (*PARTS, *STATED)

@@ -1,7 +1,7 @@
-"""What the published table 4 shows by itself: where its fall of accuracy is.
+"""Where accuracy falls in the published table 4.
 
-At C_m = 0 the table has a model that was not fine-tuned, at all other C_m models that were. So the
-step from 0 to 0.1 is shuffling and fine-tuning together, and only the steps after it are shuffling
+At C_m = 0 the table has a model that was not fine-tuned, and fine-tuned models at all other C_m.
+So the step from 0 to 0.1 is shuffling and fine-tuning together, and only later steps are shuffling
 alone.
 """
 
@@ -34,8 +34,8 @@ def falls(table: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     table : DataFrame
-        ``dataset``, ``shuffle_probability`` and ``accuracy``, a share. At the lowest probability
-        stands the model that was not fine-tuned.
+        ``dataset``, ``shuffle_probability`` and ``accuracy``, a share. The lowest probability is
+        that of the model that was not fine-tuned.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def _rising(sets: pd.DataFrame) -> str:
 
 
 def table4(tables: Tables) -> Table | None:
-    """Return table 4's accuracies with the part of each fall that fine-tuning may be."""
+    """Return table 4's accuracies with the part of each fall that may be due to fine-tuning."""
     if not tables.study("image_text"):
         return None
     rows = tuple(

@@ -28,8 +28,8 @@ OF_ARMS = (
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:
     """Return the rows of all arms, and what became of the pairs.
 
-    Results of arms are in folders ``TOWERS/ARM``. Of tables with a row for each pair only their
-    metadata and column of reasons are read.
+    Results of arms are in folders ``TOWERS/ARM``. From tables with a row for each pair, only the
+    metadata and the column of reasons are read.
     """
     by_table: Rows = defaultdict(list)
     for kind in OF_ARMS:
@@ -114,14 +114,14 @@ def counts(
 ) -> list[dict[str, Any]]:
     """Return how many pairs were read, kept, rejected and excluded in all, and for which reason.
 
-    Read = kept + rejected + excluded: what policies of the whole corpus took out is not kept.
+    Read = kept + rejected + excluded; policies of the whole corpus exclude pairs.
 
     Parameters
     ----------
     metadata : iterable of mappings
         Metadata of each index file.
     rejected, excluded : Counter of str
-        Pairs by reason; None if no corpus was put together, an empty one if it lost no pair.
+        Pairs by reason; None if no corpus was assembled, an empty one if it lost no pair.
     """
     metadata_of_group = list(metadata)
     totals = Counter[str]()

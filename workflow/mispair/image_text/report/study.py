@@ -11,7 +11,7 @@ COMPOSITIONAL = "Compositional sets"
 
 PRINTED: dict[str, tuple[str, ...]] = {
     "measure_purity": (
-        "", "What carries the effect", "Purity, said precisely", "Schemes of corruption", PUBLISHED,
+        "", "What carries the effect", "Definition of purity", "Schemes of corruption", PUBLISHED,
     ),
     "measure_covariance": ("", "What carries the effect"),
     "evaluate_zeroshot": (
@@ -22,9 +22,9 @@ PRINTED: dict[str, tuple[str, ...]] = {
     "compare_arms": (COMPOSITIONAL, "Retrieval and linear probe", PUBLISHED),
     "prune_neurons": ("Pruning", PUBLISHED),
     "export_pruned": ("Pruning",),
-    "measure_semantics": ("Purity, said precisely",),
-    "identify_basis": ("Purity, said precisely",),
-    "draw_neurons": ("Purity, said precisely",),
+    "measure_semantics": ("Definition of purity",),
+    "identify_basis": ("Definition of purity",),
+    "draw_neurons": ("Definition of purity",),
     "corrupt_captions": ("Schemes of corruption",),
     "index_shards": ("The corpus",),
     "gather_index": ("The corpus", "Captions and images"),
@@ -36,7 +36,7 @@ PRINTED: dict[str, tuple[str, ...]] = {
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
     """Return the sections that print the numbers of a job."""
-    # Models that are compared as they are have no corpus; this word is in its place.
+    # Models that are compared as they are have no corpus; this word replaces it.
     if wildcards.get("corpus") == "checkpoints":
         return ()
     return PRINTED.get(rule, ())
@@ -55,7 +55,7 @@ STUDY = Study(
         "",
         "What carries the effect",
         "Pruning",
-        "Purity, said precisely",
+        "Definition of purity",
         "Protocols",
         COMPOSITIONAL,
         "Retrieval and linear probe",
@@ -139,16 +139,16 @@ STUDY = Study(
             "Overlap against shuffling, by logit scale",
             "Mean |cos| with the logit scale solved for or frozen at a value, and the mean cosine "
             "gap times the scale. The gap is the cosine of a pair that keeps its caption, less the "
-            "mean cosine with the captions of other pairs. The loss sees cosines only times the "
-            "scale: wrong captions cap the margin, and a frozen scale turns this into small gaps.",
+            "mean cosine with the captions of other pairs. The loss depends on cosine times scale "
+            "alone: wrong captions cap this margin, and a frozen scale turns it into small gaps.",
             section="What carries the effect",
         ),
         Figure(
             "correlation_by_shuffling",
             "Overlap of activations against shuffling",
             "Mean |correlation| of the activations of two neurons over the features of the corpus. "
-            "It does not see directions in which features do not vary, where columns keep what "
-            "is left of a random start.",
+            "It ignores directions in which features do not vary, where columns keep what is left "
+            "of a random start.",
             section="What carries the effect",
         ),
         Figure(
@@ -230,8 +230,8 @@ STUDY = Study(
             "pruning_renormalised",
             "Masked against renormalised embeddings",
             "Solid: embeddings with k neurons as the authors' code leaves them, prompts whole. "
-            "Dashed: images and prompts of the k neurons at length one again. Mean over the "
-            "evaluation sets; the silhouette is the same for both.",
+            "Dashed: images and prompts of the k neurons, normalised again to length one. Mean "
+            "over the evaluation sets; the silhouette is the same for both.",
             section="Pruning",
         ),
         Figure(
@@ -249,7 +249,7 @@ STUDY = Study(
             "determines. Points: every seed of the model’s own basis. Bars: 95 % of randomly "
             "rotated bases of the same projection. A point inside its bar is not purer than a "
             "random basis.",
-            section="Purity, said precisely",
+            section="Definition of purity",
         ),
         Figure(
             "semantics_by_shuffling",
@@ -257,7 +257,7 @@ STUDY = Study(
             "Mean over neurons of the |correlation| with the feature that each follows best, where "
             "features are known. Points: every seed of the model’s own basis. Bars: 95 % of "
             "randomly rotated bases.",
-            section="Purity, said precisely",
+            section="Definition of purity",
         ),
         Figure(
             "semantic_purity",
@@ -265,7 +265,7 @@ STUDY = Study(
             "Every point is a neuron: the |correlation| of its activation with the feature that it "
             "follows best, against its mean |cos|. Grey: the neurons of a randomly rotated basis, "
             "in which the model computes the same.",
-            section="Purity, said precisely",
+            section="Definition of purity",
         ),
         Figure(
             "identified_basis",
@@ -275,7 +275,7 @@ STUDY = Study(
             "whitened principal components of the embedding without labels; the linear ceiling is "
             "the best direction for each feature, found with labels. Below: how far components "
             "that were fitted on two halves of the inputs agree. Grey: 95 % of random rotations.",
-            section="Purity, said precisely",
+            section="Definition of purity",
         ),
         Figure(
             "realised_swaps",

@@ -40,7 +40,7 @@ def shape_sentence(tables: Tables) -> str:
 
 
 def spectrum(tables: Tables) -> list[Table]:
-    """Return each arm's overlap as a number of directions, with its place among rotated bases."""
+    """Return each arm's overlap as a number of directions, compared with rotated bases."""
     tables = tables.of_scheme()
     purity = tables.purity[tables.purity["start"].isin(SHOWN)]
     purity = purity[purity["neuron"].isna()]

@@ -1,4 +1,4 @@
-"""Overlap of the neurons of CLIP and LaCLIP checkpoints, which the paper predicts to be lower."""
+"""Overlap of neurons in CLIP and LaCLIP checkpoints; the paper predicts less in LaCLIP."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _effect(pairs: list[OverlapPair], confidence: float) -> Effect:
 
 
 def _direction(pair: OverlapPair, smallest: float) -> verdicts.Outcome:
-    """Judge one pair by its direction alone: a projection is measured exactly, trainings vary."""
+    """Judge one pair by its direction alone: measurements are exact, but trainings vary."""
     if abs(pair.difference) < smallest:
         return verdicts.ABSENT
     return verdicts.SUPPORTS if pair.difference < 0 else verdicts.CONTRADICTS

@@ -110,7 +110,7 @@ def decide_majority(outcomes: Sequence[verdicts.Outcome]) -> tuple[verdicts.Outc
     if not total:
         return verdicts.UNMEASURED, "nothing was compared"
     above, below = outcomes.count(verdicts.SUPPORTS), outcomes.count(verdicts.CONTRADICTS)
-    reason = f"beyond its interval above on {above} of {total} comparisons, below on {below}"
+    reason = f"interval above zero on {above} of {total} comparisons, below zero on {below}"
     if 3 * above >= 2 * total:
         return verdicts.SUPPORTS, reason
     return (verdicts.CONTRADICTS if 3 * below >= 2 * total else verdicts.UNDECIDED), reason

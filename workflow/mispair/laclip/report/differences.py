@@ -11,7 +11,7 @@ from mispair.evaluation.report.checkpoints import Score
 from mispair.evaluation.set_names import canonical
 
 POINT = 0.01
-"""Differences of more than this are flagged; numbers within it are taken for the same."""
+"""Differences of more than this are flagged; smaller ones count as none."""
 
 PREPARATION = 0.03
 """A wrong mean, deviation or interpolation has moved accuracies by up to this."""
@@ -27,15 +27,15 @@ NOT_EXPLAINED = "not explained"
 RULES = (
     "Differences of more than 1 point (0.01 of silhouette) are flagged; the first rule that "
     "applies gives the likely reason: LaCLIP’s own ImageNet number agrees with this one or differs "
-    "from table 3 itself; another protocol of this run lies within 1 point; so does the same "
+    "from table 3 itself; another protocol of this run is within 1 point; so is the same "
     "protocol’s other metric; the activation is not the one of training; images were prepared with "
     "another mean than in training, here or in the authors’ script (differences up to 3 points)."
 )
 
 
 def flagged(score: Score) -> bool:
-    """Tell whether a number differs from the published one by more than a point."""
-    # Both are given to a tenth of a point: no difference of 1.0 is flagged by rounding.
+    """Return whether a number differs from the published one by more than a point."""
+    # Both are given to a tenth of a point: rounding flags no difference of 1.0.
     return math.isfinite(score.difference) and abs(score.difference) > POINT + 1e-9
 
 
@@ -85,7 +85,7 @@ def _imagenet(score: Score) -> str | None:
     if abs(apart) > POINT:
         return (
             f"table 3 is itself {_points(apart)} from LaCLIP’s own {_percent(score.own)}: its "
-            "protocol is another, and not stated"
+            "protocol differs, and is not stated"
         )
     return None
 

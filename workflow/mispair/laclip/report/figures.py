@@ -22,7 +22,7 @@ TITLES = {"acc1": "Accuracy (headline metric, share)", "silhouette": "Silhouette
 SHAPES = {"measured": "circle", "published": "diamond"}
 ROW = 20
 MOST_ROWS = 80
-"""Rows of models and sets; of more, each model has one row: the mean over the sets."""
+"""Most rows of models and sets; beyond, each model has one row, the mean over the sets."""
 
 
 def checkpoints(tables: Tables) -> Drawing | Hole:
@@ -44,7 +44,7 @@ def checkpoints(tables: Tables) -> Drawing | Hole:
                 rows.append({**keys, "what": "published", "value": score.published})
     data = pd.DataFrame(rows)
     if data.empty or data["value"].notna().sum() == 0:
-        return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was classified with")
+        return Hole(NOT_RUN if tables.checkpoints.empty else "no checkpoint was evaluated")
     data, remark = _short(data[data["value"].notna()])
     panels = [_panel(measure, data) for measure in TITLES if measure in set(data["measure"])]
     chart = charts.side_by_side(panels, 1, data)
@@ -113,12 +113,12 @@ def _sentence(tables: Tables) -> str:
     protocols = {s.protocol for s in scores(tables, "acc1") if s.protocol}
     by = f" (protocol {', '.join(sorted(protocols))})" if protocols else ""
     if not sentences:
-        return f"No CLIP model has a LaCLIP model of the same kind next to it{by}."
-    return f"LaCLIP lies above CLIP of the same data and architecture {'; '.join(sentences)}{by}."
+        return f"No CLIP model has a LaCLIP model of the same kind{by}."
+    return f"LaCLIP is above CLIP of the same data and architecture {'; '.join(sentences)}{by}."
 
 
 def small_laclip(tables: Tables) -> Drawing | Hole:
-    """Draw mean |cos| of LaCLIP models less that of CLIP models, one point a pair and tower."""
+    """Draw mean |cos| of LaCLIP models less that of CLIP models, one point per pair and tower."""
     runs = pd.DataFrame(
         [
             {"label": f"{tower} neurons", "value": pair.difference}

@@ -1,4 +1,4 @@
-"""What the study puts on the pages of the report."""
+"""Contents of the study on the pages of the report."""
 
 from __future__ import annotations
 

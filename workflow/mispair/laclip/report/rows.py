@@ -1,4 +1,4 @@
-"""Rows of models that are compared as they are."""
+"""Rows of models that are compared without fine-tuning."""
 
 from __future__ import annotations
 

@@ -17,9 +17,8 @@ STUDY = Study(
     key="laclip",
     title="CLIP against LaCLIP: tables 2 and 3",
     about="LaCLIP models are trained on captions that a language model has rewritten, CLIP "
-    "models of the same data and architecture on the raw ones. Each file that was given "
-    "is classified with under every protocol, and its numbers are next to the published "
-    "ones.",
+    "models of the same data and architecture on the raw ones. Each given file is "
+    "evaluated under every protocol, and its numbers are next to the published ones.",
     sections=(
         "",
         "Next to tables 2 and 3",

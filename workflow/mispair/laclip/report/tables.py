@@ -42,7 +42,7 @@ FACTS = (
 
 
 def checkpoints(tables: Tables) -> list[Table]:
-    """Return all tables of the study; without empty ones."""
+    """Return all tables of the study that are not empty."""
     if not tables.study("laclip"):
         return []
     candidates = [
@@ -155,7 +155,7 @@ def _differences(tables: Tables) -> Table:
         ("models and evaluation set", "metric", "protocol", "difference", "95 % interval",
          "interval", "published difference"),
         tuple(rows),
-        f"Models are paired if they bear the labels {listing(list(METHODS))} with the same "
+        f"Models are paired if they have the labels {listing(list(METHODS))} with the same "
         "pre-training and architecture, and answer the same prompts.",
         section=DIFFERENCES,
     )  # fmt: skip
@@ -182,7 +182,7 @@ def _models(tables: Tables) -> Table:
          "activation, text tower", "mean", "deviation", "interpolation", "hash of the recipe",
          "SHA-256 of the file", "measured"),
         tuple(rows),
-        "From the folder of the converted checkpoint; a folder that was given as it is states "
+        "From the folder of the converted checkpoint; a folder that was not converted states "
         "nothing.",
         section=MODELS,
     )  # fmt: skip

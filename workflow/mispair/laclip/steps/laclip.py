@@ -1,4 +1,4 @@
-"""Put what was measured on CLIP and LaCLIP checkpoints next to what was published, as text."""
+"""Print measured numbers of CLIP and LaCLIP checkpoints next to the published ones, as text."""
 
 from __future__ import annotations
 

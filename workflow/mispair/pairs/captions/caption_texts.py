@@ -43,7 +43,7 @@ class CaptionedPairs:
         All captions that each pair could have had, the first repeated where there are fewer than
         a; a is 1 when no pair has several.
     fingerprint : str
-        What names the data.
+        Identifies the data.
     """
 
     table: pa.Table
@@ -52,12 +52,12 @@ class CaptionedPairs:
     fingerprint: str
 
     def keys(self, rows: np.ndarray) -> Iterator[str]:
-        """Yield the keys at the given places."""
+        """Yield the keys at the given positions."""
         for start in range(0, len(rows), BLOCK):
             yield from self.table["key"].take(pa.array(rows[start : start + BLOCK])).to_pylist()
 
     def by_group(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each group's name and the places of its pairs, sorted by name."""
+        """Yield each group's name and the positions of its pairs, sorted by name."""
         groups = self.table["group"].combine_chunks().dictionary_encode()
         codes = groups.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -91,7 +91,7 @@ def read_captioned_pairs(corpus: Path, seed: int) -> CaptionedPairs:
     keys = table["key"].combine_chunks()
     if not pc.all(pc.less(keys[:-1], keys[1:])).as_py() and len(keys) > 1:
         raise UserError(
-            f"{corpus}: its keys are not sorted, or are in it twice. Delete it and run again."
+            f"{corpus}: its keys are not sorted, or not unique. Delete it and run again."
         )
     first = identities(table["caption_id"])
     lists = table["more_caption_ids"].combine_chunks()
@@ -168,7 +168,7 @@ def captions_of(path: Path, needed: np.ndarray) -> tuple[np.ndarray, pa.Array]:
 def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndarray) -> None:
     """Write captions, each once, in the order of their first use; one group is held at a time.
 
-    The identity of a caption decides its part: it is the same part whatever else the corpus has.
+    The part of a caption depends on its identity alone, not on the rest of the corpus.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def write_captions(parts: Sequence[Path], index: Iterable[Path], needed: np.ndar
 
 
 def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Tell which numbers are in a sorted array; `numpy.isin` would sort it at every call."""
+    """Return which numbers are in a sorted array; `numpy.isin` would sort it at every call."""
     positions = np.searchsorted(members, numbers)
     positions[positions == len(members)] = 0
     return members[positions] == numbers if len(members) else np.zeros(len(numbers), bool)
@@ -205,7 +205,7 @@ def _isin(numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
 def read_pictured_features(truth: Iterable[Path]) -> dict[str, list[str]]:
     """Return the features that each picture has, by key, from tables next to the shards.
 
-    It is empty if there is no table, or one has no ``image_features``.
+    The result is empty if there is no table, or one has no ``image_features``.
 
     Raises
     ------

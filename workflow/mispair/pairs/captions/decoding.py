@@ -1,4 +1,4 @@
-"""Turn the bytes of a caption into text, and say what is wrong with those that are none."""
+"""Decode the bytes of a caption as text, and give the reason if they are not text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from mispair.pairs.index.policy import Fault, Policy, RejectedError
 
 PERSON = "<PERSON>"
-"""What Conceptual 12M puts in the place of names."""
+"""Placeholder of Conceptual 12M for names."""
 SIDECAR_FIELDS = ("url", "status", "sha256", "licence")
 LICENCE_NAMES = ("licence", "license", "LICENSE")
 MAX_SIDECAR_TEXT = 8_192
-"""Characters; a longer url or status is dropped, not cut: a part of a url leads elsewhere."""
+"""Characters; a longer url or status is dropped, not cut: a cut url leads elsewhere."""
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Unicode's category Cc without tab, newline and return."""
@@ -58,15 +58,15 @@ def decode_caption(content: bytes, field: str | None = None) -> str:
 
 
 def check_caption(text: str, policy: Policy) -> str:
-    """Return the caption without white space around it, if the policy lets it pass.
+    """Return the caption without white space around it, if the policy accepts it.
 
     Raises
     ------
     RejectedError
-        If it cannot be written as UTF-8, has control characters, is empty, or has a length that is
-        not wanted.
+        If it cannot be written as UTF-8, has control characters, is empty, or has a length outside
+        the limits.
     """
-    if len(text) > policy.max_caption_bytes:  # of a table: others were refused unread
+    if len(text) > policy.max_caption_bytes:  # from a table: others were refused unread
         raise RejectedError(
             Fault.CAPTION_LENGTH,
             f"{len(text)} characters, over the limit of {policy.max_caption_bytes}",
@@ -79,7 +79,7 @@ def check_caption(text: str, policy: Policy) -> str:
         raise RejectedError(Fault.CONTROL_CHARACTERS, f"has U+{ord(control.group()):04X}")
     text = text.strip()
     if policy.empty_captions == "quarantine" and _is_blank(text):
-        raise RejectedError(Fault.EMPTY_CAPTION, "nothing in it can be seen" if text else "")
+        raise RejectedError(Fault.EMPTY_CAPTION, "it has no visible character" if text else "")
     word_count = len(text.split())
     if word_count < policy.min_words:
         raise RejectedError(
@@ -97,7 +97,7 @@ def check_caption(text: str, policy: Policy) -> str:
 
 
 def describe_caption(text: str) -> dict[str, Any]:
-    r"""Count words and characters of a caption, and flag what tokenizers and readers stumble over.
+    r"""Count words and characters of a caption, and flag what troubles tokenizers and readers.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        Whatever is wrong with it: the encoding, the syntax, the depth, or that it is no object.
+        If its encoding or syntax is wrong, it is nested too deeply, or it is no object.
     """
     try:
         parsed = json.loads(content.decode("utf-8-sig"))
@@ -172,7 +172,7 @@ def parse_json(content: bytes) -> dict[str, Any]:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
+    """Return whether a text can be written as UTF-8, as Parquet does: it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -24,7 +24,7 @@ def drawn_pairs(
     most : int
         Largest number of pairs.
     *name
-        What the draw is for, such as a seed and a step; other names draw other pairs.
+        Purpose of the draw, such as a seed and a step; other names draw other pairs.
     """
     import numpy as np
     import pyarrow.parquet as pq

@@ -34,10 +34,10 @@ SCHEMA = pa.schema(
 
 
 def write_sorted(rows: Iterable[Row], captions: Path, join: str = KEY) -> None:
-    """Write a table with one row for each value, sorted, its captions in the order they came in.
+    """Write a table with one row for each value, sorted, its captions in input order.
 
     A caption that repeats another of its value, and rows without value or caption, are left out,
-    and counted in the log. What the table joins by is in its metadata, unless it is the key.
+    and counted in the log. The table's metadata has its join, unless that is the key.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def _first_key(opened: pq.ParquetFile, number: int) -> str:
     statistics = opened.metadata.row_group(number).column(0).statistics
     if statistics is not None and statistics.has_min_max:
         return str(statistics.min)
-    # Parquet keeps none for very long texts.
+    # Parquet keeps no statistics of very long texts.
     return str(opened.read_row_group(number, columns=["key"]).column("key")[0].as_py())
 
 

@@ -48,9 +48,8 @@ def read_rows(
     key_column, caption_column : str
         Names of the columns.
     join : str
-        What the table joins pairs by. Keys are taken as they are, and a row without one is an
-        error; of other values white space around them does not count, and a row without one is
-        None.
+        What the table joins pairs by. Keys are taken as they are, and a row without a key is an
+        error. Other values lose the white space around them, and a missing value is None.
 
     Raises
     ------
@@ -161,8 +160,8 @@ def _csv(
                 yield reader.line_num, row[key_at], row[caption_at]
     except csv.Error as error:
         raise UserError(
-            f"{table}: line {reader.line_num} is not valid ({error}). A caption with a quotation "
-            'mark is written "so, ""quoted"" and closed"; as Parquet or JSONL none needs it.'
+            f"{table}: line {reader.line_num} is not valid ({error}). Write a caption with a "
+            'quotation mark as "so, ""quoted"" and closed", or use Parquet or JSONL.'
         ) from error
 
 
@@ -227,7 +226,7 @@ def _refuse_numbers(table: Path, schema: pa.Schema, key_column: str, caption_col
         if not allowed(kind):
             raise UserError(
                 f"{table}: the column {name!r} is of type {kind}, not text. Write it as text: "
-                "the key 00012 is another than 12."
+                "the keys 00012 and 12 differ."
             )
 
 
@@ -248,6 +247,6 @@ def _key(key: Any, path: Path, number: int) -> str:
     if not isinstance(key, str) or not key:
         raise UserError(
             f"{path}: row {number} has the key {key!r}. A key is a text, as in the shards: "
-            "00012 is another than 12."
+            "00012 and 12 differ."
         )
     return key

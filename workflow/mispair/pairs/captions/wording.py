@@ -1,13 +1,13 @@
 """Captions reworded: features replaced or left out, content words left out.
 
-What a feature-wise scheme does is C_s of the theory in words (Eq. 5): `missing` is its second
-event, a feature of the picture that the text does not name; `spurious` its first, the feature's
-linked partner named in its place. The partners are those of generated low-quality captions
-(`scene_features.spurious_partners`): always the same one for a feature, since what is always seen
-together is what a neuron mixes.
+The schemes by feature apply C_s of the theory (Eq. 5) to texts. `spurious` is its first event: the
+text names the feature's linked partner instead. `missing` is its second event: the text does not
+name a feature of the picture. Partners are those of generated low-quality captions
+(`scene_features.spurious_partners`). A feature always has the same partner: neurons mix features
+that always occur together.
 
-Everything else of a sentence stays word for word. Whether a feature or a word is changed is a draw
-of its own in [0, 1) held against the rate, so what a small rate changes, a large one changes too.
+The rest of a sentence stays word for word. Each feature or word has its own draw in [0, 1), which
+is compared with the rate. So a large rate changes all that a small rate changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reworded:
         Features that captions name or content words that they hold, and how many of them were
         replaced or left out.
     spared : int
-        Features without a partner, or last content words, that were drawn and stay nevertheless.
+        Features without a partner, or last content words, that were drawn but stay.
     """
 
     captions: list[str]
@@ -48,8 +48,8 @@ class Reworded:
 def leave_out_features(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
     """Leave out each feature that a caption names with the given probability.
 
-    A shape gives way to "thing" and a digit's name to "number", as in captions of scenes that
-    never named them, so a noun always stays. `starts` are (n,) streams (`key_draws.streams`).
+    A shape becomes "thing" and a digit's name "number", as in captions of scenes that never named
+    them, so a noun always stays. `starts` are (n,) streams (`key_draws.streams`).
     """
     return _reword_features(captions, starts, rate, dict.fromkeys(FEATURES))
 
@@ -59,8 +59,8 @@ def replace_features(
 ) -> Reworded:
     """Replace each feature that a caption names by its partner with the given probability.
 
-    `partners` has for each feature another of the same kind. A feature without one, the only one
-    of its kind, stays. `starts` are (n,) streams of draws (`key_draws.streams`).
+    `partners` maps each feature to another of its kind. The only feature of a kind has no partner
+    and stays. `starts` are (n,) streams of draws (`key_draws.streams`).
     """
     return _reword_features(captions, starts, rate, partners)
 
@@ -127,7 +127,7 @@ def rewrite(caption: str, new: Mapping[str, str | None]) -> str:
             named = new.get(feature, feature)
             word = caption[start:stop]
             if named is not None:
-                # "Blue and blue" says no more than "blue".
+                # "Blue and blue" means no more than "blue".
                 replacements.setdefault(
                     named, word if named == feature else _word(feature, named, word)
                 )
@@ -144,7 +144,7 @@ def rewrite(caption: str, new: Mapping[str, str | None]) -> str:
 
 
 def _runs(caption: str) -> list[list[tuple[int, int, str]]]:
-    """Group mentions that nothing but "and" stands between: "small and red", "on the left and"."""
+    """Group mentions with nothing but "and" between them: "small and red", "on the left and"."""
     runs: list[list[tuple[int, int, str]]] = []
     for mention in find_mentions(caption):
         if runs and caption[runs[-1][-1][1] : mention[0]] == " and ":
@@ -164,10 +164,10 @@ def _word(feature: str, named: str, word: str) -> str:
 def leave_out_words(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
     """Leave out each content word of a caption with the given probability.
 
-    Words are what stands between spaces. A content word is one that is not among scikit-learn's
-    English stop words, nor a single letter or a mark. If all content words of a caption are drawn,
-    the one with the largest draw stays, so no caption becomes empty. `starts` are (n,) streams of
-    draws (`key_draws.streams`).
+    White space separates words. A content word is none of scikit-learn's English stop words, no
+    single letter and no mark. If all content words of a caption are drawn, the one with the largest
+    draw stays, so no caption becomes empty. `starts` are (n,) streams of draws
+    (`key_draws.streams`).
     """
     pieces = [re.findall(r"\s*\S+\s*", caption) for caption in captions]
     counts = np.fromiter(map(len, pieces), np.int64, len(pieces))

@@ -8,7 +8,7 @@ from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.corruption_schemes import Corrupted
 
 COLUMN = "caption_source"
-"""Column of a pairing, one for each draw; a corpus of one caption a pair has none."""
+"""Column of a pairing, one for each draw. A corpus with one caption per pair has none."""
 
 WRITTEN = -1
 """Source of a caption that a scheme or a captioner wrote: no pair had it."""

@@ -1,4 +1,4 @@
-"""Swapping captions: which caption each image is paired with, never a rewritten shard."""
+"""Swaps of captions: they change the captions of images, and no shard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def choose_pairs(keys: np.ndarray, rate: float, generator: np.random.Generator) 
 
     The keys are sorted before anything is drawn: the order of shards changes nothing. With
     generators of the same state, the pairs chosen at a small rate are among those chosen at a
-    large one, so arms of different rates differ by the added pairs and not by the luck of the draw.
+    large one, so arms of different rates differ only by the added pairs.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def choose_pairs(keys: np.ndarray, rate: float, generator: np.random.Generator) 
     """
     keys = np.asarray(keys)
     if not 0.0 <= rate <= 1.0:
-        raise ValueError(f"rate {rate}: the share of swapped captions lies between 0 and 1")
+        raise ValueError(f"rate {rate}: the share of swapped captions must be between 0 and 1")
     order = np.argsort(keys, kind="stable")
     in_order = keys[order]
     if len(keys) > 1 and (repeated := in_order[1:] == in_order[:-1]).any():
@@ -57,10 +57,10 @@ def shuffle_captions(
 
     The captions of the pairs that `choose_pairs` draws are permuted by a uniformly drawn
     permutation without fixed points (drawn again until none is fixed, about *e* times), so every
-    chosen pair gets the caption of another chosen pair. Corpora hold the same text many times, and
-    such a swap may change nothing; with `texts`, pairs that got their own text exchange what they
-    got with others, drawn at random, until every chosen pair has another text. That fails only
-    when more than half of the chosen captions have one text: then as few keep it as can be.
+    chosen pair gets the caption of another chosen pair. Corpora hold the same text many times, so a
+    swap may change nothing. With `texts`, pairs that got their own text exchange it with random
+    others until every chosen pair has another text. That fails only when more than half of the
+    chosen captions have one text: then as few as possible keep it.
 
     Parameters
     ----------
@@ -77,13 +77,13 @@ def shuffle_captions(
     Raises
     ------
     ValueError
-        As `choose_pairs`, or if exactly one pair would be chosen, whose caption has no partner.
+        As `choose_pairs`, or if exactly one pair would be chosen: its caption has no partner.
     """
     chosen = choose_pairs(keys, rate, generator)
     if len(chosen) == 1:
         raise ValueError(
-            f"rate {rate} of {len(keys)} pairs is one pair, whose caption has none to be swapped "
-            f"with; use 0 or at least {2 / len(keys):.3g}"
+            f"rate {rate} of {len(keys)} pairs is one pair, and no other caption is chosen to "
+            f"swap with; use 0 or at least {2 / len(keys):.3g}"
         )
     permutation = _derangement(len(chosen), generator)
     if texts is not None:
@@ -110,10 +110,10 @@ def _exchange_equal_texts(
 ) -> None:
     """Change a derangement in place so that as few places as possible get an equal text.
 
-    A place with text t that got t can exchange with any place that neither has t nor got it; both
-    have another text then, so no exchange does harm. Such places are fewer than 2 f k when t is a
-    share f of the k texts, so for a rare text nearly every draw finds one; for a frequent one all
-    of them are listed. The list is long enough whenever f is at most a half.
+    A place with text t that got t can exchange with any place that neither has t nor got it: both
+    then have another text. Fewer than 2 f k places are unsuitable when t is a share f of the k
+    texts. So for a rare text nearly every draw finds a suitable place; for a frequent one all of
+    them are listed. The list is long enough whenever f is at most a half.
     """
     codes = pd.factorize(texts)[0]
     count = len(codes)
@@ -127,7 +127,7 @@ def _exchange_equal_texts(
     for position in np.flatnonzero(codes == codes[permutation]).tolist():
         text = codes[position]
         if codes[permutation[position]] != text or frequent[text]:
-            continue  # an earlier exchange helped this one too, or none can
+            continue  # solved by an earlier exchange, or not solvable
         partner = position
         while text in (codes[partner], codes[permutation[partner]]):
             partner = int(generator.integers(count))
@@ -140,7 +140,7 @@ def draw_neighbours(
     alternatives: np.ndarray,
     starts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw one of the most similar other texts for each pair, each as likely as the others.
+    """Draw one of the most similar other texts for each pair, all equally likely.
 
     Parameters
     ----------
@@ -150,8 +150,7 @@ def draw_neighbours(
     original : (k,) uint64 array
         Identity of each pair's caption.
     alternatives : (k, a) uint64 array
-        Further captions of each pair's own picture, which would be no misalignment; they are not
-        drawn.
+        Further captions of each pair's own picture. They describe it, so they are not drawn.
     starts : (k,) uint64 array
         Streams of the pairs' draws (`key_draws.streams`).
 
@@ -198,9 +197,9 @@ def draw_neighbours(
 class PairingShares:
     """How much of a corpus a scheme changed, as shares of all pairs in [0, 1].
 
-    ``text_changed`` can be smaller than ``swapped``, since two pairs may have the same caption:
-    ``identical_text_swaps`` counts those that got another pair's caption with their own text. It
-    is larger where a scheme rewords captions.
+    ``text_changed`` can be smaller than ``swapped``, because two pairs may have the same caption.
+    ``identical_text_swaps`` counts pairs that got another pair's caption with their own text.
+    ``text_changed`` is larger where a scheme rewords captions.
     """
 
     nominal: float
@@ -212,7 +211,7 @@ class PairingShares:
 def pairing_shares(
     original: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
 ) -> tuple[PairingShares, np.ndarray]:
-    """Return what a scheme did to the pairs, and which texts it changed, (n,) bool.
+    """Return the shares that a scheme changed, and which texts it changed, (n,) bool.
 
     Parameters
     ----------

@@ -37,22 +37,22 @@ from mispair.pairs.scenes.scene_features import spurious_partners
 STEP = "corrupt-captions"
 
 MOST_PAIRS = 100_000
-"""A mean similarity is taken over at most so many changed pairs, drawn at random."""
+"""Largest number of changed pairs, drawn at random, for a mean similarity."""
 
 MOST_CAPTIONS = 200_000
-"""Document frequencies are counted in at most so many distinct captions, drawn at random."""
+"""Largest number of distinct captions, drawn at random, for document frequencies."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where schemes look things up; each reads only what it needs.
+    """Files that the schemes read; each scheme reads only what it needs.
 
     Attributes
     ----------
     index : mapping of str to Path
         The index of each group: the captions' texts.
     similar, truth : sequence of Path
-        The table of most similar captions, and those of the features of pictures and captions.
+        The table of most similar captions; the tables of features of pictures and captions.
     """
 
     index: Mapping[str, Path]
@@ -62,7 +62,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Corrupted:
-    """What a scheme made of n pairs.
+    """The result of a scheme for n pairs.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Corrupted:
     swapped : (n,) bool array
         Whether it is the caption of another pair.
     shares : dict of str to str
-        What only some schemes can tell, as metadata.
+        Metadata that only some schemes have.
     note : str
         Why the nominal rate was not reached, in one sentence, or "".
     written_ids : (c,) uint64 array
@@ -107,14 +107,14 @@ def corrupt(
             f"corrupt_captions: there is no scheme {scheme!r}; there are {', '.join(_SCHEMES)}."
         )
     if not 0.0 <= rate <= 1.0:
-        raise UserError(f"corrupt_captions: rate {rate} lies outside 0 to 1.")
+        raise UserError(f"corrupt_captions: rate {rate} is outside 0 to 1.")
     if rate == 0:
         return Corrupted(pairs.caption_ids, np.zeros(len(pairs.caption_ids), bool))
     return _SCHEMES[scheme](pairs, rate, seed, sources)
 
 
 def _subset(seed: int) -> np.random.Generator:
-    # One name for both schemes that swap: they corrupt the same pairs.
+    # One name for `random` and `similar`: they corrupt the same pairs.
     return seeds.generator(seed, STEP, "random")
 
 
@@ -188,8 +188,8 @@ def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Source
     mean = float(done.similarity.mean()) if len(done.similarity) else float("nan")
     short = int(2 * round(rate * len(original) / 2) - swapped.sum())
     note = (
-        f"{short:,} pairs fewer than wanted are swapped, because all that are left have the same "
-        "caption."
+        f"{short:,} pairs fewer than wanted are swapped, because all remaining pairs have the "
+        "same caption."
     )
     rounding = _rounding(int(swapped.sum()), len(original), rate)
     return Corrupted(
@@ -199,10 +199,10 @@ def _similar_swap(pairs: CaptionedPairs, rate: float, seed: int, sources: Source
 
 
 def _rounding(chosen: int, pairs: int, rate: float) -> str:
-    """Say so where no whole number of pairs comes within half a percent of the rate."""
+    """Return a note if the chosen share is more than 0.005 from the rate, else an empty text."""
     if not pairs or abs(chosen / pairs - rate) <= 0.005:
         return ""
-    return f"{chosen} of {pairs} pairs is as near to {rate:g} as a whole number of pairs comes."
+    return f"{chosen} of {pairs} pairs is the whole number of pairs nearest to {rate:g}."
 
 
 _EDITS: dict[str, Callable[..., Reworded]] = {
@@ -216,7 +216,7 @@ _SPARED = {
         "{spared:,} of the {total:,} named features were drawn and stay, because their kind has no "
         "other value."
     ),
-    "drop": "{spared:,} captions keep one content word, because all that they have were drawn.",
+    "drop": "{spared:,} captions keep one content word, because all of theirs were drawn.",
 }
 
 
@@ -248,7 +248,7 @@ _SCHEMES: dict[str, Callable[[CaptionedPairs, float, int, Sources], Corrupted]] 
 
 
 def sample(items: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """Return at most so many of the items, drawn without replacement, in their own order."""
+    """Return at most `most` of the items, drawn without replacement, in their own order."""
     if len(items) <= most:
         return items
     return np.asarray(items[np.sort(generator.permutation(len(items))[:most])])
@@ -257,10 +257,10 @@ def sample(items: np.ndarray, most: int, generator: np.random.Generator) -> np.n
 def mean_similarity(
     pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], seed: int
 ) -> dict[str, str]:
-    """Measure how alike pairs' captions are before and after, where their text changed.
+    """Measure the similarity of captions before and after, over pairs whose text changed.
 
-    The measure is the cosine of TF-IDF vectors for every scheme, so that schemes can be compared;
-    over at most `MOST_PAIRS` changed pairs, with document frequencies from at most `MOST_CAPTIONS`
+    The measure is the cosine of TF-IDF vectors for every scheme, so that schemes can be compared.
+    It uses at most `MOST_PAIRS` changed pairs, and document frequencies of at most `MOST_CAPTIONS`
     distinct captions of the corpus, both drawn at random. Returns metadata: ``mean_similarity``
     ("nan" when no text changed), ``similarity_of``, and how many pairs and captions were used.
     """
@@ -291,7 +291,7 @@ def mean_similarity(
 def effective_shares(
     pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], truth: Sequence[Path]
 ) -> dict[str, str]:
-    """Measure how wrong the captions are that a scheme gave, and how many different ones are left.
+    """Measure how wrong the captions of a scheme are, and how many different ones remain.
 
     Returns metadata: the counts of `effective_rate.Variety`, and the shares of
     `effective_rate.EffectiveRate` where `truth` has the features of every picture.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Draws:
     """Scalar draws from a buffer of uniforms: a scalar call to NumPy costs ten times as much.
 
-    Only `Generator.random` is used, so that the stream does not hang on how NumPy implements
+    Only `Generator.random` is used, so that the stream does not depend on how NumPy implements
     choices or integers.
     """
 
@@ -37,7 +37,7 @@ class Draws:
         return self.unit() < probability
 
     def choose(self, options: Sequence[T]) -> T:
-        """Return one of the options, each as likely as the others."""
+        """Return one of the options, all equally likely."""
         return options[int(self.unit() * len(options))]
 
     def shuffled(self, options: Sequence[T]) -> list[T]:

@@ -4,12 +4,12 @@ A nominal rate counts the pairs that get another caption. Another caption may st
 picture, so equal nominal rates of two schemes are not equal doses. The two effective rates count
 what is wrong in the captions that the pairs have afterwards:
 
-- by features: the mean over pairs of the share of the features that the caption names and the
-  picture does not have;
+- by features: the mean over pairs of the share of the caption's features that the picture does not
+  have;
 - by captions: the share of pairs whose caption names at least one such feature.
 
-Both are 0 for a corpus of true captions. A caption that leaves features out, or names none, says
-nothing wrong; what it leaves out is counted apart.
+Both are 0 for a corpus of true captions. Features that a caption leaves out do not make it wrong;
+they are counted separately.
 """
 
 from __future__ import annotations
@@ -120,6 +120,6 @@ class Variety:
 
 
 def variety(given: np.ndarray) -> Variety:
-    """Count the distinct captions among those given, (n,) uint64, and pairs with the commonest."""
+    """Count the distinct captions of pairs, (n,) uint64, and the pairs with the commonest."""
     _, times = np.unique(given, return_counts=True)
     return Variety(len(times), int(times.max(initial=0)))

@@ -1,9 +1,9 @@
-"""Draws that depend on a pair's key and on what they are for, for millions of keys at once.
+"""Draws that depend on a pair's key and on their purpose, for millions of keys at once.
 
 A generator for each key would take a hundred times as long. Here a key is hashed to 64 bits
-(BLAKE2b, keyed by the name of the draw), and its draws are the outputs of SplitMix64 started
-there, each computed from its own number alone. Neither the other keys, nor their order, nor the
-interpreter's own hash of strings has a say in them.
+(BLAKE2b, keyed by the name of the draw), and its draws are the outputs of SplitMix64 with that
+seed, each computed from its own number alone. They do not depend on other keys, on the order of
+keys, or on the interpreter's hash of strings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MIX = (
 def streams(keys: Iterable[str], *name: object) -> np.ndarray:
     """Return where the draws of each key start, (n,) uint64, for `uniforms`.
 
-    `name` is what the draws are for, such as a seed and a scheme; other names give other draws.
+    `name` is the purpose of the draws, such as a seed and a scheme; other names give other draws.
     """
     secret = seeds.integer(*name).to_bytes(8, "big")
     digests = (hashlib.blake2b(key.encode(), digest_size=8, key=secret).digest() for key in keys)

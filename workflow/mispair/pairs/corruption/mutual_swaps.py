@@ -1,14 +1,14 @@
 """Swaps of captions between similar pairs, as in the paper's public code.
 
-The pairs are visited in random order. A pair that has its own caption yet exchanges it with one of
-the ten pairs whose captions are most similar to its own, among those that have not exchanged
+The pairs are visited in random order. A pair that still has its own caption exchanges it with one
+of the ten pairs whose captions are most similar to its own, among those that have not exchanged
 theirs. This goes on until the wanted share of the pairs is swapped. Every caption is used as often
 as before, which the scheme ``similar`` does not ensure.
 
-Similar means cosine of TF-IDF vectors in the settings of that code: words and pairs of adjacent
-words, English stop words left out, at most 5,000 terms, each in at least two captions and at most
-95 % of them. One thing differs: pairs with the same caption do not exchange it, because that
-changes nothing.
+The similarity is the cosine of TF-IDF vectors with the settings of that code: words and pairs of
+adjacent words, English stop words left out, at most 5,000 terms, each in at least two captions and
+at most 95 % of them. One thing differs: pairs with the same caption do not exchange it, because
+that changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CANDIDATES = 10
 """The most similar pairs among which the partner is drawn."""
 
 MOST_PAIRS = 200_000
-"""Pairs beyond which the scheme is refused: its cost grows with the square of their number."""
+"""Largest number of pairs that the scheme accepts. The cost grows with its square."""
 
 _AT_ONCE = 256
 """Pairs whose similarities to all others are computed together."""
@@ -34,7 +34,7 @@ def mutual_tfidf(captions: Sequence[str]) -> sparse.csr_array:
     """Return the TF-IDF vectors, (n, terms) float32, by which `swap_similar` compares captions.
 
     Document frequencies count pairs. Rows have length 1, or are zeros for captions without a term.
-    There are no columns where no term is left.
+    If no term is left, there are no columns.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -53,7 +53,7 @@ def mutual_tfidf(captions: Sequence[str]) -> sparse.csr_array:
 
 @dataclass(frozen=True)
 class Swaps:
-    """Who exchanged captions with whom.
+    """Exchanges of captions between pairs.
 
     Attributes
     ----------
@@ -76,17 +76,17 @@ def swap_similar(
     """Exchange captions between similar pairs until a share of the pairs is swapped.
 
     With generators of the same state, the exchanges at a small rate are the first of those at a
-    large one. Equal similarities are ordered at random. Fewer pairs than asked for are swapped only
-    if no pair that is left may exchange with another.
+    large one. Equal similarities are ordered at random. Fewer pairs are swapped only if no
+    remaining pair may exchange with another.
 
     Parameters
     ----------
     vectors : (n, terms) array
         Rows of length 1 or 0; nothing is negative.
     rate : float
-        Share of the pairs to swap, in [0, 1]; an even number of pairs comes as near as it can.
+        Share of the pairs to swap, in [0, 1], rounded to an even number of pairs.
     equal : callable
-        Given a pair, returns (n,) bool: with which an exchange would change nothing. Symmetric.
+        Given a pair, returns (n,) bool: exchanges with it that would change nothing. Symmetric.
     """
     n = vectors.shape[0]
     goal = round(rate * n / 2)
@@ -105,7 +105,7 @@ def swap_similar(
         for position, row in zip(visited.tolist(), cosines, strict=True):
             if len(similarities) == goal:
                 break
-            if not free[position]:  # an earlier pair of these exchanged with it
+            if not free[position]:  # an earlier pair of the block exchanged with it
                 continue
             pair = int(order[position])
             free[position] = False
@@ -122,7 +122,7 @@ def swap_similar(
 
 
 def _best(scores: np.ndarray, k: int) -> np.ndarray:
-    """Return the places of the k largest scores, the largest first and equal ones by place."""
+    """Return the positions of the k largest scores, largest first, equal ones by position."""
     columns = np.arange(len(scores))
     if len(scores) > k:
         columns = np.flatnonzero(scores >= np.partition(scores, -k)[-k])

@@ -29,12 +29,12 @@ def draw_pairing(
     -------
     pairing : pyarrow.Table
         ``key``, ``group``, ``row``, and for draw 0 ``caption_id``, ``swapped``, ``text_changed``,
-        sorted by key; for draw k these three with ``_k`` at the end. Where pairs have several
+        sorted by key; for draw k these three with the suffix ``_k``. Where pairs have several
         captions also ``caption_source`` (`mispair.pairs.corruption.caption_sources`).
     captions : pyarrow.Table
         ``caption_id``, ``caption`` of texts that no pair had before, of all draws, sorted.
     metadata : dict of str to str
-        Of both: shares of draw 0, those of all draws as JSON, and what names data and draws.
+        For both: shares of draw 0, shares of all draws as JSON, and what identifies data and draws.
 
     Raises
     ------

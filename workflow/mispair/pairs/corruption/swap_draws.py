@@ -12,7 +12,7 @@ DRAWN = ("caption_id", "swapped", "text_changed")
 
 
 def column(name: str, draw: int) -> str:
-    """Return the column of a pairing that holds something of a draw.
+    """Return the name that a column of a pairing has for a draw.
 
     Examples
     --------

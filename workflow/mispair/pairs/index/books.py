@@ -17,7 +17,7 @@ Tables = dict[str, Path]
 """A file of each group."""
 
 DAMAGED = (Fault.DAMAGED_SHARD, Fault.LOST_WORKER)
-"""Reasons that stand for a shard that was not read to its end: one row each, whatever was lost."""
+"""Reasons for a shard that was not read to its end; each such shard has one row."""
 
 KEY = "key-in-several-shards"
 IMAGE = "image-in-several-pairs"
@@ -103,7 +103,7 @@ class Books:
     def table(self) -> str:
         """Return the reasons as lines of text, the commonest first, each with an example.
 
-        Keys are printed as Python writes them: a name from a file never steers a terminal.
+        Keys are printed as Python literals, so that a name from a file never controls a terminal.
         """
         ranked = sorted(self.reasons.items(), key=lambda item: (-item[1].count, item[0]))
         rows = [
@@ -187,9 +187,9 @@ def read_books(index: Mapping[str, Path], rejected: Mapping[str, Path]) -> Books
 def check_loss(books: Books, limit: float, tables: Path) -> None:
     """Refuse a corpus that lost too much, before anything is computed from it.
 
-    The share of lost samples counts what was seen. A shard that breaks off is one row whatever
-    was in the rest of it, so the share of shards that were not read to their end is held against
-    the same limit, 0 to 1: the larger one decides. `tables` is the folder that the message names.
+    The share of lost samples counts only what was seen: a shard that breaks off is one row. So the
+    share of shards that were not read to their end has the same limit, 0 to 1, and the larger share
+    decides. `tables` is the folder that the message names.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
         return
     if not books.read:
         raise UserError(
-            "gather_index: no shard holds any sample. See whether `shards` names tar files of "
+            "gather_index: no shard holds any sample. Check that `shards` names tar files of "
             "images with captions."
         )
     seen = (
@@ -213,13 +213,13 @@ def check_loss(books: Books, limit: float, tables: Path) -> None:
         remedy = (
             f"at most {100 * limit:g} % of either may be. Repair the shards or fetch them again, "
             "change a setting of the last column, or raise `gather_index: max_quarantined_share` "
-            "if a corpus like this is what you want"
+            "if you want such a corpus"
         )
     else:
         remedy = "no pair is left. Repair the shards or change a setting of the last column"
     raise UserError(
         f"gather_index: {seen}; {remedy}.\n{books.table()}\n"
-        f"Every rejected sample stands with its reason in {tables}/*.rejected.parquet."
+        f"The files {tables}/*.rejected.parquet list every rejected sample with its reason."
     )
 
 
@@ -261,6 +261,6 @@ def _check(
         claimed = {name: metadata.get(name) for name in counted}
         if claimed != {name: str(count) for name, count in counted.items()}:
             raise UserError(
-                f"{path}: its books do not balance: it says {claimed}, but {index.name} has "
+                f"{path}: its books do not balance: they have {claimed}, but {index.name} has "
                 f"{kept} rows and {rejected.name} {lost}. Delete both files and run again."
             )

@@ -120,7 +120,7 @@ def _further(texts: pa.ChunkedArray) -> pa.LargeListArray:
 
 
 def same_key_as_before(pairs: Pairs) -> np.ndarray:
-    """Tell of each pair but the first, in order of keys, whether the one before has its key."""
+    """Return whether each pair but the first, in order of keys, has the key of the previous."""
     same = [np.zeros(0, bool)]
     for start in range(1, len(pairs.order), BLOCK):
         keys = pairs.keys.take(pa.array(pairs.order[start - 1 : start + BLOCK]))
@@ -143,7 +143,7 @@ CORPUS = pa.schema(
 def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.StringArray]]:
     """Yield the corpus in order of keys, a part at a time, each with the identities of its images.
 
-    `kept` (n,) bool has which pairs the corpus holds.
+    `kept`, (n,) bool, marks the pairs that the corpus holds.
     """
     order = pairs.order[kept[pairs.order]]
     for start in range(0, len(order), BLOCK):
@@ -170,8 +170,8 @@ def blocks(pairs: Pairs, kept: np.ndarray) -> Iterator[tuple[pa.Table, pa.String
 def fingerprint(parts: Iterable[tuple[pa.Table, pa.StringArray]]) -> str:
     """Return 16 hexadecimal digits of the SHA-256 that name the data in the `blocks` of a corpus.
 
-    One line a pair, in order of keys: ``CAPTION_ID IMAGE_ID FURTHER_IDS KEY`` with commas between
-    further captions. In which shard or group a pair stands makes no difference.
+    One line per pair, in order of keys: ``CAPTION_ID IMAGE_ID FURTHER_IDS KEY`` with commas between
+    further captions. The shard and the group of a pair make no difference.
     """
 
     def lines() -> Iterator[str]:

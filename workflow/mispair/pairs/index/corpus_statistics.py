@@ -1,8 +1,8 @@
-"""What a corpus is made of: counts, captions, images and downloads, as rows of metrics.
+"""Statistics of a corpus: counts, captions, images and downloads, as rows of metrics.
 
-Each row has ``metric``, ``value`` and ``n``, what the value is a share or a number of. A
-percentile is the smallest value that at least this share of the values do not exceed (nearest
-rank): a value that occurs. The last bin of a histogram is open: its ``bin_high`` is null.
+Each row has ``metric``, ``value`` and ``n``, the number of items that the value is about. A
+percentile is the smallest occurring value that at least this share of the values do not exceed
+(nearest rank). The last bin of a histogram is open: its ``bin_high`` is null.
 
 =================================== ======================================= ======================
 metric                              value                                   n
@@ -11,9 +11,9 @@ read, kept, rejected, excluded      samples                                 samp
 rejected_reason, excluded_reason    samples, for each ``reason``            samples read
 quarantined_share                   (rejected + excluded) / read            samples read
 damaged_shard_share                 shards not read to their end            shards
-caption_empty_share                 no words: rejected for it, or kept all  samples read
-                                    the same, if the settings say so
-caption_duplicate_share             the caption's text has another pair too pairs kept
+caption_empty_share                 no words: rejected for it, or kept if   samples read
+                                    the settings allow it
+caption_duplicate_share             another pair has the same caption text  pairs kept
 caption_person_share                holds ``<PERSON>``                      pairs kept
 caption_non_ascii_share             holds a character beyond ASCII          pairs kept
 caption_control_share               holds a bidirectional or other format   pairs kept
@@ -27,7 +27,7 @@ caption_characters_X, _histogram    the same for characters                 pair
 image_width_X, image_height_X       X: min, p05, median, p95, max; pixels   pairs kept
 image_aspect_ratio_X                the same for width / height             pairs kept
 image_shorter_side_histogram        images, by pixels of the shorter side   pairs kept
-images_distinct                     images with bytes of their own          pairs kept
+images_distinct                     images with different bytes             pairs kept
 image_duplicate_share               the same bytes are in another pair too  pairs kept
 image_sha256_duplicate_share        the ``sha256`` of the sample's json is  pairs that have one
                                     in another pair too
@@ -115,13 +115,13 @@ class Tally:
         return self.values[np.searchsorted(np.cumsum(self.counts), rank)].item()
 
     def histogram(self, edges: tuple[int, ...]) -> np.ndarray:
-        """Return how many values lie from each edge to below the next, or above the last."""
+        """Return the number of values from each edge to below the next; the last bin is open."""
         bins = np.searchsorted(edges, self.values, side="right") - 1
         return np.bincount(bins, self.counts, len(edges)).astype(np.int64)
 
 
 class CorpusStatistics:
-    """Statistics of the kept pairs, of which `add` is shown one group after another."""
+    """Statistics of the kept pairs; `add` takes one group after another."""
 
     def __init__(self) -> None:
         self._tallies = {
@@ -135,7 +135,7 @@ class CorpusStatistics:
         self._texts: list[np.ndarray] = []
 
     def add(self, table: pa.Table, texts: np.ndarray) -> None:
-        """Take in the kept pairs of a group: their rows of the index, with at least `COLUMNS`.
+        """Add the kept pairs of a group: their rows of the index, with at least `COLUMNS`.
 
         `texts` are the identities of all their captions, (m,) uint64, in any order.
         """
@@ -209,7 +209,8 @@ def corpus_rows(
 ) -> list[Row]:
     """Return all rows of a corpus, from the index of each group in the order of `pairs`.
 
-    `kept` (n,) bool has which pairs the corpus holds; the books are those after all policies.
+    `kept`, (n,) bool, marks the pairs that the corpus holds; the books are those after all
+    policies.
     """
     statistics, ended, compared = CorpusStatistics(), [], []
     for path, start, end in zip(index.values(), pairs.starts, pairs.starts[1:], strict=False):
@@ -279,7 +280,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _distinct(identities: np.ndarray) -> tuple[int, int]:
-    """Return how many differ, and how many have an equal among the others."""
+    """Return the number of distinct values, and of values that occur more than once."""
     counts = np.unique(identities, return_counts=True)[1]
     return len(counts), int(counts[counts > 1].sum())
 

@@ -1,4 +1,4 @@
-"""Keys and images that are in several places: found over the whole corpus, and taken out."""
+"""Find keys and images that a corpus has several times, and exclude them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mispair.pairs.index.corpus import Pairs, same_key_as_before
 def exclude(
     pairs: Pairs, duplicate_keys: str, duplicate_images: str
 ) -> tuple[np.ndarray, pa.Table]:
-    """Apply the policies that need to see the whole corpus; keys go first, images after them.
+    """Apply the policies that need the whole corpus: first on keys, then on images.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def exclude(
     kept : (n,) bool array
         Which pairs are left, over positions.
     excluded : pyarrow.Table
-        The pairs that are taken out, sorted by key: key, shard, reason, detail and group.
+        The excluded pairs, sorted by key: key, shard, reason, detail and group.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def exclude(
 
 @dataclass(frozen=True)
 class _Repeats:
-    """Positions that share something with others; the first of those, and how many they are."""
+    """Positions that share a value with others, the first of these, and their number."""
 
     members: np.ndarray
     firsts: np.ndarray
@@ -94,7 +94,7 @@ class _Repeats:
 
 
 def _repeats(order: np.ndarray, same: np.ndarray) -> _Repeats:
-    """Find runs in sorted positions, where `same` says of each but the first: as the one before."""
+    """Find runs in sorted positions; `same` is whether each but the first equals the previous."""
     later = np.concatenate([np.zeros(min(len(order), 1), bool), same])
     inside = later.copy()
     inside[:-1] |= later[1:]
@@ -104,7 +104,7 @@ def _repeats(order: np.ndarray, same: np.ndarray) -> _Repeats:
 
 
 def _places(pairs: Pairs, positions: np.ndarray) -> list[str]:
-    """Say in words where pairs stand."""
+    """Return the shard and the group of pairs as text."""
     return [
         f"{pairs.shards[shard]!r} (group {pairs.groups[group]})"
         for shard, group in zip(pairs.shard[positions], pairs.group_of(positions), strict=True)
@@ -122,7 +122,7 @@ def _refusal(pairs: Pairs, repeated: _Repeats) -> str:
     return (
         f"gather_index: {len(firsts):,} keys are in more than one shard, "
         f"{len(repeated.members):,} pairs in all, for example\n" + "\n".join(examples) + "\n"
-        "Captions travel by key, so a key must name one pair. If these are copies of one another, "
+        "Captions are assigned by key, so a key must name one pair. If these are copies, "
         "set `gather_index: duplicate_keys` to `first`; if you cannot tell which is right, to "
         "`drop`; if shards were numbered twice, give their keys a prefix of their own."
     )

@@ -30,11 +30,11 @@ def identities(digits: pa.ChunkedArray) -> np.ndarray:
     try:
         fixed = digits.combine_chunks().cast(pa.binary()).cast(pa.binary(16))
     except pa.ArrowInvalid as error:
-        raise ValueError("an identity has not 16 hexadecimal digits") from error
+        raise ValueError("an identity does not have 16 hexadecimal digits") from error
     characters = np.frombuffer(fixed.buffers()[1], np.uint8, 16 * len(fixed), 16 * fixed.offset)
     values = _VALUES[characters]
     if fixed.null_count or (values > 15).any():
-        raise ValueError("an identity has not 16 hexadecimal digits")
+        raise ValueError("an identity does not have 16 hexadecimal digits")
     octets = values[0::2] << 4 | values[1::2]
     return octets.view(">u8").astype(np.uint64)
 
@@ -45,7 +45,7 @@ def caption_identities(texts: Iterable[str]) -> np.ndarray:
 
 
 def text_hashes(texts: pa.ChunkedArray) -> np.ndarray:
-    """Return 64-bit hashes of texts; a pair of 12 million agrees by chance in 1 of 250,000 runs."""
+    """Return 64-bit hashes of texts; two of 12 million agree by chance in 1 of 250,000 runs."""
     from pandas.util import hash_array
 
     return hash_array(texts.to_numpy(zero_copy_only=False), categorize=False)

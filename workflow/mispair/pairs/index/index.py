@@ -113,14 +113,14 @@ def index_shard(
         image_id, caption, caption_id, more_captions, width and height (pixels, as a viewer shows
         it), words, characters, person, non_ascii, control, url, status, sha256, licence; and
         ``join_value`` if `policy.join` is not the key. ``rejected`` rows: key, shard, reason,
-        detail. A key whose members do not stand together is rejected, in one row: no half sample
-        is ever taken for a whole one. A damaged shard gives one row for all that could not be
-        read, and so does a shard without a sample.
+        detail. A key whose members are not adjacent is rejected in one row: a partial sample is
+        never taken for a whole one. A damaged shard gives one row for all that could not be read,
+        and so does a shard without a sample.
     """
     if (lookup is None) != (policy.table == "none"):
         raise ValueError("a caption table is looked up if, and only if, the policy names one")
     try:
-        # An error of the lookup or the heartbeat below must not pass for one of the shard.
+        # An error of the lookup or the heartbeat below must not be taken for one of the shard.
         opened = Path(shard).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (closed below)
     except OSError as error:
         damage = {
@@ -233,7 +233,7 @@ def _verdict(
 def _pair(
     candidate: Candidate, policy: Policy, table: TableCaptions, reader: ShardReader
 ) -> dict[str, Any]:
-    """Return the row of a pair, or raise the first thing that is wrong with it."""
+    """Return the row of a pair, or raise its first fault."""
     if not is_encodable(candidate.key):
         raise RejectedError(Fault.UNDECODABLE_KEY, "the name is not UTF-8")
     if candidate.ambiguity:

@@ -60,7 +60,7 @@ REJECTED = pa.schema(
 
 
 def columns(policy: Policy) -> pa.Schema:
-    """Return the columns of an index: `KEPT`, and what joins a caption table if no key does."""
+    """Return the columns of an index: `KEPT`, and what joins a caption table if not the key."""
     return KEPT if policy.join_field is None else KEPT.append(pa.field(JOIN_VALUE, pa.string()))
 
 
@@ -84,7 +84,7 @@ class Part:
 
     @property
     def kept(self) -> Path:
-        """Table of the kept pairs; written last, so the part is whole if it is there."""
+        """Table of the kept pairs; written last, so the part is complete if it exists."""
         return self.folder / f"{self.stem}.parquet"
 
     @property
@@ -95,7 +95,7 @@ class Part:
 
 @dataclass
 class Counts:
-    """How many samples of one shard, or of several, went where."""
+    """Counts of kept and rejected samples of one shard, or of several."""
 
     kept: int = 0
     ignored: int = 0
@@ -113,7 +113,7 @@ class Counts:
 
     @property
     def samples(self) -> int:
-        """Number of samples seen, without the rows that stand for damage."""
+        """Number of samples seen, without the rows for damage."""
         return self.read - self.reasons[Fault.DAMAGED_SHARD]
 
     def __add__(self, other: Counts) -> Counts:
@@ -147,7 +147,7 @@ def plan(
     """Name the part of each shard, in the order of the sorted shards, or of their named sources.
 
     A name depends on the policy, the code, the shard (path, size, time of change) and the caption
-    table, so a part that is on disk can be taken as it is. Raises a UserError if a file is missing.
+    table, so a part that is on disk can be reused. Raises a UserError if a file is missing.
     """
     shared = [repr(policy), *code, *(_state(table) if table else [])]
     parts = []
@@ -162,7 +162,7 @@ def _state(path: Path) -> list[str | bytes]:
         stat = path.stat()
     except OSError as error:
         raise files.UserError(
-            f"{path}: cannot be read ({error.strerror}). Bring it back, or correct `shards`."
+            f"{path}: cannot be read ({error.strerror}). Restore it, or correct `shards`."
         ) from error
     return [os.fsencode(path), str(stat.st_size), str(stat.st_mtime_ns)]
 
@@ -276,7 +276,7 @@ def gather(
     """Write the group's tables and return its counts: a row group for each shard.
 
     One shard is in memory at a time. `missing` has the rejected rows of the shards that have no
-    part. The metadata have the counts, and what img2dataset's statistics have on the shards.
+    part. The metadata have the counts, and img2dataset's statistics of the shards.
     """
     counts, whole = total(parts, missing), [part for part in parts if part not in missing]
     samples = {part.shard: count(part).samples for part in whole}
@@ -307,7 +307,7 @@ def _write(
 def groups_rejected_for(reasons: Iterable[str], rejected_files: Iterable[Path]) -> list[Path]:
     """Return those rejected tables that have a row of one of the given reasons, in order.
 
-    The groups to read again once the cause is gone: shards fetched again, a disk repaired.
+    These groups are to be read again once the cause is gone, such as a broken disk.
 
     Raises
     ------

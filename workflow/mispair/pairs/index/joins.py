@@ -76,7 +76,7 @@ class JoinBooks:
         Raises
         ------
         UserError
-            Naming the table, what joins it, the share and the settings.
+            If so, with the table, what joins it, the share and the settings.
         """
         if not self.pairs or (self.joined and self.joined >= least * self.pairs):
             return
@@ -166,7 +166,7 @@ def join_books(
 def _values_of_pairs(
     join: str, index: Mapping[str, Path], pairs: Pairs, kept: np.ndarray
 ) -> Iterator[pa.ChunkedArray]:
-    """Yield what kept pairs may be joined by, group after group, without those that have none."""
+    """Yield the values by which kept pairs may be joined, group after group, without nulls."""
     for path, start, end in zip(index.values(), pairs.starts, pairs.starts[1:], strict=False):
         if join == KEY:
             values = pa.chunked_array([pairs.keys[start:end]])

@@ -17,7 +17,7 @@ from mispair.pairs.shards.shards import (
 
 
 class Fault(StrEnum):
-    """Why a pair is rejected: nothing else is in a table of rejections."""
+    """Why a pair is rejected; a table of rejections has no other reasons."""
 
     NO_IMAGE = "no-image"
     NO_CAPTION = "no-caption"
@@ -101,7 +101,7 @@ class Policy(PolicySettings):
     Attributes
     ----------
     table : "none", "replace" or "augment"
-        Whether the user's table of captions takes the place of the shard's, or follows it.
+        Whether the user's table replaces the shard's captions, or follows them.
     join : str
         What joins that table to pairs: ``key``, or a field of a pair's JSON, as ``url``,
         ``sha256`` or ``json:FIELD``.

@@ -1,4 +1,4 @@
-"""Read images back from where an index says that they are in their shards, and its captions."""
+"""Read images from the positions that an index has for them, and the captions of an index."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def by_name(shards: Sequence[Path], sources: Sequence[str]) -> dict[str, Path]:
 
 
 def read_encoded(shard: Path, sites: Sequence[Place]) -> Iterator[bytes]:
-    """Yield the bytes of images, each read at its offset: nothing else of the shard is touched.
+    """Yield the bytes of images, each read at its offset: nothing else of the shard is read.
 
     Raises
     ------

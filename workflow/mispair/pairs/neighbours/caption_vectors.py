@@ -1,4 +1,4 @@
-"""The text features of captions, one of each text, gathered for comparing them with one another."""
+"""The text features of captions, one per text, gathered for comparison."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def gather_vectors(
     captions : (n,) uint64 array
         Identities of the captions, sorted.
     scratch : file
-        Empty, open for reading and writing. It takes 4 bytes a number.
+        Empty, open for reading and writing. It takes 4 bytes per number.
 
     Raises
     ------
     UserError
-        If there is no part, a part lacks one of its files or is of other towers than another, a
-        file cannot be read, a caption is in no part, or a feature is not finite.
+        If there is no part, a part lacks one of its files, parts come from different towers, a file
+        cannot be read, a caption is in no part, or a feature is not finite.
     OSError
         If the disk is full.
     """
@@ -74,8 +74,8 @@ def gather_vectors(
                 vectors[position[some]] = unit_rows(texts[row[some]])
             except ValueError as error:
                 raise UserError(
-                    f"{path}: the feature of a text is not finite ({error}). Encode it in more "
-                    "precision."
+                    f"{path}: the feature of a text is not finite ({error}). Encode it with "
+                    "higher precision."
                 ) from error
         filled[position] = True
     if not filled.all():
@@ -94,8 +94,8 @@ def _parts(features: Sequence[Path], rows: Sequence[Path]) -> list[tuple[Path, P
     if not len(parts) == len(features) == len(rows):
         odd = sorted({path.stem for path in features} ^ tables.keys()) or sorted(parts)
         raise UserError(
-            f"find_similar_captions: give for each group one file of features and one of their "
-            f"rows, of the same name; look at {', '.join(odd[:5])}."
+            f"find_similar_captions: each group needs one file of features and one of their "
+            f"rows, of the same name; check {', '.join(odd[:5])}."
         )
     if not parts:
         raise UserError(
@@ -107,6 +107,6 @@ def _parts(features: Sequence[Path], rows: Sequence[Path]) -> list[tuple[Path, P
 
 def _on_file(scratch: IO[bytes], shape: tuple[int, int]) -> np.ndarray:
     if hasattr(os, "posix_fallocate"):
-        # Now, while it is an error: a full disk found while writing to memory ends the process.
+        # A full disk is an error here; while writing to the memory map it would end the process.
         os.posix_fallocate(scratch.fileno(), 0, 4 * shape[0] * shape[1])
     return np.memmap(scratch, np.float32, "r+", shape=shape)

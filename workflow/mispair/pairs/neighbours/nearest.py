@@ -1,4 +1,4 @@
-"""The k best others of every row, kept while scores arrive in any portions."""
+"""The k best others of every row, updated as scores arrive in any portions."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Protocol
 import numpy as np
 
 NOBODY = 2**32 - 1
-"""Index that is in a place nobody has taken; rows are numbered below it."""
+"""Index in an empty place; it is larger than the number of any row."""
 
 Neighbours = tuple[np.ndarray, np.ndarray]
 """Others (n, k), int64, best first, and their scores (n, k), float32; `NOBODY` has -inf."""
 
 PORTION = 1 << 16
-"""Rows whose neighbours are handed over at a time."""
+"""Rows whose neighbours are yielded together."""
 
 _AT_ONCE = 64
 
 
 class Keeper(Protocol):
-    """Keeps the state of a search, so that it can go on after an interruption."""
+    """Keeper of a search's resume state, so that the search can continue after an interruption."""
 
     def load(self) -> dict[str, np.ndarray] | None:
         """Return the last state that was saved, if any was."""
 
     def due(self) -> bool:
-        """Tell whether a state is wanted now."""
+        """Return whether a state should be saved now."""
 
     def save(self, state: Mapping[str, np.ndarray]) -> None:
         """Save a state in place of the last."""
@@ -35,9 +35,9 @@ class Keeper(Protocol):
 class Nearest:
     """Running best k of each of `n` rows: larger scores first, equal ones by smaller index.
 
-    A score and an index make one int64 in whose order the better is the larger: above, the bits of
-    the float32, which compare like an integer once those of negative numbers are flipped; below,
-    the index, counted down. So a plain sort breaks ties, and always in the same way.
+    A score and an index form one int64, larger if better. Its upper half has the bits of the
+    float32; they compare like an integer once those of negative numbers are flipped. Its lower half
+    has the index, counted down. So a plain sort breaks ties, always in the same way.
 
     Memory is 8 k + 4 bytes a row.
     """
@@ -47,12 +47,12 @@ class Nearest:
             raise ValueError(f"{n} rows are more than 32 bits can number")
         self.capacity = k
         self.floor = np.full(n, -np.inf, dtype=np.float32)
-        """Score of each row's last place: an offer of use is larger, or equal and of smaller index.
+        """Score of each row's last place. A useful offer is larger, or equal with a smaller index.
         """
         self._keys = np.full((n, k), _EMPTY)  # ascending: the first is the next to go
 
     def resume(self, keeper: Keeper | None) -> int:
-        """Go back to the state of a keeper; return how many products had been offered by then."""
+        """Restore the state of a keeper; return how many products had been offered by then."""
         state = keeper.load() if keeper is not None else None
         if state is None:
             return 0
@@ -61,17 +61,17 @@ class Nearest:
         return int(state["done"])
 
     def keep(self, keeper: Keeper | None, done: int) -> None:
-        """Give a keeper the state after so many products, if it is due."""
+        """Give a keeper the state after `done` products, if it is due."""
         if keeper is not None and keeper.due():
             keeper.save({"keys": self._keys, "done": np.array(done)})
 
     def offer(self, rows: np.ndarray, candidates: np.ndarray, scores: np.ndarray) -> None:
-        """Let others compete for places in some rows.
+        """Offer candidates for places in some rows.
 
         Parameters
         ----------
         rows, candidates : (m,) int arrays
-            Who is offered to which row; nobody twice to the same in the life of this object.
+            Rows, and the candidate for each; no candidate may be offered to one row twice.
         scores : (m,) float array
             Rounded to float32.
         """
@@ -80,7 +80,7 @@ class Nearest:
         order = np.argsort(rows, kind="stable")
         keys = _pack(scores[order], candidates[order])
         touched, start, count = np.unique(rows[order], return_index=True, return_counts=True)
-        # In turns, lest one row with very many offers make the table wide for all.
+        # In turns: one row with very many offers would make the table wide for all.
         for done in range(0, int(count.max()), _AT_ONCE):
             left = np.minimum(count - done, _AT_ONCE)
             open_rows = left > 0
@@ -111,7 +111,7 @@ def best_first(candidates: np.ndarray, scores: np.ndarray, k: int) -> Neighbours
 
 
 def _pack(scores: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    # Adding zero makes -0 to 0, which it equals but whose bits it does not share.
+    # Adding zero turns -0 into 0: they are equal, but their bits differ.
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32)
     return (_flip(bits).astype(np.int64) << 32) | (NOBODY - candidates)
 

@@ -21,7 +21,7 @@ SIMILAR = pa.schema(
         ("similarities", pa.list_(pa.float32())),
     ]
 )
-"""Columns: a caption, the others that are most similar to it, best first, and how similar."""
+"""Columns: a caption, the others most similar to it, best first, and their similarities."""
 
 
 def read_distinct_captions(corpus: Path) -> np.ndarray:

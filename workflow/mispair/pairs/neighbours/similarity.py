@@ -21,12 +21,12 @@ from mispair.pairs.neighbours.nearest import (
 )
 
 SPARE = 6
-"""Candidates beyond k that products in float32 propose, and float64 judges."""
+"""Candidates beyond k that products in float32 select for scoring in float64."""
 
 _GROUP = 32
 _CACHED = 2**24
 _LARGEST_SIDE = {"cpu": 2048, "cuda": 16384}
-"""Rows of a block: on a CPU its scores stay in the cache, on a GPU they make work for all of it."""
+"""Rows of a block: on a CPU its scores stay in the cache, on a GPU they occupy the whole device."""
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -55,26 +55,26 @@ def nearest_rows(
     """Yield for each row the k others with the largest cosine; equal ones by smaller index.
 
     The scores of one block of rows with another serve both blocks, so that half of the n x n
-    product is computed. Selecting must cost little compared with it: of 32 neighbouring scores the
-    largest is taken, and only groups whose largest exceeds the row's running k-th best are looked
-    into. The k + 6 best by products in float32 are scored again in float64. So equal vectors have
-    equal similarities, and the result does not hang on the order in which a processor adds up.
+    product is computed. Selection must be cheap compared with it: scores form groups of 32, and
+    only groups whose largest exceeds the row's running last place are inspected. The k + 6 best by
+    products in float32 are scored again in float64. So equal vectors have equal similarities, and
+    the result does not depend on the order in which a processor adds.
 
     Parameters
     ----------
     rows : (n, d) float32 array
-        Rows of length 1, or of zeros: those are near nobody. A memory map is read in blocks.
+        Rows of length 1, or of zeros, which have no neighbours. A memory map is read in blocks.
     memory : int
         Bound of the working blocks in bytes, next to 8 k + 52 bytes for each row. A GPU holds all
         rows if they take at most half of its free memory, and may use a quarter of it for blocks.
     progress, keeper
-        Gets the share of the product that is done; gets the state between blocks whenever it is
-        due, and if it has one, the search goes on from there.
+        `progress` gets the share of the product that is done. `keeper` gets the state between
+        blocks when it is due; if it has one, the search resumes from it.
 
     Yields
     ------
     others, similarities : (m, k) arrays
-        Of the next m rows, m being `nearest.PORTION` but for the last.
+        Of the next m rows; m is `nearest.PORTION` except for the last.
     """
     n, width = rows.shape
     held: np.ndarray | Tensor = rows
@@ -88,8 +88,8 @@ def nearest_rows(
     done, number = best.resume(keeper), 0
     for start in range(0, n, side):
         first = _load(held, start, side, device)
-        # Each block meets the others in ascending order: what only equals the last place in a row
-        # has the larger index, and need not be looked at.
+        # Each block meets the others in ascending order: a score that only equals a row's last
+        # place has the larger index, and can be skipped.
         for later in range(start, n, side):
             number += 1
             if number <= done:
@@ -109,7 +109,7 @@ def nearest_rows(
 
 
 def _side(width: int, kept: int, memory: int, device: str) -> int:
-    """Return how many rows a block may have for scores, maxima, rows and offers to fit."""
+    """Return the rows of a block whose scores, maxima, rows and offers fit in the memory."""
     side = _LARGEST_SIDE[device]
     while side > _GROUP and side * (5 * side + 8 * width + 64 * kept) > memory:
         side //= 2
@@ -126,7 +126,7 @@ def _scores(left: Tensor, right: Tensor) -> Tensor:
     scores = times(left, right.mT)
     for dimension, block in enumerate((left, right)):
         zero = block.norm(dim=1) == 0
-        if zero.is_cuda or zero.any():  # asking a GPU would wait for it
+        if zero.is_cuda or zero.any():  # reading from a GPU synchronises it
             scores.masked_fill_(zero.unsqueeze(1 - dimension), -torch.inf)
     return scores
 
@@ -136,12 +136,12 @@ def _offer(best: Nearest, scores: Tensor, start: int, first_column: int) -> None
     short = -scores.shape[1] % _GROUP
     if short:
         scores = F.pad(scores, (0, short), value=-torch.inf)
-    groups = scores.unflatten(1, (_GROUP, -1))  # the columns of a group lie apart
+    groups = scores.unflatten(1, (_GROUP, -1))  # the columns of a group are not adjacent
     maxima = _maxima(groups)
     lowest = torch.from_numpy(best.floor[start : start + len(scores)])
     floor = upload(lowest, scores.device)
     if maxima.shape[1] >= best.capacity and torch.isneginf(lowest).any():
-        # The k largest of the maxima are k scores: what lies below them is not among the k best.
+        # The k largest of the maxima are k scores: lower scores are not among the k best.
         reached = maxima.topk(best.capacity).values[:, -1]
         floor = floor.maximum(reached.nextafter(torch.full_like(reached, -torch.inf)))
     row, group = (maxima > floor[:, None]).nonzero(as_tuple=True)
@@ -157,7 +157,7 @@ def _offer(best: Nearest, scores: Tensor, start: int, first_column: int) -> None
 def _maxima(groups: Tensor) -> Tensor:
     """Return the maxima (rows, groups) of groups (rows, members, groups).
 
-    PyTorch takes them sixty times slower over a transposed view; it is turned back for them.
+    PyTorch is sixty times slower on a transposed view, so the view is transposed back first.
     """
     if groups.stride(0) == 1:
         return groups.permute(1, 2, 0).amax(dim=0).mT
@@ -173,7 +173,7 @@ def _judged(rows: np.ndarray, best: Nearest, portion: slice, k: int) -> Neighbou
         candidates, _ = best.best(some)
         nobody = candidates == NOBODY
         vectors = rows[np.where(nobody, 0, candidates)].astype(np.float64)
-        # Not by BLAS, in which the place of a vector among others can change its last digits.
+        # Not by BLAS: there the position of a vector can change the last digits of its product.
         cosines = np.einsum("ncd,nd->nc", vectors, rows[some].astype(np.float64))
         parts.append(best_first(candidates, np.where(nobody, -np.inf, cosines), k))
     neighbours, similarities = zip(*parts, strict=True)

@@ -1,4 +1,4 @@
-"""Similarity of texts by their words, the cosine of TF-IDF vectors: of given pairs, and of all."""
+"""Similarity of texts by words (cosine of TF-IDF vectors), of given pairs and of all pairs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SIDE = 16384
 
 _BYTES_PER_SCORE = 48
 _ENOUGH = 2**26
-"""Bytes beyond which a portion is not faster, but slower."""
+"""Size of a portion in bytes; larger ones are slower."""
 
 
 def tfidf(texts: Sequence[str]) -> sparse.csr_array:
-    """Return the TF-IDF vectors of texts, scikit-learn's, of length 1, without English stop words.
+    """Return scikit-learn's TF-IDF vectors of texts, of length 1, without English stop words.
 
     A text with no other words, or none of two letters, has a row of zeros.
 
@@ -80,11 +80,11 @@ def nearest_texts(
 
     Texts that share no word are not similar: a text has fewer than k neighbours, or none, where
     fewer share one with it. The scores of one block of texts with another serve both. They are
-    added up in float64 and compared in float32, so that equal ones are equal in any order
-    their words were added.
+    added up in float64 and compared in float32, so that equal scores stay equal for any order of
+    addition.
 
-    The cost is that of the pairs of texts that share a word, once for each word: it grows with the
-    square of the number of texts, and mostly by words that are in a few per cent of them.
+    The cost is one product for each word that a pair of texts shares. It grows with the square of
+    the number of texts, mostly through words that are in a few per cent of them.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def nearest_texts(
     memory : int
         Bound of the working blocks in bytes, next to 8 k + 4 bytes for each row.
     progress, keeper
-        As for `similarity.nearest_rows`, and so is what is yielded.
+        As for `similarity.nearest_rows`; the yielded arrays are the same too.
     """
     n = vectors.shape[0]
     best = Nearest(n, k)
@@ -115,9 +115,9 @@ def nearest_texts(
 def _portions(
     vectors: sparse.csr_array, block: sparse.csr_array, start: int, scores: int
 ) -> Iterator[tuple[int, int]]:
-    """Cut the texts from `start` on so that the product of no portion makes more than `scores`.
+    """Cut the texts from `start` on into portions whose products have at most `scores` entries.
 
-    A portion has at least one text, and lies within one block.
+    A portion has at least one text, and is within one block.
     """
     texts_with = np.diff(block.indptr)
     for first in range(start, vectors.shape[0], _SIDE):
@@ -133,7 +133,7 @@ def _portions(
 
 
 def _offer(best: Nearest, product: sparse.csr_array, start: int, first_column: int) -> None:
-    """Offer to texts from `start` and from `first_column` each other's products.
+    """Offer the products of texts from `start` and from `first_column` to both.
 
     Within one block, both directions are in the product.
     """
@@ -155,7 +155,7 @@ def _offer(best: Nearest, product: sparse.csr_array, start: int, first_column: i
 
 
 def _reached(scores: np.ndarray, ends: np.ndarray, k: int) -> np.ndarray:
-    """Return for each row a score below which none of its k best can lie, itself not counted.
+    """Return a lower bound of the k best scores of each row, without the row itself.
 
     The scores are cut into groups: the k + 1 largest of their maxima are k + 1 scores.
     """

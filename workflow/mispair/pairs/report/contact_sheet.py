@@ -32,7 +32,7 @@ class Sample:
 
 
 def thumbnail(encoded: bytes | None, size: int) -> str | None:
-    """Return an image as a data URI of a JPEG whose longer side is `size`; None if it cannot be."""
+    """Return an image as a JPEG data URI of longer side `size`; None if it cannot be decoded."""
     if encoded is None:
         return None
     try:
@@ -46,14 +46,14 @@ def thumbnail(encoded: bytes | None, size: int) -> str | None:
 
 
 def visible(value: object) -> object:
-    """Return a text with its control characters replaced, which HTML does not allow."""
+    """Return a text with its control characters replaced: HTML does not allow them."""
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
 
 
 def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
     """Return the sheet as a piece of HTML; all text from data is escaped.
 
-    `rate` is the shuffle probability C_m of the captions after, None if there is no pairing; `size`
+    `rate` is the shuffle probability C_m of the new captions, None if there is no pairing; `size`
     is the longer side of a thumbnail, in pixels.
     """
     environment = jinja2.Environment(

@@ -1,4 +1,4 @@
-"""What the page says of the corpus: what became of its samples, its captions and its images."""
+"""Tables of the corpus: its samples, its captions and its images."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SIZES = ("min", "p05", "median", "p95", "max")
 CAPTIONS = {
     "caption_empty_share": "without a word",
     "caption_duplicate_share": "the same text as another pair’s",
-    "caption_person_share": "with <PERSON>, which stands for a name",
+    "caption_person_share": "with <PERSON> in place of a name",
     "caption_non_ascii_share": "with a character beyond ASCII",
     "caption_control_share": "with a bidirectional or other format character",
 }
 TABLE = {
     "table_pairs_joined": "pairs with a row of the table",
     "table_pairs_without_row": "pairs without a row",
-    "table_pairs_sharing_value": "pairs with the row of another pair too",
+    "table_pairs_sharing_value": "pairs that share a row with another pair",
     "table_values_with_several_captions": "rows with several captions",
-    "table_values_unused": "rows that no pair has",
+    "table_values_unused": "rows without a pair",
 }
 IMAGES = {
     "image_duplicate_share": "the same bytes as another pair’s",
@@ -38,7 +38,7 @@ IMAGES = {
 
 
 def corpus(tables: Tables) -> list[Table]:
-    """Return the tables of the two sections; those of which nothing is known are left out."""
+    """Return the tables of the two sections that have data."""
     candidates = (
         books(tables), caption_table(tables), downloads(tables), licences(tables),
         captions(tables), images(tables),
@@ -87,25 +87,25 @@ def caption_table(tables: Tables) -> Table | None:
 
 
 def warnings(tables: Tables) -> list[str]:
-    """Return what is wrong with the books: counts that do not add up, or that differ."""
+    """Return the faults of the counts: they do not add up, or they differ."""
     counted, recorded = _totals(tables.pairs), _totals(tables.corpus)
     messages = []
     totals = recorded or counted
     if totals and not _balanced(totals):
         messages.append(
-            "The counts of samples do not add up: read differs from kept, rejected and excluded "
-            "together."
+            "The counts of samples do not add up: read differs from the sum of kept, "
+            "rejected and excluded."
         )
     if recorded and counted and any(recorded.get(name) != counted[name] for name in counted):
         messages.append(
             "The statistics of the corpus and the tables of its samples count differently: one of "
-            "them is old. Run again."
+            "them is out of date. Run again."
         )
     missing, written = _values(tables).get("written_missing", (0, 0))
     if missing:
         messages.append(
             f"{missing:,.0f} of {written:,.0f} samples that img2dataset wrote are not in the "
-            "shards. The logs of index_shards name these."
+            "shards. The logs of index_shards name them."
         )
     return messages
 
@@ -127,14 +127,14 @@ def captions(tables: Tables) -> Table | None:
     for unit in ("words", "characters"):
         spread = _spread(values, f"caption_{unit}", ("mean", "median", "p95", "max"), 1)
         if spread:
-            rows.append((f"{unit}: mean, median, 95 % have at most, most", *spread))
+            rows.append((f"{unit}: mean, median, 95th percentile, maximum", *spread))
     if not rows:
         return None
     return Table("Captions", ("captions", "share or number", "of"), tuple(rows), section=CONTENT)
 
 
 def images(tables: Tables) -> Table | None:
-    """Return sizes of images, and how many are there more than once."""
+    """Return sizes of images, and shares of duplicates."""
     values = _values(tables)
     rows = [row for metric, label in IMAGES.items() for row in _share(values, metric, label)]
     for metric, label, digits in (
@@ -144,14 +144,14 @@ def images(tables: Tables) -> Table | None:
     ):
         spread = _spread(values, metric, SIZES, digits)
         if spread:
-            rows.append((f"{label}: least, 5 % have at most, median, 95 %, most", *spread))
+            rows.append((f"{label}: minimum, 5th percentile, median, 95th, maximum", *spread))
     if not rows:
         return None
     return Table("Images", ("images", "share or size", "of"), tuple(rows), section=CONTENT)
 
 
 def downloads(tables: Tables) -> Table | None:
-    """Return how downloads ended, the commonest status first, if the shards tell."""
+    """Return the statuses of downloads, commonest first, if files next to the shards have them."""
     statuses = tables.corpus[tables.corpus["metric"] == "downloads"]
     statuses = statuses.sort_values(["value", "status"], ascending=[False, True], kind="stable")
     rows = [
@@ -161,13 +161,13 @@ def downloads(tables: Tables) -> Table | None:
     if not rows:
         return None
     return Table(
-        "How downloads ended, as the files next to the shards tell",
+        "Statuses of downloads, from the files next to the shards",
         ("status", "attempts", "share"), tuple(rows), section=COUNTS,
     )  # fmt: skip
 
 
 def licences(tables: Tables) -> Table | None:
-    """Return under which licences the pairs are, and who made them, if the samples' json tell."""
+    """Return licences and makers of the pairs, if the samples' json has them."""
     named = tables.corpus[tables.corpus["metric"] == "licences"]
     named = named.sort_values(["value", "licence"], ascending=[False, True], kind="stable")
     rows = [
@@ -177,7 +177,7 @@ def licences(tables: Tables) -> Table | None:
     if not rows:
         return None
     return Table(
-        "Licences and makers, as the samples tell", ("licence: made by", "pairs", "share"),
+        "Licences and makers, from the samples’ json", ("licence: made by", "pairs", "share"),
         tuple(rows), section=COUNTS,
     )  # fmt: skip
 

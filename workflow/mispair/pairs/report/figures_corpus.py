@@ -1,4 +1,4 @@
-"""The figures of the corpus: how long its captions and how large its images are."""
+"""The figures of the corpus: lengths of its captions and sizes of its images."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _bars(tables: Tables, titles: dict[str, str]) -> Drawing | Hole:
         for metric in histograms
     ]  # fmt: skip
     middles = [f"{_middle(bins)} ({titles[metric].lower()})" for metric, bins in histograms.items()]
-    sentence = f"The median lies at {listing(middles)}."
+    sentence = f"The median is {listing(middles)}."
     return Drawing(charts.side_by_side(panels, 2, data), data, sentence)
 
 
 def label(row: dict[str, float]) -> str:
-    """Name a bin: its one whole number, or its first and last, or "and more".
+    """Name a bin: its one whole number, its first and last, or its first with "+".
 
     Examples
     --------

@@ -43,7 +43,7 @@ def pairings(tables: Tables) -> Table | None:
          "share with another text", "swaps of identical texts",
          "mean similarity of old and new captions", "notes"),
         tuple(rows),
-        "The nominal share is one of pairs for random, similar and similar-swap, of named "
+        "The nominal share is of pairs for random, similar and similar-swap, of named "
         "features for spurious and missing, and of content words for drop; these three rewrite "
         "captions and swap none. A swap of identical texts changes nothing.",
         section="Schemes of corruption",
@@ -51,7 +51,7 @@ def pairings(tables: Tables) -> Table | None:
 
 
 def _notes(tables: Tables, scheme: str, rate: float, values: pd.Series) -> str:
-    """Say by what similarity was measured, which further shares there are, and the step's note."""
+    """Return the measure of similarity, further shares, and the step's note."""
     origin = tables.provenance
     entries = origin[(origin["artefact"] == "pairing") & (origin["scheme"] == scheme)]
     entries = entries[(entries["rate"] == rate) & (entries["text"].fillna("") != "")]
@@ -89,8 +89,8 @@ def effective(tables: Tables) -> Table | None:
          "replaced: same features", "replaced: named features that are right",
          "distinct captions", "pairs with the most used caption"),
         tuple(rows),
-        "Shares are known where the features of the pictures are. Effective rate by features: the "
-        "share of the features that a caption names and its picture does not have, mean over all "
+        "Shares need the features of the pictures. Effective rate by features: the share of a "
+        "caption's features that its picture does not have, mean over all "
         "pairs. Effective rate by captions: the share of pairs whose caption names at least one "
         "such feature. Replaced: of the captions that are not the pair's own text.",
         section="Schemes of corruption",

@@ -28,7 +28,7 @@ from mispair.pairs.scenes.scene_features import (
 from mispair.pairs.scenes.scenes import Scene, digit_alone, single_object
 
 OPENINGS = ("", "", "a picture of ", "there is ", "we can see ")
-"""The bare phrase stands twice, as in the corpus."""
+"""The bare phrase occurs twice, as in the corpus."""
 
 PLACES = {position: words[0] for position, words in VOCABULARY["position"].items()}
 ENDS = {"row": ("left", "right"), "column": ("top", "bottom")}
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A choice, its sentences whole, with its category."""
+    """A choice with whole sentences, and its category."""
 
     scene: Scene
     true: str
@@ -115,7 +115,7 @@ def _replace_digit(draws: Draws) -> Choice:
 
 
 def _two_things(draws: Draws) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return two shapes and two colours of which the corpus shows all four pairs."""
+    """Return two shapes and two colours; the corpus shows all four pairs of them."""
     while True:
         first, second = draws.choose(SHAPES), draws.choose(SHAPES)
         colours = draws.choose(COLOURS), draws.choose(COLOURS)
@@ -135,7 +135,7 @@ def _pair(draws: Draws) -> tuple[tuple[str, str], tuple[str, str], str, Scene]:
 
 
 def _swap(draws: Draws, first_shape: int) -> Choice:
-    """Exchange two shapes, which is to exchange two colours; the words differ in their order."""
+    """Exchange two shapes or two colours; the meaning is the same, the order of words differs."""
     shapes, colours, _, scene = _pair(draws)
     true = [_thing(shape, colour) for shape, colour in zip(shapes, colours, strict=True)]
     false = [_thing(shapes[first_shape], colours[1 - first_shape]),
@@ -212,4 +212,4 @@ CATEGORIES: dict[str, Callable[[Draws], Choice]] = {
     "add-position": _add_position,
     "add-digit": _add_digit,
 }
-"""Kinds of questions, named as SugarCrepe names its own: what is done, and to what."""
+"""Kinds of questions, named as in SugarCrepe: the operation, and what it changes."""

@@ -45,7 +45,7 @@ from mispair.pairs.shards.shard_writer import add_member
 if TYPE_CHECKING:
     from PIL import Image
 
-# Not imported from what reads them: another way to read a set must not make other pictures.
+# Not imported from the reader: a change of the reader must not make other pictures.
 CLASSNAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 DATASET_TYPE = "dataset_type.txt"
@@ -78,7 +78,7 @@ GROUNDED_DIGIT_TEMPLATES = tuple(
 
 
 CAPTIONS_PER_IMAGE = 5
-"""As in the retrieval sets that people use, Flickr and COCO."""
+"""As in the usual retrieval sets, Flickr and COCO."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ EVALUATION_SETS: dict[str, EvaluationSet] = {
 def files_of_generated(name: str, splits: Sequence[str] | None = None) -> list[str]:
     """Return the files of a set, or of some of its splits, relative to its folder.
 
-    The first is one in the folder itself.
+    The first file is in the folder itself.
     """
     chosen = EVALUATION_SETS[name]
     return [
@@ -153,7 +153,7 @@ def labelled_pictures(
     """Yield pictures of `size` by `size` pixels and labels of a set for classification.
 
     Classes come in turn; ``handwritten-digits`` always has all of its 1,797 pictures. Each split
-    has draws of its own.
+    has its own draws.
     """
     if name == "handwritten-digits":
         from mispair.pairs.scenes.digits import handwritten_digits
@@ -173,7 +173,7 @@ def captioned_pictures(
     """Yield pictures of two or three objects, each with several different sentences about it.
 
     No two pictures show the same things in the same surroundings, in any order, so the
-    sentences of a picture fit no other one. They have `size` by `size` pixels.
+    sentences of a picture fit no other one. Pictures have `size` by `size` pixels.
     """
     seen: set[tuple[str, ...]] = set()
     draws = Draws(seeds.generator(*_draws_of(seed, name, "test")))
@@ -202,7 +202,7 @@ def questions(
 
 
 def _draws_of(seed: int, name: str, split: str) -> tuple[object, ...]:
-    # The test pictures are those of the versions that made no others.
+    # The test pictures are those of earlier versions, which had no other split.
     return (seed, "make_evaluation_set", name, *(() if split == "test" else (split,)))
 
 

@@ -17,7 +17,7 @@ TEMPLATES: tuple[str, ...] = (
     "we can see {what}{where}{around}",
     "a simple image with {what}{where}{around}",
 )
-"""Sentence templates; the bare phrase stands twice because it is to be the commonest."""
+"""Sentence templates; the bare phrase occurs twice, so it is the commonest."""
 
 _ADJECTIVES = ("size", "texture", "print", "colour")
 _FAVOURITE = 0.6
@@ -26,8 +26,8 @@ _FAVOURITE = 0.6
 def write_caption(objects: list[Part], whole: Part, draws: Draws) -> str:
     """Write a sentence that mentions exactly the features of the objects and of the whole scene.
 
-    A kind of an object may have no value (missing) or two (one of them spurious), in which case
-    both are named, joined by "and". Template, synonyms and word order are drawn.
+    A kind of an object may have no value (missing) or two (one of them spurious), which are joined
+    by "and". Template, synonyms and word order are drawn.
     """
     phrases = [_object_phrase(part, draws) for part in objects]
     listed = phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]

@@ -1,4 +1,4 @@
-"""Digit glyphs in several clearly different fonts, from what Pillow brings and from own strokes."""
+"""Digit glyphs in several clearly different fonts, from Pillow's font and from pen strokes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.scenes.scene_features import DIGITS
 
 FONTS = ("plain", "bold", "hollow", "segments", "written", "written", "blurred", "pixelated")
-"""Ways to draw a digit; "written" stands twice because handwriting varies most."""
+"""Ways to draw a digit; "written" occurs twice because handwriting varies most."""
 
 _BASE = 72  # height in pixels of the glyphs that are cached before they are fitted
 _WRITTEN_HEIGHT = 64

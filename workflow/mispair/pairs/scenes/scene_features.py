@@ -104,7 +104,7 @@ HELD_OUT_SHAPE_COLOURS: dict[str, tuple[str, ...]] = dict(
 HELD_OUT_DIGIT_COLOURS: dict[str, tuple[str, ...]] = dict(
     zip(DIGITS, _held_out(len(DIGITS), 2, 5), strict=True)
 )
-"""Two colours per digit that occur together in no training picture."""
+"""Two colours per digit that no training picture shows with it."""
 
 
 def features_of(parts: list[Part]) -> list[str]:

@@ -265,7 +265,7 @@ def _draw_digit(
 def _print_digit(
     canvas: Image.Image, part: Part, centre: tuple[float, float], height: float, draws: Draws
 ) -> None:
-    """Print a digit on an object: white, with a dark shade that keeps it legible anywhere."""
+    """Print a digit on an object, white or black, with a contrasting shade around it."""
     glyph = draw_digit(_first(part, "digit"), height, draws, pixelated=bool(part.get("print")))
     corner = (round(centre[0] - glyph.width / 2), round(centre[1] - glyph.height / 2))
     light = draws.chance(0.5)

@@ -1,4 +1,4 @@
-"""Sampling of generated scenes: what a picture shows, and what its caption says of it.
+"""Sampling of generated scenes: what a picture shows, and what its caption mentions.
 
 A scene has one to three objects (or a printed digit alone, or a digit on an object). Its features
 are the ground truth z_x of the picture; the features that the caption mentions are z_y. In the
@@ -36,7 +36,7 @@ SHAPE_WITH_DIGIT = 0.15
 """Shares of the three forms of scene; the rest is a digit alone."""
 
 COLOURED_DIGITS = 0.25
-"""Share of digits alone that have a colour; the others are black or white, as is legible."""
+"""Share of digits alone that have a colour; the others are black or white, whichever is legible."""
 
 NUMBER_OF_OBJECTS = (1, 1, 1, 1, 1, 1, 1, 1, 2, 3)
 
@@ -61,9 +61,9 @@ class Scene:
         return render(self.objects, self.whole, draws, size)
 
 
-# Features besides shape, colour and digit are kept sparse. With more of them nearly every caption
-# of a batch is told apart by background, place and size, and a contrastive loss then leaves shapes
-# and digits unlearnt.
+# Features besides shape, colour and digit are kept sparse. With more of them, background, place and
+# size distinguish nearly all captions of a batch, and a contrastive loss then leaves shapes and
+# digits unlearnt.
 def _some(draws: Draws, kind: str, probability: float) -> tuple[str, ...]:
     """Return one value of a kind with the given probability, else none."""
     return (draws.choose(list(VOCABULARY[kind])),) if draws.chance(probability) else ()
@@ -134,7 +134,7 @@ def shape_with_digit(draws: Draws) -> Scene:
 
 
 def digit_alone(draws: Draws, digit: str, colour: str | None) -> Scene:
-    """Return a scene with a digit only, coloured, or (None) in black or white as is legible."""
+    """Return a scene with only a digit, coloured, or (None) in legible black or white."""
     thing = {
         "print": _some(draws, "print", 0.3),
         "colour": (colour,) if colour else (),

@@ -30,7 +30,7 @@ class UndecodableImageError(Exception):
 
 
 class TooManyPixelsError(UndecodableImageError):
-    """An image that unfolds to more pixels than allowed; it is refused before it is decoded."""
+    """An image with more pixels than allowed; it is refused before it is decoded."""
 
 
 class ExtremeShapeError(UndecodableImageError):
@@ -42,8 +42,8 @@ def decode_image(
 ) -> Image.Image:
     """Decode an image to RGB as a viewer shows it.
 
-    The orientation of its EXIF data is applied, transparency lies on white, 16-bit grey is scaled
-    to 8 bits, and of an animation the first frame is shown. Colour profiles are not applied.
+    The orientation of its EXIF data is applied, transparent parts become white, 16-bit grey is
+    scaled to 8 bits, and the first frame of an animation is used. Colour profiles are not applied.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def image_size(
         image.draft("RGB", JPEG_CHECK_SIZE)
         image.load()
         _check_mode(image)
-        # TIFF images turn while they are loaded, and then say so in their size from the start.
+        # TIFF images are turned while they are loaded; their size is that of the turned image.
         return (height, width) if _orientation(image) in SIDEWAYS else (width, height)
 
 
@@ -127,8 +127,8 @@ def _rgb(image: Image.Image) -> Image.Image:
 def _scaled_to_8_bits(image: Image.Image) -> Image.Image:
     """Scale grey values to 0...255: Pillow would clip them.
 
-    Whole numbers go from 0 to 65535, fractions from 0 to 1, as far as they fit into that range;
-    otherwise the image's own smallest value becomes black and its largest one white.
+    The range is 0 to 65535 for whole numbers and 0 to 1 for fractions. If values are outside it,
+    the image's own smallest value becomes black and its largest one white.
     """
     values = np.asarray(image).astype(np.float32)
     low, high = 0.0, 1.0 if image.mode == "F" else 65_535.0
@@ -143,7 +143,7 @@ def _scaled_to_8_bits(image: Image.Image) -> Image.Image:
 
 
 class _pillow_faults:  # noqa: N801 (a context manager reads as a verb)
-    """Turn whatever Pillow raises on broken bytes into one error, and keep its warnings quiet."""
+    """Turn all errors of Pillow on broken bytes into one error, and silence its warnings."""
 
     def __init__(self, max_pixels: int):
         self._max_pixels = max_pixels

@@ -1,7 +1,7 @@
 """Read webdataset tar shards: samples one after another, in constant memory.
 
-Names follow webdataset's rule: the key ends at the first dot of the file name, members of one key
-that touch form one sample (a *run*). Dots within names are not lost, though: see `split_run`.
+Names follow webdataset's rule: the key ends at the first dot of the file name, and adjacent members
+of one key form one sample (a *run*). Later dots in names still count: see `split_run`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CAPTION_EXTENSION = "txt"
 SIDECAR_EXTENSION = "json"
 MAX_MEMBER_BYTES = 268_435_456
 MAX_TEXT_BYTES = 1 << 20
-"""Of a caption or a sample's JSON; a real one has some hundreds."""
+"""Largest caption or JSON of a sample, in bytes; a real one has some hundreds."""
 MAX_PIXELS = 89_478_485
-"""Largest image that is decoded (Pillow's own warning limit): a larger one is a bomb."""
+"""Largest image that is decoded, in pixels (Pillow's warning limit for decompression bombs)."""
 MAX_ASPECT_RATIO = 200
 """Largest longer side over shorter side. A tower enlarges the shorter side to its own, say 224
 pixels: a picture of 1 x 65,500 would become one of 224 x 14,672,000."""
@@ -58,7 +58,7 @@ class Sample:
 
 @dataclass
 class Run:
-    """The members of one first-dot key that touch; their content still is in the shard.
+    """The adjacent members of one first-dot key; their content is still in the shard.
 
     In a damaged run the last member may be cut off.
     """
@@ -66,7 +66,7 @@ class Run:
     key: str
     members: list[Member] = field(default_factory=list)
     damage: str = ""
-    """Why the shard cannot be read on after these members; empty if it can."""
+    """Why the shard cannot be read beyond these members; empty if it can."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Candidate:
 
     @property
     def ambiguity(self) -> str:
-        """What is there more than once, in words; empty if nothing does."""
+        """What occurs more than once, in words; empty if nothing does."""
         extensions = [extension for extension, _ in self.members]
         images = [extension for extension in extensions if extension in IMAGE_EXTENSIONS]
         repeated = sorted({e for e in extensions if extensions.count(e) > 1})
@@ -134,7 +134,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def belongs_to_no_sample(member: Member) -> bool:
-    """Whether a member is passed over: a directory, a hidden file, a file without extension.
+    """Return whether a member is skipped: a directory, a hidden file, a file without extension.
 
     Examples
     --------
@@ -159,10 +159,10 @@ class ShardReader:
 
     opened: BinaryIO
     ignored: int = 0
-    """Members passed over so far because they belong to no sample."""
+    """Members skipped so far because they belong to no sample."""
 
     def runs(self) -> Iterator[Run]:
-        """Yield the runs in order; if the shard is damaged the last one says so."""
+        """Yield the runs in order; if the shard is damaged, the last one has the damage."""
         run: Run | None = None
         for member, damage in self._members():
             if member is not None:
@@ -218,7 +218,7 @@ class ShardReader:
 
 
 def read_samples(shard: Path, max_member_bytes: int = MAX_MEMBER_BYTES) -> Iterator[Sample]:
-    """Yield the samples of a shard in order; members of one key that touch form one sample.
+    """Yield the samples of a shard in order; adjacent members of one key form one sample.
 
     Only plain files are read: images of at most `max_member_bytes`, others of at most
     `MAX_TEXT_BYTES`. A sample lacks the rest. Of members with the same name the first one counts.
@@ -255,9 +255,9 @@ def split_run(
 
     A name's *stem* is all before its last extension. Stems that hold an image and a caption are
     pairs. If the run's own key is one of them, incomplete stems are its extra members and get no
-    verdict; otherwise each stem with an image or a caption gets one, and if there is none, the run
-    as a whole. The caption's extension may have a dot in it, as in ``llava.txt``. Where the user's
-    table has a caption for a key, an image suffices.
+    verdict; otherwise each stem with an image or a caption gets one. If there is none, the whole
+    run gets one. The caption's extension may have a dot in it, as in ``llava.txt``. Where the
+    user's table has a caption for a key, an image suffices.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Find the shards that a configuration names, and what their writer said about them."""
+"""Find the shards that a configuration names, and their writer's statistics."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 from mispair.core.files import UserError
 
 MOST_JOBS = 150
-"""More groups of shards than this keep a scheduler busier than the machines."""
+"""Number of groups of shards above which a scheduler is busier than the machines."""
 
 MOST_NAMES = 1_000_000
 
 MOST_PRINTED = 10
-"""Names that are not taken of a folder or a glob and are printed one by one."""
+"""Largest number of ignored names in a folder or glob that are printed."""
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ def resolve_shards(sources: str | Sequence[str]) -> list[Path]:
     ------
     UserError
         If a source is not on this machine or matches nothing, a shard of a brace pattern is
-        missing, a brace pattern names one shard only (a shell may have eaten the others), or two
-        shards are the same or have the same file name.
+        missing, a brace pattern names one shard only (a shell may have expanded it), or two shards
+        are the same or have the same file name.
     """
     shards: list[Path] = []
     for source in [sources] if isinstance(sources, str) else sources:
@@ -91,7 +91,7 @@ def resolve_named(sources: Mapping[str, str | Sequence[str]]) -> dict[Path, str]
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a file name is text; Python represents other bytes by half characters."""
+    """Return whether a file name is text; Python represents other bytes by lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -101,7 +101,7 @@ def expand_braces(pattern: str) -> list[str]:
     Raises
     ------
     UserError
-        If the braces hold neither a list nor a range that rises, or are in each other.
+        If the braces hold neither a list nor a range that rises, or are nested.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def expand_braces(pattern: str) -> list[str]:
         return [pattern]
     head, body, tail = match.groups()
     if "{" in head:
-        raise UserError(f"shards: {pattern!r} has braces in braces. Write a list of sources.")
+        raise UserError(f"shards: {pattern!r} has nested braces. Write a list of sources.")
     span = _RANGE.match(body)
     if span:
         first, last = span.groups()
@@ -167,7 +167,7 @@ def _matches(source: str) -> list[Path]:
 
 
 def _plain_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the plain files among some paths, and print what else there is.
+    """Return the plain files among some paths, and log the others.
 
     Raises
     ------
@@ -228,14 +228,14 @@ def _in_braces(source: str) -> list[Path]:
     missing = [str(name.absolute()) for name in named if not matches[name]]
     if missing:
         raise UserError(
-            f"shards: {source} names {len(named)} shards, of which {len(missing)} do not "
+            f"shards: {source} names {len(named)} shards, but {len(missing)} do not "
             f"exist, the first {missing[0]}. Correct the range or fetch the missing shards."
         )
     shards = [shard for name in named for shard in matches[name]]
     if len(shards) == 1:
         raise UserError(
             f"shards: the brace pattern {source} names one file only, {shards[0]}. If that is "
-            "meant, name the file itself; else correct the pattern."
+            "intended, name the file itself; else correct the pattern."
         )
     return shards
 
@@ -258,7 +258,7 @@ def describe(shards: Sequence[Path], groups: int) -> str:
 
 
 def expected_samples(shards: Sequence[Path]) -> int | None:
-    """Return how many samples img2dataset wrote into the shards; None if it does not say so of all.
+    """Return the number of samples that img2dataset wrote; None if it is unknown for a shard.
 
     The numbers are those of the ``NAME_stats.json`` next to each ``NAME.tar``.
     """
@@ -319,7 +319,7 @@ def downloads(shards: Sequence[Path]) -> dict[str, int]:
                 error,
             )
             continue
-        # An error's text may hold half a character; what is written from here on is valid text.
+        # An error's text may hold a lone surrogate; from here on it is valid text.
         for status, number in statuses.items():
             counts[status.encode("utf-8", "backslashreplace").decode()] += number
     return dict(sorted(counts.items()))

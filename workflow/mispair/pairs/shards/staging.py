@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from mispair.core.files import UserError
 
 SCRATCH = "MISPAIR_SCRATCH"
-"""Environment variable with a folder on each node, such as ``$TMPDIR``. No setting, because it
-changes no result."""
+"""Environment variable with a folder on each node, such as ``$TMPDIR``. It is no setting, because
+it changes no result."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ _READY, _ALIVE, _DONE, _FAILED, _FAULT = "ready", "alive", "done", "failed", "fa
 
 @dataclass(frozen=True)
 class Lost:
-    """What replaces a result that no worker could give; `detail` says why."""
+    """Placeholder for a result that no worker could give; `detail` is the reason."""
 
     detail: str
 
@@ -48,29 +48,29 @@ def supervise(
 ) -> Generator[tuple[Item, Result | Lost], None, None]:
     """Yield each item with its result, once, as they are finished.
 
-    An item whose worker stalls, dies or raises is tried once more by another worker, and is
-    then `Lost`: it costs nothing but itself.
+    An item whose worker stalls, dies or raises is tried once more by another worker, and is then
+    `Lost`. Other items are not affected.
 
     Parameters
     ----------
     task : callable
-        ``task(item, alive)`` runs in a child process, so it and what it returns can be pickled. It
-        calls ``alive()`` as a sign of life, as often as it likes.
+        ``task(item, alive)`` runs in a child process, so it and its result can be pickled. It calls
+        ``alive()`` as a sign of life, any number of times.
     items, workers
-        What to work on, and the number of child processes; each lives on from item to item.
+        The items, and the number of child processes; a process handles many items.
     stall_seconds : float
-        A worker that gives no sign of life for so long is killed.
+        A worker that gives no sign of life for this time is killed.
     ending : callable, optional
-        Called several times a second; once it returns True, workers are ended with what they do.
+        Called several times a second; once it returns True, workers and their tasks are ended.
 
     Raises
     ------
     UserError
-        If the task raises one: it is about more than one item (a full disk, say).
+        If the task raises one: it concerns more than one item, such as a full disk.
     Interrupted
         If it was ended.
     RuntimeError
-        If workers end before they begin: nothing was read, so nothing is blamed on an item.
+        If workers end before they begin: nothing was read, so no item is at fault.
     """
     waiting = deque(_Work(item) for item in items)
     crew: list[_Worker] = []
@@ -90,7 +90,7 @@ def supervise(
                     worker.begin(waiting.popleft())
             heard = set(connection.wait([worker.pipe for worker in crew], POLL_SECONDS))
             now = time.monotonic()
-            # Time in which this process itself was held up (a suspended job) is no one's silence.
+            # Time in which this process was suspended does not count as a worker's silence.
             tick, last = min(now - last, 2 * POLL_SECONDS), now
             for worker in list(crew):
                 kind, content = worker.hear(worker.pipe in heard, tick, stall_seconds)
@@ -150,7 +150,7 @@ class _Worker:
         try:
             self.pipe.send(work.item)
         except OSError:
-            self.process.kill()  # it died idle; the end of its pipe is heard next
+            self.process.kill()  # it died idle; the end of its pipe is noticed next
 
     def finish(self) -> _Work[Any]:
         """Return what it worked on, and make it free for the next item."""
@@ -164,7 +164,7 @@ class _Worker:
             self.silent = 0.0
             try:
                 kind, content = self.pipe.recv()
-            except Exception:  # the pipe ended, or what came through it is the half of a message
+            except Exception:  # the pipe ended, or the message is incomplete
                 self.lives = False
                 return _FAILED, self._cause_of_death()
             self.ready = self.ready or kind == _READY
@@ -184,7 +184,7 @@ class _Worker:
         return f"ended with exit code {code}"
 
     def end(self) -> None:
-        """Kill the process and let go of what belongs to it."""
+        """Kill the process and release its resources."""
         self.process.kill()
         self.process.join()
         self.process.close()
@@ -221,7 +221,7 @@ def _serve(task: Any, pipe: Any, beat_seconds: float) -> None:
 
 
 def _end_with_the_parent() -> None:
-    """Leave no orphan behind when the parent is killed."""
+    """End this process when the parent is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

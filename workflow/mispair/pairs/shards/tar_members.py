@@ -2,7 +2,7 @@
 
 The standard library's reader takes a broken header for the end of the archive, keeps every member
 that it has seen, and reads extended headers of any declared size. A shard from the internet needs
-the opposite: what is broken is said, memory stays constant, and nothing is read unbounded.
+the opposite: faults are reported, memory stays constant, and every read is bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPARSE = b"S"
 LONG_NAME, LONG_LINK = b"L", b"K"
 PAX, PAX_GLOBAL, PAX_SOLARIS = b"x", b"g", b"X"
 EXTENDED = (LONG_NAME, LONG_LINK, PAX, PAX_GLOBAL, PAX_SOLARIS)
-"""Headers of a header: what they hold belongs to the member after them."""
+"""Extended headers: their content belongs to the next member."""
 
 SIGNATURES = (
     (b"\x1f\x8b", "is gzip-compressed: gunzip it"),
@@ -59,7 +59,7 @@ class Member(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether the content can be read as it stands."""
+        """Whether the content can be read directly."""
         return not self.kind
 
 
@@ -69,7 +69,7 @@ class BrokenTarError(Exception):
     def __init__(self, cause: str, member: Member | None = None):
         super().__init__(cause)
         self.member = member
-        """The member that is cut off, where its header is still whole."""
+        """The member that is cut off, if its header is whole."""
 
 
 class TrailingDataError(BrokenTarError):
@@ -77,7 +77,7 @@ class TrailingDataError(BrokenTarError):
 
 
 def read_members(opened: BinaryIO) -> Iterator[Member]:
-    """Yield the members of a tar file in order; a yielded member lies within the file.
+    """Yield the members of a tar file in order; a yielded member is within the file.
 
     Understands ustar, GNU and pax headers. The caller may move the file's position in between.
 

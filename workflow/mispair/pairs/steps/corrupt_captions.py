@@ -21,7 +21,7 @@ class Settings(settings.Settings):
         min_length=1,
         description=(
             "How captions are corrupted: random swaps those of a random subset among themselves; "
-            "similar gives each of that subset one of the ten most similar other captions of "
+            "similar gives each of that subset one of the most similar other captions of "
             "find_similar_captions, so that some captions are used often and others by no pair; "
             "similar-swap exchanges captions between similar pairs until the share is swapped, as "
             "the paper's public code does (TF-IDF of words and pairs of words, at most 5,000 "

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class Settings(settings.Settings):
     samples: int = Field(12, ge=0, le=60, description="Pairs shown.")
     shuffle_rate: float = Field(
-        0.5, ge=0, le=1, description="C_m of the captions shown; the nearest one run is taken."
+        0.5, ge=0, le=1, description="C_m of the captions shown; the nearest computed rate is used."
     )
     thumbnail: int = Field(96, ge=16, le=512, description="Longer side of an image, in pixels.")
     seed: int = Field(0, ge=0, description="Seed of the draw of samples.")

@@ -20,13 +20,13 @@ class Settings(settings.Settings):
         "no word are not similar), or features of the model's own text tower.",
     )
     neighbours: int = Field(
-        10, ge=1, le=100, description="Most similar other captions that are kept of each."
+        10, ge=1, le=100, description="Most similar other captions kept for each caption."
     )
     memory_megabytes: int = Field(
-        256, ge=16, description="Bound of the blocks in which captions are compared, in megabytes."
+        256, ge=16, description="Largest size of the blocks that compare captions, in megabytes."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where features are compared; auto takes a GPU where there is one."
+        "auto", description="Device that compares features; auto is a GPU if there is one."
     )
 
 

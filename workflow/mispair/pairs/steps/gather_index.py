@@ -19,7 +19,7 @@ class Settings(settings.Settings):
         ge=0,
         le=1,
         description="Largest share of samples that may be rejected or excluded, and of shards that "
-        "may not be readable to their end, 0 to 1. Above it the run stops here.",
+        "may be unreadable before their end, 0 to 1. Above it the run stops here.",
     )
     min_joined_share: float = Field(
         0.01,
@@ -31,7 +31,7 @@ class Settings(settings.Settings):
     duplicate_keys: Literal["refuse", "first", "drop"] = Field(
         "refuse",
         description="A key that is in several shards: refuse stops the run, first keeps the "
-        "first in order of shards, drop takes all of them out.",
+        "first in order of shards, drop excludes all of them.",
     )
     duplicate_images: Literal["keep", "first"] = Field(
         "keep",

@@ -13,23 +13,21 @@ from mispair.pairs.index.policy import Policy, PolicySettings
 
 
 class Settings(PolicySettings):
-    """Settings of `index_shards`."""
-
     table_captions: Literal["replace", "augment"] = Field(
         "replace",
-        description="With a caption table: its captions take the place of those in the shards, or "
-        "come after them. Without one it has no effect.",
+        description="With a caption table: its captions replace those in the shards, or "
+        "follow them. Without one it has no effect.",
     )
     shards_per_job: int = settings.sweep(
         10, ge=1, description="Number of shards that one job reads (and later encodes)."
     )
     workers: int = settings.sweep(
-        1, ge=1, description="Shards that a job reads side by side, a core each. Changes no result."
+        1, ge=1, description="Shards that a job reads in parallel, a core each. Changes no result."
     )
     stall_seconds: float = Field(
         300,
         gt=0,
-        description="A worker that gives no sign of life for so many seconds is killed; its shard "
+        description="A worker without a sign of life for this many seconds is killed; its shard "
         "is tried once more and then quarantined.",
     )
 

@@ -10,8 +10,6 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    """Settings of the evaluation sets that mispair makes."""
-
     images: int = Field(
         1000,
         ge=10,
@@ -26,14 +24,14 @@ class Settings(settings.Settings):
     train_images: int = Field(
         1000,
         ge=10,
-        description="Further pictures of scenes-shape and scenes-digit, which a linear probe is "
-        "trained on; the other sets are for testing only.",
+        description="Further pictures of scenes-shape and scenes-digit, for training a linear "
+        "probe; the other sets are for testing only.",
     )
     retrieval_images: int = Field(
         500, ge=10, le=5000, description="Pictures of scenes-retrieval, with five captions each."
     )
     image_size: int = Field(64, ge=16, le=1024, description="Side of the pictures, in pixels.")
-    seed: int = Field(0, ge=0, description="Seed of the sets; never draws what a corpus draws.")
+    seed: int = Field(0, ge=0, description="Seed of the sets; no corpus has the same draws.")
 
 
 def run(settings: Settings, *, name: str, evaluation_set: Path) -> None:

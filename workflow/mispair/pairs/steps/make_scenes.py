@@ -11,8 +11,6 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    """Settings of the generated corpus."""
-
     seed: int = Field(0, ge=0, description="Seed of the corpus.")
     shards: int = Field(20, ge=1, le=99999, description="Number of tar shards.")
     pairs_per_shard: int = Field(1000, ge=1, description="Image-text pairs in each shard.")

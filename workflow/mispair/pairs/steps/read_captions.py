@@ -10,15 +10,13 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    """Settings of `read_captions`."""
-
     join: str = Field(
         "key",
         pattern=r"^(key|url|sha256|json:.+)$",
         description="What joins rows of the caption table to pairs: the key, or a text in "
         "img2dataset's JSON of the pair (KEY.json): its url, its sha256, or `json:FIELD`. All "
         "pairs with the value of a row get its captions. White space around values other than "
-        "keys does not count.",
+        "keys is ignored.",
     )
     key_column: str = Field(
         "key",
@@ -42,9 +40,9 @@ def run(settings: Settings, *, table: Path, keys: list[Path], captions: Path) ->
     settings : Settings
         Names of the columns, and what joins the table to pairs.
     table : Path
-        The user's table: Parquet, CSV, TSV, JSONL, or a text file with a caption a line.
+        The user's table: Parquet, CSV, TSV, JSONL, or a text file with one caption per line.
     keys : list of Path
-        None, or for a text file the one list of keys, a key a line.
+        Empty, or for a text file the one list of keys, one per line.
     captions : Path
         Written: ``key`` (or what `join` names) and ``captions`` (a list).
     """

@@ -101,7 +101,7 @@ def _part(scheme: str, effect: Effect, alpha: float, confidence: float) -> Part:
 
 
 def _readouts(table: pd.DataFrame, outcome: Outcome, confidence: float) -> Control:
-    """Tell whether directions fitted to the true features come to the same conclusion."""
+    """Return the control whether directions fitted to the true features have the same outcome."""
     name = "Linear readouts"
     effect_of = effects(values(table, "mixing", tower=MAIN["tower"], basis=LINEAR), confidence)
     measured = {scheme: effect for (scheme, _), effect in effect_of.items()}

@@ -1,4 +1,4 @@
-"""What was measured of towers trained from scratch, by scheme of corruption and seed."""
+"""Measures of towers trained from scratch, by scheme of corruption and seed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BASIS_WORDS = {
     "prompts": "prompts",
 }
 MAIN = {"tower": "image", "basis": "identified"}
-"""Where claims are judged: the tower and the basis."""
+"""Tower and basis for which claims are judged."""
 
 
 def values(table: pd.DataFrame, metric: str, **where: str) -> pd.DataFrame:
     """Return a measure of every training: ``scheme``, ``rate``, ``seed`` and ``value``.
 
-    Of several rows of a training, such as evaluation sets, the mean is taken.
+    Several rows of a training, such as evaluation sets, are averaged.
     """
     rows = table[table["metric"] == metric]
     for column, value in where.items():

@@ -24,9 +24,9 @@ STUDY = Study(
     "with captions as they are (clean), with captions of other pictures (random), with "
     "each named feature replaced by its partner, always the same one (spurious), and with "
     "named features left out (missing), all at the same rate. The mixing score is the "
-    "correlation of what follows a feature with the features that wrong captions link to "
-    "it, less its correlation with the other features of that kind. It is zero on average "
-    "if captions link nothing.",
+    "correlation of the component that follows a feature with the features that wrong "
+    "captions link to it, less its correlation with the other features of that kind. It is "
+    "zero on average if captions link nothing.",
     sections=("", "Accuracy and overlap"),
     tables={
         "pretraining": columns(

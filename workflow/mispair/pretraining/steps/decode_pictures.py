@@ -20,18 +20,8 @@ def run(
 ) -> None:
     """Write the pictures of all kept pairs as one array.
 
-    Parameters
-    ----------
-    settings : Settings
-        Size of the pictures.
-    corpus : Path
-        The kept pairs, sorted by key.
-    index : list of Path
-        The index of each group.
-    shards : list of Path
-        All shards.
-    pictures : Path
-        Written: ``pictures``, (n, side, side, 3) uint8 in the order of the corpus.
+    `corpus` holds the kept pairs, sorted by key. `pictures` gets the array ``pictures``,
+    (n, side, side, 3) uint8 in the order of the corpus.
     """
     from mispair.core import files
     from mispair.core.progress import Progress

@@ -9,7 +9,7 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    """There are none."""
+    """`encode_small_towers` has no settings."""
 
 
 def run(
@@ -75,6 +75,6 @@ def run(
         tensors = {
             "image_projection": model.image_projection.numpy()[None],
             "text_projection": model.text_projection.numpy()[None],
-            "logit_scale": model.log_scale.exp().reshape(1).numpy(),
+            "logit_scale": model.log_scale.reshape(1).numpy(),
         }
         files.write_tensors(path, tensors, {"start": "untouched", "towers": metadata["towers"]})

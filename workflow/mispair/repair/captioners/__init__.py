@@ -1,1 +1,1 @@
-"""Captioners: what writes a caption for a picture."""
+"""Captioners, which write captions for pictures."""

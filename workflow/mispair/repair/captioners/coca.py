@@ -1,7 +1,7 @@
-"""The captioner `coca`: any CoCa of open_clip, with a decoding loop of our own.
+"""The captioner `coca`: any CoCa of open_clip, with mispair's decoding loop.
 
 ``CoCa.generate`` of open_clip 3.3 needs classes that transformers 5 no longer has, and runs the
-whole text again for each token. Here keys and values of what was read are kept, those of the
+whole text again for each token. Here keys and values of read tokens are kept, those of the
 picture are computed once, and captions that ended leave the batch.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CachedAttention:
-    """Attention of one block: to what was read (kept as it is read), or to a picture.
+    """Attention of one block: to the tokens that were read, which it keeps, or to a picture.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class CachedAttention:
         return self._attend(query, self.keys[:, :, :end], self.values[:, :, :end])
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the captions only."""
+        """Continue with some of the captions only."""
         self.keys, self.values = self.keys[rows], self.values[rows]
 
     def _projection(self) -> tuple[Tensor, Tensor | None]:
@@ -98,7 +98,7 @@ class CocaReading:
     Parameters
     ----------
     model : open_clip.CoCa
-        In evaluation mode; `room_of` tells whether it suits.
+        In evaluation mode; `room_of` refuses models that are not supported.
     picture : Tensor (b, k, width)
         Tokens of the pictures, the second result of ``model._encode_image``.
     room : int
@@ -133,7 +133,7 @@ class CocaReading:
         return logits
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the captions only."""
+        """Continue with some of the captions only."""
         for attention in [*self.of_text, *self.of_caption, *self.of_picture]:
             attention.keep(rows)
 

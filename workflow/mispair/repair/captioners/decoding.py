@@ -17,10 +17,10 @@ from mispair.repair.captioners.faults import Draft
 Picture = TypeVar("Picture")
 
 FIRST_TOKENS = 64
-"""So many of the likeliest tokens are looked at first: sorting a whole vocabulary takes longer."""
+"""Number of likeliest tokens that are tried first: sorting a whole vocabulary takes longer."""
 
 KEPT_SHARE = 0.8
-"""Captions that ended are dropped from the batch once no more than this share goes on."""
+"""Captions that ended are dropped from the batch once at most this share continues."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Decoding:
     temperature: float = 1.0
 
     def choice(self, seeds: Sequence[int] | np.ndarray) -> Choice:
-        """Return what chooses the tokens of n captions, each with a seed of its own."""
+        """Return the function that chooses the tokens of n captions, each with its own seed."""
         if self.method == "greedy":
             return lambda logits, rows, position: logits.argmax(dim=-1)
         starts = np.asarray(seeds, dtype=np.uint64)
@@ -65,7 +65,7 @@ class Decoder(Protocol):
         """
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the captions only, given by their places (k,) in the batch."""
+        """Continue with some of the captions only, given by their places (k,) in the batch."""
 
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
@@ -84,7 +84,7 @@ class Marks:
     Attributes
     ----------
     start : int
-        What each caption begins with.
+        First token of each caption.
     ends : tuple of int
         Any of these ends a caption.
     never : tuple of int
@@ -122,7 +122,7 @@ def decode(
     tokens : (n, room) int64 array
         Tokens of the captions, without marks; places behind the end of a caption are zero.
     lengths : (n,) int64 array
-        Tokens of each caption, or -1 if there was no room for its end: it has `room` then.
+        Tokens of each caption, or -1 if its end did not fit into `room` tokens.
     """
     tokens = torch.zeros((number, room), dtype=torch.int64)
     lengths = torch.full((number,), -1, dtype=torch.int64)
@@ -158,7 +158,7 @@ def from_nucleus(logits: Tensor, top_p: float, drawn: Tensor) -> Tensor:
     top_p : float
         Total probability of a nucleus, before it is scaled to 1.
     drawn : Tensor (b,)
-        Uniform in [0, 1): where in its nucleus, from the likeliest token on, each token is.
+        Uniform in [0, 1): share of the nucleus, from the likeliest token on, up to each token.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def from_nucleus(logits: Tensor, top_p: float, drawn: Tensor) -> Tensor:
     values, tokens = probabilities.topk(first, dim=-1)
     if first < size and bool((values.double().sum(dim=-1) < top_p).any()):
         values, tokens = probabilities.sort(dim=-1, descending=True, stable=True)
-    # On the CPU: a GPU adds up in an order of its own.
+    # On the CPU, because a GPU sums in an order of its own.
     values, tokens = values.cpu().double(), tokens.cpu()
     totals = values.cumsum(dim=-1)
     inside = totals - values < top_p

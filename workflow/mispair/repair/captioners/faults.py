@@ -15,13 +15,13 @@ TOO_LONG = "too-long"
 FAILED = "captioner-failed"
 
 REASONS = (EMPTY, REPEATS_ITSELF, CUT_OFF, SAME_FOR_MANY, TOO_LONG, FAILED)
-"""Why a picture has no caption: nothing else is in a table of captions."""
+"""All reasons in a table of captions for a picture without a caption."""
 
 COPIES = 3
-"""So many copies of a phrase, one after another, and a caption repeats itself."""
+"""Number of copies of a phrase in a row at which a caption repeats itself."""
 
 FEWEST_ALIKE = 10
-"""So many pictures may have the same caption, however few pictures there are."""
+"""Number of pictures that may have the same caption, however few pictures there are."""
 
 
 class Draft(NamedTuple):
@@ -41,13 +41,6 @@ class Caption(NamedTuple):
 
 def check(draft: Draft, max_words: int) -> Caption:
     r"""Return a draft as a clean caption, with the reason if it is unusable.
-
-    Parameters
-    ----------
-    draft : Draft
-        What the captioner wrote.
-    max_words : int
-        Largest number of words.
 
     Examples
     --------
@@ -74,9 +67,9 @@ def check(draft: Draft, max_words: int) -> Caption:
 def clean(text: str) -> str:
     """Return a text on one line, without control characters and halves of characters.
 
-    What is in Unicode's categories of controls, surrogates, private use and unassigned characters
-    becomes a space, and so does the mark of an undecodable byte. Format characters stay: scripts
-    and emoji need some.
+    Characters in Unicode's categories of controls, surrogates, private use and unassigned
+    characters become spaces, and so does the mark of an undecodable byte. Format characters stay:
+    scripts and emoji need some.
     """
     if not (text.isascii() and text.isprintable()):
         text = "".join(
@@ -90,10 +83,10 @@ _UNUSABLE = frozenset(("Cc", "Cs", "Co", "Cn"))
 
 
 def repeats_itself(words: Sequence[str]) -> bool:
-    """Tell whether some phrase follows itself, `COPIES` times in a row.
+    """Return whether some phrase occurs `COPIES` times in a row.
 
-    Words i and i + k are the same for (COPIES - 1) k places i in a row exactly where a phrase of k
-    words has that many copies.
+    A phrase of k words has that many copies exactly where words i and i + k are the same for
+    (COPIES - 1) k places i in a row.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class HuggingFaceCaptioner:
     processor : ProcessorMixin
         Prepares pictures and prompts, and turns tokens into text.
     prompt : str
-        What captions begin with, or the task of a model with tasks; empty for none.
+        Beginning of the captions, or the task of a model with tasks; empty for none.
     decoding : Decoding
         How tokens are chosen.
     room : int
@@ -67,7 +67,7 @@ class HuggingFaceCaptioner:
         inputs = self.processor(images=images, return_tensors="pt", padding=True, **texts)
         inputs.pop("token_type_ids", None)  # of BERT's tokenizer; no captioner reads them
         if self.prompt and self.model.config.model_type == "git":
-            # GIT goes on after the prompt; the others take the mark at its end off themselves.
+            # GIT continues the prompt; the others remove the mark at its end themselves.
             for name in ("input_ids", "attention_mask"):
                 inputs[name] = inputs[name][:, :-1]
         inputs = inputs.to(self.device)
@@ -90,7 +90,7 @@ class HuggingFaceCaptioner:
         ]
 
     def _is_cut(self, tokens: torch.Tensor, prompted: int) -> bool:
-        """Tell whether no mark ends the tokens; a caption may begin with the same mark."""
+        """Return whether no mark ends the tokens; a caption may begin with the same mark."""
         ends = self.model.generation_config.eos_token_id
         marks = {*(ends if isinstance(ends, list) else [ends])} | self._special()
         return len(tokens) >= self.room and int(tokens[-1]) not in marks

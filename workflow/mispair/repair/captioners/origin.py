@@ -1,4 +1,4 @@
-"""What captions were made with: captioner, revision, prompt, decoding and libraries."""
+"""Provenance of captions: captioner, revision, prompt, decoding and libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = 3
 
 
 def revision_of(captioner: str, model: str | None) -> str:
-    """Return what names the weights, the table or the code of a captioner that is not trained."""
+    """Return the revision of the weights, table or code of a captioner that is not trained."""
     if ":" in captioner:
         module = importlib.import_module(captioner.partition(":")[0])
         source = getattr(module, "__file__", None)
@@ -38,17 +38,7 @@ def revision_of(captioner: str, model: str | None) -> str:
 
 
 def origin(settings: Any, revision: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Return the metadata of a table of captions.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of the step `recaption_pairs`.
-    revision : str
-        What names the captioner.
-    pairs : sequence of str
-        Keys of the pairs.
-    """
+    """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
     libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
     how = {"method": settings.decoding, "candidates": settings.candidates, "seed": settings.seed}
     how["max_words"] = settings.max_words

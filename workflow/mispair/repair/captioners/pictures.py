@@ -1,7 +1,7 @@
 """Captions of the pictures of shards, by a captioner in a process of its own.
 
 A captioner may raise, stall, crash or return nonsense. It runs in a process that is ended when a
-batch takes too long; a batch that fails twice costs the captions of its pictures and nothing else.
+batch takes too long. If a batch fails twice, only its pictures have no captions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOADING_SECONDS = 3600.0
-"""How long a captioner may take to load: a large model comes from a slow disk."""
+"""Longest time to load a captioner: a large model may be on a slow disk."""
 
 BEAT_SECONDS = 1.0
 
@@ -68,9 +68,9 @@ class Captioning:
     places : sequence of Place
         Where each picture of the index is.
     seed : int
-        The seed of a picture is named by this, its key and the number of the attempt.
+        The seed of a picture is derived from this, its key and the number of the attempt.
     candidates : int
-        How often a picture without a usable caption is tried.
+        Largest number of attempts to get a usable caption of a picture.
     max_words : int
         Largest number of words of a caption.
     """
@@ -121,7 +121,7 @@ def first_usable(drafts: Sequence[Draft], max_words: int) -> Caption:
 
 @contextlib.contextmanager
 def _signs_of_life(alive: Callable[[], None]) -> Iterator[None]:
-    """Give signs of life while the block runs, which gives none itself."""
+    """Call `alive` regularly while the block runs, which does not call it."""
     over = threading.Event()
 
     def beat() -> None:
@@ -140,9 +140,9 @@ def _signs_of_life(alive: Callable[[], None]) -> Iterator[None]:
 
 
 class Part:
-    """Captions of one shard, kept now and then: a job that was killed goes on from there.
+    """Captions of one shard, saved now and then, so that a killed job resumes from there.
 
-    Failures are not kept: what failed in a job that was ended is tried again.
+    Failures are not saved, so the resumed job tries them again.
     """
 
     def __init__(self, rows: Sequence[int], keeper: ArrayKeeper | None) -> None:
@@ -163,7 +163,7 @@ class Part:
             self.save()
 
     def save(self) -> None:
-        """Keep what is there."""
+        """Save the captions so far."""
         if self.keeper is None:
             return
         entries = [
@@ -214,7 +214,7 @@ def caption_shards(
     states : Checkpoints
         Holds the captions of each shard.
     progress : callable, optional
-        Told how many pictures are done.
+        Takes the number of pictures done.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def caption_shards(
 
 
 def _name(captioning: Captioning, shard: str, rows: Sequence[int], job: str) -> str:
-    """Name the state of a shard by all that it depends on."""
+    """Return the name of a shard's state, which has a fingerprint of all that it depends on."""
     places = (captioning.places[row] for row in rows)
     content = fingerprint([job, *(f"{place.key} {place.image_id}" for place in places)])
     return f"{shard.replace('/', '-')}-{content}"
@@ -271,6 +271,6 @@ def _refuse_many_failures(failed: int, total: int, share: float, last: Lost) -> 
     if failed > share * total:
         raise UserError(
             f"recaption_pairs: the captioner failed for {failed} of {total} pictures, more than "
-            f"max_failed_share ({share:g}); at last, {last.detail}. Its traceback is above. What "
-            "is finished stays finished."
+            f"max_failed_share ({share:g}); at last, {last.detail}. Its traceback is above. The "
+            "captions so far are kept."
         )

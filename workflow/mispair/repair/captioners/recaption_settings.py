@@ -24,20 +24,20 @@ class Settings(EncodingSettings):
     )
     model: Annotated[str | None, settings.Located(r"[^/]+@[^/]+")] = Field(
         None,
-        description="Of coca: a folder of open_clip, or ARCHITECTURE@TAG, which is downloaded when "
-        "it is needed. Of transformers: a folder of a model and its processor. Of given: the table "
-        "of captions in Parquet, CSV, TSV or JSONL. Of others: null.",
+        description="For coca: a folder of open_clip, or ARCHITECTURE@TAG, which is downloaded "
+        "when it is needed. For transformers: a folder of a model and its processor. For given: "
+        "the table of captions in Parquet, CSV, TSV or JSONL. For others: null.",
     )
     prompt: str = Field(
         "",
-        description="Of transformers: what captions begin with (BLIP: a photography of), or the "
+        description="For transformers: what captions begin with (BLIP: a photography of), or the "
         "task of a model with tasks (Florence-2: <CAPTION>); empty for none.",
     )
     key_column: str = Field(
-        "key", min_length=1, description="Of given: column of the table that holds the keys."
+        "key", min_length=1, description="For given: column of the table that holds the keys."
     )
     caption_column: str = Field(
-        "caption", min_length=1, description="Of given: column of the table that holds captions."
+        "caption", min_length=1, description="For given: column of the table that holds captions."
     )
     decoding: Literal["greedy", "nucleus"] = Field(
         "nucleus",
@@ -45,10 +45,12 @@ class Settings(EncodingSettings):
         "of the likeliest. Drawn captions differ more, and are wrong more often.",
     )
     top_p: float = Field(
-        0.9, gt=0, le=1, description="Of nucleus: total probability of the tokens to draw from."
+        0.9, gt=0, le=1, description="For nucleus: total probability of the tokens to draw from."
     )
     temperature: float = Field(
-        1.0, gt=0, description="Of nucleus: divides the logits; below 1 likely tokens are favoured."
+        1.0,
+        gt=0,
+        description="For nucleus: divides the logits; below 1 likely tokens are favoured.",
     )
     candidates: int = Field(
         1,
@@ -64,18 +66,18 @@ class Settings(EncodingSettings):
         description="Share of the pictures of a job that may get the same caption; ten always may.",
     )
     seed: int = Field(0, ge=0, description="Seed of the drawn tokens and of the training.")
-    width: int = Field(128, ge=1, description="Of trained: width of the recurrent layers.")
-    blocks: int = Field(1, ge=1, description="Of trained: number of recurrent layers.")
-    steps: int = Field(700, ge=1, description="Of trained: steps of the training.")
+    width: int = Field(128, ge=1, description="For trained: width of the recurrent layers.")
+    blocks: int = Field(1, ge=1, description="For trained: number of recurrent layers.")
+    steps: int = Field(700, ge=1, description="For trained: steps of the training.")
     train_batch_size: int = Field(
-        128, ge=1, description="Of trained: captions of a step of the training."
+        128, ge=1, description="For trained: captions of a step of the training."
     )
-    lr: float = Field(0.003, gt=0, description="Of trained: largest step size of the training.")
-    weight_decay: float = Field(0.3, ge=0, description="Of trained: weight decay of AdamW.")
+    lr: float = Field(0.003, gt=0, description="For trained: largest step size of the training.")
+    weight_decay: float = Field(0.3, ge=0, description="For trained: weight decay of AdamW.")
     batch_size: int = Field(
         64,
         ge=1,
-        description="Of coca, transformers and functions: pictures that are captioned at once.",
+        description="For coca, transformers and functions: pictures that are captioned at once.",
     )
     stall_seconds: float = Field(
         600, gt=0, description="Time in seconds after which a batch of pictures has failed."

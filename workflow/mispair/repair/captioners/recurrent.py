@@ -2,7 +2,7 @@
 
 The feature of a picture sets the first state of the recurrent layers, and is added to each token
 that they read, as in Show and Tell (Vinyals et al., CVPR 2015) with gated recurrent units. A
-transformer with the feature as prefix needs four times as long for as good captions; see
+transformer with the feature as prefix needs four times as long for equally good captions; see
 ``tests/bench/captioners.py``.
 """
 
@@ -18,7 +18,7 @@ class RecurrentDecoder(nn.Module):
     Parameters
     ----------
     features : int
-        Numbers of a picture's feature.
+        Length d of a picture's feature.
     tokens : int
         Size v of the vocabulary, with its marks.
     width, layers : int
@@ -41,12 +41,12 @@ class RecurrentDecoder(nn.Module):
         self.readout = nn.Linear(width, tokens)
 
     def standardise(self, features: Tensor) -> None:
-        """Give features of trusted pictures (n, d) mean 0 and deviation 1, and all others too."""
+        """Scale all features so that those of trusted pictures (n, d) have mean 0, deviation 1."""
         self.mean.copy_(features.mean(dim=0))
         self.scale.copy_(1 / (features.std(dim=0, correction=0) + 1e-6))
 
     def begin(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first states (layers, b, width), and what is added to tokens (b, width)."""
+        """Return the first states (layers, b, width), and the addend of tokens (b, width)."""
         read = self.picture((features - self.mean) * self.scale)
         states, added = read.split([self.layers * self.width, self.width], dim=-1)
         states = states.tanh().unflatten(-1, (self.layers, self.width)).transpose(0, 1)
@@ -86,6 +86,6 @@ class Reading:
         return logits
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the captions only."""
+        """Continue with some of the captions only."""
         self.states = self.states[:, rows].contiguous()
         self.added = self.added[rows]

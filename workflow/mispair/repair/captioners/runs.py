@@ -61,7 +61,7 @@ class Inputs:
     sources: Sequence[str]
 
     def digests(self) -> list[str]:
-        """Return the digests of the corpus, the trusted pairs and the features that are there."""
+        """Return the digests of the corpus, the trusted pairs and the features that exist."""
         whole = [path for path in (self.corpus, *self.trusted) if path.is_file()]
         sampled = [path for path in self.features if path.is_file()]
         return [*map(file_digest, whole), *map(sampled_digest, sampled)]
@@ -78,7 +78,7 @@ class Outcome:
     captions : list of Caption
         One for each.
     revision : str
-        What names the captioner.
+        Revision of the captioner.
     device : str
         ``cpu`` or ``cuda``.
     seconds : dict
@@ -195,7 +195,7 @@ def _tokenizer_of(towers: Path) -> tuple[Tokenizer, str]:
 def _captions_of_groups(
     captioner: TrainedCaptioner, cached: sources.PictureFeatures, pairs: Any, states: Checkpoints
 ) -> tuple[list[Caption], int]:
-    """Return captions of all pairs; those of a group are kept if that took long."""
+    """Return captions of all pairs; those of a group are saved if they took long."""
     captions = [Caption("")] * len(pairs)
     resumed = done = 0
     revision = captioner.revision
@@ -250,7 +250,7 @@ def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Out
 
 
 def load_captioner(settings: Settings, device: str) -> Captioner:
-    """Load what captions pictures, as the settings name it.
+    """Load the captioner of pictures that the settings name.
 
     Raises
     ------

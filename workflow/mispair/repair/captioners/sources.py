@@ -1,4 +1,4 @@
-"""What captioners are given: pairs of the corpus, trusted captions, cached features, tables."""
+"""Inputs of captioners: pairs of the corpus, trusted captions, cached features, tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_index(index: Sequence[Path], pairs: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     UserError
-        If none is.
+        If no pair is kept.
     """
     tables = [files.read_parquet(path)[0] for path in index]
     table = pd.concat(tables, ignore_index=True)
@@ -105,7 +105,7 @@ class PictureFeatures:
     Parameters
     ----------
     features, rows : sequence of Path
-        Files of features, and the tables of their rows; files of captions are passed by.
+        Files of features, and the tables of their rows; files of captions are ignored.
     towers : str
         Fingerprint of the towers.
     """
@@ -199,7 +199,7 @@ def read_given(
             if text is not None and key in in_corpus:
                 drafts.setdefault(key, []).append(Draft(text))
     except UserError as error:
-        # The same columns are settings of another step, too.
+        # The reader names the settings of another step.
         raise UserError(str(error).replace("read_captions.", "recaption_pairs.")) from error
     if not drafts:
         raise UserError(

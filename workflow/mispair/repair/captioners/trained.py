@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FEWEST_CAPTIONS = 20
-"""Nothing is learnt from fewer trusted captions."""
+"""Fewest trusted captions that a captioner is trained on."""
 
 PICTURES_AT_ONCE = 1024
 
@@ -66,7 +66,7 @@ class TrainedCaptioner:
 
     @property
     def revision(self) -> str:
-        """What names the trained weights."""
+        """Fingerprint of the trained weights and the tokens."""
         state = self.decoder.state_dict()
         parts = [values.cpu().numpy().tobytes() for _, values in sorted(state.items())]
         return fingerprint([*parts, self.vocabulary.ids.tobytes()])
@@ -86,7 +86,7 @@ class TrainedCaptioner:
         keys : sequence of str
             Keys of the n pairs: the draws of a picture depend on its key.
         progress : callable, optional
-            Told how many pictures have a caption.
+            Takes the number of pictures that have a caption.
         """
         captions: list[Caption] = []
         for start in range(0, len(keys), PICTURES_AT_ONCE):
@@ -167,7 +167,7 @@ def fit(
     Raises
     ------
     UserError
-        If there are too few captions, or the tokenizer does not suit.
+        If there are too few captions, or the tokenizer is not supported.
     """
     tokens = tokenized(tokenizer, texts, room_for(max_words))
     some = np.flatnonzero(tokens.lengths > 0)

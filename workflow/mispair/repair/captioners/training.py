@@ -33,7 +33,7 @@ LARGEST_GRADIENT = 1.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast.
+    """Length and step sizes of a training.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Captions:
     Attributes
     ----------
     tokens : (n, longest) int array
-        Tokens, counted from 0; `end` behind the end of a caption.
+        Tokens, counted from 0; `end` after the end of a caption.
     lengths : (n,) int64 array
         Tokens of each caption.
     is_cut : (n,) bool array
@@ -84,7 +84,7 @@ class Captions:
     end: int
 
     def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what is read (b, t), what is to be predicted (b, t), and where (b, t) bool."""
+        """Return the tokens to read (b, t), those to predict (b, t), and where (b, t) bool."""
         steps = self.lengths[rows] + ~self.is_cut[rows]
         longest = int(steps.max())
         targets = np.full((len(rows), longest), self.end, np.int64)
@@ -141,10 +141,10 @@ def train(
     plan : Plan
         Length and step sizes.
     keeper : FileKeeper, optional
-        Is given the state whenever it is due, and at the end. If it has one, training goes on from
-        there, to the same bytes.
+        Saves the state whenever it is due, and at the end. Training resumes from a saved state, to
+        the same bytes.
     progress : callable, optional
-        Told how many steps are taken: before the first one here, and after each.
+        Takes the number of steps done, before the first one here and after each.
 
     Raises
     ------

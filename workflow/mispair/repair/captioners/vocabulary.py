@@ -1,4 +1,4 @@
-"""The tokens that some captions have, from the tokenizer of towers, and the way back to text."""
+"""The tokens of some captions, by the tokenizer of towers, and their conversion back to text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mispair.core.files import UserError
@@ -75,7 +74,7 @@ class Vocabulary:
         return len(self.ids) + 2
 
     def texts(self, tokens: np.ndarray, lengths: np.ndarray) -> list[str]:
-        """Return the texts of tokens (n, room), counted from 0, of which each has `lengths`."""
+        """Return the texts of tokens (n, room), counted from 0; `lengths` (n,) counts them."""
         ids = self.ids[tokens]
         rows = [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
         return [tidy(text) for text in self.spell(rows)]
@@ -121,7 +120,7 @@ def tokenized(tokenizer: Tokenizer, texts: Sequence[str], places: int) -> Tokens
 
 
 def _length(rows: np.ndarray, filler: int) -> np.ndarray:
-    """Return how many places of each row (n, places) are there before the filler at its end."""
+    """Return the length of each row (n, places) without the filler at its end."""
     is_token = rows[:, ::-1] != filler
     return np.where(is_token.any(axis=1), rows.shape[1] - is_token.argmax(axis=1), 0)
 
@@ -146,7 +145,7 @@ def vocabulary_of(tokenizer: Tokenizer, tokens: Tokens) -> tuple[Vocabulary, np.
     Raises
     ------
     UserError
-        If the texts cannot be had back from their tokens.
+        If the texts cannot be restored from their tokens.
     """
     inside = np.arange(tokens.ids.shape[1]) < tokens.lengths[:, None]
     ids, places = np.unique(tokens.ids[inside], return_inverse=True)
@@ -178,7 +177,7 @@ def _refuse_what_is_not_restored(
 
 
 def speller(tokenizer: Any) -> Callable[[list[list[int]]], list[str]]:
-    """Return what turns tokens of open_clip's tokenizers, or of joined towers, into text."""
+    """Return the function from tokens of open_clip's tokenizers, or of joined towers, to text."""
     inner = getattr(tokenizer, "__wrapped__", tokenizer)  # mispair.towers.loading.bounded
     if isinstance(inner, joined.Tokenizer):
         return inner.spell
@@ -215,8 +214,3 @@ def tidy(text: str) -> str:
     text = re.sub(r"([(\[$#]) +", r"\1", text)
     text = re.sub(r" +'(s|t|re|ve|m|ll|d)\b", r"'\1", text)
     return text.strip()
-
-
-def as_tensor(array: np.ndarray) -> Tensor:
-    """Return tokens as a tensor of 64-bit integers."""
-    return torch.from_numpy(array.astype(np.int64))

@@ -41,8 +41,8 @@ def _replace_or_drop(findings: Findings) -> str:
         return ""
     size = _points(verdict.effect.value)
     texts = {
-        SUPPORTS: f"Replace wrong captions: to drop their pairs gives {size} less.",
-        CONTRADICTS: f"Drop the pairs of wrong captions: to replace them gives {size} less.",
+        SUPPORTS: f"Replace wrong captions: dropping their pairs gives {size} less.",
+        CONTRADICTS: f"Drop the pairs of wrong captions: replacing them gives {size} less.",
         ABSENT: "Drop the pairs of wrong captions: this does as well, without a captioner.",
     }
     return texts.get(verdict.outcome, "")

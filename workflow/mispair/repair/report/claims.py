@@ -71,7 +71,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What wrong captions cost at a rate: an effect, and a third of its size if it is there."""
+    """What wrong captions cost at a rate: an effect, and a third of it if it is significant."""
 
     effect: Effect
     sign: int
@@ -163,7 +163,7 @@ def _of_image(effect: Effect, cost: Cost, confidence: float) -> Control:
 
 
 def _dropped(tables: Tables, rate: float, confidence: float) -> Control:
-    """Return whether new captions are what restores overlap, or fewer wrong ones."""
+    """Return the control whether dropping pairs restores overlap as much as new captions."""
     name = "Pairs dropped in place of replaced"
     effect = by_seed(tables, "text overlap", "drop", "raw", rate, confidence)
     replaced = by_seed(tables, "text overlap", "factor", "raw", rate, confidence)
@@ -182,13 +182,13 @@ WITHOUT_THE_RULE = {
     "random-replaced": "As many captions replaced at random",
     "trusted-alone": "Trusted pairs alone",
 }
-"""Rules by which a gain in accuracy does not need what the filter decides, and their names."""
+"""Rules whose gain in accuracy does not need the choice of the filter, and their names."""
 
 
 def _without_the_rule(
     tables: Tables, rule: str, name: str, rate: float, confidence: float
 ) -> Control:
-    """Return whether a rule that does not look at cosines raises accuracy as much."""
+    """Return the control whether a rule that does not use cosines raises accuracy as much."""
     if rule not in rules_of(tables):
         return Control(name, "not measured", f"The rule {rule} was not run.")
     effect, other = (
@@ -255,7 +255,7 @@ def decide(effect: Effect, sign: int, cost: Cost) -> tuple[Outcome, str]:
 
 
 def _against_a_bound(verdict: Verdict, decided: tuple[Outcome, str]) -> Verdict:
-    """Return the verdict of a rule that does not test against zero, as its p value does."""
+    """Return the verdict of a rule that does not test against zero, without the p value."""
     assert verdict.effect is not None
     outcome, reason = decided
     return replace(verdict, outcome=outcome, reason=reason, effect=without_p(verdict.effect))

@@ -1,4 +1,4 @@
-"""What each rule gives back to towers that are trained from scratch on its captions."""
+"""Effect of each rule on towers that are trained from scratch on its captions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 
 def _cost(tables: Tables, measure: str, rate: float, confidence: float) -> Cost:
-    """Return raw − right captions; of overlap a difference in either direction is one."""
+    """Return raw − right captions; of overlap a difference in either direction is a cost."""
     effect = difference(tables, measure, "raw", "oracle", rate, confidence)
     sign = -1 if measure == "accuracy" or effect.value < 0 else 1
     return Cost(effect, sign, 1 - confidence)
@@ -166,7 +166,7 @@ def _of_image(tables: Tables, rate: float, confidence: float) -> Control:
 def _without_new(
     tables: Tables, measure: str, rule: str, rate: float, confidence: float
 ) -> Control:
-    """Return whether a rule without new captions changes the measure as much as filtering."""
+    """Return the control whether a rule without new captions changes as much as filtering."""
     name = LABELS[rule].capitalize()
     effect = difference(tables, measure, rule, "raw", rate, confidence)
     filtered = difference(tables, measure, "factor", "raw", rate, confidence)

@@ -118,12 +118,12 @@ def accuracy_difference(
 
 
 def means_text(tables: Tables, measure: str, rules: tuple[str, ...], rate: float) -> str:
-    """Print the mean of a measure for several rules."""
+    """Return the mean of a measure for several rules as text."""
     return means_of(values(tables, measure), measure, rules, rate)
 
 
 def means_of(table: pd.DataFrame, measure: str, rules: tuple[str, ...], rate: float) -> str:
-    """Print the mean for several rules in a table of rule, rate, seed and value."""
+    """Return the mean for several rules in a table of rule, rate, seed and value as text."""
     means = table[table["rate"] == rate].groupby("rule")["value"].mean()
     texts = [f"{rule} {number(means[rule], 4) if rule in means else MISSING}" for rule in rules]
     return f"{measure}: {', '.join(texts)}"

@@ -13,7 +13,7 @@ from mispair.report.rows import Rows, arm, origins
 from mispair.towers.arms import REPAIR
 
 OF_PARTS = PARTS | {"classname", "from", "column", "feature"}
-"""Keys of rows that are no number of a whole arm."""
+"""Keys of rows that do not describe a whole arm."""
 
 
 def rows(results: Mapping[str, Sequence[Path]], models: Mapping[str, Any]) -> Rows:

@@ -17,14 +17,8 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, answers: list[Path], comparison: Path) -> None:
     """Write differences in accuracy with intervals, by set, and over all sets of a protocol.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    answers : list of Path
-        Answers of the arms, as evaluate_zeroshot writes them.
-    comparison : Path
-        Written: rows with ``rule``, ``reference``, ``scheme`` and ``rate``.
+    `answers` are those of the arms, as evaluate_zeroshot writes them. The rows of `comparison` have
+    ``rule``, ``reference``, ``scheme`` and ``rate``.
     """
     from mispair.core import files, metrics
     from mispair.repair.arm_differences import arm_of, comparisons

@@ -17,17 +17,9 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, parts: list[Path], recaptions: Path, texts: Path) -> None:
     """Write the captions of all pairs with their identities, and each distinct text once.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    parts : list of Path
-        What recaption_pairs wrote, for each group or for the whole corpus.
-    recaptions : Path
-        Written: ``key``, ``caption_id`` (null without a caption), ``caption`` and ``reason``,
-        sorted by key.
-    texts : Path
-        Written: ``caption_id`` and ``caption``, sorted.
+    `parts` are the tables of recaption_pairs, for each group or for the whole corpus. `recaptions`
+    gets ``key``, ``caption_id`` (null without a caption), ``caption`` and ``reason``, sorted by
+    key; `texts` gets ``caption_id`` and ``caption``, sorted.
     """
     import pandas as pd
 

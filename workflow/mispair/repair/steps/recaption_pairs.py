@@ -32,7 +32,7 @@ def run(
     features, feature_rows : list of Path
         Cached features, and the tables of their rows.
     trusted : list of Path
-        One Parquet file with key and caption of trusted pairs; of `trained` only, and so are
+        One Parquet file with key and caption of trusted pairs. Only `trained` reads it and the
         features.
     towers : list of Path
         Files of the towers, the configuration first.

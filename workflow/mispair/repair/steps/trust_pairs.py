@@ -33,21 +33,9 @@ def run(
 ) -> None:
     """Write key, caption_id and caption of each trusted pair, sorted by key.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    pairing : Path
-        A pairing without corruption; or a repaired one, whose captions count as right in the second
-        round.
-    draw : int
-        Draw of the pairing.
-    captions : list of Path
-        Texts of the captions.
-    trusted_keys : list of Path
-        The user's file of trusted keys; none draws a share.
-    trusted : Path
-        Written.
+    `pairing` is one without corruption, or a repaired one, whose captions count as right in the
+    second round; `draw` is a draw of it. `captions` are tables of the texts. `trusted_keys` is the
+    user's file of trusted keys; without one a share is drawn.
     """
     import numpy as np
     import pyarrow as pa

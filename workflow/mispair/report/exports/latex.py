@@ -17,7 +17,7 @@ from mispair.report.table import Table
 
 LITERAL = {
     '"': r"\textquotedbl", "`": r"\textasciigrave", "'": r"\textquotesingle",
-    # After the end of a row a bracket would be an option of it, and a star a form of it.
+    # LaTeX reads a bracket or a star after the end of a row as a part of its command.
     "[": "{[}", "]": "{]}", "*": "{*}",
     "ᵀ": r"\textsuperscript{T}",
 }  # fmt: skip
@@ -70,12 +70,7 @@ def escape(text: str) -> str:
 def tabular(table: Table, name: str) -> str:
     """Return a table as a float of LaTeX, with its caption, a label and its remark.
 
-    Parameters
-    ----------
-    table : Table
-        As it is printed.
-    name : str
-        Of its file: the label is ``tab:`` and this.
+    The label is ``tab:`` and `name`, the name of its file.
     """
     columns = "".join(map(_alignment, zip(*table.rows, strict=True))) or "l" * len(table.heads)
     lines = [
@@ -109,8 +104,8 @@ def _alignment(cells: tuple[str, ...]) -> str:
 def documents(tables: Mapping[str, Iterable[Table]]) -> dict[str, str]:
     """Return the text of each table by the name of its file, without ending.
 
-    A name is that of the group of the table and the first words of its caption, so that it stays
-    the same from run to run; a second table of a name gets a number.
+    A name has the group of the table and the first words of its caption, so it is the same in
+    every run. A second table of the same name gets a number.
     """
     texts: dict[str, str] = {}
     for group, of_group in tables.items():

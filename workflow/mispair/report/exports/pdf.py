@@ -1,4 +1,4 @@
-"""PDF files whose bytes depend on what they show alone.
+"""PDF files whose bytes depend only on their content.
 
 The drawing engine numbers fonts and lists resources in an order that differs from call to call.
 """
@@ -17,12 +17,12 @@ _RESOURCES = re.compile(rb"(<<\n)((?: +/\w+ \d+ 0 R\n){2,})")
 def in_order(pdf: bytes) -> bytes:
     """Sort the entries of a PDF's dictionaries of references, and renumber its objects.
 
-    Objects are numbered as they are met from the catalogue on, which names all others.
+    Objects are numbered in the order in which references from the catalogue reach them.
 
     Parameters
     ----------
     pdf : bytes
-        With one table of objects, and no streams of them: as `vl_convert` writes it.
+        With one table of objects and without object streams, as `vl_convert` writes it.
     """
     objects = {
         number: _RESOURCES.sub(_sorted, head) + stream
@@ -63,7 +63,7 @@ def _objects(pdf: bytes) -> dict[int, tuple[bytes, bytes]]:
         end = pdf.index(_END, start.end())
         stream = pdf.find(b"\nstream\n", start.end(), end)
         if stream >= 0:
-            # A stream may hold any bytes: its length says where it ends.
+            # A stream may hold any bytes, so only its length gives its end.
             (length,) = _LENGTH.findall(pdf[start.end() : stream])
             end = pdf.index(_END, stream + len(b"\nstream\n") + int(length))
         cut = end if stream < 0 else stream

@@ -1,7 +1,7 @@
 """Runs and their curves, as trackers of experiments take them.
 
-A curve is made from results that are whole: a training that was interrupted and went on has every
-step in them once, so steps never go back.
+Curves are made from complete results. A resumed training has every step in them once, so steps
+never go back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Run:
-    """A training: its name with slashes, as a tracker groups runs, what it is, and its curves."""
+    """A training: its name with slashes, by which trackers group runs, its keys, and its curves."""
 
     name: str
     about: Mapping[str, Any]
@@ -35,9 +35,9 @@ class Run:
 
 
 def thinned(tag: str, values: np.ndarray, points: int) -> Curve:
-    """Return the values of steps 0, 1, ... as at most so many points.
+    """Return the values of steps 0, 1, ... as at most `points` points.
 
-    A point is the mean of as many neighbouring values as the others, at the last of their steps.
+    Each point is the mean of nearly equally many neighbouring values, at the last of their steps.
     """
     ends = np.linspace(0, len(values), min(points, len(values)) + 1).astype(int)
     means = [float(np.mean(values[a:b])) for a, b in pairwise(ends)]
@@ -52,7 +52,7 @@ def in_order(curves: Mapping[str, Mapping[int, float]]) -> Iterable[Curve]:
 
 
 def tag_of(parts: Iterable[Any]) -> str:
-    """Join what is there of the parts of a name, in letters that every tracker takes."""
+    """Join the parts of a name that are not missing, in letters that every tracker accepts."""
     names = (
         f"{part:g}" if isinstance(part, float) else str(part) for part in parts if not pd.isna(part)
     )
@@ -60,7 +60,7 @@ def tag_of(parts: Iterable[Any]) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a name of a file: letters, digits, and ``. _ ~ -`` are kept.
+    """Return a text as a file name: letters, digits and ``. _ ~ @ = -`` are kept.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Runs for trackers of experiments: TensorBoard, W&B and MLflow.
 
-Each is imported when it is asked for. W&B and MLflow write files here and use no network, unless
+Each is imported only when it is used. W&B and MLflow write files here and use no network, unless
 ``export_metrics.online`` is set.
 """
 
@@ -91,7 +91,7 @@ def mlflow(runs: Sequence[Run], folder: Path, home: Path, online: bool) -> None:
             )
     client = module.MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(PROJECT)
-    # What a run keeps is looked for where the folder will be, not where it is made.
+    # MLflow looks up artifacts in the final folder, not in the temporary one.
     artifacts = None if online else (home.resolve() / "artifacts").as_uri()
     number = (
         experiment.experiment_id if experiment else client.create_experiment(PROJECT, artifacts)

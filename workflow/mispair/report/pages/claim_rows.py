@@ -26,7 +26,7 @@ class Row:
 
     @property
     def published(self) -> tuple[str, ...]:
-        """What was published; presets may have been run where different points are."""
+        """What was published; presets may be compared with different published points."""
         return tuple(dict.fromkeys(v.published for v in self.verdicts if v.published))
 
     @property

@@ -12,7 +12,7 @@ from mispair.report.pages.content import Content
 
 
 def parts(content: Content) -> dict[str, Any]:
-    """Return what the template of the page is given."""
+    """Return the arguments of the page's template."""
     run = {study.key for study in content.studies}
     return {
         "studies": [(study, _groups(content.answers[study.key])) for study in content.studies],

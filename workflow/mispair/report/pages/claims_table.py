@@ -45,12 +45,12 @@ COLUMNS = {
     "text": "str", "paper": "str", "figure": "str", "measured_value": "float64",
     "published_value": "float64", "quantity": "str",
 }  # fmt: skip
-"""Columns of ``claims.csv``: ``claim`` and ``preset`` tell rows apart.
+"""Columns of ``claims.csv``: ``claim`` and ``preset`` identify a row.
 
 ``effect`` is the number that the claim is about, with its interval (``low``, ``high``), its p
 value, the same corrected for the number of claims, and its replicates (``n`` of a ``unit``).
 ``smallest`` is the smallest effect of interest. ``measured_value`` and ``published_value`` are the
-two numbers of a ``quantity`` that can be compared. All other columns are words.
+two numbers of a ``quantity`` that can be compared. All other columns are text.
 """
 
 

@@ -24,7 +24,7 @@ FRONT, CLAIMS = "index.html", "claims.html"
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on the claims of all studies, corrected for their number.
 
-    Controls of a claim that shows no effect say nothing.
+    Controls of a claim that shows no effect are marked as not measured.
     """
     judged = [
         verdict
@@ -50,13 +50,13 @@ class Content:
     benchmarks : mapping of str to str
         Snakemake's benchmark files by path.
     record : mapping of str to object, or None
-        What the run was made with (`mispair.core.run_record`).
+        Record of the run (`mispair.core.run_record`).
     title : str
         Heading of the site.
     confidence : float
         Of all intervals and tests, between 0 and 1.
     failed : mapping or None
-        Failures of the run, of an incomplete report.
+        Failures of the run, for an incomplete report.
     """
 
     tables: Tables

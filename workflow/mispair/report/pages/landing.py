@@ -14,7 +14,7 @@ from mispair.report.pages.study_pages import Pages
 
 
 def parts(content: Content) -> dict[str, Any]:
-    """Return what the template of the page is given."""
+    """Return the arguments of the page's template."""
     failed = content.failed
     answers = [answer for study in content.studies for answer in content.answers[study.key]]
     summary = from_all(content, lambda pages: pages.summary)
@@ -41,7 +41,7 @@ def _picture(content: Content, answer: questions.Answer) -> Picture | None:
 
 
 def limits(content: Content) -> list[str]:
-    """Return what this run cannot tell for any numbers."""
+    """Return what this run cannot tell, whichever numbers it has."""
     return from_all(content, lambda pages: pages.limits)
 
 

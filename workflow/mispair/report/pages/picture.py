@@ -21,7 +21,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure on the page: what its study says of it, and its drawn forms (None: not there)."""
+    """A figure on the page: its declaration, and its drawn forms (None: not drawn)."""
 
     figure: Figure
     svg: str | None
@@ -43,7 +43,7 @@ class Picture:
 
     @property
     def toggles(self) -> bool:
-        """Whether a click in the legend singles something out."""
+        """Whether a click in the legend selects something."""
         return "params" in (self.spec or {})
 
     @property
@@ -74,8 +74,8 @@ def pictures_in(folders: Iterable[Path]) -> dict[str, Picture]:
 def packed(node: Any) -> Any:
     """Return a chart with its inline tables by column: a third of the bytes of a list of rows.
 
-    ``templates/page.js`` unpacks them. A column of texts is the list of its distinct values with
-    the place of each row's in it; null is a value that the row does not have.
+    ``templates/page.js`` unpacks them. A column of texts is the list of its distinct values, with
+    the index of each row's value; null is a missing value.
     """
     if isinstance(node, Mapping):
         return {

@@ -17,7 +17,7 @@ from mispair.report.tables import Tables
 from mispair.report.tables import records as rows_of
 
 DRAWING = ("snakemake", "altair", "vl-convert-python")
-"""Packages that the report depends on, and no result."""
+"""Packages that only the report depends on."""
 
 
 def run_times(benchmarks: Mapping[str, str]) -> Table | None:
@@ -52,14 +52,14 @@ def run_times(benchmarks: Mapping[str, str]) -> Table | None:
 
 
 def origin(record: Mapping[str, Any]) -> Table:
-    """Return what the run was made with, in short (`mispair.core.run_record`)."""
+    """Return a summary of the record of the run (`mispair.core.run_record`)."""
     git, steps = record["git"], record["steps"].values()
     jobs, wall, core = (
         sum(step[key] for step in steps) for key in ("jobs", "wall_seconds", "core_seconds")
     )
 
     def all_of(key: str) -> str:
-        """Name everything that the steps list under a key."""
+        """List all values that the steps have under a key."""
         values = {str(value) for step in steps for value in step[key] if value is not None}
         return ", ".join(sorted(values)) or "none"
 
@@ -75,7 +75,7 @@ def origin(record: Mapping[str, Any]) -> Table:
         ("seeds", all_of("seeds")),
         ("time", f"{duration(wall)}, of processors {duration(core)}"),
     )
-    return Table("What this run was made with", ("what", "which"), rows)
+    return Table("Provenance of this run", ("what", "which"), rows)
 
 
 def versions() -> Table:

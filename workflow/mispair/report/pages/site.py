@@ -1,7 +1,7 @@
 """The site: answers, a page for each study, numbers, claims, methods and the run.
 
-It works from disk, without a network. Every page is whole in itself but for the charts, which one
-script draws that all pages share.
+It works from disk, without a network. Every page is complete except for its charts, which a shared
+script draws.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from mispair.report.pages.study_pages import Piece
 from mispair.report.study import Study
 
 PICTURES = 250_000
-"""Bytes of pictures on a page; the charts of larger ones are drawn by the script alone."""
+"""Most bytes of pictures on a page; the script alone draws the charts of larger ones."""
 
 
 def parts(content: Content, study: Study) -> dict[str, Any]:
-    """Return what the template of the page is given."""
+    """Return the arguments of the page's template."""
     drawn = [content.picture(figure) for figure in study.figures]
     verdicts = [verdict for verdict in content.judged if verdict.claim.study == study.key]
     return {

@@ -77,7 +77,7 @@ class Pages:
     Attributes
     ----------
     judges : tuple of callables
-        What judges its claims.
+        Functions that judge its claims.
     questions : tuple of Question
         Questions that its claims answer.
     answer : callable
@@ -92,7 +92,7 @@ class Pages:
         Sentences for the landing page: what the run is, what makes its results hard to compare,
         what it cannot tell, and which values are missing where others are there.
     drawings : callable
-        Figures of the paper that claim nothing.
+        Figures of the paper without a claim.
     pieces : callable
         Texts and HTML for sections of its page, from `mispair.report.pages.content.Content`.
     others : callable
@@ -100,8 +100,8 @@ class Pages:
     settings : callable
         Tables of settings, for the page of the run.
     runs : callable
-        Curves for trackers of experiments, from the tables, files that a training left (by kind)
-        and the largest number of points.
+        Curves for trackers of experiments, from the tables, the files of trainings (by kind) and
+        the largest number of points.
     results : callable
         Results in the form of CLIP_benchmark, by path.
     """

@@ -1,6 +1,6 @@
 """Draw the figures of a study: each as SVG, PDF, PNG, its numbers, and an interactive chart.
 
-A figure without data has no picture: its chart names what is missing. A small figure is a SVG and
+A figure without data has no picture: its chart names what is missing. A small figure is an SVG and
 its chart.
 """
 
@@ -23,7 +23,7 @@ class Settings(settings.Settings):
         description="Size of labels in SVG, PDF and PNG, in pixels: 18 are 5 points in a column.",
     )  # fmt: skip
     max_points: int = Field(
-        10_000, ge=100, le=10_000, description="Rows that a figure may hold: browsers stay quick."
+        10_000, ge=100, le=10_000, description="Most rows of a figure, so that browsers stay quick."
     )
 
 

@@ -30,7 +30,7 @@ class Settings(settings.Settings):
     points: int = Field(
         1000,
         ge=2,
-        description="Most points of the loss of a training: above it, means of neighbouring steps.",
+        description="Most points of a loss curve; longer ones are means of neighbouring steps.",
     )
 
 

@@ -18,19 +18,11 @@ class Settings(settings.Settings):
 def run(settings: Settings, *, results: list[Path], models: str, tables: Path) -> None:
     """Write each tidy table as CSV, and all of them as one Parquet file.
 
-    ``metrics.csv`` has of the latter what is no part of a measurement, such as a single neuron.
+    ``metrics.csv`` leaves out rows that are parts of a measurement, such as single neurons.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    results : list of Path
-        Files of results, each of a study (`mispair.report.study.Study.results`). A study that was
-        not run leaves empty tables.
-    models : str
-        The models that are compared as the configuration names them, by name, as JSON.
-    tables : Path
-        Folder to write to.
+    Each of `results` belongs to a study (`mispair.report.study.Study.results`). The tables of a
+    study that was not run are empty. `models` are the compared models as in the configuration, by
+    name, as JSON; `tables` is the folder to write to.
     """
     from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Record what the whole run was made with and from, so that it can be run again."""
+"""Record the provenance of the whole run, so that it can be run again."""
 
 from __future__ import annotations
 
@@ -24,22 +24,11 @@ def run(
     benchmarks: Path,
     record: Path,
 ) -> None:
-    """Write ``run.json``.
+    """Write ``run.json``, the file `record`.
 
-    Parameters
-    ----------
-    settings : Settings
-        None.
-    results : list of Path
-        What the run was for; what these were made from is found by their records.
-    provenance : Path
-        The table of that name, which has the fingerprints.
-    config : str
-        The configuration with all keys, as JSON.
-    benchmarks : Path
-        Snakemake's folder of them.
-    record : Path
-        File to write.
+    The records of `results`, the final results, lead to all results that they were made from.
+    `provenance` is the table of that name, which has the fingerprints; `config` is the
+    configuration with all keys, as JSON; `benchmarks` is Snakemake's folder of benchmark files.
     """
     import pandas as pd
 

@@ -43,7 +43,7 @@
     if (near) draw(plot);
     else observer.observe(plot);
   });
-  // The others one by one, so that the page can be printed and searched soon after it was opened.
+  // Draw the others one by one, so that the page can be printed and searched soon after it opens.
   const idle = window.requestIdleCallback || ((work) => setTimeout(work, 100));
   const next = () => {
     const plot = plots.find((one) => !one.dataset.drawn);

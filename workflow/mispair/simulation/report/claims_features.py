@@ -13,8 +13,8 @@ BETWEEN = (0.2, 0.5)
 """Values of |cos| between the two peaks, 0.05 and 0.7, that the paper reads off figure 3."""
 
 SMALLEST_SHARE = 0.002
-"""Smallest effect of interest on the share of |cos|, as no number is published: with 50 features,
-every tenth neuron has one |cos| fewer between the peaks."""
+"""Smallest effect of interest on the share of |cos|, as no number is published. With 50 features,
+it is one |cos| fewer between the peaks for every tenth neuron."""
 
 SMALLEST_NEIGHBOURS = 0.05
 """Smallest effect of interest on the share of images whose neighbour is of their class: one in

@@ -46,7 +46,7 @@ NAMES = {
     "accuracy": ("They classify better zero-shot.", "1(c)", 3),
     "silhouette": ("Their classes are further apart (larger silhouette).", "1(d)", 3),
 }
-"""Of each measure: the claim, its panel of figure 1, and digits to print."""
+"""For each measure: the claim, its panel of figure 1, and digits to print."""
 
 OF_INTEREST = 1 / 3
 """Share of a published effect that is the smallest effect of interest."""
@@ -133,7 +133,7 @@ def judge_preset(tables: Tables, preset: str, confidence: float) -> list[Verdict
 
 
 def _published(metric: str, probabilities: list[float], arm: str) -> pd.Series:
-    """Return the points of a published curve at those of these C_s that it has."""
+    """Return the points of a published curve at the given C_s, without those that it lacks."""
     curve = published.figure1_curve(metric, arm)
     return curve[[value for value in probabilities if value in curve.index]]
 
@@ -336,16 +336,16 @@ def _tolerance_test(measured: list[Point]) -> str:
     wrong = "; ".join(f"{foil.name} {foil.passed} of {foil.points}" for foil in foils())
     return (
         f"{near} of {len(errors)} points within {FAR:g} standard errors, the median at "
-        f"{number(median(errors), 1)}; the tolerances would also pass, of the published curves, "
-        f"{wrong}"
+        f"{number(median(errors), 1)}; wrong points of the published curves that the tolerances "
+        f"would also pass: {wrong}"
     )
 
 
 def decide_points(within: int, measured: int) -> tuple[verdicts.Outcome, str]:
-    """Judge whether the points of a figure were reproduced, by how many were."""
+    """Judge whether the points of a figure are reproduced, by how many are."""
     if measured == 0:
         return verdicts.UNMEASURED, "no published point has the three trials that a selection needs"
-    reason = f"{within} of {measured} points lie within their tolerance"
+    reason = f"{within} of {measured} points are within their tolerance"
     if within == measured:
         return verdicts.SUPPORTS, reason
     return (verdicts.CONTRADICTS if within < measured / 2 else verdicts.UNDECIDED), reason

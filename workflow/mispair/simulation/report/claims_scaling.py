@@ -1,6 +1,6 @@
 """The theorems' asymptotic statements, judged by slopes over the number of features d.
 
-Θ(1/d), o(1) and 1 − Θ(1) name no constants: nothing at one d agrees with them or contradicts them.
+Θ(1/d), o(1) and 1 − Θ(1) name no constants: a value at one d cannot agree or disagree with them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ FLAT = 0.25
 """Smallest slope of interest: from d = 20 to 120 it is a change by a factor of 1.6."""
 
 BENT = 1.5
-"""Factor between a mean and the fitted line above which a power law sums means up badly."""
+"""Factor between a mean and the fitted line above which a power law is a poor summary."""
 
 FIGURE = "simulation_scaling"
 
 OPTIMAL = Claim(
     "loss-near-optimal", "simulation",
     "Training ends near the optimal loss on raw and filtered captions: the relative gap is o(1). "
-    "The reference here is the same "
-    "run continued by half, which is a local one and not the optimum L*.",
+    "The reference here is the same run continued by half: a local one, not the optimum L*.",
     "theorem 4.1", "slope", FIGURE,
 )  # fmt: skip
 RESIDUAL = Claim(
@@ -189,7 +188,7 @@ def fitted(table: pd.DataFrame, confidence: float) -> dict[tuple[str, str], Slop
 
 
 def mean_text(trials: list[float]) -> str:
-    """Print the mean over trials; small ones by their digits that count."""
+    """Print the mean over trials; small ones with two significant digits."""
     mean = sum(trials) / len(trials)
     return f"{mean:.2g}" if 0 < mean < 0.001 else number(mean, 4)
 
@@ -212,7 +211,7 @@ def _judge_slopes(
     confidence: float,
     controls: tuple[Control, ...],
 ) -> Verdict:
-    """Judge a claim by the rule that it names, on the slope that is furthest from it."""
+    """Judge a claim by its rule, on the slope that is furthest from it."""
     slopes = {name: fit for name, fit in fits.items() if fit is not None}
     for name in fits:
         if name not in slopes:
@@ -260,7 +259,7 @@ def _power_law(slopes: dict[str, Slope]) -> Control:
         f"Means of {measure} depart from the fitted line by a factor of up to {fit.departure:.2f}"
     )
     if fit.departure > BENT:
-        text += ": a slope over all d sums it up badly"
+        text += ": a slope over all d is a poor summary"
     return control("One power law", fit.departure > BENT, f"{text}.")
 
 
@@ -289,7 +288,7 @@ def _without_neuron(fit: Slope | None) -> Control:
     constant = fit.effect.value > -FLAT
     if constant:
         text += (
-            ": random starts of so few neurons leave features out, at every d, and no caption "
-            "repairs that"
+            ": random starts of so few neurons leave features out at every d, which no caption "
+            "can repair"
         )
     return control(name, constant, f"{text}.")

@@ -30,9 +30,9 @@ MIXED = 0.1
 
 MIXES = Claim(
     "raw-mixes", "simulation",
-    "Neurons trained on raw captions mix spuriously correlated features: of more neurons than with "
-    "right captions the second alignment is at least half of the first and belongs to the spurious "
-    "partner.",
+    "Neurons trained on raw captions mix spuriously correlated features: in more neurons than with "
+    "right captions, the second alignment is at least half of the first and belongs to the "
+    "spurious partner.",
     "theorem 4.2", "effect", "simulation_mixing",
 )  # fmt: skip
 UNMIXES = Claim(
@@ -43,7 +43,7 @@ UNMIXES = Claim(
 )  # fmt: skip
 FOLLOW = Claim(
     "alignments-follow", "simulation",
-    "Before the thresholds set in, alignments grow as Eq. 34 says (here: to a relative error of "
+    "Before the thresholds set in, alignments grow by Eq. 34 (here: to a relative error of "
     f"{CLOSE:g}).",
     "Eqs. 34-36", "level", "simulation_alignments",
 )  # fmt: skip

@@ -26,7 +26,7 @@ FAILED = {"silenced_at_step": "silenced", "diverged_at_step": "diverged"}
 
 
 def excludes_zero(low: Limits, high: Limits) -> Limits:
-    """Tell whether an interval, or each of several, excludes zero."""
+    """Return whether an interval, or each of several, excludes zero."""
     return (low > 0) | (high < 0)
 
 
@@ -42,10 +42,10 @@ def bridge_changes(tables: Tables, confidence: float = 0.95) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Of each switch and of the far end: for ``trained_on`` raw, filtered and gain (filtered −
-        raw), and for each measure, the mean of condition − base with the t interval of its spread
-        over trials (``low``, ``high``) and the number of pairs. Each condition is measured in its
-        main definition. Empty without a bridge.
+        One row for each switch (and the far end), ``trained_on`` (raw, filtered, and gain =
+        filtered − raw) and measure. It has the mean of condition − base, the t interval of its
+        spread over trials (``low``, ``high``) and the number of pairs. Each condition is measured
+        in its main definition. Empty without a bridge.
     """
     table = tables.simulation
     base = bridge_base(table)

@@ -35,8 +35,8 @@ def selection(wide: pd.DataFrame, digits: int, gain: float) -> Control:
     chosen = by_probability.agg(best)
     if chosen.isna().any(axis=None) or chosen.empty:
         return Control(
-            BEST, "not measured", "Needs at least three trials at every C_s; the published points "
-            "average the best ten of fifteen runs, these all runs.",
+            BEST, "not measured", "Needs at least three trials at every C_s. The published points "
+            "average the best ten of fifteen runs; these average all runs.",
         )  # fmt: skip
     lift = float((chosen.mean() - by_probability.mean().mean()).max())
     selected = float((chosen["filtered"] - chosen["raw"]).mean())
@@ -98,7 +98,7 @@ def nothing_to_repair(table: pd.DataFrame, metric: str, gain: float, confidence:
         text += ": the filter does harm where it should do nothing"
     gains_alike = interval.known and interval.low > 0 and interval.value >= 2 / 3 * gain > 0
     if gains_alike:
-        text += ": the gain is not one of repair"
+        text += ": the gain does not come from repair"
     return control(name, harms or gains_alike, f"{text}.")
 
 
@@ -171,7 +171,7 @@ def covered(table: pd.DataFrame) -> Control:
     if coverage.empty:
         return no_control(name, "No shares of mixed pairs were recorded.")
     share = float(coverage["value"].mean())
-    text = f"{100 * share:.0f} % of the spurious pairs are mixed by some neuron, where all should."
+    text = f"{100 * share:.0f} % of the spurious pairs are mixed by some neuron; all should be."
     return control(name, share < 1 / 2, text)
 
 
@@ -197,7 +197,7 @@ SHORT = 0.1
 
 
 def at_their_own_length(table: pd.DataFrame) -> Control:
-    """Read generated captions by half of the length at which they show the image's features."""
+    """Read generated captions with a threshold of half the length at which they show features."""
     name = "Captions read at their own length"
     kept = caption_runs(table, "caption_true", "rescaled")
     added = caption_runs(table, "caption_spurious", "rescaled")
@@ -206,9 +206,9 @@ def at_their_own_length(table: pd.DataFrame) -> Control:
     lengths = where(table, metric="caption_scale", trained_on="filtered")["value"]
     text = (
         f"Generated captions show a right feature at a length of {number(lengths.median())} "
-        f"(median), where true ones have 1; the filter's cosines do not depend on that. By half of "
-        f"their own length they keep {number(kept.mean())} of the right features and add "
-        f"{number(added.mean())} wrong ones."
+        f"(median); true ones have 1. The filter's cosines do not depend on the length. With a "
+        f"threshold of half their own length, captions keep {number(kept.mean())} of the right "
+        f"features and add {number(added.mean())} wrong ones."
     )
     hidden = kept.mean() - caption_runs(table, "caption_true", "generated").mean()
     return control(name, hidden > SHORT, text)

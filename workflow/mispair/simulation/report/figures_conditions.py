@@ -35,7 +35,7 @@ SHOWN = ("failure", "residual", "wrong", "missing", "gap", "unpurified")
 
 CURVES = {"raw": style.ORANGE, "filtered": style.BLUE, "generated": style.VIOLET,
          "filtered, more neurons": style.SKY}  # fmt: skip
-"""Arms, and sources of captions; of the sweep with more neurons the filtered arm alone."""
+"""Arms and sources of captions; the sweep with more neurons has the filtered arm only."""
 
 LOG = alt.Scale(type="log", nice=False, padding=8)
 
@@ -96,7 +96,7 @@ def _bridge_sentence(tables: Tables, data: pd.DataFrame) -> str:
                 f"{title.split(' (')[0].lower()}: {largest_change[metric]['switch']} ({value})"
             )
         else:
-            parts.append(f"{title.split(' (')[0].lower()}: none that stands out")
+            parts.append(f"{title.split(' (')[0].lower()}: none with an interval without zero")
     return (
         f"From {start}, the single switch that changes the gain by filtering most: "
         f"{'; '.join(parts)}."
@@ -148,7 +148,7 @@ def _heat_map(
     metric: str, bias: str, noise: list[str], models: list[str], data: pd.DataFrame
 ) -> charts.Panel:
     magnitudes = data.loc[data["metric"] == metric, "value"].abs()
-    # Twice the largest gain: cells stay light enough for what is written in them.
+    # Twice the largest gain, so that cells stay light enough for their text.
     reach = (
         2 * float(magnitudes.max()) if magnitudes.notna().any() and magnitudes.max() > 0 else 1.0
     )
@@ -181,11 +181,11 @@ def _grid_sentence(in_grid: list[Cell], shown: float) -> str:
     for metric, label in CONCLUSIONS.items():
         holds = sum(cell.outcomes[metric] == verdicts.SUPPORTS for cell in in_grid)
         against = sum(cell.outcomes[metric] == verdicts.CONTRADICTS for cell in in_grid)
-        parts.append(f"that filtering {label} holds in {holds} and is reversed in {against}")
+        parts.append(f"“filtering {label}” holds in {holds} and is reversed in {against}")
     lost = sum(bool(cell.failed) for cell in in_grid)
     return (
         f"At C_s = {shown:g}, of {count(len(in_grid), 'condition')}: {'; '.join(parts)}; "
-        f"{lost} lost runs, silenced or diverged."
+        f"{lost} have runs that were silenced or diverged."
     )
 
 

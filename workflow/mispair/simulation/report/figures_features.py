@@ -87,7 +87,7 @@ def _cosine_sentence(data: pd.DataFrame) -> str:
         ]
         shown = of_condition["spurious_probability"].max()
         parts.append(f"{preset} at C_s = {shown:g}: {', '.join(texts)}")
-    return f"Between aligned and orthogonal (cosines of 0.2 to 0.5) lie, {'; '.join(parts)}."
+    return f"Share between aligned and orthogonal (cosines of 0.2 to 0.5): {'; '.join(parts)}."
 
 
 def simulation_mixing(tables: Tables) -> Drawing | Hole:
@@ -191,8 +191,8 @@ def simulation_tsne(tables: Tables) -> Drawing | Hole:
     panels = "; ".join(panel for panel in order if panel in set(shown["panel"]))
     sentence = (
         f"{count(len(shown), 'image')} of {count(len(labels), 'class', 'classes')}: {panels} "
-        "captions. Distances between groups mean nothing in such a layout; whether groups are "
-        "apart does."
+        "captions. In such a layout, the separation of groups has a meaning, but the distances "
+        "between them have none."
     )
     return Drawing(chart, data, sentence)
 

@@ -1,4 +1,4 @@
-"""The simulation's figures along C_s: figure 1, captions, filter, and small ones of answers."""
+"""The simulation's figures along C_s: figure 1, captions, filter, and small figures of answers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ CAPTIONS = {
 
 
 def simulation_figure1_as_written(tables: Tables) -> Drawing | Hole:
-    """Figure 1 by the text, repaired."""
+    """Draw figure 1 with the settings of the text, repaired."""
     return _figure1(tables, "as-written")
 
 
 def simulation_figure1_as_run(tables: Tables) -> Drawing | Hole:
-    """Figure 1 by the public code."""
+    """Draw figure 1 with the settings of the public code."""
     return _figure1(tables, "as-run")
 
 
@@ -113,7 +113,7 @@ def _panel(
             opacity=charts.fade(0.7)
         ),
     ]  # fmt: skip
-    # A layer without a row would make the browser complain of an empty axis.
+    # A layer without rows would cause a browser warning about an empty axis.
     if limited:
         parts.insert(0, charts.band(charts.only(base, "mean")))
     if selected:
@@ -253,7 +253,7 @@ def _small_changes(data: pd.DataFrame, digits: int) -> str:
 
 
 def small_mixing(tables: Tables) -> Drawing | Hole:
-    """Draw the number of purified features on raw captions against C_s, a line a preset."""
+    """Draw the number of purified features on raw captions against C_s, by preset."""
     table = tables.simulation
     parts = [
         _of_series(runs(of_preset(table, name), "purified_features")["raw"], name)
@@ -300,4 +300,4 @@ def small_reproduction(tables: Tables) -> Drawing | Hole:
         levels=(-1.0, 0.0, 1.0),
     )  # fmt: skip
     within = int((data["value"].abs() <= 1).sum())
-    return Drawing(chart, data, f"{within} of {len(data)} points lie within their tolerance.")
+    return Drawing(chart, data, f"{within} of {len(data)} points are within their tolerance.")

@@ -98,8 +98,8 @@ def _growth_sentence(data: pd.DataFrame) -> str:
     if not parts:
         return "No spuriously correlated features were followed."
     return (
-        "At the last step followed, alignment with spurious features is, as a share of that with "
-        f"the own feature, {'; '.join(parts)}."
+        "At the last step followed, alignment with spurious features as a share of alignment with "
+        f"the neuron's own feature: {'; '.join(parts)}."
     )
 
 
@@ -108,7 +108,7 @@ def simulation_alignments(tables: Tables) -> Drawing | Hole:
     rows = of_presets(tables.simulation, metric=NORMS, source=SOURCES)
     if rows.empty:
         return hole(tables, NOT_FOLLOWED)
-    # Rounding alone is the error at step 0, and 1e-16 would take up the whole of a log scale.
+    # The error at step 0 is rounding (1e-16), which would take up the whole log scale.
     shown = at_largest(rows[(rows["metric"] == "alignment_norm") | (rows["step"] > 0)])
     keys = ["condition", "spurious_probability", "metric", "source", "step"]
     data = charts.summary(_thinned(shown), keys)
@@ -155,10 +155,7 @@ def _error_sentence(rows: pd.DataFrame) -> str:
         for source in ("eq34", "eq35"):
             errors = last_errors(of_preset(rows, preset), source)
             if len(errors):
-                parts.append(f"{SOURCES[source]} by {number(errors.mean())} ({preset})")
+                parts.append(f"{SOURCES[source]} {number(errors.mean())} ({preset})")
     if not parts:
         return "The alignments grow as drawn; no equation was computed with them."
-    return (
-        "At the last step followed, mean over all C_s, the relative error is, of "
-        f"{', of '.join(parts)}."
-    )
+    return f"Relative error at the last step followed, mean over all C_s: {', '.join(parts)}."

@@ -77,7 +77,7 @@ def judge_difference(
     Parameters
     ----------
     claim : Claim
-        Stands for its rule, which `decide` applies.
+        Claim whose rule `decide` applies.
     differences : Series
         By C_s and trial, without missing values.
     decide : callable
@@ -89,7 +89,7 @@ def judge_difference(
     smallest : float
         Smallest effect of interest.
     digits : int
-        Of the printed effect.
+        Digits of the printed effect.
     against_zero : bool
         Whether the rule tests the effect against zero; only such a p value is corrected.
     **printed

@@ -13,19 +13,19 @@ RULES = {
     "features d, with an interval from the spread of trials at each d. The rule of effects on the "
     "slope, with 0.25 as the smallest slope of interest; of two slopes, on the larger one.",
     "slope of zero": "The same slope, claimed to be zero. Supports if two one-sided tests place it "
-    "between −0.25 and 0.25, contradicts if it lies beyond with an interval without zero, cannot "
+    "between −0.25 and 0.25, contradicts if it is outside and its interval excludes zero, cannot "
     "tell otherwise.",
     "slope of the order": "The same slope, claimed to be −1 or less: Θ(1/d) bounds from above. "
     "Supports if one-sided tests keep it at most −0.75, contradicts if they keep it above, cannot "
-    "tell otherwise. Of two slopes both are to be so.",
+    "tell otherwise. Two slopes must both be so.",
     "not worse": "The difference that the claim names, paired by trial and averaged over all C_s > "
     "0. Supports if a one-sided test keeps it above minus the margin that the claim names, "
     "contradicts if one keeps it below, cannot tell otherwise.",
     "the same": "The difference that the claim names, paired by trial. Supports if two one-sided "
     "tests keep it within the margin that the claim names, contradicts if it is at least the "
-    "margin with an interval without zero, cannot tell otherwise.",
+    "margin and its interval excludes zero, cannot tell otherwise.",
     "points": "Published points of figure 1 at which at least three trials were run, against the "
-    "mean of the best two thirds of the runs. A point is reproduced if it lies within the "
+    "mean of the best two thirds of the runs. A point is reproduced if it is within the "
     "tolerance of its measure: 3 features, 0.04 of magnitude, 0.03 of accuracy, 0.012 of "
     "silhouette. Supports if all points are, contradicts if fewer than half are, cannot "
     "tell otherwise.",

@@ -14,14 +14,14 @@ from mispair.simulation.report.runs import first_trial, where
 
 
 def hole(tables: Tables, reason: str) -> Hole:
-    """Return a hole with a reason, or that the simulation was not run."""
+    """Return a hole with the given reason, or because the simulation was not run."""
     return Hole("the simulation was not run" if tables.simulation.empty else reason)
 
 
 def of_presets(
     table: pd.DataFrame, value: str = "value", **columns: str | Collection[str]
 ) -> pd.DataFrame:
-    """Return the rows of presets with these values of columns that have a value."""
+    """Return the rows of presets that match `columns` and have a value."""
     rows = where(table, kind="preset", **columns)
     return rows[rows[value].notna()]
 

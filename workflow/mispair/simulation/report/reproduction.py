@@ -22,7 +22,7 @@ TOLERANCES = {
 
 
 PUBLISHED_RUNS = 15
-"""Runs of which the published points average the best two thirds."""
+"""Published runs at each point, which averages the best two thirds of them."""
 
 RESAMPLES = 1000
 
@@ -54,12 +54,12 @@ class Point:
 
     @property
     def measured(self) -> bool:
-        """Whether there are runs enough to select from."""
+        """Whether there are enough runs to select from."""
         return math.isfinite(self.best)
 
     @property
     def within(self) -> bool:
-        """Whether it lies within the tolerance of its measure."""
+        """Whether it is within the tolerance of its measure."""
         return abs(self.best - self.published) <= TOLERANCES[self.metric]
 
     @property
@@ -88,7 +88,7 @@ class Point:
 
 
 def _selected_variance(values: np.ndarray, number: int, draw: np.random.Generator) -> float:
-    """Return the variance of the mean of the best two thirds of so many runs, by bootstrap.
+    """Return the variance of the mean of the best two thirds of `number` runs, by bootstrap.
 
     The variance of a resample of n values is too small by the factor (n − 1) / n.
     """
@@ -102,7 +102,7 @@ FEATURES = 50
 
 
 def comparable(table: pd.DataFrame) -> bool:
-    """Tell whether runs have as many features as the published ones, as far as it is recorded."""
+    """Return whether runs have as many features as the published ones, as far as recorded."""
     return bool((table["features"].dropna() == FEATURES).all())
 
 

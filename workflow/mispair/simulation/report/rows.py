@@ -36,8 +36,8 @@ def simulated(rows: Iterable[Row], provenance: Mapping[str, Any]) -> list[dict[s
     ``kind`` is ``preset`` (figure 1 and arms), ``bridge`` (one ``switch`` of a preset thrown to the
     other preset's values), ``literal`` (one ``switch`` to what the text states), ``grid`` or
     ``scaling``; a condition without a name is its preset. ``features`` is d,
-    ``image_noise_variance`` is per coordinate, and ``caption_features`` is how many features images
-    of S_w have in all, on average: of so many cases is a probability of captions a share.
+    ``image_noise_variance`` is per coordinate. ``caption_features`` is the mean total number of
+    features of the images of S_w: the number of cases behind a probability of captions.
     """
     settings = provenance.get("settings") or {}
     keys = {

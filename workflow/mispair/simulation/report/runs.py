@@ -86,7 +86,7 @@ def runs(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row for C_s and trial, one column for each arm of `mispair.report.style.ARMS`. Two
+        One row for each C_s and trial, one column for each arm of `mispair.report.style.ARMS`. Two
         towers of one run are averaged. ``oracle`` is the raw arm of the same trial at C_s = 0,
         where every caption is right. S_h is the same at every C_s, and so is
         ``high-quality-only``, which is run at C_s = 0 alone.
@@ -135,7 +135,7 @@ def contrast_by_trial(values: pd.Series, confidence: float) -> Effect:
 
 
 def best(values: pd.Series) -> float:
-    """Return the mean of the best two thirds of the runs, as the published points are made.
+    """Return the mean of the best two thirds of the runs, like the published points.
 
     Examples
     --------

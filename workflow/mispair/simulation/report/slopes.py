@@ -1,6 +1,6 @@
-"""How a measure goes with the number of features d: slopes of its logarithm on log d.
+"""How a measure changes with the number of features d: slopes of its logarithm on log d.
 
-An order such as Θ(1/d) names no constant, so that one d cannot contradict it. The slope over
+An order such as Θ(1/d) names no constant, so one d cannot contradict it. The slope over
 several d can: it is -1 for Θ(1/d), 0 for Θ(1), and negative for o(1) wherever that is a power of d.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from mispair.report.statistics import Effect, effect_of_estimate
 
 FEWEST = 3
-"""A slope needs values at so many d: two points are always on a line."""
+"""Fewest d that a slope needs: two points are always on a line."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def slope(
     With :math:`x_d = \log d` minus its mean and :math:`c_d = x_d / \sum x^2` the slope is
     :math:`\sum c_d \log m_d`. Trials at each d are independent, and :math:`\log m_d` has the
     variance :math:`s_d^2 / (n_d m_d^2)` (delta method); degrees of freedom are those of
-    Satterthwaite. The interval is that of the means' spread: the distance of
-    means from a power law is `Slope.departure`.
+    Satterthwaite. The interval covers only the spread of the means; their distance from a power
+    law is `Slope.departure`.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def slope(
     confidence : float
         1 - α.
     counted : mapping of int to float, optional
-        By d, how many cases a trial's share is of. Where no trial has any, the mean is replaced by
-        the upper 95 % limit 3 / (cases in all trials); without it such d are left out.
+        By d, the number of cases behind a trial's share. Where all shares are 0, the mean is
+        replaced by the upper 95 % limit 3 / (cases in all trials), or without it d is left out.
 
     Returns
     -------

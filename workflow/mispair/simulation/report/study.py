@@ -12,7 +12,7 @@ CONDITIONS = {
     "scaling": "Scaling with d",
     "literal": "As written, literally",
 }
-"""Sections that alone print conditions of such a kind; a preset is in every section."""
+"""The one section that prints conditions of a kind; a preset is in every section."""
 
 
 def sections_of(rule: str, wildcards: Mapping[str, str]) -> Sequence[str]:
@@ -87,9 +87,9 @@ STUDY = Study(
         Figure(
             "simulation_mixing",
             "One feature or two: largest and second cosine of every neuron",
-            "A pure neuron lies at the lower right, one that mixes two features above the line, on "
-            "which the second is half of the first. Only neurons above it whose second feature is "
-            "a spurious partner of the first count as mixed. Neurons of one trial at each preset's "
+            "A pure neuron is at the lower right. A neuron that mixes two features is above the "
+            "line, where the second is half of the first. It counts as mixed only if the second "
+            "feature is a spurious partner of the first. Neurons of one trial at each preset's "
             "largest C_s.",
             "theorems 4.2 and 4.4",
             "What neurons learn",
@@ -104,10 +104,10 @@ STUDY = Study(
         Figure(
             "simulation_captions",
             "What captions keep and what they add",
-            "Left: probability that a feature of the image is in the caption. Right: probability "
-            "that a feature is which the image does not have and which is spuriously correlated "
-            "with one of its own; where whole captions are redrawn nothing is, and every feature "
-            "that the image does not have counts. Mean ± 1 standard deviation over trials.",
+            "Left: probability that a feature of the image is in the caption. Right: the same for "
+            "a feature that the image lacks and that is spuriously correlated with one of its own. "
+            "Where whole captions are redrawn, no features are correlated, and every feature that "
+            "the image lacks counts. Mean ± 1 standard deviation over trials.",
             "theorem 4.3",
             "Captions and filter",
         ),
@@ -170,7 +170,7 @@ STUDY = Study(
         ),
         Figure(
             "simulation_scaling",
-            "How failure, residuals, wrong features and loss gaps go with d",
+            "How failure, residuals, wrong features and loss gaps change with d",
             "Mean ± 1 standard deviation over trials by the number of features d, on logarithmic "
             "axes: a power of d is a straight line. The gap is to the same run continued by half, "
             "a local reference and not the optimum. Where nothing was counted in any trial, the "

@@ -195,8 +195,8 @@ def _tolerances(table: pd.DataFrame, preset: str) -> Table:
         f"How soft the tolerances of figure 1 are, {preset}",
         ("each published point replaced by", "still within the tolerance"),
         tuple(rows),
-        "Wrong curves that the tolerances pass: as many as these could come out without the "
-        "published curve being reproduced.",
+        "Wrong curves that the tolerances pass: so many points can agree without the published "
+        "curve being reproduced.",
         folded=True,
         section="Figure 1",
     )
@@ -286,8 +286,8 @@ def _protocols(table: pd.DataFrame, preset: str) -> Table:
         ("C_s", "trained on", "prompts and test margin", "biases as trained", "biases zero",
          "zero − trained", "purified features"),
         tuple(rows),
-        "Accuracy alone is no evidence of purity: where it does not fall without the biases, "
-        "purified features are not what it rests on.",
+        "Accuracy alone is no evidence of purity: where it does not fall without the biases, it "
+        "does not rest on purified features.",
         folded=True,
         section="Arms",
     )  # fmt: skip
@@ -326,7 +326,7 @@ def _loss(table: pd.DataFrame, preset: str) -> Table:
         f"Gap to the same run continued (theorem 4.1), {preset}",
         ("C_s", "trained on", "(L − L′) ÷ |L′|", "95 % interval", "L′"),
         tuple(rows),
-        "L′ is the lower of the two losses before and after the same run goes on with its "
-        "thresholds held: a local reference, and no bound on the optimum L*.",
+        "L′ is the lower of the two losses before and after the same run continues with its "
+        "thresholds held: a local reference, not a bound on the optimum L*.",
         section="Theory of training",
     )

@@ -78,7 +78,7 @@ def plus_minus(change: Interval, digits: int) -> str:
 
 
 def whole_grid(tables: Tables, confidence: float) -> Table:
-    """Return every cell of the grid, with where the paper's conclusions hold."""
+    """Return every cell of the grid, and whether the paper's conclusions hold there."""
     rows = [
         (
             cell.noise, cell.misalignment, cell.bias, f"{cell.spurious_probability:g}",

@@ -2,11 +2,11 @@
 
 Images are x = M z_x + noise and captions y = H z_y + noise, with orthonormal M and H (d1, d) from
 the QR factors of Gaussian matrices. `mispair.simulation.sampling.misalignment` makes z_y from z_x.
-The dictionaries stay general matrices: Adam works on each coordinate by itself, so that turning
-them into the first axes would change the result (for SGD it would not).
+The dictionaries stay general matrices: Adam works on each coordinate by itself, so turning them
+into the first axes would change the result (for SGD it would not).
 
-Every draw comes from a generator named by the seed, the trial, the arm and the step, and by nothing
-else; C_s only decides which draws are used, so that conditions share their data.
+Every draw comes from a generator named only by the seed, the trial, the arm and the step. C_s only
+decides which draws are used, so conditions share their data.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class CodedSample:
     codes : Tensor (n, k)
         Coefficients.
     rows : Tensor (k, d1)
-        What they are coefficients of.
+        Vectors that the codes combine.
     noise : Tensor (s, d1)
         Noise of some rows, as it is added.
     noise_row : Tensor (n,) of int64, on the CPU
@@ -171,9 +171,9 @@ class Sample:
     Attributes
     ----------
     image, text : Dense or CodedSample (n, d1)
-        Images and captions. Images have noise on all rows or on none; captions may on some.
+        Images and captions. Images have noise on all rows or on none, captions on any rows.
     pairs : Pairs
-        Their latent codes as they were drawn; of a generated caption, those of what it replaced.
+        Their latent codes as drawn; a generated caption has those of the caption that it replaced.
     """
 
     image: Dense | CodedSample
@@ -193,7 +193,7 @@ class Sample:
     def take(self, rows: Tensor) -> Batch:
         """Gather the pairs `rows` (B,), those with noisy captions first, else in that order.
 
-        The numbers of the rows are on the CPU, so that no length waits for a GPU.
+        Row numbers are on the CPU, so that reading a length does not synchronise the GPU.
         """
         if isinstance(self.text, CodedSample):
             noisy = self.text.noise_row[rows] >= 0
@@ -278,7 +278,7 @@ def _with_noise(
 def _fixed_inputs(
     draws: Draws, generator: torch.Generator, codes: Tensor, rows: Tensor, name: str, study: Study
 ) -> Dense | CodedSample:
-    """Add noise; samples that are mixed with fresh pairs stay coded, as those are."""
+    """Add noise; samples that are mixed with fresh pairs stay coded, like these pairs."""
     n, std = len(codes), study.std(name)
     if std == 0:
         nowhere = torch.full((n,), -1)

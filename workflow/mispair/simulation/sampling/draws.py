@@ -28,7 +28,7 @@ class Draws:
         return seeds.torch_generator(self.seed, "simulate", self.trial, *name)
 
     def normal(self, generator: torch.Generator, *shape: int) -> Tensor:
-        """Draw standard normal numbers, to the precision of float32: the same ones in float64."""
+        """Draw standard normal numbers in float32; float64 gets the same ones."""
         return upload(torch.randn(*shape, generator=generator), self.device).to(self.dtype)
 
     def uniform(self, generator: torch.Generator, *shape: int) -> Tensor:

@@ -32,7 +32,7 @@ class TestSet:
         H times the indicator of the class's features, with and without noise.
     """
 
-    __test__ = False  # not a test, which pytest would infer from the name
+    __test__ = False  # pytest would take the class for a test by its name
 
     images: Tensor
     codes: Tensor

@@ -1,7 +1,7 @@
 """The input of one modality to a training step: an n × d1 matrix X, in its cheapest form.
 
-A step needs two products of X only, X Wᵀ and Gᵀ X, so X itself is rarely made. Matrices may carry a
-leading axis of runs that are trained side by side (on a GPU); there, X is dense, less fresh noise.
+A step needs only two products of X, X Wᵀ and Gᵀ X, so X itself is rarely made. Matrices may have a
+leading axis of runs that are trained side by side (on a GPU). X without fresh noise is then dense.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FreshNoise:
     """Noise E (n, d1) that is drawn for one step and never seen again.
 
     Only E Wᵀ and Gᵀ E reach a training step, where G depends on E through E Wᵀ alone. Both follow
-    exactly from far fewer normals (`mispair.simulation.sampling.noise`), which are what is drawn.
+    exactly from far fewer normals (`mispair.simulation.sampling.noise`); only these are drawn.
 
     Attributes
     ----------
@@ -113,8 +113,8 @@ class Coded:
     codes : Tensor (n, k)
         Coefficients.
     rows : Tensor (k, d1)
-        What they are coefficients of: a dictionary, and the decoder's output weights where captions
-        were generated.
+        Vectors that the codes combine: a dictionary, and the decoder's output weights where
+        captions were generated.
     fresh : FreshNoise or None
         Noise of the first rows.
     stored : Tensor (s, d1) or None
@@ -151,13 +151,13 @@ class Coded:
             out.add_(times(gradient[count : count + len(self.stored)].T, self.stored))
 
     def dense(self) -> Tensor:
-        """Return X, which projected fresh noise does not have."""
+        """Return X, or raise if it has fresh noise in projected form."""
         if self.fresh is not None:
             raise ValueError("noise in projected form has no coordinates; draw it in full")
         return self.without_fresh()
 
     def without_fresh(self) -> Tensor:
-        """Return X less its fresh noise."""
+        """Return X without its fresh noise."""
         result = self.codes @ self.rows
         if self.stored is not None:
             count = 0 if self.fresh is None else len(self.fresh.seen)
@@ -174,7 +174,7 @@ class Noisy:
     values : Dense
         X without its fresh noise, (runs, n, d1).
     fresh : FreshNoise
-        Of all rows; what belongs to rows without noise is zero.
+        Noise of all rows; zero for rows without noise.
     has_noise : Tensor (runs, n, 1)
         One for the rows with noise, else zero.
     """

@@ -4,7 +4,7 @@ Given that feature j of an image goes wrong in its caption, it becomes another f
 probability P[j, j']. Five models differ in P and in the events (assumption 3.3, appendix B.2):
 
 ===========  =================================================================================
-caption      the whole caption is redrawn, so that any feature may stand for any other
+caption      the whole caption is redrawn, so that any feature may replace any other
 partner      features form random pairs; a wrong feature becomes its partner (Eqs. 21-23)
 groups       features form random groups of K; it becomes any other one of its group
 random-sets  it becomes one of K - 1 random others, which are unequally likely
@@ -37,9 +37,8 @@ class SpuriousSets:
         the diagonal is zero.
     correlated : Tensor (d, d) of bool
         Whether j' is spuriously correlated with j: more likely in captions of images with j than
-        in others. Nothing is if whole captions are redrawn: E[z_x z_y^T] is then a multiple of the
-        identity plus a constant (`cross_moment`), and theorems 4.2 to 4.5 have no pair (j, j') to
-        speak about.
+        in others. If whole captions are redrawn, no feature is: E[z_x z_y^T] is then a multiple of
+        the identity plus a constant (`cross_moment`), and theorems 4.2 to 4.5 have no pair (j, j').
     """
 
     partners: Tensor
@@ -85,7 +84,7 @@ def misalign(
 ) -> Tensor:
     """Misalign features of captions, each independently; for every model but `caption`.
 
-    A feature that is kept stays, whatever features arrive at it. Where several arrive at an
+    A kept feature stays unchanged if other features arrive at it. Where several arrive at an
     inactive feature, their signs are added and clipped to [-1, 1].
 
     Parameters
@@ -96,7 +95,7 @@ def misalign(
         Independent numbers from [0, 1). C_s only decides which of them count, so that a feature
         that goes wrong at one C_s does so, in the same way, at every higher one.
     spurious : SpuriousSets
-        Of the trial.
+        Sets of the trial.
     spurious_probability : float
         C_s.
     study : Study
@@ -136,7 +135,7 @@ def cross_moment(study: Study, spurious_probability: float, spurious: SpuriousSe
     arrives = p * wrong * chances
     if signed:
         # A feature that arrives counts fully where the others' sum S is at least 0, cancels where S
-        # is -1, and is outvoted beyond: E clip(1 + S) = P(S = 0) + P(S = 1), S being symmetric. The
+        # is -1, and is outvoted below: E clip(1 + S) = P(S = 0) + P(S = 1) for symmetric S. The
         # two are Fourier coefficients of the product of all characteristic functions.
         steps = 2 * len(chances) + 2
         angle = torch.arange(steps, device=chances.device).double() * (2 * torch.pi / steps)

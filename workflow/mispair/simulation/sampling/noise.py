@@ -2,12 +2,12 @@ r"""The effect of fresh Gaussian noise on a training step, without drawing the n
 
 A step needs E Vᵀ (n, m) and, for a G (n, m) that is a function of E Vᵀ, the product Gᵀ E (m, d1),
 where E (n, d1) holds independent standard normals that are never used again. Let V Vᵀ = L Lᵀ and
-Q = V ᵀ L⁻ᵀ, an orthonormal basis of the row space of V. Then E splits into two independent parts,
+Q = Vᵀ L⁻ᵀ, an orthonormal basis of the row space of V. Then E splits into two independent parts,
 
-.. math:: E = E_1 Q^T + E_2 (I - Q Q^T), \qquad E_1 = E Q \sim N(0, 1) \text{ of shape } (n, m),
+.. math:: E = E_1 Q^T + E_2 (I - Q Q^T), \qquad E_1 = E Q \sim N(0, 1) \text{ of shape } (n, m).
 
-of which the forward pass sees the first alone: E Vᵀ = E₁ Lᵀ. Given that, G is a constant for the
-second part, and with G = U R (QR) the rows of Uᵀ E₂ are again independent standard normals N, so
+The forward pass depends only on the first: E Vᵀ = E₁ Lᵀ. Given E₁, G is a constant for the second
+part. With G = U R (QR) the rows of Uᵀ E₂ are again independent standard normals N, so
 
 .. math:: G^T E = G^T E_1 Q^T + R^T N (I - Q Q^T)
 
@@ -32,7 +32,7 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
     Returns
     -------
     L : Tensor (m, r)
-        Lower triangular with r = m where V has full rank; else from its r nonzero eigenvalues.
+        Lower triangular with r = m where V has full rank, else from the r nonzero eigenvalues.
     L_inverse : Tensor (r, m)
         Its left inverse, so that ``L_inverse @ weights`` has orthonormal rows.
     """
@@ -58,8 +58,8 @@ def factor(weights: Tensor) -> tuple[Tensor, Tensor]:
 def _factors(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Factor the products of weights (…, m, d1), without waiting for a GPU.
 
-    The factor of a run without full rank is that of a product whose diagonal is larger by the
-    tolerance: the noise along each row has a variance larger by 1e-5 of itself.
+    Without full rank, the factor is that of a product whose diagonal is larger by the tolerance:
+    the variance of the noise along each row is larger by a factor of 1 + 1e-5.
     """
     gram = times(weights, weights.mT).double()
     tolerance = _TOLERANCE * torch.finfo(weights.dtype).eps

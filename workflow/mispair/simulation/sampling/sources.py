@@ -23,7 +23,7 @@ from mispair.simulation.study import Study
 class FreshSource:
     """Pairs of S_w that are drawn for one step and never used again.
 
-    The name of the arm and the step name the draws.
+    The arm's name and the step identify the draws.
     """
 
     def __init__(self, population: Population, name: str) -> None:
@@ -49,10 +49,10 @@ class FreshSource:
 
 
 class FixedSource:
-    """Fixed samples, used as one and gone through in a new order at every pass.
+    """Fixed samples, joined into one and read in a new order at every pass.
 
     Passes follow each other without a gap: a batch may hold the end of one and the beginning of the
-    next. A sample smaller than a batch is a whole batch at every step. The name of the arm names
+    next. A sample smaller than a batch is a whole batch at every step. The arm's name identifies
     the orders.
     """
 
@@ -75,7 +75,7 @@ class MixedSource:
 
     An epoch holds every pair of the sample, which is in coded form, and `raw_pairs` fresh ones, in
     an order of its own. Pairs that do not fill a batch are left out, as in the public code. The
-    name of the arm names the draws, with the step, and the orders, with the epoch.
+    arm's name and the step identify the draws; the arm's name and the epoch identify the orders.
     """
 
     def __init__(self, population: Population, name: str, fixed: Sample, raw_pairs: int) -> None:
@@ -98,7 +98,7 @@ class MixedSource:
 
 
 def _followed(fresh: Coded, fixed: Inputs) -> Coded:
-    """Put rows of a sample after fresh ones, whose coefficients are a sample's first."""
+    """Put rows of a sample after fresh ones; these have the first of the sample's coefficients."""
     if not isinstance(fixed, Coded):
         raise ValueError("fresh pairs can be mixed with a sample in coded form only")
     stored = [noise for noise in (fresh.stored, fixed.stored) if noise is not None]

@@ -39,7 +39,7 @@ class Decoder:
         W and b; b is zero in a plain decoder.
     output_rows, output_bias : Tensor (m, d1), (d1,)
         U transposed (V in Eq. 6), which each hidden neuron adds to the caption, and c; c is zero
-        but in a relu decoder.
+        except in a relu decoder.
     """
 
     kind: Kind
@@ -96,9 +96,9 @@ def start_decoder(
 def start_thresholds(encoders: Encoders, study: Study, phases: Phases | None) -> Tensor:
     """Return the thresholds b (m,) that a symmetric decoder takes over from the image encoder.
 
-    They are the encoder's at the end of S1 (of a relu encoder, whose bias is added, minus the bias
-    where that is negative); with the theory's schedule b² = (|w(T2)|² - |w(T1)|²) / 2 (Eq. 115), T1
-    and T2 being the steps at which phases I and II ended, if they did.
+    They are the encoder's at the end of S1; a relu encoder adds its bias b, so they are max(-b, 0)
+    for it. With the theory's schedule b² = (|w(T2)|² - |w(T1)|²) / 2 (Eq. 115), where phases I and
+    II ended at steps T1 and T2, if they did.
     """
     bias = encoders.biases[0]
     if encoders.kind != "symmetric-relu":
@@ -112,7 +112,7 @@ def start_thresholds(encoders: Encoders, study: Study, phases: Phases | None) ->
 def fit_decoder(
     draws: Draws, start: Decoder, dictionaries: Dictionaries, high_quality: Sample, study: Study
 ) -> tuple[Decoder, float]:
-    """Fit the decoder to high-quality pairs, all of which every step sees.
+    """Fit the decoder to high-quality pairs; every step uses all of them.
 
     Gradient descent on a fixed sample is carried out in the span of its pairs (`span.descend`). S_h
     is the sample unless `decoder_data` is one-hot; `start` is not changed.
@@ -122,7 +122,7 @@ def fit_decoder(
     decoder : Decoder
         After `study.decoder_steps` steps.
     loss : float
-        L_C = |y - ŷ|² / 2, mean over pairs (Eq. 112); of one-hot pairs with fresh noise.
+        L_C = |y - ŷ|² / 2, mean over pairs (Eq. 112); one-hot pairs have fresh noise.
 
     Raises
     ------
@@ -166,15 +166,15 @@ def _follows_theory(study: Study) -> bool:
 
 
 def _scale(study: Study, n: int) -> float:
-    """Return what half the summed squared error is multiplied by in the loss."""
+    """Return the factor of half the summed squared error in the loss."""
     return 1.0 if study.decoder_loss_reduction == "sum" else 2 / (n * study.d1)
 
 
 def _growth(study: Study, n: int) -> float:
     """Return the factor on the thresholds after each step (Eq. 116): 1 + eta/d.
 
-    Its eta is the step size for the mean of |y - ŷ|² / 2 over the pairs, of which the loss that is
-    descended is a multiple; with bias growth ``lr``, that for the sum.
+    Its eta is the step size for the mean of |y - ŷ|² / 2 over the pairs; the loss is a multiple of
+    this mean. With bias growth ``lr``, eta is the step size for the sum.
     """
     if not _follows_theory(study):
         return 1.0
@@ -193,7 +193,7 @@ def _fit_in_span(start: Decoder, pairs: Pairs, n: int, study: Study) -> Decoder:
         output = torch.cat([output, start.output_bias[None]])
 
     def thresholds(step: int) -> Tensor:
-        # The exponent is held where thresholds silence every neuron anyway, lest it overflow.
+        # The exponent is limited against overflow: at the limit every neuron is silent anyway.
         return start.input_bias * math.exp(min(step * math.log(growth), 80))
 
     def activate(products: Tensor, step: int) -> Tensor:

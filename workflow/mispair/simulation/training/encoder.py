@@ -17,7 +17,7 @@ Kind = Literal["symmetric-relu", "relu", "linear"]
 
 
 class Diverged(ArithmeticError):  # noqa: N818 (it reads as what happened)
-    """Training left the finite numbers, at a ``step`` counted from 0."""
+    """Training gave a number that is not finite, at a ``step`` counted from 0."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"training diverged at step {step}")

@@ -17,14 +17,14 @@ from mispair.simulation.training.transformer import TransformerEncoders
 
 @dataclass(frozen=True)
 class Replacement:
-    """Comparison of captions with generated ones, which replace some.
+    """Comparison of captions with generated ones, which replace some of them.
 
     Attributes
     ----------
     replaced : Tensor (n,) of bool
-        Whether the generated caption does.
+        Whether the generated caption replaces the original.
     hidden : Tensor (n, m)
-        The decoder's hidden activations, of which it makes its captions.
+        The decoder's hidden activations, from which it makes its captions.
     original, generated : Tensor (n,)
         Cosines of the image's features with those of the original and the generated caption.
     """
@@ -55,8 +55,8 @@ def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: 
     """Return the same images with generated captions where `replaced`.
 
     Captions of a coded sample stay coded, over the text dictionary, the decoder's output rows and
-    its output bias: of a kept caption the latent code, of a generated one the hidden activations
-    and a one for the bias; only kept captions have noise.
+    its output bias. A kept caption has its latent code; a generated one has its hidden activations
+    and a one for the bias. Only kept captions have noise.
     """
     if isinstance(sample.text, Dense):
         generated = decoder.captions(hidden)

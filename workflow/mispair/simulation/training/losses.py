@@ -1,26 +1,26 @@
 r"""The two contrastive losses, with their gradients by the features, derived by hand.
 
 Both take the features F and H (B, m) of a batch's images and captions, whose rows are pairs, and
-accept a leading axis of runs that do not touch each other.
+accept a leading axis of independent runs.
 
-**InfoNCE** compares all 2B features h of both modalities, un-normalised, with all. With
+**InfoNCE** compares all 2B features h of both modalities, un-normalised, with each other. With
 S_ij = <h_i, h_j> / temperature and p(i) the other half of i's pair, the loss is
 
 .. math:: L = \frac{1}{2B} \sum_i \Big( \log \sum_{j \ne i} e^{S_ij} - S_{i p(i)} \Big),
 
-so that the 2B - 2 rows of other pairs, of the same modality too, are the negatives. With
+so the negatives are the 2B - 2 rows of other pairs, in both modalities. With
 P_ij = exp(S_ij) / sum_{k ≠ i} exp(S_ik) its gradient is ((P + Pᵀ) h - 2 h_p) / (2B temperature).
-exp(S) is symmetric, which the three blocks image-image, image-caption and caption-caption exploit:
-only those are computed, and no transposed copy is made.
+exp(S) is symmetric: only its blocks image-image, image-caption and caption-caption are computed,
+and no transposed copy is made.
 
 **Spectral** is Eq. 1. Over all pairs p of the batch, its two sums over negatives n ≠ p run over the
 same off-diagonal inner products, so that
 
 .. math:: L = - \sum_p <f_p, h_p> + \frac{1}{\tau} \sum_{p \ne n} <f_p, h_n>^2.
 
-The sum over all p and n is tr((FᵀF)(HᵀH)), with two m × m matrices and none of B × B; taking off
-the diagonal q_p = <f_p, h_p> squared, the gradient by F is
-(2/τ) F (HᵀH) - (1 + 2 q/τ) H, and by H likewise.
+The sum over all p and n is tr((FᵀF)(HᵀH)), with two m × m matrices and none of B × B. Without the
+squares of its diagonal q_p = <f_p, h_p>, the gradient by F is (2/τ) F (HᵀH) - (1 + 2 q/τ) H, and
+likewise by H.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Loss(Protocol):
 
 
 def loss_named(name: Literal["infonce", "spectral"], tau: float, reduction: Reduction) -> Loss:
-    """Return the loss that the study calls so."""
+    """Return the loss of this name, with temperature `tau`."""
     return InfoNCE(tau, reduction) if name == "infonce" else Spectral(tau, reduction)
 
 
@@ -78,8 +78,8 @@ class Spectral:
 class InfoNCE:
     """InfoNCE over the features of both modalities.
 
-    ``mean`` is over the 2B rows, as in the public code; ``sum`` is over the B pairs of the mean of
-    a pair's two rows, B times as much.
+    ``mean`` is over the 2B rows, as in the public code; ``sum`` adds the mean of each pair's two
+    rows over the B pairs, B times as much.
     """
 
     def __init__(self, temperature: float, reduction: Reduction = "mean") -> None:
@@ -103,11 +103,11 @@ class InfoNCE:
             dim=-1,
         )
         # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
-        # lies within the range of the number type: 2B exp(80) does not overflow float32.
+        # is within the range of the number type: 2B exp(80) does not overflow float32.
         lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
         within = (lowest >= -80) & (highest <= 80)
         shift = torch.where(within, 0, (highest + lowest) / 2)
-        # Which way is faster depends on the values, and a GPU is not waited for to see them.
+        # Which way is faster depends on the values; reading them would synchronise a GPU.
         spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
         if spread < 160:
             log_sums = _symmetric(xx, xy, yy, shift if moved else None)
@@ -125,7 +125,7 @@ class InfoNCE:
 
 def _range(lowest: Tensor, highest: Tensor, shift: Tensor) -> list[float]:
     """Return the largest spread and the largest shift of all runs."""
-    # A run that is not a number must not decide for the others, nor can it be helped.
+    # A run of NaN must not decide for the others.
     needed = torch.stack([highest - lowest, shift.abs()]).nan_to_num(nan=0.0)
     return needed.view(2, -1).amax(dim=1).tolist()
 

@@ -15,8 +15,8 @@ II          Eq. 79 at its start T1, then times    Eq. 79 at every step, for a nu
 III         b held from its start T2 on           b held
 ==========  ====================================  ==================================================
 
-The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0). Runs that are trained
-side by side pass from phase to phase each at its own step, and no function waits for a GPU.
+The paper's T1 condition reads s_i(T1) >= |w_i(0)|² + |v_i(0)|² = 2 s_i(0). Each of several runs
+trained side by side changes phase at its own step. No function synchronises the GPU.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Phases:
 class Schedule:
     """Sets the thresholds of encoders step by step, with the constants of a study.
 
-    By ``zero`` phase I lasts for ever; by ``none`` biases are not thresholds and are left alone.
+    With ``zero`` phase I never ends. With ``none`` biases are not thresholds and stay unchanged.
     """
 
     name: Name
@@ -77,8 +77,8 @@ class Schedule:
     def advance(self, step: int, encoders: Encoders, eta: float) -> None:
         """Set the thresholds for a step, counted from 0, given the weights before it.
 
-        `eta` is η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E sets
-        1 + η/d against the growth of alignments by 1 + η C_z/(2d), whose η is that one.
+        `eta` is η of Eq. 80: the step size of a loss that is a mean over the batch. Appendix E
+        compares 1 + η/d with the growth of alignments by 1 + η C_z/(2d), which has the same η.
         """
         if self.name in ("zero", "none"):
             return
@@ -106,7 +106,7 @@ class Schedule:
         torch.where(ends.unsqueeze(-1), norms, self._last, out=self._last)
 
     def phases(self, encoders: Encoders) -> list[Phases]:
-        """Return the phases of each run after its last step; of one, without an axis of runs."""
+        """Return the phases of each run after its last step, or of the only run."""
         end = encoders.squared_norms()
         second, third = self._second, self._third
         first = torch.where((second < 0).unsqueeze(-1), end, self._first)

@@ -13,8 +13,8 @@ A step needs the coefficients D (n, m), M (m, m) and N (n, m) only, because X an
 .. math:: X W^T = X W_0^T - K_x D, \qquad Y V^T = Y V_0^T M^T + K_y N,
 
 where the kernels K = X Xᵀ, Y Yᵀ (n, n) and the products with W₀, V₀ are made once. That is two
-products of n × n by n × m in place of five of n × d1 by d1 × m, the same but for rounding, and no
-basis is needed. Where V alone is trained no kernel is needed at all.
+products of n × n by n × m in place of five of n × d1 by d1 × m. Results agree up to rounding. No
+basis is needed, and no kernel where V alone is trained.
 
 It holds for plain gradient descent, for any number of steps and any starting weights. It does
 not hold for Adam, which rescales each coordinate by itself and so leaves the span.

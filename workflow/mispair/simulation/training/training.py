@@ -23,7 +23,7 @@ InfoNCE, backward                                                4 · 2 B² m   
 That is 0.49 GFLOP, against 1.28 GFLOP for the plain way: four products of B × m × d1 and three of
 2B × 2B × m. Noise drawn in full costs 2 · 2 B m d1 = 400 MFLOP in place of 128, and 1,250,000
 normals a step in place of 240,000. A step also takes 750,000 exponentials and updates 400,000
-parameters: all that is no matrix product takes as long as the products.
+parameters: everything except matrix products takes as long as the products.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Keeper(Protocol):
         """Return the last state that was saved, if any was."""
 
     def due(self) -> bool:
-        """Tell whether a state is due."""
+        """Return whether a state is due."""
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save a state in place of the last; the tensors are the keeper's own."""
@@ -128,8 +128,8 @@ def train(
         Receives the state whenever it is due and after the last step. Training continues from its
         state, if it has one, with the same numbers as without an interruption.
     watch : callable, optional
-        Called before every step that is taken here, with the step and the encoders as it receives
-        them, rescaled and with their thresholds; they then change.
+        Called before every step of this call with the step's number and encoders, rescaled and
+        with their thresholds. The step then changes them.
     progress : callable, optional
         Receives the number of steps taken: before the first step of this call, and after each.
 
@@ -229,7 +229,7 @@ class _Training:
         self.sound &= self.encoders.finite()
 
     def outcomes(self) -> list[Outcome]:
-        """Return what became of each run, once `run` has ended."""
+        """Return the outcome of each run after `run`."""
         plan, encoders = self.plan, self.encoders
         weights, biases = (
             values.unflatten(0, (2, 1)) if self.failed.dim() == 0 else values
@@ -281,7 +281,7 @@ class _Training:
         self.step += 1
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Return all that changes from step to step, but for Adam's moments."""
+        """Return all that changes from step to step, except Adam's moments."""
         return {
             "weights": self.encoders.weights,
             "biases": self.encoders.biases,
@@ -309,7 +309,7 @@ class _Descent:
         self.learned = _learned(encoders)
 
     def update(self, batch: Batch, gradients: Sequence[Tensor], lr: float) -> None:
-        """Take one step, given the gradients by both towers' pre-activations, which it spoils."""
+        """Take one step with the gradients by both towers' pre-activations, and overwrite these."""
         weights, biases = self.encoders.weights, self.encoders.biases
         pulls = [2 * self.penalty * lr * values for values in self.learned if self.penalty]
         for tower, inputs in enumerate((batch.image, batch.text)):

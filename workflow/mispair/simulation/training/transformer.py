@@ -4,10 +4,10 @@ A vector x (d1) is cut into equal patches. Each becomes a token by one linear ma
 embedding of its position; one pre-norm block follows, the mean over tokens, and a linear map to the
 m features. Each modality has its own tower.
 
-Its last layer weighs means of tokens, not directions of the space of x, so that nothing measured on
-neurons' weights (purified features, alignments, mixing, noise to signal) is defined for it; losses,
-accuracy, silhouette and the filter are. At the paper's size the step size of ``as-written``, 1e-3
-on a sum over the batch, makes it diverge within ten steps; 1e-4 does not.
+Its last layer weighs means of tokens, not directions in the space of x. Measures of neurons'
+weights (purified features, alignments, mixing, noise to signal) are undefined for it; losses,
+accuracy, silhouette and the filter are defined. At the paper's size the step size of
+``as-written``, 1e-3 on a sum over the batch, makes it diverge within ten steps; 1e-4 does not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WIDTH, HEADS, HIDDEN = 64, 4, 128
 """Size of a token, heads of the attention, and hidden units of the feed-forward layer."""
 
 POSITION_STD = 0.02
-"""Of the position embeddings at the start."""
+"""Standard deviation of the position embeddings at the start."""
 
 
 def patches_of(d1: int) -> int:
@@ -96,12 +96,12 @@ class TransformerEncoders:
         return self.text(texts)
 
     def features(self, tower: int, inputs: Inputs) -> Tensor:
-        """Encode what is given in any form that has coordinates; tower 0 is the images'."""
+        """Encode inputs in any form that has coordinates; tower 0 is for images."""
         encode = self.text_features if tower else self.image_features
         return encode(inputs.dense())
 
     def without_bias(self) -> TransformerEncoders:
-        """Return the encoders themselves: they have no threshold that could be taken away."""
+        """Return the encoders themselves: they have no thresholds."""
         return self
 
     def state(self) -> dict[str, Tensor]:
@@ -154,8 +154,8 @@ def train_transformer(
 ) -> Trained:
     """Train a copy of the encoders, as `training.train` does one-layer ones.
 
-    Batches have a form with coordinates. The plan's unit rows and bias schedule have no effect. No
-    feature of a transformer is silent, so that training cannot end with all of them zero. The
+    Batches must have coordinates. The plan's unit rows and bias schedule have no effect. No
+    feature of a transformer is silent, so training cannot end with all of them zero. The
     result holds `TransformerEncoders`, and phases that never began, of no neurons.
 
     Raises

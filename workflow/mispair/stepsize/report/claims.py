@@ -120,8 +120,8 @@ def _phases(runs: pd.DataFrame) -> Verdict:
     return Verdict(
         PHASES, outcome, reason, scope=_where(moving),
         measured=f"{settled} of {count(len(moving), 'oscillating run')} settle, after "
-        f"{late.median():.0f} steps in the middle" if settled else f"0 of {len(moving)} settle",
-        sample=f"{count(len(runs), 'run')}, {len(moving)} of which oscillate",
+        f"{late.median():.0f} steps (median)" if settled else f"0 of {len(moving)} settle",
+        sample=f"{count(len(runs), 'run')}; {len(moving)} oscillate",
         test="every run that oscillates counts, failures included",
         controls=(Control(
             "runs that fail", "limits" if settled < len(moving) else "does not limit",
@@ -151,7 +151,7 @@ def _sooner(tables: Tables) -> Verdict:
     return Verdict(
         SOONER, outcome, reason, scope=_where(rows),
         measured=f"{number(reached.min(), 1)} to {number(reached.max(), 1)} times as quick, "
-        f"{number(reached.median(), 1)} in the middle" if len(reached) else "none gets there",
+        f"median {number(reached.median(), 1)}" if len(reached) else "none gets there",
         sample=f"{count(len(rows), 'run')} beyond the largest monotone stepsize of their list",
         test="steps to the lowest risk that the largest monotone stepsize gets to",
         controls=(Control(
@@ -166,7 +166,7 @@ def _always(
     claim: Claim, checks: Iterable[tuple[str, pd.DataFrame, pd.Series]], measured: str,
     open_runs: str = "",
 ) -> Verdict:  # fmt: skip
-    """Judge a claim that every run must keep, by checks: name, runs, and in which it is kept."""
+    """Judge a claim that every run must keep, by checks: name, runs, mask of runs that keep it."""
     checked = [check for check in checks if len(check[1])]
     parts = tuple(
         Part(
@@ -202,7 +202,7 @@ def _margin(runs: pd.DataFrame) -> Verdict:
     with_norm = runs[runs["norm_falls"].notna()]
     rated = with_norm.dropna(subset=["rate_lower"])
     fell = with_norm[with_norm["margin_falls"] > 0]
-    text = f"the raw margin, of which nothing is claimed, fell in {count(len(fell), 'run')}"
+    text = f"the raw margin, which no claim covers, fell in {count(len(fell), 'run')}"
     if len(fell):
         text += f", by {100 * fell['margin_drawdown'].max():.2g} % at most"
     return _always(
@@ -241,7 +241,7 @@ def _not_bounded(runs: pd.DataFrame) -> str:
 def _transition(runs: pd.DataFrame) -> Verdict:
     bounded = runs.dropna(subset=["transition_bound"])
     reached = bounded[bounded["settled_step"] >= 0]
-    # What was not reached breaks the claim only if the run was as long as τ.
+    # A threshold that is not reached breaks the claim only if the run is as long as τ.
     over = bounded[
         (bounded["settled_step"] < 0) & (bounded["steps"] >= bounded["transition_bound"])
     ]
@@ -254,9 +254,10 @@ def _transition(runs: pd.DataFrame) -> Verdict:
         TRANSITION,
         [("reached within τ", judged, kept),
          ("risk after it", rated, rated["stable_ratio"] <= 1)],
-        f"reached after {steps.min():.0f} to {steps.max():.0f} steps, τ being {loose:,.0f} times "
-        "as many in the middle" if len(reached) else "not reached",
-        f"; {len(bounded) - len(judged)} more were not run until either" + _not_bounded(runs),
+        f"reached after {steps.min():.0f} to {steps.max():.0f} steps; τ is {loose:,.0f} times "
+        "as many (median)" if len(reached) else "not reached",
+        f"; {len(bounded) - len(judged)} more reached neither the threshold nor τ"
+        + _not_bounded(runs),
     )  # fmt: skip
 
 
@@ -330,5 +331,5 @@ def decide_slopes(proportional: float, fixed: float) -> tuple[verdicts.Outcome, 
         abs(slope - claimed) for slope, claimed in zip((proportional, fixed), SLOPES, strict=True)
     ]
     if max(gaps) <= SLOPE_TOLERANCE:
-        return verdicts.SUPPORTS, f"both slopes lie within {SLOPE_TOLERANCE} of the claimed ones"
+        return verdicts.SUPPORTS, f"both slopes are within {SLOPE_TOLERANCE} of the claimed ones"
     return verdicts.UNDECIDED, f"steeper, but a slope is {number(max(gaps), 2)} off the claimed one"

@@ -42,7 +42,7 @@ STEPS = {
 
 
 def _hole(tables: Tables, part: str, more: str = "") -> Hole:
-    """Return what to add to the configuration for a figure that has nothing to show."""
+    """Return the hole of a figure without data; it names the part that is not configured."""
     if not tables.study("stepsize"):
         return Hole("the stepsize study was not run")
     return Hole(f"train_two_layer.grid has no part {part} {more}".rstrip())
@@ -57,7 +57,7 @@ def _colour() -> alt.Color:
 
 
 def _level(value: float, colour: str = style.QUIET) -> alt.Chart:
-    """Return a horizontal line, drawn once and not once for every row."""
+    """Return a horizontal line that is drawn once, not for every row."""
     once = alt.Chart().transform_aggregate(rows="count()")
     return once.mark_rule(color=colour, strokeDash=[4, 4]).encode(y=alt.datum(value))
 
@@ -236,7 +236,7 @@ def _conservatism(runs: pd.DataFrame) -> str:
     if ratio.empty:
         return "No risk ever rose."
     return (
-        f"The lowest risk from which one rose lies {ratio.min():.0f} to {ratio.max():.0f} times "
+        f"The lowest risk before a rise is {ratio.min():.0f} to {ratio.max():.0f} times "
         "above its threshold."
     )
 
@@ -382,8 +382,8 @@ def stepsize_bounds(tables: Tables) -> Drawing | Hole:
     runs = tables.stepsize_runs
     return _drawn(
         data, panels,
-        f"The average risk is {100 * runs['average_ratio'].max():.2g} % of its bound at most, "
-        f"the average gradient potential to {100 * runs['potential_ratio'].max():.2g} %.",
+        f"The average risk is at most {100 * runs['average_ratio'].max():.2g} % of its bound, "
+        f"the average gradient potential at most {100 * runs['potential_ratio'].max():.2g} %.",
     )  # fmt: skip
 
 

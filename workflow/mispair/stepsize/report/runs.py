@@ -28,7 +28,7 @@ SCHEDULES = {
     "proportional": "η ∝ T",
 }
 SAME_LIST = [name for name in RUN if name != "stepsize"]
-"""What runs have in common that differ in their stepsize alone."""
+"""Columns that are equal in runs that differ only in their stepsize."""
 FIRST_BUDGET = 1000
 """Steps T from which slopes are taken."""
 
@@ -94,13 +94,13 @@ def onset(tables: Tables) -> pd.DataFrame:
         })  # fmt: skip
     table = pd.DataFrame(rows, columns=[*SAME_LIST, "monotone", "rising", "onset", "critical"])
     keys = [name for name in SAME_LIST if name != "part"]
-    # Of the lists of one network and data set the finest is the most exact.
+    # The finest list of a network and data set is the most exact.
     finest_first = (table["rising"] / table["monotone"]).sort_values(kind="stable").index
     return table.loc[finest_first].drop_duplicates(keys).sort_values(keys, ignore_index=True)
 
 
 def without_monotone(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the lists of stepsizes none of which is monotone, one row each."""
+    """Return the lists of stepsizes without a monotone run, one row each."""
     lists = of_parts(runs, "sweep", "onset", "acceleration", "multilayer").groupby(SAME_LIST)
     rows = [(*key, group["stepsize"].min()) for key, group in lists if monotone(group).empty]
     return pd.DataFrame(rows, columns=[*SAME_LIST, "smallest"])

@@ -31,7 +31,7 @@ STUDY = Study(
     key="stepsize",
     title="Large stepsizes: two phases of gradient descent",
     about="Two-layer networks with fixed output signs learn small data sets under the logistic "
-    "loss by full-batch gradient descent with a constant stepsize m η, m being the width. "
+    "loss by full-batch gradient descent with a constant stepsize m η, where m is the width. "
     "Where η is large the risk first oscillates; below a threshold that falls as 1/η it "
     "can only fall, and the margin grows. All runs are in float64, with first weights, "
     "data and stepsizes of our own: the published text names them for hardly any "
@@ -91,9 +91,9 @@ STUDY = Study(
         ),
         Figure(
             "stepsize_thresholds",
-            "At which risk the oscillation ends, and where the theory is sure of it",
-            "Every seed is a point. Risks from which it rose lie far above the thresholds: these "
-            "are sufficient, and not where oscillation really ends.",
+            "Risk at which the oscillation ends, and the thresholds of the theory",
+            "Every seed is a point. Risks before a rise are far above the thresholds: these are "
+            "sufficient conditions, not the actual end of oscillation.",
             "theorem 2.2(a)",
             "Phases",
         ),
@@ -108,15 +108,15 @@ STUDY = Study(
         Figure(
             "stepsize_margin",
             "Normalised margin against steps",
-            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize; what lies far below zero, "
-            "early on, is cut off.",
+            "min_i y_i f(x_i) / ‖w‖ of the first seed of each stepsize. Early values far below "
+            "zero are cut off.",
             "figure 2(c)",
             "Margins",
         ),
         Figure(
             "stepsize_neurons",
-            "Five points: neither neuron separates them, and the network does",
-            "Margins of the network and of each of its two neurons, every one over the norm of "
+            "Five points: neither neuron separates them, but the network does",
+            "Margins of the network and of each of its two neurons, each divided by the norm of "
             "its own weights.",
             "figure 4",
             "Margins",
@@ -130,7 +130,7 @@ STUDY = Study(
         ),
         Figure(
             "stepsize_speedup",
-            "How much sooner a stepsize gets to a risk",
+            "How much sooner a stepsize reaches a risk",
             "Steps of the largest monotone stepsize over those of this one, first seed. No bar: "
             "one of the two never gets there. A bar below 1 is slower.",
             "",
@@ -139,8 +139,8 @@ STUDY = Study(
         Figure(
             "stepsize_acceleration",
             "Risk after T steps: stepsize fixed, and in proportion to T",
-            "Two points whose gradients conflict, from weights of zero. The stepsize that grows is "
-            "the one of the ladder nearest T/100: what the theorem asks for begins at T of 10⁷.",
+            "Two points whose gradients conflict, from weights of zero. The growing stepsize is "
+            "the one of the ladder nearest T/100: that of the theorem needs T of 10⁷.",
             "corollary 4.2, theorem 4.3",
             "Speed",
         ),
@@ -154,7 +154,7 @@ STUDY = Study(
         ),
         Figure(
             "stepsize_bounds",
-            "Averages over all steps, and what the theory bounds them by",
+            "Averages over all steps, and their bounds in theory",
             "Solid: average risk and average gradient potential of the first t steps. Dashed: the "
             "bounds.",
             "theorem 3.2, lemma C.3",

@@ -35,7 +35,7 @@ CORRECTED = (
     ("‖x‖ ≤ 1", "assumed, and not kept by the XOR and five points of the paper",
      "thresholds have factors of R = max ‖x‖; averages and τ are judged where R ≤ 1"),
 )  # fmt: skip
-"""What is printed, and what was used: seen in the proofs or by numbers."""
+"""What is printed, and what was used: found in the proofs or by numbers."""
 
 CHOSEN = (
     ("stepsizes, steps and first weights of figures 2 to 4", "not stated",
@@ -44,7 +44,7 @@ CHOSEN = (
     ("CIFAR-10", "6,000 pictures of two classes",
      "digits of scikit-learn take its place unless cifar_dir is given"),
     ("noise around XOR’s corners", "not in the paper", "standard deviation 0.15, 50 points each"),
-    ("stepsize in proportion to T", "the theorem’s constants ask for T of 10⁷", "η nearest T/100"),
+    ("stepsize in proportion to T", "the theorem’s constants need T of 10⁷", "η nearest T/100"),
     ("sharpness", "not measured in the paper", "the Hessian’s largest eigenvalue"),
     ("perceptron of four layers", "width 200; biases not mentioned", "width 64, no biases"),
 )  # fmt: skip
@@ -57,7 +57,7 @@ LOOSE = (
 
 
 def stepsize(tables: Tables) -> list[Table]:
-    """Return all tables of the study; without empty ones."""
+    """Return the tables of the study that are not empty."""
     if not tables.study("stepsize"):
         return []
     candidates = [
@@ -110,11 +110,11 @@ def _runs(tables: Tables) -> Table:
             _small(group["final_risk"].median()), str(lost) if lost else "–",
         ))  # fmt: skip
     return Table(
-        "Every stepsize of the sweep: middle run, and range over seeds",
+        "Every stepsize of the sweep: median run, and range over seeds",
         ("data and activation", "η", "step on w", "runs", "oscillation over at step",
          "rises", "peak", "below the threshold at step", "risk at the end", "never settle"),
         tuple(rows),
-        "A rise is one of the risk from one step to the next. Runs that never settle, or diverge, "
+        "A rise is a step at which the risk increases. Runs that never settle, or diverge, "
         "are counted in the last column and left out of the steps. The step on w is m η.",
         section="Phases", folded=True,
     )  # fmt: skip
@@ -131,8 +131,8 @@ def _margins(tables: Tables) -> Table:
         ("data and activation", "η", "oscillation over", "below the threshold", "last step",
          "log of the modified margin"),
         tuple(rows),
-        "Of monotone runs the first is of step 1. The modified margin itself is too small for a "
-        "float, so its logarithm is followed.",
+        "For monotone runs the first margin is that of step 1. The modified margin itself is too "
+        "small for a float, so its logarithm is followed.",
         section="Margins", folded=True,
     )  # fmt: skip
 
@@ -150,8 +150,8 @@ def _slopes(tables: Tables) -> Table:
     return Table(
         "Risk after T steps on the two points",
         ("stepsize", *(f"T = {t:,.0f}" for t in budgets), "slope"), tuple(rows),
-        "The best stepsize for each T would be no fair comparison: on two points the largest ones "
-        "come to a tiny risk within some steps, and stall.",
+        "The best stepsize for each T would not be a fair comparison: on two points the largest "
+        "ones reach a tiny risk within some steps, and stall.",
         section="Speed",
     )  # fmt: skip
 
@@ -170,7 +170,7 @@ def _onsets(tables: Tables) -> Table:
          "onset ÷ 2/(m λ₀)"),
         tuple(rows),
         "The onset is the geometric mean of the two stepsizes. Sharpness marks where oscillation "
-        "begins, and not where it ends: in its midst the sharpness is mostly below 2/(m η).",
+        "begins, not where it ends: during oscillation it is mostly below 2/(m η).",
         section="Sharpness",
     )  # fmt: skip
 
@@ -188,7 +188,7 @@ def _bounds(tables: Tables) -> Table:
             _small(row["transition_bound"]), or_dash(row["stable_ratio"], 3),
         ))  # fmt: skip
     return Table(
-        "Bounds for separable data: what is bounded over its bound, at its largest",
+        "Bounds for separable data: largest ratio of each quantity to its bound",
         ("data and activation", "η", "margin γ", "average risk", "average gradient potential",
          "second threshold at step", "τ", "risk after it"),
         tuple(rows),
@@ -243,7 +243,7 @@ def _failures(tables: Tables) -> Table:
     ]  # fmt: skip
     return Table(
         "Runs that never settle, diverge, or stall",
-        ("data and activation", "part", "m", "η", "seed", "what became of it", "risk at the end"),
+        ("data and activation", "part", "m", "η", "seed", "outcome", "risk at the end"),
         tuple(rows),
         "None of them is left out of a figure, a table or a claim without being counted.",
         section="Runs that fail",
@@ -257,7 +257,7 @@ def _lists(tables: Tables) -> Table:
         for row in without_monotone(tables.stepsize_runs).to_dict("records")
     ]  # fmt: skip
     return Table(
-        "Lists of stepsizes without a monotone member: speed-ups have nothing to be compared with",
+        "Lists of stepsizes without a monotone member: speed-ups have no reference",
         ("part", "data", "activation", "m", "seed", "smallest η"), tuple(rows),
         "Add smaller stepsizes to these parts of train_two_layer.grid.",
         section="Runs that fail",
@@ -274,7 +274,7 @@ def _separable(tables: Tables) -> Table:
         why = []
         if group["separation"].isna().any():
             why.append(
-                "the points are too many to look for a plane that separates them"
+                "there are too many points to search for a plane that separates them"
                 if data_set == CIFAR
                 else "no plane through the origin separates the points"
             )
@@ -297,7 +297,7 @@ def _written() -> list[Table]:
     section = "Corrected and chosen"
     return [
         Table("What is printed, and what was used", ("what", "printed", "used"), CORRECTED,
-              "Seen in the proofs, or by numbers.", section=section),
+              "Found in the proofs, or by numbers.", section=section),
         Table("What the paper does not state, and what was chosen", ("what", "paper", "here"),
               CHOSEN, LOOSE, section=section),
     ]  # fmt: skip

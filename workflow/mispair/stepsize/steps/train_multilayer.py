@@ -22,11 +22,11 @@ class Settings(settings.Settings):
         description="Data sets; cifar2 needs train_two_layer.cifar_dir.",
     )
     stepsizes: list[Annotated[float, Field(gt=0)]] = Field(
-        [], description="Steps on the weights; [] for none of this."
+        [], description="Steps on the weights; with [] nothing is trained."
     )
     width: int = Field(64, ge=1, description="Neurons of each hidden layer; the paper has 200.")
     steps: int = Field(4000, ge=10, description="Steps of gradient descent T.")
-    seed: int = Field(0, ge=0, description="Of the first weights, and of the split.")
+    seed: int = Field(0, ge=0, description="Seed of the first weights and of the split.")
     points: int = Field(60, ge=10, le=200, description="Points of a curve, on a log scale.")
 
 

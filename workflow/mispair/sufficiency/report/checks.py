@@ -1,6 +1,6 @@
 """Ten checks of the sufficiency study, each passed or failed by a rule on what was measured.
 
-A check passes if it does in every run. Errors are standard errors of evaluation.
+A check passes if it passes in every run. Errors are standard errors of evaluation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Single = tuple[bool, str]
 
 TOLERANCES = {"clip": (0.03, 0.0), "zsc": (0.04, 0.0), "cdm": (0.1, 0.01), "vlm": (0.008, 0.0)}
 """By task: largest distance of a measured Bayes risk from the published one, absolute and relative;
-for ten thousand samples here and there."""
+for ten thousand samples in both."""
 
 EXACT = 1e-5
 LARGEST_EXCESS, LARGEST_SHARE = 0.12, 0.06
@@ -229,7 +229,7 @@ CHECKS: tuple[tuple[str, Callable[[pd.DataFrame], Iterator[Single]]], ...] = (
         f"{_power(EXACT)}",
         _enumerated,
     ),
-    ("No risk lies below Bayes' by more than three errors", _floor),
+    ("No risk is below Bayes' by more than three errors", _floor),
     (
         f"Encoders at p = {MAIN_FLIP:g}, K = 4: excess below {LARGEST_EXCESS:g} and "
         f"{100 * LARGEST_SHARE:g} % of the untrained one; guided < standard < shallow",

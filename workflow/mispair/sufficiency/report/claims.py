@@ -158,7 +158,7 @@ def _information(runs: pd.DataFrame) -> Control:
         name,
         "does not limit",
         f"Of {number(held)} nats on the root trained features lose {number(lost['standard'])}, "
-        f"random ones {number(lost['untrained'])}: a random map is nearly one to one, so that "
+        f"random ones {number(lost['untrained'])}: a random map is nearly one to one, so "
         "this measure alone would show little.",
     )
 
@@ -172,7 +172,7 @@ def _classes(runs: pd.DataFrame, scope: str, confidence: float) -> Verdict:
         return Control(
             "Prompts alone", "does not limit",
             f"With the best similarity and the same {most:g} prompts the excess is "
-            f"{number(exact)}: so much of it is owed to the prompts.",
+            f"{number(exact)}: this part comes from the prompts.",
         )  # fmt: skip
 
     return _nearly(
@@ -236,9 +236,9 @@ def _untrained(gain: pd.DataFrame, alone: pd.DataFrame, confidence: float) -> Co
     limited = value.known and value.high >= 0
     meaning = ""
     if limited and value.value < 0:
-        meaning = ": that varies too much between these runs to be sure of"
+        meaning = ": it varies too much between these runs to be certain"
     elif limited:
-        meaning = ": it is not the training that serves"
+        meaning = ": the gain does not come from training"
     return Control(
         name,
         "limits" if limited else "does not limit",
@@ -290,8 +290,8 @@ def _published(table: pd.DataFrame) -> Verdict:
     guided = Control(
         "A model that was shown the messages of belief propagation", "does not limit",
         "The published guided model loses less than the other modality is worth at "
-        f"{sum(each.below('guided') for each in worth)} of {len(worth)} p: that the rule asks too "
-        "much is not the reason.",
+        f"{sum(each.below('guided') for each in worth)} of {len(worth)} p: a rule that is too "
+        "strict is not the reason.",
     )  # fmt: skip
     return Verdict(
         PUBLISHED, outcome, reason, scope=f"p = {', '.join(f'{each.flip:g}' for each in worth)}",
@@ -304,7 +304,7 @@ def _published(table: pd.DataFrame) -> Verdict:
 
 
 def decide_worth(below: int, measured: int) -> tuple[verdicts.Outcome, str]:
-    """Judge whether models lose less than the other modality is worth, by where they do."""
+    """Judge whether models lose less than the other modality is worth, by the number that do."""
     if measured == 0:
         return (
             verdicts.UNMEASURED,

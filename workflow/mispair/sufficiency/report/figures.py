@@ -175,7 +175,7 @@ def sufficiency_transfer(tables: Tables) -> Drawing | Hole:
 
 
 def sufficiency_shift(tables: Tables) -> Drawing | Hole:
-    """Draw the excess over Bayes where the tested p is another than the training's."""
+    """Draw the excess over Bayes where the tested p differs from the training's."""
     runs = trained(tables.sufficiency)
     shifts = runs[runs["shifted"].notna() & (runs["reference"] == "bayes")]
     shown = ("misspecified", *ENCODERS, *HEADS)
@@ -266,7 +266,7 @@ def sufficiency_published(tables: Tables) -> Drawing | Hole:
     above = sum(not each.below("frozen") for each in cdm)
     sentence = (
         f"Denoising: the published head on the frozen feature loses more than the text is worth at "
-        f"{above} of {len(cdm)} p. Shallow denoisers, which lose far more, are in the table alone."
+        f"{above} of {len(cdm)} p. Shallow denoisers, which lose far more, are only in the table."
     )
     chart = charts.side_by_side(panels, 2, data)
     return Drawing(chart, data, sentence, "arm")

@@ -19,9 +19,9 @@ RULES = {
     "(trees and seeds), with a t interval, and the rule of effects. The smallest effect of "
     "interest is a third of what the other modality is worth, or of the published difference.",
     "worth": "At each p at which there is a published risk: what the published model loses against "
-    "our Bayes risk, next to what the other modality is worth (Bayes without it minus Bayes with "
-    "it). Supports if the model loses less, by the interval of the worth, at all p, and "
-    "cannot tell otherwise: a head that underfits loses more with any feature.",
+    "the published Bayes risk, next to what the other modality is worth (our Bayes risk without it "
+    "minus that with it). Supports if the model loses less, by the interval of the worth, at all "
+    "p, and cannot tell otherwise: a head that underfits loses more with any feature.",
 }
 """Rules of its claims in words, as the report prints them."""
 

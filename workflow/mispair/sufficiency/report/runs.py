@@ -29,10 +29,7 @@ MISSING_COLUMNS = ("reference", "part", "candidates", "per_class", "shifted", "t
 
 
 def rows(table: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """Return the rows with these values; of columns that tests differ in, all others are empty.
-
-    Only `part` may be left open besides, as it belongs to few metrics.
-    """
+    """Return the rows with these values whose other `MISSING_COLUMNS` are empty."""
     selected = pd.Series(True, index=table.index)
     for column in {*where, *MISSING_COLUMNS}:
         selected &= table[column] == where[column] if column in where else table[column].isna()
@@ -58,10 +55,9 @@ def main_flip(table: pd.DataFrame) -> float:
 
 
 def over_runs(measured: pd.DataFrame, confidence: float) -> Interval:
-    """Return the mean over runs with the t interval of their spread; of one run no limits.
+    """Return the mean over runs with the t interval of their spread; one run has no limits.
 
-    The limits of a row are of the samples that one run was measured on: they do not hold the spread
-    of seeds.
+    The limits of a row come from the samples of one run: they do not hold the spread of seeds.
     """
     return mean_interval(measured["value"].astype(float).tolist(), confidence)
 
@@ -119,11 +115,11 @@ class Worth:
     worth : Interval
         Bayes risk without the other modality minus Bayes risk with it: ours, on common samples.
     bayes, unconditional : float
-        The two.
+        These two risks.
     published : float
         The published Bayes risk.
     excess : dict of str to float
-        What each published model's risk has above that.
+        Each published model's risk minus the published Bayes risk.
     """
 
     flip: float
@@ -134,7 +130,7 @@ class Worth:
     excess: dict[str, float]
 
     def below(self, model: str) -> bool:
-        """Tell whether a model loses less than the other modality is worth, beyond its interval."""
+        """Return whether a model loses less than the interval of the other modality's worth."""
         limit = self.worth.low if math.isfinite(self.worth.low) else self.worth.value
         return self.excess[model] < limit
 

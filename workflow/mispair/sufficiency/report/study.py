@@ -71,7 +71,7 @@ STUDY = Study(
             "sufficiency_transfer",
             "What heads lose against the best predictor",
             "Excess risk over belief propagation on the same samples. unconditional: belief "
-            "propagation without the other modality, so what this is worth. Points are runs (trees "
+            "propagation without the other modality, which shows its worth. Points are runs (trees "
             "and seeds), bars their 95 % intervals of evaluation.",
             "figure 2(c, d)",
             "Denoising and the next word",
@@ -88,10 +88,10 @@ STUDY = Study(
         Figure(
             "sufficiency_published",
             "At the published size: worth of the other modality, losses of the models",
-            "Points: published risk of each model over published Bayes, which is of other samples, "
-            "so that it may fall below zero. Line with band: what the other modality is worth, "
-            "from our belief propagation with and without it. A model above the line shows by its "
-            "risk alone no use of the other modality.",
+            "Points: published risk of each model minus published Bayes risk. Their samples "
+            "differ, so it may be below zero. Line with band: what the other modality is worth, "
+            "from our belief propagation with and without it. The risk of a model above the line "
+            "does not show that it uses the other modality.",
             "figure 2(c, d)",
             "At the published size",
         ),

@@ -33,13 +33,13 @@ SUFFICIENCY, CLASSES, HEADS_SECTION, SHIFTED, AT_PUBLISHED, TEN = (
     "At the published size", "Ten checks",
 )  # fmt: skip
 LIMITS = (
-    "Intervals (95 %) are over runs, trees and seeds; of a single run they are of evaluation alone."
+    "Intervals (95 %) are over runs, trees and seeds; for a single run they cover evaluation only."
 )
 DIGITS = {"clip": 3, "zsc": 3, "cdm": 3, "vlm": 4}
 
 
 def sufficiency(tables: Tables, confidence: float) -> list[Table]:
-    """Return all tables of the study; without empty ones."""
+    """Return the tables of the study that are not empty."""
     table = tables.sufficiency
     if table.empty:
         return []
@@ -108,10 +108,10 @@ def _information(table: pd.DataFrame, confidence: float) -> Table:
                                   _cell(lost, confidence)))  # fmt: skip
     return Table(
         "Information of the leaves on the root, and how much of it a feature loses (nats)",
-        ("p", "of", "encoders", "told by the leaves", "lost in the feature"),
+        ("p", "of", "encoders", "held by the leaves", "lost in the feature"),
         tuple(results),
-        f"{LIMITS} An upper bound: what a perceptron reads out of the feature. Mind the untrained "
-        "row: a random map is nearly one to one, so that a small loss is no sign of training.",
+        f"{LIMITS} An upper bound: what a perceptron reads out of the feature. Compare the "
+        "untrained row: a random map is nearly one to one, so a small loss is no sign of training.",
         section=SUFFICIENCY,
         folded=True,
     )
@@ -141,9 +141,9 @@ def _classes(table: pd.DataFrame, confidence: float) -> Table:
         f"Zero-shot risk by prompts for each class, p = {main_flip(table):g}",
         ("M", "Bayes", *arms, "standard − exact", "published, standard (4x3x10)"),
         tuple(results),
-        f"{LIMITS} exact is the best similarity with the same prompts: what standard loses more is "
-        "owed to the feature. With few prompts exact is worse than a trained model, as its "
-        f"likelihoods are peaked.{fit_text}",
+        f"{LIMITS} exact is the best similarity with the same prompts: the additional loss of "
+        "standard comes from the feature. With few prompts exact is worse than a trained model, as "
+        f"its likelihoods are peaked.{fit_text}",
         section=CLASSES,
     )
 
@@ -205,8 +205,8 @@ def _shifted(table: pd.DataFrame, task: str, confidence: float) -> Table:
         f"{TASKS[task]}: excess over Bayes where p shifts",
         ("shifted", "tested p", "Bayes", *arms, "published misspecified − Bayes (4x3x10)"),
         tuple(results),
-        f"{LIMITS} On common samples; the published Bayes and misspecified risks are of other "
-        f"samples each, so that theirs may fall below zero.{remark}",
+        f"{LIMITS} On common samples; the published Bayes and misspecified risks are of different "
+        f"samples, so their difference may be below zero.{remark}",
         section=SHIFTED,
         folded=task != "clip",
     )
@@ -226,10 +226,10 @@ def _anchors(table: pd.DataFrame) -> Table:
         results.append((f"{flip:g}", *cells))
     heads = [head for name in TASKS.values() for head in (name, "published")]
     return Table(
-        "Least risks that there are, at the published size and trees",
+        "Least possible risks, at the published size and trees",
         ("p", *heads),
         tuple(results),
-        "By exact belief propagation, without any training; intervals are of our samples, and the "
+        "By exact belief propagation, without any training. Intervals are of our samples; the "
         "published risks are means over ten thousand others.",
         section=AT_PUBLISHED,
     )
@@ -250,9 +250,8 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
     source = "text" if task == "cdm" else "image"
     remark = (
         "The text is worth so little at this size that the risks of most published models do not "
-        "show that they use it. This does not speak against the features: a head that underfits "
-        "loses as much with a perfect one. The smaller trees above are where the claim can be "
-        "tested."
+        "show that they use it. This is no evidence against the features: a head that underfits "
+        "loses as much with a perfect one. The claim can be tested on the smaller trees above."
         if task == "cdm"
         else "The same for the next word, where the image's worth is well above what models lose."
     )
@@ -262,7 +261,7 @@ def _worths(table: pd.DataFrame, task: str) -> Table:
          "published Bayes", *(f"{model}, published" for model in models)),
         tuple(results),
         f"Worth: Bayes without the {source} minus Bayes with it, on the same samples. Models: "
-        "excess over published Bayes, which is of other samples; an exclamation mark where it is "
+        "excess over published Bayes, which is of other samples. An exclamation mark: it is "
         f"not below the lower end of what the {source} is worth. {remark}",
         section=AT_PUBLISHED,
     )  # fmt: skip
@@ -277,6 +276,6 @@ def _checks(tables: Tables) -> Table:
         "Ten checks: " + ", ".join(f"{counts[word]} {word}" for word in order if counts[word]),
         ("", "check", "result", "of runs and numbers"),
         tuple((str(each.number), each.text, each.result, each.measured) for each in results),
-        f"A check passes if it does in every run. {LEVELS}",
+        f"A check passes if it passes in every run. {LEVELS}",
         section=TEN,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Measure the least risks that there are, by belief propagation with and without the other tree."""
+"""Measure the least possible risks, by belief propagation with and without the other tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Settings(Measuring):
         description="Whether the published size and trees are measured too, for every "
         "size of the study: a check that needs no training.",
     )
-    samples: int = Field(10_000, ge=100, description="Pairs that each risk is a mean over.")
+    samples: int = Field(10_000, ge=100, description="Pairs over which each risk is averaged.")
     candidates: int = Field(4, ge=2, description="Candidates K of the contrastive risk.")
     noise: float = Field(
         1.0, gt=0, description="Standard deviation of the image's noise (conditional denoising)."

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Settings(ShiftedTests):
-    samples: int = Field(5_000, ge=100, description="Pairs that risks and divergences are of.")
+    samples: int = Field(5_000, ge=100, description="Pairs for the risks and divergences.")
     candidates: list[Annotated[int, Field(ge=2)]] = Field(
         [4, 256],
         min_length=1,

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Settings(ShiftedTests):
-    samples: int = Field(3_000, ge=100, description="Pairs that each risk is a mean over.")
+    samples: int = Field(3_000, ge=100, description="Pairs over which each risk is averaged.")
 
 
 def run(

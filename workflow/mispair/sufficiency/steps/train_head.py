@@ -14,9 +14,9 @@ def run(
 ) -> None:  # fmt: skip
     """Write the weights of one head.
 
-    `flip` is the flip probability of both trees; `seed` draws the weights and the pairs, and is
-    that of the standard `encoders`, which belong to arms that read them alone. A job that is killed
-    continues from its state in the folder `checkpoint`.
+    `flip` is the flip probability of both trees. `seed` draws the weights and the pairs. It is also
+    that of the standard `encoders`, which only some arms read. A job that is killed continues from
+    its state in the folder `checkpoint`.
     """
     from mispair.core.files import UserError
     from mispair.core.provenance import file_digest

@@ -1,4 +1,4 @@
-"""An architecture: what decides a model's numbers besides its weights, and if weights fit."""
+"""Architectures: what determines a model's outputs besides its weights, and a check of weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PREPROCESS: dict[str, dict[str, Any]] = {
 
 
 def name_before_custom_text(name: str) -> str:
-    """Return how files name a weight that were saved before open_clip had custom text towers."""
+    """Return a weight's name in files from before open_clip had custom text towers."""
     return name.removeprefix("text.")
 
 
@@ -71,21 +71,21 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What decides a model's numbers besides its weights.
+    """What determines a model's outputs besides its weights.
 
     Attributes
     ----------
     name : str
-        What messages call it.
+        Name in messages.
     model_cfg, preprocess_cfg : dict
         As in ``open_clip_config.json``.
     trunk : dict or None
-        Of an image tower that timm builds with arguments open_clip cannot pass: timm's name of
+        For an image tower that timm builds with arguments open_clip cannot pass: timm's name of
         the ``architecture`` and its ``model_args``, which timm reads from the same folder.
     name_in_file : callable
-        From open_clip's name of a weight to the file's.
+        Maps open_clip's name of a weight to the file's.
     transposed : frozenset of str
-        Names in the file of matrices that open_clip holds the other way round.
+        Names in the file of matrices that open_clip holds transposed.
     """
 
     name: str
@@ -133,13 +133,13 @@ class Architecture:
         )
 
     def activations(self) -> dict[str, str]:
-        """Return the activation of each tower: ``gelu``, ``quick_gelu``, or what timm calls it."""
+        """Return the activation of each tower: ``gelu``, ``quick_gelu``, or timm's name of it."""
         model: Any = self.skeleton
         text = model.text if hasattr(model, "text") else model.transformer
         return {"image": _activation(model.visual), "text": _activation(text)}
 
     def recipe(self) -> dict[str, Any]:
-        """Return all that decides the numbers, in the form of JSON."""
+        """Return all that determines the outputs, as JSON values."""
         return {
             "model_cfg": {"quick_gelu": False, **self.model_cfg},
             "preprocess_cfg": dict(self.preprocess_cfg),
@@ -149,17 +149,17 @@ class Architecture:
         }
 
     def recipe_hash(self) -> str:
-        """Return 16 digits that change with anything that decides the numbers."""
+        """Return 16 digits that change with any value of `recipe`."""
         return fingerprint([json.dumps(self.recipe(), sort_keys=True)])
 
     def write(
         self, folder: Path, state: State, record: Mapping[str, Any], final: Path | None = None
     ) -> None:
-        """Write a folder that plain open_clip loads as ``local-dir:`` from everywhere.
+        """Write a folder that plain open_clip loads as ``local-dir:`` from any working directory.
 
-        The weights of `state`, by their names in the file, are kept bit for bit. `record` is what
-        the model was made from, for ``config.json``; `final` the folder after it is renamed, where
-        timm looks for the trunk, None if it stays.
+        The weights of `state`, by their names in the file, are kept bit for bit. `record` is the
+        origin of the model, for ``config.json``. `final` is the folder after it is renamed, where
+        timm looks for the trunk; None if it is not renamed.
         """
         from safetensors.torch import save_file
 
@@ -177,7 +177,7 @@ class Architecture:
         return value.detach().clone(memory_format=torch.contiguous_format)
 
     def _write_configuration(self, folder: Path, record: Mapping[str, Any], final: Path) -> None:
-        # Without a table of its own, timm would take every key for one of pretrained weights.
+        # Without ``pretrained_cfg``, timm would read every key as one of pretrained weights.
         trunk = {} if self.trunk is None else {**self.trunk, "pretrained_cfg": {}}
         files.write_json(folder / TRUNK_NAME, {**trunk, "mispair": dict(record)})
         config = {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg}
@@ -185,7 +185,7 @@ class Architecture:
 
 
 def _activation(tower: nn.Module) -> str:
-    """Return the activation among a tower's modules; there is one in all of open_clip's."""
+    """Return the activation among a tower's modules; every tower of open_clip has one."""
     names = {
         type(module).__name__.replace("Quick", "quick_").lower()
         for module in tower.modules()

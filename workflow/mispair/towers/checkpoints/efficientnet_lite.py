@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 ARCHITECTURE = "tf_efficientnet_lite0"
-"""timm's name; the weights are converted from TensorFlow, whose padding depends on the side."""
+"""timm's name; the weights are from TensorFlow, whose padding depends on the image side."""
 
 PREPROCESSING: dict[str, Any] = {
     "mean": [0.5, 0.5, 0.5],
@@ -22,7 +22,7 @@ PREPROCESSING: dict[str, Any] = {
     "interpolation": "bicubic",
     "resize_mode": "shortest",
 }
-"""What the published weights were trained with, as in ``open_clip_config.json``."""
+"""Preprocessing of the published weights, as in ``open_clip_config.json``."""
 
 DEPTHS = (1, 2, 2, 3, 3, 4, 1)
 """Blocks of each stage of EfficientNet-lite0: timm numbers them within their stage."""
@@ -80,7 +80,7 @@ def load_trunk(trunk: nn.Module, state: Mapping[str, torch.Tensor], path: Path) 
     state : mapping
         Weights by their published names.
     path : Path
-        Where they are from, for the message.
+        Their file, for the message.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""LaCLIP's public checkpoints (Fan et al. 2023, arXiv 2305.20088): what their files do not say.
+"""LaCLIP's public checkpoints (Fan et al. 2023, arXiv 2305.20088): what their files do not state.
 
-Those of CC3M, CC12M and RedCaps come from a trainer of their own: a timm ViT-B/16 in which every
-block normalises queries and keys, next to SLIP's text tower. Those of LAION-400M are open_clip's
-models; LaCLIP's code prepares pictures for the first as ImageNet does, for the second as CLIP does.
+Files of CC3M, CC12M and RedCaps come from LaCLIP's own trainer: a timm ViT-B/16 in which every
+block normalises queries and keys, and SLIP's text tower. Files of LAION-400M are open_clip's
+models. LaCLIP's code prepares pictures as ImageNet does for the former, as CLIP for the latter.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PUBLIC = Sizes()
 def cc(sizes: Sizes = PUBLIC, *, qk_norm: bool = True) -> Architecture:
     """Return the architecture of the CC3M, CC12M and RedCaps files; other sizes are for tests.
 
-    Without `qk_norm` it is SLIP's own CLIP, which differs in this alone and is none of the recipes:
-    its weights would load into the same tower without a complaint if loading were not strict.
+    Without `qk_norm` it is SLIP's own CLIP, which differs in this alone and has no recipe. Loading
+    that is not strict would accept its weights without an error.
     """
     return Architecture(
         name="recipe laclip-cc" if qk_norm else "SLIP's CLIP_VITB16, for which there is no recipe",

@@ -23,17 +23,17 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def candidates(spec: ModelSpec) -> list[Architecture]:
-    """Return the architectures that a model may have by what its entry says: mostly one.
+    """Return the architectures that a model's entry allows: mostly one.
 
     Raises
     ------
     UserError
         If open_clip has no such tag, the tag was trained with another activation than the name
-        says, or the towers are of a kind that cannot be taken apart: before any file is read.
+        implies, or the towers cannot be taken apart. No file is read before.
     """
     if spec.kind == "folder":
         raise UserError(
-            f"model {spec.name}: is a folder of open_clip already; nothing is to be converted."
+            f"model {spec.name}: is a folder of open_clip already and needs no conversion."
         )
     if spec.recipe is not None:
         return laclip.architectures(spec.recipe, spec.model)
@@ -56,8 +56,8 @@ def choose(spec: ModelSpec, weights: Shapes, path: Path) -> Architecture:
     Raises
     ------
     UserError
-        If they do not fit: with the nearest recipe or architecture, and the first keys that are
-        missing and that are too many.
+        If they do not fit. The message has the nearest recipe or architecture, and the first keys
+        that are missing or unexpected.
     """
     best = sorted(candidates(spec), key=lambda one: one.misfit(weights).size)
     misfit = best[0].misfit(weights)
@@ -128,7 +128,7 @@ def _config(model: str) -> dict[str, Any]:
 def _by_open_clip(
     model: str, config: dict[str, Any], preprocess: Mapping[str, Any], source: str = ""
 ) -> Iterator[Architecture]:
-    """Yield an architecture of open_clip; with each of the two namings of its weights."""
+    """Yield an architecture of open_clip, once for each naming of its weights."""
     name = f"open_clip's {model}{source}"
     named = Architecture(name, config, preprocess)
     take_apart(named.skeleton)
@@ -138,7 +138,7 @@ def _by_open_clip(
 
 
 def _preprocess(tag: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tag's preprocessing, with open_clip's own defaults where the tag says nothing."""
+    """Return a tag's preprocessing, with open_clip's own defaults where the tag has no value."""
     stated = {key: tag[key] for key in PREPROCESS["openai"] if tag.get(key) is not None}
     merged = PREPROCESS["openai"] | stated
     return {k: list(v) if isinstance(v, tuple) else v for k, v in merged.items()}
@@ -166,7 +166,7 @@ def _refuse_another_activation(
 
 
 def _nearest(weights: Shapes, asked: Architecture) -> str:
-    """Say which recipes or architectures weights fit best."""
+    """Return a sentence with the recipes or architectures that are nearest to weights."""
     if any(name.startswith("text_model.") for name in weights):
         return (
             "The names are those of Hugging Face's CLIPModel: take open_clip's own file of the "
@@ -175,18 +175,18 @@ def _nearest(weights: Shapes, asked: Architecture) -> str:
     candidates = [laclip.cc(qk_norm=False)]
     candidates += [one for recipe in get_args(Recipe) for one in laclip.architectures(recipe)]
     sizes = {one.name: one.misfit(weights).size for one in candidates}
-    if min(sizes.values()):  # the search through open_clip's takes a second
+    if min(sizes.values()):  # the search through open_clip's models takes a second
         sizes |= {one.name: one.misfit(weights).size for one in _plausible(weights)}
     least = min(sizes.values())
     if least >= asked.misfit(weights).size:
-        return "No recipe and no model of open_clip is nearer, as far as shapes tell."
+        return "No recipe and no model of open_clip is nearer, judged by shapes."
     names = " or ".join([name for name, size in sizes.items() if size == least][:4])
     how = "which the file fits" if not least else f"{least} names or shapes apart"
     return f"The nearest is {names}, {how}."
 
 
 def _plausible(weights: Shapes) -> Iterator[Architecture]:
-    """Yield open_clip's architectures of the widths that are seen in a file."""
+    """Yield open_clip's architectures that have the widths of a file's weights."""
     import open_clip
 
     tokens = weights.get("token_embedding.weight") or weights.get("text.token_embedding.weight")

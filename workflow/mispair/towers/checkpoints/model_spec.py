@@ -1,8 +1,8 @@
-"""How a model is named in ``config.yaml``, with nothing left to be guessed.
+"""How ``config.yaml`` names a model, with every setting stated.
 
-A file of weights does not say which activation, mean, deviation and interpolation it was trained
-with, and a wrong one costs points of accuracy without a message. So each is stated, by a recipe, by
-open_clip's table of pretrained tags, or in the model's own entry; there is no default.
+A file of weights does not record the activation, mean, deviation and interpolation of its training.
+A wrong one costs points of accuracy without a message. So each comes from a recipe, open_clip's
+table of pretrained tags, or the model's own entry; there is no default.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ FORMS: dict[Kind, _Form] = {
         "a local open_clip folder",
         frozenset({"folder"}),
         frozenset(),
-        "its open_clip_config.json says the rest",
+        "its open_clip_config.json has the rest",
     ),
     "recipe": _Form(
         "a recipe",
         frozenset({"recipe", "checkpoint"}),
         frozenset({"model"}),
-        "the recipe says activations and preprocessing",
+        "the recipe has activations and preprocessing",
     ),
     "tag": _Form(
         "an open_clip name with a tag",
         frozenset({"model", "pretrained"}),
         frozenset(),
-        "open_clip's table of tags says activation and preprocessing",
+        "open_clip's table of tags has activation and preprocessing",
     ),
     "file": _Form(
         "an open_clip name with a file",
@@ -85,11 +85,11 @@ class ModelSpec(settings.Settings):
         "RedCaps) or `laclip-laion` (its files of LAION-400M).",
     )
     quick_gelu: bool | None = Field(
-        None, description="Of `model` with `checkpoint`: whether it was trained with QuickGELU."
+        None, description="For `model` with `checkpoint`: whether it was trained with QuickGELU."
     )
     preprocess: Literal["openai", "imagenet"] | None = Field(
         None,
-        description="Of `model` with `checkpoint`: mean, deviation and interpolation of images; "
+        description="For `model` with `checkpoint`: mean, deviation and interpolation of images; "
         "`openai` (CLIP's, bicubic) or `imagenet` (ImageNet's, bilinear).",
     )
     pretraining: str | None = Field(
@@ -99,7 +99,7 @@ class ModelSpec(settings.Settings):
         None, description="How it was trained, for the report, such as LaCLIP."
     )
     licence: str | None = Field(
-        None, min_length=1, description="Licence of the weights, for the card of what is converted."
+        None, min_length=1, description="Licence of the weights, for the converted model's card."
     )
 
     @property
@@ -164,9 +164,9 @@ class ModelSpec(settings.Settings):
 
 @cache
 def open_clip_names() -> tuple[str, ...]:
-    """Return the architectures that open_clip knows, without importing it (which takes seconds).
+    """Return the names of open_clip's architectures, without importing it (which takes seconds).
 
-    None where it is not installed: the workflow can be read and drawn there, but not run.
+    Empty if it is not installed: the workflow can then be read and drawn, but not run.
     """
     if importlib.util.find_spec("open_clip") is None:
         return ()
@@ -174,7 +174,7 @@ def open_clip_names() -> tuple[str, ...]:
 
 
 def open_clip_definition(name: str) -> Path:
-    """Return the file of open_clip's that defines an architecture."""
+    """Return open_clip's file that defines an architecture."""
     package = importlib.util.find_spec("open_clip")
     assert package is not None and package.origin is not None  # noqa: PT018
     return Path(package.origin).parent / "model_configs" / f"{name}.json"

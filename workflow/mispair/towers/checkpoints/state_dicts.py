@@ -1,7 +1,7 @@
-"""One reader of all files that hold a model's weights, none of whose code ever runs.
+"""Reader of all files of model weights, which runs no code of a file.
 
 A PyTorch file is a pickle, and a pickle is a program. It is read with ``weights_only=True``, which
-knows tensors and plain containers, and with what LaCLIP's trainer saves with the weights.
+accepts tensors, plain containers and the types that LaCLIP's trainer saves (`HARMLESS`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZES = {"input_resolution", "context_length", "vocab_size"}
 
 
 class Inert:
-    """Replaces what is stored with the weights: numpy's numbers, which are not looked at."""
+    """Placeholder of numpy's numbers, which are stored with the weights and not used."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -47,7 +47,7 @@ HARMLESS: list[Any] = [
     (Inert, "numpy.dtype"),
     (Inert, "numpy.dtypes.Float64DType"),
 ]
-"""What a file may ask for besides tensors and plain containers."""
+"""Types that a file may contain besides tensors and plain containers."""
 
 TORCHSCRIPT_REMEDY = (
     "For weights that open_clip has, give `model` and the tag as `pretrained`. Otherwise, where "
@@ -58,8 +58,8 @@ TORCHSCRIPT_REMEDY = (
 def read_state_dict(path: Path) -> State:
     """Read the weights in a file, by name.
 
-    PyTorch files of both formats, bare, nested under a key of `NESTED_UNDER` or with one of
-    `PREFIXES` before every name, Hugging Face's ``.bin`` and safetensors are read.
+    Formats are both of PyTorch's, Hugging Face's ``.bin`` and safetensors. Weights may be nested
+    under a key of `NESTED_UNDER`, or have one of `PREFIXES` before every name.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def read_state_dict(path: Path) -> State:
 
 
 def _kind(path: Path) -> str:
-    """Tell what a file is by its first bytes, and refuse what holds no weights."""
+    """Return the kind of a file by its first bytes; refuse a file without weights."""
     try:
         size = path.stat().st_size
         with path.open("rb") as opened:
@@ -131,7 +131,7 @@ def _read_safetensors(path: Path) -> Any:
 
 
 def _read_pickle(path: Path) -> Any:
-    if path.suffix == ".safetensors":  # by which torch would choose how to read it
+    if path.suffix == ".safetensors":  # torch chooses the reader by this suffix
         raise UserError(
             f"{path}: is PyTorch's, though it is called safetensors. Rename it to end in .pt."
         )
@@ -148,7 +148,7 @@ def _read_pickle(path: Path) -> Any:
         raise UserError(
             f"{path}: wants to run {match[1]}, which is no part of weights; it was not run. The "
             "file may be hostile or damaged. Do not load it with weights_only=False: get the "
-            "weights as safetensors, or have who made the file save model.state_dict() alone."
+            "weights as safetensors, or ask the file's author to save model.state_dict() alone."
         ) from error
     except Exception as error:  # of any kind: PyTorch checks little of what it reads
         reason = " ".join(str(error).split())[:200]
@@ -156,7 +156,7 @@ def _read_pickle(path: Path) -> Any:
 
 
 def _weights_in(content: Any, path: Path) -> Mapping[Any, Any]:
-    """Return the mapping of names to tensors in what a file holds."""
+    """Return the mapping of names to tensors in a file's content."""
     if isinstance(content, Mapping):
         for key in NESTED_UNDER:
             if isinstance(content.get(key), Mapping):
@@ -173,7 +173,7 @@ def _weights_in(content: Any, path: Path) -> Mapping[Any, Any]:
 
 
 def _without_prefixes(state: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Take from the start of all names what stands at the start of all of them."""
+    """Remove the prefixes that all names share."""
     for prefix in PREFIXES:
         if state and all(isinstance(name, str) and name.startswith(prefix) for name in state):
             return _without_prefixes({name[len(prefix) :]: state[name] for name in state})
@@ -188,6 +188,6 @@ def _refuse_what_is_no_weight(state: Mapping[Any, Any], path: Path) -> None:
             raise UserError(f"{path}: {name} is a {type(value).__name__} among the weights.")
         if not torch.isfinite(value).all():
             raise UserError(
-                f"{path}: {name} has a number that is not finite, and so would every feature. The "
+                f"{path}: {name} has a number that is not finite; every feature would be, too. The "
                 "training failed, or the file is damaged."
             )

@@ -109,7 +109,7 @@ def read_arm(
     Raises
     ------
     ValueError
-        If there is no such arm, the training cannot be, or the files are not those of its pairs.
+        If there is no such arm, the training is impossible, or the files are of other pairs.
     """
     trained = arm(start, resolve(settings))
     tensors, model = files.read_tensors(untouched)

@@ -38,9 +38,9 @@ def subset(pairs: int, size: int | None, seed: int, draw: int) -> np.ndarray:
 def fewest_kept(
     chosen: Sequence[np.ndarray], kept: Sequence[np.ndarray], seed: int
 ) -> list[np.ndarray]:
-    """Return the pairs of each run that are kept, as many as the run with the fewest has.
+    """Return the kept pairs of each run, as many for each as the run with the fewest has.
 
-    Runs are stacked, so they have equally many pairs. Pairs beyond that are left out at random.
+    Runs are stacked, so they need equally many pairs. Surplus pairs are left out at random.
 
     Parameters
     ----------
@@ -161,9 +161,9 @@ class PairRows:
         return self._take(self.keeps, pairs)
 
     def shares(self, pairs: Tensor) -> Tensor | None:
-        """Return what share of their batch's loss numbered pairs have, (s, b); None if all equal.
+        """Return the shares (s, b) of numbered pairs in their batch's loss; None if all are equal.
 
-        Pairs of a batch in which all weigh nothing have no share.
+        Shares are 0 in a batch without weight.
         """
         if self.weights is None:
             return None

@@ -1,18 +1,18 @@
-"""How projections are fine-tuned: named sets of numbers, and the control arms that change one.
+"""How projections are fine-tuned: presets, and the control arms that change one setting.
 
 ``as-run`` is what the authors' public code does (repository sun-messi/feature-purity-clip, on the
-trainer of LaCLIP). ``as-written`` is what the paper says, section 5.2 and appendix A.2, and that is
-little: `STATED` sets the two side by side. Where the text is silent, ``as-written`` takes the
-value of ``as-run``.
+trainer of LaCLIP). ``as-written`` is the text of the paper, section 5.2 and appendix A.2, which
+states little: `STATED` compares the two. Where the text is silent, ``as-written`` takes the value
+of ``as-run``.
 
-The authors' trainer takes 256 pairs in each process and gathers the embeddings of all, and their
-README starts four processes: a batch has 1,024 pairs, and the schedule the steps that follow.
+The authors' trainer takes 256 pairs in each process and gathers the embeddings of all. Their README
+starts four processes, so a batch has 1,024 pairs, which also sets the steps of the schedule.
 ``as-run-one-process`` is the same code in one process, with batches of 256: for corpora of tens of
 thousands of pairs, which leave few steps of 1,024.
 
-The large batches are ours. For k times the batch, learning rate and weight decay are multiplied by
-sqrt(k): the square-root scaling for Adam (Malladi et al. 2022), with which an epoch of fewer steps
-decays the weights as much as before, as their product is k times as large.
+The large batches are not the authors'. For k times the batch, learning rate and weight decay are
+multiplied by sqrt(k), the square-root scaling for Adam (Malladi et al. 2022). Their product is k
+times as large, so an epoch of fewer steps decays the weights as much as before.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from mispair.towers.arms import (
 Preset = Literal["as-run", "as-run-one-process", "as-written", "large-batch", "large-batch-32k"]
 
 FIRST_NEWTON_STEPS = 6
-"""Newton steps of a solved log scale before the first epoch; after each epoch it is one."""
+"""Newton steps of a solved log scale before the first epoch; after each epoch one follows."""
 
 MEASURED_PAIRS = 2**16
-"""Pairs of each seed, at most, over which the cosine gap and the scale's slopes are means."""
+"""Largest number of pairs of a seed in the means of the cosine gap and of the scale's slopes."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +122,16 @@ def _or_preset(key: str, description: str) -> str:
 
 
 class FineTuning(settings.Settings):
-    """Settings of the fine-tuning itself: a preset, and what is to differ from it."""
+    """Settings of the fine-tuning itself: a preset, and values that override it."""
 
     preset: Preset = Field(
         "as-run-one-process",
-        description="Where what is null below comes from: as-run is what the authors' public code "
-        "does in four processes, as-run-one-process the same with a quarter of the batch, for "
-        "corpora that leave few steps of 1,024; as-written what the paper's text says, and as-run "
-        "where it is silent, which is nearly everywhere; large-batch and large-batch-32k, for GPUs "
-        "and millions of pairs, "
-        "scale lr, final_lr and weight_decay by the square root of the batch (the last takes 13 GB "
-        "of memory a seed).",
+        description="Source of the values that are null below. as-run is what the authors' public "
+        "code does in four processes; as-run-one-process is the same with a quarter of the batch, "
+        "for corpora that leave few steps of 1,024. as-written is the paper's text, and as-run "
+        "where the text is silent, which is nearly everywhere. large-batch and large-batch-32k, "
+        "for GPUs and millions of pairs, scale lr, final_lr and weight_decay by the square root of "
+        "the batch (large-batch-32k takes 13 GB of memory a seed).",
     )
     loss: Literal["infonce", "spectral"] | None = Field(
         None,
@@ -184,7 +183,7 @@ class FineTuning(settings.Settings):
 
 
 def resolve(chosen: FineTuning) -> Training:
-    """Return the complete training: what is set, and the preset's value of what is not.
+    """Return the complete training: the values that are set, and the preset's for the others.
 
     Examples
     --------
@@ -230,11 +229,11 @@ def arm(start: str, training: Training) -> TrainedArm:
     Raises
     ------
     ValueError
-        If there is no such arm, or the loss has no logit scale and the arm is about that.
+        If there is no such arm, or the arm sets the logit scale of a loss that has none.
     """
     about_scale = start == CONVERGED or start in FIXED_SCALES
     if training.loss == "spectral" and about_scale:
-        raise ValueError(f"start {start!r} sets the logit scale, which the spectral loss has not")
+        raise ValueError(f"start {start!r} sets the logit scale; the spectral loss has none")
     if start in (PRETRAINED, WEIGHTED) or start.startswith(REPAIR):
         return TrainedArm(training)
     if start == CONVERGED:
@@ -250,7 +249,7 @@ def arm(start: str, training: Training) -> TrainedArm:
 
 
 def refuse(training: Training, pairs: int | None) -> None:
-    """Refuse a training that cannot be, or that would train nothing.
+    """Refuse a training that is impossible or would train nothing.
 
     Parameters
     ----------

@@ -32,8 +32,8 @@ class Settings(FineTuning):
     weights: Literal["none", "audit"] = settings.sweep(
         "none",
         description="audit adds the arm audit-weighted: as pretrained, but the loss of each pair "
-        "is weighted by the probability that its caption is right, which the untouched model says "
-        "of the pairs that are trained on (weigh_pairs).",
+        "is weighted by the probability that its caption is right. The untouched model estimates "
+        "it for the pairs that are trained on (weigh_pairs).",
     )
     draw_captions: Literal["once", "each-step"] = Field(
         "once",
@@ -51,7 +51,7 @@ class Settings(FineTuning):
         "its own order of batches.",
     )  # fmt: skip
     pairs: int | None = Field(
-        10_000, ge=2, description="Pairs trained on: a subset of all for each seed; none takes all."
+        10_000, ge=2, description="Pairs trained on: a subset of all for each seed; null takes all."
     )
     seed: int = Field(0, ge=0, description="Seed of the subsets, the batch orders and new weights.")
     device: Literal["auto", "cpu", "cuda"] = Field(

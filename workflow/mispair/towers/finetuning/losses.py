@@ -19,8 +19,8 @@ def infonce(cosines: Tensor, scale: Tensor, shares: Tensor | None = None) -> tup
     scale : (s, 1, 1) tensor
         Factor on the cosines (not its log).
     shares : (s, b) tensor, optional
-        Share of each pair in the loss; None takes 1/b. A pair with none still is what the others
-        are told from.
+        Share of each pair in the loss; None takes 1/b. A pair with share 0 still is a negative of
+        the others.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def spectral(
     if shares is not None:
         attraction = (diagonal * shares).sum(1)
         diagonal.zero_()
-        # Of image i and text j: half of what pair i and half of what pair j weigh.
+        # Weight of image i and text j: half of the share of pair i and half of that of pair j.
         both = (shares[:, :, None] + shares[:, None, :]) / (2 * temperature)
         gradient = both.mul_(cosines)
         repulsion = (gradient * cosines).sum((1, 2))

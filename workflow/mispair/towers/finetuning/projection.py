@@ -2,8 +2,8 @@
 
 The towers below the projections are frozen, so their outputs are computed once, and training is
 a handful of matrix products a step. Seeds are stacked along the first axis of every array. The
-gradients are written out by hand, so that a step is little else than its products: for widths d and
-d' before the projections, e neurons and b pairs, in floating-point operations of one seed,
+gradients are written out by hand, so that products dominate a step. Floating-point operations of
+one seed, for widths d and d' before the projections, e neurons and b pairs:
 
 ==================================================  ==========================  ==================
 embeddings, and gradients by the projections        2 · 2 b (d + d') e          671 MFLOP
@@ -133,7 +133,7 @@ def starting_point(
     random_norm : float, optional
         None starts every seed from the projections of the model. Otherwise new ones of the same
         shapes are drawn for each seed. Their entries are normal with standard deviation
-        ``random_norm * d ** -0.5`` for d inputs; at 1 as open_clip initialises its projections.
+        ``random_norm * d ** -0.5`` for d inputs; 1 is the initialisation of open_clip.
         Embeddings are normalised, so the norm changes no output at the start. It decides how much
         of the random start AdamW leaves in the weights.
     logit_scale : float, optional
@@ -188,10 +188,10 @@ def finetune(
 ) -> Tuned:
     """Fine-tune both projections, one independent run for each seed.
 
-    A seed fixes the order of its pairs in each epoch and which of their captions are drawn, and
-    nothing else, so runs of different arms with one seed see the same images in the same batches,
-    and a seed's run is the same alone and in a stack. The last, smaller batch of an epoch is
-    dropped. Of images with several crops, epoch e sees crop e modulo their number.
+    A seed fixes only the order of its pairs in each epoch and the draws of their captions. So runs
+    of different arms with one seed see the same images in the same batches. A seed's run is the
+    same alone and in a stack. The last, smaller batch of an epoch is dropped. Of images with
+    several crops, epoch e sees crop e modulo their number.
 
     Parameters
     ----------
@@ -207,23 +207,23 @@ def finetune(
     device : {"cpu", "cuda"}
         Where to compute.
     keeper : FileKeeper, optional
-        Is asked after every step whether it is due, and given the state then. If it has one,
-        training goes on from there, on a CPU with the very bits it would have had.
+        Saves the state after each step at which it is due. Training resumes from a saved state; on
+        a CPU the result has the same bits as without the interruption.
     progress : callable, optional
-        Told how many steps are taken: before the first one here, and after each.
+        Takes the number of steps done, before the first one here and after each.
     scheduled_pairs : int, optional
-        The schedule and the number of steps are those of a training on so many pairs; by default
-        on those of `features`. Fewer pairs are then seen more often.
+        Pairs that the schedule and the number of steps are computed for; by default those of
+        `features`. Fewer pairs are then seen more often.
 
     Returns
     -------
     Tuned
-        The projections after the last step, and the losses and scales on the way there.
+        The projections after the last step, and the losses and scales of the training.
 
     Raises
     ------
     ValueError
-        If the training cannot be (`mispair.towers.finetuning.finetuning_presets.refuse`).
+        If the training is impossible (`mispair.towers.finetuning.finetuning_presets.refuse`).
     FloatingPointError
         If a loss or a weight is not finite, with the number of the step.
     """
@@ -249,7 +249,7 @@ def finetune(
     while run.taken < len(rates):
         epoch, done = divmod(run.taken, per_epoch)
         if not done and training.logit_scale == "solved":
-            # At the start of the next epoch, so that a state from before is solved the same way.
+            # At the start of the next epoch, so that a resumed state is solved the same way.
             for _ in range(1 if epoch else FIRST_NEWTON_STEPS):
                 run.set_scale(slopes().newton_step)
         some = slice(done, len(rates) - epoch * per_epoch)  # the last epoch may be cut short
@@ -339,8 +339,8 @@ def finetune_in_portions(
 
 def bytes_of_seed(batch_size: int, weights: int) -> int:
     """Return an upper bound of the memory of one seed of a stack, without features, in bytes."""
-    # Cosines, both softmaxes, gradients and what they are made of; weights with their gradients,
-    # moments and what the optimiser and the inputs take.
+    # Cosines, both softmaxes, gradients and their temporaries; weights with their gradients,
+    # moments and the buffers of the optimiser and the inputs.
     return 4 * (8 * batch_size**2 + 8 * weights)
 
 
@@ -409,7 +409,7 @@ class _Run:
     def step(
         self, images: Tensor, captions: Tensor, lr: float, shares: Tensor | None = None
     ) -> None:
-        """Do one step on rows ``(s * b,)`` of images and captions; note the loss and scale.
+        """Do one step on rows ``(s * b,)`` of images and captions; record the loss and scale.
 
         `shares` are those of the pairs in the loss, (s, b), None if they are equal.
         """
@@ -440,14 +440,14 @@ class _Run:
         self.taken += 1
 
     def set_scale(self, step: Tensor) -> None:
-        """Move the log scale between epochs, by at most `MAX_STEP`; a step of NaN is none."""
+        """Move the log scale between epochs, by at most `MAX_STEP`; a step of NaN counts as 0."""
         step = step.nan_to_num_(0.0).clamp_(-MAX_STEP, MAX_STEP)
         self.log_scale.add_(step.to(self.precision)).clamp_(0, MAX_LOGIT_SCALE)
         if self.taken:
             self.scales[self.taken // self.per_epoch - 1] = self.log_scale
 
     def refuse_what_is_not_finite(self) -> None:
-        """Look at the losses since the last look; a GPU is waited for, so not after every step."""
+        """Check the losses since the last check; it synchronises a GPU, so not after every step."""
         bad = ~torch.isfinite(self.losses[self.checked : self.taken]).all(1)
         if bad.any():
             step = self.checked + int(bad.int().argmax())
@@ -458,7 +458,7 @@ class _Run:
         self.checked = self.taken
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Return all that changes from step to step, but for the losses and their number."""
+        """Return all that changes from step to step, except the losses and their number."""
         memory = {
             name: values
             for number, (optimiser, _) in enumerate(self.optimisers)
@@ -518,6 +518,6 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _before_normalising(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Turn the gradient of a normalised vector into that of the vector: the part across it."""
+    """Return the gradient by a vector from that by its unit vector: its orthogonal part / norm."""
     along = (gradient * unit).sum(2, keepdim=True)
     return gradient.addcmul_(unit, along, value=-1).div_(norm)

@@ -1,8 +1,8 @@
-r"""How far the cosines of pairs stand apart, and where the logit scale has its optimum.
+r"""The cosine gap between pairs and other couples, and the optimum of the logit scale.
 
-The loss sees cosines only times the logit scale s. A share of wrong captions caps the margin that
-the loss wants between the logit of a pair and those of others. With a frozen s the cosines have to
-meet that margin, so that (mean cosine gap) times s follows from the captions alone.
+The loss depends on cosines only through their product with the logit scale s. A share of wrong
+captions limits the best margin between the logit of a pair and those of others. With a frozen s the
+cosines have to meet that margin, so (mean cosine gap) times s follows from the captions alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def measure(
     batch_size : int
         Pairs in a batch.
     seeds : sequence of int
-        Of the s runs: they name the order of the pairs.
+        Of the s runs: they fix the order of the pairs.
     """
     per_epoch = features.pairs // batch_size
     steps = max(min(per_epoch, MEASURED_PAIRS // batch_size), 1)

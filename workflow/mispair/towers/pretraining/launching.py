@@ -52,7 +52,7 @@ def train(settings: Settings, arguments: list[str], logs: Path) -> None:
     Raises
     ------
     UserError
-        If a process ends before its time.
+        If a process ends early.
     """
     processes, nodes = settings.processes, settings.nodes
     if processes * nodes == 1:
@@ -68,14 +68,14 @@ def train(settings: Settings, arguments: list[str], logs: Path) -> None:
     if run(command(job, processes=processes, nodes=nodes, cores=cores)):
         finished = trainer.finished_epochs(logs, processes * nodes)
         raise files.UserError(
-            f"pretrain_towers: one of {processes * nodes} processes ended early; torchrun says "
-            f"above which was the first, and why. The same command goes on after epoch {finished} "
+            f"pretrain_towers: one of {processes * nodes} processes ended early; see torchrun's "
+            f"message above for the first one. The same command goes on after epoch {finished} "
             f"of {settings.epochs}, as {logs.parent} holds the state."
         )
 
 
 def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
-    """Return the command that starts the trainer in every process, with cores for those of a node.
+    """Return the command that starts the trainer in every process; `cores` are those of a node.
 
     `job` is the file for `mispair.towers.pretraining.trainer`, which every node can read.
     """
@@ -84,7 +84,7 @@ def command(job: Path, *, processes: int, nodes: int, cores: int) -> list[str]:
     if nodes == 1:
         return [*torchrun, "--standalone", *program]
     srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
-    # srun does not take over the job's cores per task; and no node is to wait for a dead one.
+    # srun does not inherit the job's cores per task. No node may wait for a dead one.
     srun += [f"--cpus-per-task={cores}", "--kill-on-bad-exit=1"]
     # Trainings that share a node need ports of their own.
     number = os.environ["SLURM_JOB_ID"]
@@ -104,9 +104,9 @@ def _nodes_here() -> int:
 
 
 def run(command: Sequence[str]) -> int:
-    """Run a command that `command` gave until it ends; return its exit status.
+    """Run a command from `command` until it ends; return its exit status.
 
-    Asked to end, it hands that on and waits; and the command ends with this process, too.
+    A request to end is passed on to the command. The command also ends with this process.
     """
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     with (

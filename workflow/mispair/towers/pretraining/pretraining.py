@@ -1,8 +1,8 @@
-"""What open_clip's own trainer is given, and what it gives: towers, and their form on disk.
+"""Input and output of open_clip's own trainer, and the form of towers on disk.
 
 A model definition is an ``open_clip_config.json`` without weights. Its vocabulary is the first
-part of CLIP's byte-pair merges: merges are ordered, so any first part is a vocabulary of its own,
-and a token embedding of 8,514 rows in place of 49,408 is what keeps the towers small.
+part of CLIP's byte-pair merges: merges are ordered, so any first part is a vocabulary of its own.
+A token embedding of 8,514 rows in place of 49,408 keeps the towers small.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_definition(name: str) -> dict[str, Any]:
 def write_vocabulary(folder: Path, merges: int) -> None:
     """Write the first `merges` byte-pair merges of CLIP's vocabulary, the same bytes every time.
 
-    Written for transformers, because open_clip looks for the files of its own tokenizer in the
+    The form is that of transformers, because open_clip looks for files of its own tokenizer in the
     working directory and for those of transformers in the folder of the model. The tokens are
     those of open_clip's tokenizer with these merges, except for characters that the Unicode
     versions of the two regular expressions class differently.
@@ -133,9 +133,9 @@ def corpus_fingerprint(shards: Sequence[Path]) -> str:
 
 
 def shard_stamps(shards: Sequence[Path]) -> list[str]:
-    """Return name, size and time of change of each shard: by these a corpus is known again.
+    """Return name, size and time of change of each shard, which identify a corpus.
 
-    Its contents are not read: of a corpus for many nodes that would take longer than an epoch.
+    The contents are not read: for a corpus for many nodes this would take longer than an epoch.
     """
     statuses = ((shard.name, shard.stat()) for shard in shards)
     return [f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in statuses]
@@ -182,8 +182,8 @@ def trainer_arguments(
     if settings.grad_checkpointing:
         arguments.append("--grad-checkpointing")
     if settings.processes * settings.nodes > 1:
-        # So the gradient is that of one process with all pairs; without them the towers' part of
-        # it is divided by the number of processes, and the logit scale's is not.
+        # With these the gradient is that of one process with all pairs. Without them the towers'
+        # part is divided by the number of processes, and the logit scale's is not.
         arguments += ["--local-loss", "--gather-with-grad"]
     return arguments
 
@@ -205,7 +205,7 @@ def trained_weights(checkpoint: Path) -> dict[str, Any]:
     import torch
 
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    # Of several processes, each holds its replica below a name of its own.
+    # Each of several processes saves its replica with a prefix.
     weights = {name.removeprefix("module."): value for name, value in state.items()}
     broken = [name for name, value in weights.items() if not value.isfinite().all()]
     if broken:

@@ -19,16 +19,16 @@ class Settings(settings.Settings):
     )
     start: Annotated[str | None, settings.Located("[^/]+")] = settings.sweep(
         None,
-        description="Towers of which all weights are trained on: `shipped`, the folder of a local "
-        "open_clip model, or the name of a model under `models`; null to train from scratch.",
+        description="Towers whose weights are all trained further: `shipped`, the folder of a "
+        "local open_clip model, or the name of a model under `models`; null trains from scratch.",
     )
     epochs: int = Field(12, ge=1, description="Passes over the corpus, or over samples drawn.")
     train_num_samples: int | None = Field(
         None,
         ge=1,
-        description="Pairs of an epoch, of shards drawn with replacement, for corpora of which a "
-        "pass takes hours: after each epoch a training that is killed can go on. null for all "
-        "pairs of the corpus.",
+        description="Pairs of an epoch, from shards drawn with replacement, for corpora whose "
+        "passes take hours: a killed training resumes after its last epoch. null takes all pairs "
+        "of the corpus.",
     )
     batch_size: int = Field(128, ge=2, description="Pairs per step and process.")
     lr: float = Field(2e-3, ge=0, description="Peak learning rate of AdamW.")

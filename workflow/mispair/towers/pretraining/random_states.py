@@ -1,7 +1,7 @@
-"""Where the random numbers of a training stand, so that it goes on as if it had never ended.
+"""States of the random generators of a training, so that it resumes as if it had never ended.
 
 The processes that read pictures draw crops and the order of samples from generators of their own,
-which run on from epoch to epoch. So each sends with every batch where they stand.
+which run on from epoch to epoch. So each sends their states with every batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ State = dict[str, Any]
 
 
 def random_state(shuffle: random.Random) -> State:
-    """Return where every generator of this process stands: only tensors and plain containers."""
+    """Return the state of every generator of this process, as tensors and plain containers."""
     numpy: Any = np.random.get_state(legacy=False)
     state: State = {
         "shuffle": shuffle.getstate(),
@@ -37,7 +37,7 @@ def random_state(shuffle: random.Random) -> State:
 
 
 def restore(state: State, shuffle: random.Random) -> None:
-    """Put every generator of this process where `random_state` found it."""
+    """Restore every generator of this process to a result of `random_state`."""
     shuffle.setstate(_tuples(state["shuffle"]))
     random.setstate(_tuples(state["python"]))
     position, has_gauss, gauss = state["numpy_rest"]
@@ -56,7 +56,7 @@ def _tuples(state: Any) -> Any:
 
 @dataclass
 class Reading:
-    """Last stage of open_clip's data pipeline: adds to every batch who read it, and its state."""
+    """Last stage of open_clip's data pipeline: adds reader and state of the reader to a batch."""
 
     shuffle: random.Random
     resumed: dict[int, State] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Reading:
         """Yield pictures, texts, the number of the reader and its state after the batch."""
         info = get_worker_info()
         reader = 0 if info is None else info.id
-        # Here, and not where the states are read: this runs in the process that reads.
+        # Restored here, because this runs in the process that reads.
         if (state := self.resumed.pop(reader, None)) is not None:
             restore(state, self.shuffle)
         for images, texts in batches:
@@ -82,7 +82,7 @@ class ResumableLoader:
     shuffle : random.Random
         Generator of the order of samples, which the pipeline holds.
     path : Path, optional
-        File of `save` to go on from.
+        File of `save` to resume from.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What trained towers were made from, recorded next to them."""
+"""Provenance of trained towers, which is written next to them."""
 
 from __future__ import annotations
 

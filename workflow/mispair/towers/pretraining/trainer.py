@@ -1,4 +1,4 @@
-"""open_clip's own trainer, made to go on exactly where it ended, in one process or in several.
+"""open_clip's own trainer, which resumes exactly where it ended, in one process or in several.
 
 ``python -m mispair.towers.pretraining.trainer JOB.json`` is what torchrun starts in each process.
 """
@@ -31,8 +31,7 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
     """Run open_clip's trainer in this process, from its last finished epoch on.
 
     `arguments` is the command line of ``open_clip_train.main`` and `logs` its ``--logs``, which
-    also holds where the random numbers of every process stood. `seed` is that of the order of
-    samples.
+    also holds the random states of every process. `seed` is that of the order of samples.
     """
     import torch
     import webdataset
@@ -77,7 +76,7 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
         rank = next(one.rank for one in rest if hasattr(one, "world_size"))
         data["train"].dataloader.save(random_states(logs, epoch + 1, rank))
         if torch.distributed.is_initialized():
-            # The checkpoint, which open_clip writes next, is of use with all of them only.
+            # open_clip writes the checkpoint next, which is of use only with all random states.
             torch.distributed.barrier()
         random_states(logs, epoch - 1, rank).unlink(missing_ok=True)
 
@@ -97,12 +96,12 @@ def train(arguments: list[str], logs: Path, *, seed: int) -> None:
 
 
 def random_states(logs: Path, epoch: int, rank: int) -> Path:
-    """Return the file of the random numbers of a process after a number of epochs."""
+    """Return the file of the random states of a process after a number of epochs."""
     return logs / NAME / "random" / f"{epoch}-{rank}.pt"
 
 
 def finished_epochs(logs: Path, processes: int) -> int:
-    """Return from which epoch a training of so many processes can go on; remove broken states."""
+    """Return the number of epochs after which a training can resume; remove broken states."""
     import torch
 
     latest = latest_checkpoint(logs)
@@ -136,7 +135,7 @@ def latest_checkpoint(logs: Path) -> Path:
 
 
 def _replica(model: Any, device_ids: list[Any], **kwargs: Any) -> Any:
-    """Make a process's replica of a model; open_clip names devices, which CPUs refuse."""
+    """Make a process's replica of a model; open_clip names devices, an error on CPUs."""
     from torch.nn.parallel.distributed import DistributedDataParallel
 
     on_cpu = device_ids[0].type == "cpu"
@@ -167,7 +166,7 @@ def _as_many_processes_as_were_started() -> Iterator[None]:
 
 @contextmanager
 def _untouched_logging() -> Iterator[None]:
-    """Take back what the trainer does to logging: handlers of the root logger, every level."""
+    """Undo the trainer's changes to logging: handlers of the root logger, and all levels."""
     root = logging.getLogger()
     handlers = list(root.handlers)
     loggers = [root, *(logging.getLogger(name) for name in root.manager.loggerDict)]
@@ -185,16 +184,16 @@ def _untouched_logging() -> Iterator[None]:
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let Linux end this process when its parent is gone, be it by ``kill -9``.
+    """Let Linux end this process when its parent ends, even by ``kill -9``.
 
-    Otherwise the processes of a training would go on without it, next to those of the next try.
+    Otherwise the processes of a killed training would run next to those of its restart.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(END_WITH_PARENT, number)
 
 
 def main(job: Path) -> None:
-    """Do what `mispair.towers.pretraining.launching` asks each process for."""
+    """Run the job that `mispair.towers.pretraining.launching` wrote."""
     end_with_parent()
     import torch
 

@@ -41,7 +41,7 @@ class Origin:
     dtype : torch.dtype
         Number format in which trained weights are written.
     folder : Path or None
-        Where the weights lie, and the vocabulary.
+        Folder of the weights and the vocabulary.
     """
 
     content: dict[str, Any]
@@ -52,8 +52,8 @@ class Origin:
     def write(self, folder: Path, final: Path | None = None) -> None:
         """Write the model as a local open_clip folder.
 
-        `final` is the folder after weights are added and it is renamed. None if it stays: then it
-        is for open_clip's trainer, and has the weights that training begins with, if any.
+        `final` is the folder after weights are added and it is renamed. None keeps the folder for
+        open_clip's trainer, with the weights that training begins with, if any.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.folder is None:
@@ -64,7 +64,7 @@ class Origin:
                 shutil.copyfile(path, folder / path.name)
         if (folder / TRUNK_NAME).is_file():
             trunk = files.read_json(folder / TRUNK_NAME)
-            trunk.pop("mispair", None)  # what a converted checkpoint was made from
+            trunk.pop("mispair", None)  # the record of a converted checkpoint
             files.write_json(folder / TRUNK_NAME, trunk)
         if final is None:
             (folder / WEIGHTS_NAME).unlink(missing_ok=True)
@@ -93,6 +93,6 @@ def origin(definition: str, start: Sequence[Path]) -> Origin:
     identity = load_towers(folder).fingerprint
     with safe_open(folder / WEIGHTS_NAME, framework="pt") as opened:
         dtypes = [opened.get_tensor(name).dtype for name in opened.keys()]  # noqa: SIM118
-    # The widest: training with a rate of 0 gives the weights back, whatever they were.
+    # The widest, so that training with a rate of 0 returns the weights unchanged.
     dtype = reduce(torch.promote_types, [one for one in dtypes if one.is_floating_point])
     return Origin(files.read_json(folder / CONFIG_NAME), identity, dtype, folder)

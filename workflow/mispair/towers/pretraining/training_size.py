@@ -1,4 +1,4 @@
-"""Whether a corpus is large enough for the processes that are to read it, and for the schedule."""
+"""Checks that a corpus is large enough for its reading processes and for the schedule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
     `pairs` is the number of pairs in each shard; not used where epochs are drawn from all shards.
     """
     if size.train_num_samples is None:
-        # Shards are dealt again in each epoch; this is what the unluckiest reader gets.
+        # Shards are dealt again in each epoch; this is the least that a reader can get.
         least = sum(sorted(pairs)[: len(pairs) // _readers(size)])
         if least < size.batch_size:
             raise UserError(
@@ -49,7 +49,7 @@ def refuse_too_few_pairs(size: Settings, pairs: Sequence[int]) -> None:
 
 
 def steps_per_epoch(size: Settings, samples: int) -> int:
-    """Return the steps of an epoch: as open_clip rounds up, all readers give as many batches."""
+    """Return the steps of an epoch, which open_clip rounds up to equally many for each reader."""
     workers = max(1, size.workers)
     batches = -(-samples // (size.batch_size * size.processes * size.nodes))
     return -(-batches // workers) * workers
@@ -58,7 +58,7 @@ def steps_per_epoch(size: Settings, samples: int) -> int:
 def cores_of_a_process(threads: int, workers: int) -> int:
     """Return the cores for a process of the trainer and its readers.
 
-    On a GPU the readers are what takes cores; on a CPU with few of them they hardly count.
+    With a GPU the readers need most cores; on a CPU with few cores they hardly count.
     """
     return max(threads, 1 + workers)
 

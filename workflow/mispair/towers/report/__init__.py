@@ -1,1 +1,1 @@
-"""What the report has on encoding."""
+"""Encoding in the report."""

@@ -1,4 +1,4 @@
-"""What the page says of encoding: speed, waiting for data, device, memory and precision."""
+"""Table and warnings of encoding: speed, waiting for data, device, memory and precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mispair.report.table import Table
 from mispair.report.tables import Tables
 
 WAITING = 0.3
-"""A GPU that waits for data for a larger share of the time is badly fed."""
+"""Share of time waiting for data above which a GPU gets a warning."""
 
 
 def encoding(tables: Tables) -> Table | None:
@@ -35,8 +35,8 @@ def encoding(tables: Tables) -> Table | None:
          "images/s: least, median, most", "captions/s", "time waiting for data",
          "most memory", "batch", "workers", "sum of run times"),
         tuple(rows),
-        "Images of a group of shards are encoded by one job, and the captions of the corpus, each "
-        "once, by others; each as it last ran.",
+        "One job encodes the images of a group of shards. Others encode the captions of the "
+        "corpus, each once. Numbers are those of the last run of each job.",
         section="Encoding",
         warning=" ".join(warnings(tables)),
     )  # fmt: skip
@@ -50,7 +50,7 @@ def warnings(tables: Tables) -> list[str]:
     return [
         f"Encoding on {device} waited for data for more than {100 * WAITING:g} % of the time in "
         f"{count(len(shares), 'job')} (at most {100 * shares['value'].max():.0f} %): give "
-        "encode_features more workers, or shards that lie on a faster disk."
+        "encode_features more workers, or shards on a faster disk."
         for device, shares in waiting.groupby("device")
     ]
 

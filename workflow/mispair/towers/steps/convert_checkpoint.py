@@ -8,7 +8,7 @@ from mispair.core import settings
 
 
 class Settings(settings.Settings):
-    """`convert_checkpoint` has no settings: a model's entry in `config.yaml` says everything."""
+    """`convert_checkpoint` has no settings: a model's entry in `config.yaml` has everything."""
 
 
 def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) -> None:
@@ -22,7 +22,7 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
         The file of weights; none where open_clip fetches those of a tag.
     towers : Path
         Folder to write: ``open_clip_config.json``, ``open_clip_model.safetensors``,
-        ``config.json`` with what the model was made from, and its card, ``README.md``.
+        ``config.json`` with the origin of the model, and its card, ``README.md``.
     """
     from pydantic import ValidationError
 
@@ -49,7 +49,7 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     preprocess = architecture.preprocess_cfg
     record = {
         **model.model_dump(),
-        # Where a file lay on one machine decides nothing.
+        # The folder of a file differs between machines.
         "checkpoint": path.name,
         "architecture": architecture.name,
         "recipe_hash": architecture.recipe_hash(),

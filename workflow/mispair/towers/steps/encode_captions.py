@@ -20,7 +20,7 @@ def run(
     rows: Path,
     record: Path,
 ) -> None:
-    """Write pre-projection features of texts, which row holds which, and the times."""
+    """Write pre-projection features of texts, the table of their rows, and the times."""
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress

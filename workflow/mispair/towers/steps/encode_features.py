@@ -43,7 +43,7 @@ def run(
     rows: Path,
     record: Path,
 ) -> None:
-    """Write pre-projection features of a group of shards, which row holds what, and the times."""
+    """Write pre-projection features of a group of shards, the table of rows, and the times."""
     from mispair.core import files
     from mispair.core.devices import choose_device
     from mispair.core.progress import Progress

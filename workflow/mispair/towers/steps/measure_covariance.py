@@ -47,7 +47,7 @@ def run(settings: Settings, *, features: list[Path], covariance: Path) -> None:
             raise files.UserError(f"{path}: cannot be read as safetensors ({error}).") from error
     if len(towers) > 1:
         raise files.UserError(
-            f"measure_covariance: {' and '.join(map(str, towers.values()))} are of other towers. "
+            f"measure_covariance: {' and '.join(map(str, towers.values()))} differ in towers. "
             "Delete the one that is out of date, and run again."
         )
     try:

@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Path) -> None:
     """Train, and write a folder that open_clip loads as ``local-dir:``.
 
-    A training that is killed goes on from its last finished epoch, whose state is in the
-    folder ``RESULT.parts``; it is removed at the end.
+    A killed training resumes from its last finished epoch, whose state is in the folder
+    ``RESULT.parts``; it is removed at the end.
 
     `start` are the files of the towers to start from, the configuration first; none to train from
     scratch. `towers` gets configuration, weights, vocabulary and ``training.json``.
