@@ -164,6 +164,19 @@ class Dag:
         """Whether images and captions of the corpus are encoded."""
         return any(self.runs(study) for study in ("image_text", "audit", "repair"))
 
+    def refuse_unencoded(self, study: str) -> None:
+        """Raise an error for the results of a study if no study encodes the corpus.
+
+        Raises
+        ------
+        UserError
+            If the configuration lists no study that encodes the corpus.
+        """
+        if not self.encodes:
+            raise UserError(
+                f"studies: no study in the list encodes a corpus. Add {study} to `studies`."
+            )
+
     def refuse_unlisted(self, study: str) -> list[str]:
         """Return no files, as an input of a target that needs its study in the configuration.
 

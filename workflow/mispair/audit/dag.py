@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mispair.core.files import UserError
-
 AUDIT = "results/audit/{corpus}/{towers}"
 
 
@@ -15,18 +13,8 @@ def results(dag: Any) -> list[str]:
 
 
 def files(dag: Any) -> list[str]:
-    """Return all files of results, of a corpus that is encoded.
-
-    Raises
-    ------
-    UserError
-        If the configuration lists no study that encodes the corpus.
-    """
-    if not dag.encodes:
-        raise UserError(
-            "studies: neither audit nor image_text is in the list, so no corpus is encoded. Add "
-            "audit to `studies`."
-        )
+    """Return all files of results, of a corpus that is encoded."""
+    dag.refuse_unencoded("audit")
     folder = AUDIT.format(corpus=dag.corpus, towers=dag.towers)
     names = ["audit", "calibration", "selection", *(["features"] if names_features(dag) else [])]
     return [f"{folder}/{name}.json" for name in names]

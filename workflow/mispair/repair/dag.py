@@ -31,17 +31,8 @@ def results(dag: Any) -> list[str]:
 
 
 def files(dag: Any) -> list[str]:
-    """Return all files of results, of a corpus that is encoded.
-
-    Raises
-    ------
-    UserError
-        If the configuration lists no study that encodes the corpus.
-    """
-    if not dag.encodes:
-        raise UserError(
-            "studies: repair is not in the list, so no corpus is encoded. Add repair to `studies`."
-        )
+    """Return all files of results, of a corpus that is encoded."""
+    dag.refuse_unencoded("repair")
     trains = dag.config.filter_captions.trains
     return [
         *(_of_projections(dag) if "projections" in trains else []),
