@@ -59,11 +59,12 @@ def _captions(number: int) -> Any:
 
 def _training(decoder: Any, steps: int) -> Iterator[Row]:
     """Compare with a plain loop: batches padded to the longest caption, and torch's own AdamW."""
-    from mispair.repair.captioners.training import Plan, train
+    from mispair.core.training.loop import train
+    from mispair.repair.captioners.training import loss_of_step, plan
 
     captions, features = _captions(TRAINED), torch.randn(TRAINED, FEATURES)
-    plan = Plan(steps, BATCH, 3e-3, 0.3, 0)
-    ours = _seconds(lambda: train(decoder, features, captions, plan)) / steps
+    loss = loss_of_step(decoder, features, captions, BATCH, 0)
+    ours = _seconds(lambda: train(decoder, loss, plan(steps, 3e-3, 0.3))) / steps
     twin = _plain_training(decoder, features, captions, steps)
     yield (
         f"captioner, training on batches of {BATCH}, one core",

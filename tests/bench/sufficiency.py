@@ -429,7 +429,7 @@ def _head_step(s: Any, skeletons: Any, task: Any, arm: Any, device: str) -> floa
 
 def _step(model: Any, loss: Callable[[int], Tensor], device: str) -> float:
     """Return the mean time of a step, once it is warm; of slow ones fewer are taken."""
-    from mispair.sufficiency.training import Plan, train
+    from mispair.core.training.loop import Plan, train
 
     def run(steps: int) -> float:
         started = time.perf_counter()

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from mispair.core.files import UserError
+from mispair.core.training.loop import Plan, train
 from mispair.pretraining.data import held_out_rows, texts_of, true_features
 from mispair.pretraining.pictures import read_pictures, resized
 from mispair.pretraining.towers import (
@@ -19,7 +20,6 @@ from mispair.pretraining.towers import (
     features_of_texts,
 )
 from mispair.pretraining.words import bags, vocabulary
-from mispair.sufficiency.training import Plan, train
 
 SIZES = Sizes(crop=8, channels=3, width=10, embedding=6, words=5)
 

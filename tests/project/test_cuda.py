@@ -12,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from mispair.core.adamw import AdamW
 from mispair.core.devices import upload
+from mispair.core.training.adamw import AdamW
+from mispair.core.training.loop import Plan, train
 from mispair.pairs.neighbours import similarity
 from mispair.simulation import run as simulation
 from mispair.simulation.run import LONGER, bytes_of_trial, run_trials
@@ -23,7 +24,6 @@ from mispair.simulation.training.training import Outcome, train_side_by_side
 from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import trees_at
-from mispair.sufficiency.training import Plan, train
 from mispair.sufficiency.trees import draw_skeletons
 from mispair.towers.dag import SHIPPED_TOWERS
 from mispair.towers.encoding import Encoder, Growing, encode_images, encode_texts

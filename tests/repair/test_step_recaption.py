@@ -121,6 +121,13 @@ def test_a_trained_captioner(corpus: Path) -> None:
     assert read(corpus, "other")[1]["revision"] != metadata["revision"]
 
 
+def test_a_training_that_diverges_is_explained(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(corpus, *SMALL, "--lr", "1e30") == 2
+    assert "recaption_pairs: the loss of step" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

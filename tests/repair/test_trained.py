@@ -12,15 +12,17 @@ from torch.nn import functional as F
 
 from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
+from mispair.core.training.loop import train
 from mispair.repair.captioners import trained, training
 from mispair.repair.captioners.decoding import Decoding
 from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
 from mispair.repair.captioners.trained import TrainedCaptioner, fit
-from mispair.repair.captioners.training import Captions, Order, Plan, train
+from mispair.repair.captioners.training import Captions, Order, loss_of_step, plan
 from mispair.towers.loading import bounded
 
 COLOURS, SHAPES = ("red", "green", "blue", "pink"), ("star", "ring", "box")
-PLAN = Plan(steps=60, batch_size=16, lr=0.02, weight_decay=0.01, seed=0)
+PLAN = plan(steps=60, lr=0.02, weight_decay=0.01)
+DRAWN = {"batch_size": 16, "seed": 0}
 
 
 tokenizer = bounded(open_clip.tokenizer.SimpleTokenizer())
@@ -45,7 +47,7 @@ def scenes(number: int, seed: int) -> tuple[np.ndarray, list[str]]:
 def captioner() -> TrainedCaptioner:
     features, texts = scenes(200, 0)
     return fit(
-        features, np.arange(200), texts, tokenizer, PLAN, Decoding(), width=32, layers=1,
+        features, np.arange(200), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=32, layers=1,
         max_words=12,
     )[0]  # fmt: skip
 
@@ -115,16 +117,16 @@ def test_training_is_that_of_torch() -> None:
     is_cut = lengths == 5
     captions = Captions(tokens, lengths, is_cut, draws.integers(0, 10, 30), 7, 8)
     features = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
-    plan = Plan(steps=8, batch_size=10, lr=0.01, weight_decay=0.2, seed=1)
+    short = plan(steps=8, lr=0.01, weight_decay=0.2)
     torch.manual_seed(0)
     ours, peer = RecurrentDecoder(4, 9, 8, 1), RecurrentDecoder(4, 9, 8, 1)
     peer.load_state_dict(ours.state_dict())
-    losses = train(ours, features, captions, plan)
+    losses = train(ours, loss_of_step(ours, features, captions, 10, 1), short)
     optimiser = torch.optim.AdamW(
-        peer.parameters(), weight_decay=plan.weight_decay, betas=training.BETAS
+        peer.parameters(), weight_decay=short.weight_decay, betas=training.BETAS
     )
     order = Order(lengths, 10, 1)
-    for step in range(plan.steps):
+    for step in range(short.steps):
         terms = []
         for row in order(step):
             written = tokens[row, : lengths[row]].tolist() + [8] * (not is_cut[row])
@@ -138,7 +140,7 @@ def test_training_is_that_of_torch() -> None:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(peer.parameters(), training.LARGEST_GRADIENT)
         for group in optimiser.param_groups:
-            group["lr"] = plan.lr_at(step)
+            group["lr"] = short.lr_at(step)
         optimiser.step()
 
 
@@ -168,8 +170,8 @@ def test_a_training_goes_on_to_the_same_bytes(
 
         keeper = None if states is None else states.keeper("training")
         return fit(
-            features, np.arange(60), texts, tokenizer, PLAN, Decoding(), width=16, layers=1,
-            max_words=12, keeper=keeper, progress=progress,
+            features, np.arange(60), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=16,
+            layers=1, max_words=12, keeper=keeper, progress=progress,
         )[0]  # fmt: skip
 
     expected = fitted(None).revision
@@ -186,10 +188,9 @@ def test_a_seed_gives_other_weights() -> None:
     features, texts = scenes(60, 0)
 
     def revision(seed: int) -> str:
-        plan = Plan(steps=1, batch_size=16, lr=0.02, weight_decay=0.01, seed=seed)
         return fit(
-            features, np.arange(60), texts, tokenizer, plan, Decoding(), width=16, layers=1,
-            max_words=12,
+            features, np.arange(60), texts, tokenizer, plan(1, 0.02, 0.01), Decoding(),
+            batch_size=16, seed=seed, width=16, layers=1, max_words=12,
         )[0].revision  # fmt: skip
 
     assert revision(0) == revision(0) != revision(1)
@@ -200,8 +201,8 @@ def test_too_few_captions_are_refused() -> None:
     texts[:6] = [""] * 6
     with pytest.raises(UserError, match="19 trusted captions"):
         fit(
-            features, np.arange(25), texts, tokenizer, PLAN, Decoding(), width=16, layers=1,
-            max_words=12,
+            features, np.arange(25), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=16,
+            layers=1, max_words=12,
         )  # fmt: skip
 
 
@@ -211,4 +212,5 @@ def test_a_training_that_diverges_names_the_remedy() -> None:
     )
     features = torch.full((1, 4), torch.nan)
     with pytest.raises(FloatingPointError, match="step 0"):
-        train(RecurrentDecoder(4, 3, 8, 1), features, captions, PLAN)
+        decoder = RecurrentDecoder(4, 3, 8, 1)
+        train(decoder, loss_of_step(decoder, features, captions, 16, 0), PLAN)

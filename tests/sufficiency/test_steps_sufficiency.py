@@ -143,11 +143,11 @@ def test_a_job_that_is_asked_to_end_goes_on_to_the_same_bytes(
             run()
     assert list((tmp_path / "state").glob("*.safetensors"))
     seen = []
-    from mispair.sufficiency import training
+    from mispair.core.training import loop
 
-    schedule = training.Plan.lr_at
+    schedule = loop.Plan.lr_at
     monkeypatch.setattr(
-        training.Plan, "lr_at", lambda self, step: seen.append(step) or schedule(self, step)
+        loop.Plan, "lr_at", lambda self, step: seen.append(step) or schedule(self, step)
     )
     assert run() == whole
     assert seen == [2, 3]

@@ -1,4 +1,4 @@
-"""Encoders, heads and their training: what they see, what guides them, and going on."""
+"""Encoders, heads and their training: what they see, and what guides them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from mispair.core.training.loop import Plan, train
 from mispair.sufficiency import encoders, guidance, heads
 from mispair.sufficiency.belief_propagation import downward, normalised, upward
 from mispair.sufficiency.contrastive import compare, contrastive_loss
 from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import Trees, add_noise, draw_pairs, trees_at
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.training import Plan, train
 from mispair.sufficiency.transformer import Block, Denoiser, Encoder, NextWord
 from mispair.sufficiency.trees import draw_skeletons
 
@@ -122,25 +122,6 @@ def test_the_best_similarity_has_no_divergence() -> None:
     assert torch.allclose(found["text_given_image"].model, found["text_given_image"].bayes)
 
 
-class Kept:
-    """Keeps a state, and asks for one at a given step."""
-
-    def __init__(self, at: int) -> None:
-        self.asked, self.at = 0, at
-        self.state: dict[str, torch.Tensor] | None = None
-
-    def load(self) -> dict[str, torch.Tensor] | None:
-        return self.state
-
-    def due(self) -> bool:
-        self.asked += 1
-        return self.asked == self.at
-
-    def save(self, state: dict[str, torch.Tensor]) -> None:
-        self.state = state
-        raise KeyboardInterrupt
-
-
 def start(variant: str = "standard", blocks: int = 2) -> tuple:
     towers = encoders.start_towers(SIZE, 8, blocks, seed=1)
     loss = encoders.loss_of_step(
@@ -148,39 +129,6 @@ def start(variant: str = "standard", blocks: int = 2) -> tuple:
         guidance_weight=1e-3 if variant == "guided" else 0.0,
     )  # fmt: skip
     return towers, loss
-
-
-def test_a_training_that_goes_on_ends_as_one_that_was_never_stopped() -> None:
-    whole, loss = start()
-    losses = train(whole, loss, PLAN)
-    assert float(losses[-10:].mean()) < float(losses[:10].mean()) - 0.3
-    keeper = Kept(at=17)
-    stopped, loss = start()
-    with pytest.raises(KeyboardInterrupt):
-        train(stopped, loss, PLAN, keeper)
-    assert keeper.state is not None
-    assert int(keeper.state["step"]) == 17
-    resumed, loss = start()
-    with torch.no_grad():
-        for values in resumed.parameters():
-            values.fill_(float("nan"))  # all comes from the state
-    again = train(resumed, loss, PLAN, keeper)
-    assert torch.equal(again, losses)
-    assert all(
-        torch.equal(one, other)
-        for one, other in zip(whole.state_dict().values(), resumed.state_dict().values(),
-                              strict=True)
-    )  # fmt: skip
-
-
-def test_a_loss_that_is_not_finite_names_its_step() -> None:
-    towers, loss = start()
-
-    def broken(step: int) -> torch.Tensor:
-        return loss(step) * (float("nan") if step == 3 else 1)
-
-    with pytest.raises(FloatingPointError, match="step 3"):
-        train(towers, broken, PLAN)
 
 
 def test_weights_are_of_the_seed_whatever_was_drawn_before() -> None:

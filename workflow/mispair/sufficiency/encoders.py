@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from mispair.core import seeds
+from mispair.core.training.loop import LossOfStep
 from mispair.sufficiency.contrastive import contrastive_loss
 from mispair.sufficiency.guidance import for_encoder, penalty
 from mispair.sufficiency.sampling import Trees, draw_pairs
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.training import LossOfStep
 from mispair.sufficiency.transformer import Towers
 
 UNTRAINED = "untrained"

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.core import seeds
+from mispair.core.training.loop import LossOfStep
 from mispair.sufficiency import bayes
 from mispair.sufficiency.belief_propagation import upward
 from mispair.sufficiency.encoders import in_parts, oracle_feature, seeded
@@ -23,7 +24,6 @@ from mispair.sufficiency.guidance import for_denoiser, for_next_word, penalty
 from mispair.sufficiency.names import READ_LEAVES, Arm, Task
 from mispair.sufficiency.sampling import Pairs, Trees, add_noise, draw_pairs
 from mispair.sufficiency.sizes import Size
-from mispair.sufficiency.training import LossOfStep
 from mispair.sufficiency.transformer import Condition, Denoiser, NextWord, Towers
 
 Head = Denoiser | NextWord

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mispair.core.adamw import AdamW
+from mispair.core.training.adamw import AdamW
 
 HIDDEN, LR = 64, 1e-2
 

@@ -34,11 +34,11 @@ def run(
 
     from mispair.core import files, seeds
     from mispair.core.provenance import fingerprint
+    from mispair.core.training.job import training_job
+    from mispair.core.training.loop import Plan
     from mispair.pretraining.data import held_out_rows, pictures_of, texts_of
     from mispair.pretraining.towers import Batches, Sizes, SmallTowers
     from mispair.pretraining.words import bags, vocabulary
-    from mispair.sufficiency.training import Plan
-    from mispair.sufficiency.training_job import training_job
 
     torch.set_num_threads(1)
     table, origin = files.read_parquet(pairing)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mispair.core.devices import choose_device
+from mispair.core.files import UserError
 from mispair.core.progress import Progress
 from mispair.core.provenance import file_digest, sampled_digest
 from mispair.pairs.index.reading import by_name, locations
@@ -135,7 +136,7 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     `states` hold the state of the training, and the captions of each group.
     """
     from mispair.repair.captioners.trained import fit
-    from mispair.repair.captioners.training import Plan
+    from mispair.repair.captioners.training import plan
 
     device = choose_device(settings.device)
     started = time.perf_counter()
@@ -144,25 +145,27 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     cached = sources.PictureFeatures(inputs.features, inputs.feature_rows, towers_fingerprint)
     of_key = right.drop_duplicates("key", ignore_index=True)
     rows = dict(zip(of_key["key"], range(len(of_key)), strict=True))
-    plan = Plan(
-        settings.steps, settings.train_batch_size, settings.lr, settings.weight_decay, settings.seed
-    )
-    with Progress("training the captioner", settings.steps, "steps") as progress:
-        captioner, losses = fit(
-            cached.of(of_key),
-            right["key"].map(rows).to_numpy(),
-            right["caption"].tolist(),
-            tokenizer,
-            plan,
-            _decoding(settings),
-            width=settings.width,
-            layers=settings.blocks,
-            max_words=settings.max_words,
-            candidates=settings.candidates,
-            device=device,
-            keeper=states.keeper("training"),
-            progress=progress.reach,
-        )
+    try:
+        with Progress("training the captioner", settings.steps, "steps") as progress:
+            captioner, losses = fit(
+                cached.of(of_key),
+                right["key"].map(rows).to_numpy(),
+                right["caption"].tolist(),
+                tokenizer,
+                plan(settings.steps, settings.lr, settings.weight_decay),
+                _decoding(settings),
+                batch_size=settings.train_batch_size,
+                seed=settings.seed,
+                width=settings.width,
+                layers=settings.blocks,
+                max_words=settings.max_words,
+                candidates=settings.candidates,
+                device=device,
+                keeper=states.keeper("training"),
+                progress=progress.reach,
+            )
+    except FloatingPointError as error:
+        raise UserError(f"recaption_pairs: {error}.") from error
     trained = time.perf_counter()
     pairs = sources.read_pairs(inputs.corpus)
     written, resumed = _captions_of_groups(captioner, cached, pairs, states)

@@ -13,11 +13,12 @@ import torch
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
+from mispair.core.training.loop import Plan, train
 from mispair.pairs.corruption.key_draws import streams
 from mispair.repair.captioners.decoding import Decoding, Marks, decode, room_for
 from mispair.repair.captioners.faults import Caption, Draft, check
 from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
-from mispair.repair.captioners.training import Captions, Plan, train
+from mispair.repair.captioners.training import Captions, loss_of_step
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
     Vocabulary,
@@ -131,6 +132,8 @@ def fit(
     plan: Plan,
     decoding: Decoding,
     *,
+    batch_size: int,
+    seed: int,
     width: int,
     layers: int,
     max_words: int,
@@ -152,9 +155,13 @@ def fit(
     tokenizer : callable
         Of the towers: see `tokenized`.
     plan : Plan
-        Of the training; its seed is that of the draws, too.
+        Of the training.
     decoding : Decoding
         How tokens are chosen afterwards.
+    batch_size : int
+        Captions of a batch.
+    seed : int
+        Of the first weights, the order of the captions, and the draws of tokens.
     width, layers : int
         Of the decoder.
     max_words, candidates : int
@@ -162,7 +169,7 @@ def fit(
     device : str
         Where the decoder computes.
     keeper, progress
-        See `train`.
+        See `mispair.core.training.loop.train`.
 
     Raises
     ------
@@ -186,17 +193,16 @@ def fit(
         vocabulary.end,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeds.integer(plan.seed, "captioner", "first weights"))
+        torch.manual_seed(seeds.integer(seed, "captioner", "first weights"))
         decoder = RecurrentDecoder(features.shape[1], vocabulary.size, width, layers)
     given = torch.from_numpy(features.astype(np.float32)).to(device)
     decoder.to(device).standardise(given)
-    losses = train(decoder, given, captions, plan, keeper, progress)
+    loss = loss_of_step(decoder, given, captions, batch_size, seed)
+    losses = train(decoder, loss, plan, keeper, progress).cpu()
     log.info(
         "trained on %d captions of %d tokens: loss %.3f at last",
         len(some), len(vocabulary.ids), float(losses[-20:].mean()),
     )  # fmt: skip
     decoder.eval().requires_grad_(False)
-    captioner = TrainedCaptioner(
-        decoder, vocabulary, decoding, max_words, candidates, plan.seed, device
-    )
+    captioner = TrainedCaptioner(decoder, vocabulary, decoding, max_words, candidates, seed, device)
     return captioner, losses.numpy()

@@ -1,9 +1,7 @@
-"""Training of a decoder on trusted pairs: AdamW, a warm-up and a cosine of step sizes."""
+"""Batches of trusted captions that a decoder is trained on, their loss, and the step sizes."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,12 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mispair.core import seeds
-from mispair.core.adamw import AdamW
-from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
 from mispair.core.devices import upload
+from mispair.core.training.loop import LossOfStep, Plan
 
 if TYPE_CHECKING:
-    from mispair.core.resume import FileKeeper
     from mispair.repair.captioners.recurrent import RecurrentDecoder
 
 WARM_UP = 50
@@ -31,31 +27,9 @@ BETAS = (0.9, 0.99)
 LARGEST_GRADIENT = 1.0
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Length and step sizes of a training.
-
-    Attributes
-    ----------
-    steps, batch_size : int
-        Number of batches, and captions of a batch.
-    lr, weight_decay : float
-        Largest step size, and the decay of all parameters.
-    seed : int
-        Of the order of the captions.
-    """
-
-    steps: int
-    batch_size: int
-    lr: float
-    weight_decay: float
-    seed: int
-
-    def lr_at(self, step: int) -> float:
-        """Return the step size of a step, counted from 0."""
-        share = (1 + math.cos(math.pi * step / self.steps)) / 2
-        falling = self.lr * (LAST_SHARE + (1 - LAST_SHARE) * share)
-        return falling * min(1.0, (step + 1) / WARM_UP)
+def plan(steps: int, lr: float, weight_decay: float) -> Plan:
+    """Return the plan of a captioner's training of `steps` batches, `lr` its largest step size."""
+    return Plan(steps, lr, lr * LAST_SHARE, weight_decay, LARGEST_GRADIENT, WARM_UP, BETAS)
 
 
 @dataclass(frozen=True)
@@ -120,72 +94,21 @@ class Order:
         return self._batches[number]
 
 
-def train(
-    decoder: RecurrentDecoder,
-    features: Tensor,
-    captions: Captions,
-    plan: Plan,
-    keeper: FileKeeper | None = None,
-    progress: Callable[[int], None] = lambda step: None,
-) -> Tensor:
-    """Train a decoder in place; return the cross-entropy (steps,) of each step, in nats a token.
+def loss_of_step(
+    decoder: RecurrentDecoder, features: Tensor, captions: Captions, batch_size: int, seed: int
+) -> LossOfStep:
+    """Return the loss of each step: the cross-entropy, in nats a token.
 
-    Parameters
-    ----------
-    decoder : RecurrentDecoder
-        All its parameters are trained.
-    features : Tensor (p, d)
-        Of the pictures, on the decoder's device.
-    captions : Captions
-        What is learnt.
-    plan : Plan
-        Length and step sizes.
-    keeper : FileKeeper, optional
-        Saves the state whenever it is due, and at the end. Training resumes from a saved state, to
-        the same bytes.
-    progress : callable, optional
-        Takes the number of steps done, before the first one here and after each.
-
-    Raises
-    ------
-    FloatingPointError
-        If a loss is not finite, naming the step.
+    `features` (p, d) are those of the pictures, on the decoder's device; `batch_size` is the number
+    of captions of a batch, and `seed` that of their order.
     """
-    parameters = dict(decoder.named_parameters())
-    device = next(iter(parameters.values())).device
-    optimiser = AdamW(list(parameters.values()), plan.weight_decay, BETAS)
-    losses, begin = torch.zeros(plan.steps), 0
-    if keeper is not None and (saved := keeper.load()) is not None:
-        begin = int(saved["step"])
-        losses.copy_(saved["losses"])
-        with torch.no_grad():
-            for name, values in parameters.items():
-                values.copy_(saved[f"model.{name}"])
-        optimiser.restore(saved)
-    order = Order(captions.lengths, plan.batch_size, plan.seed)
-    progress(begin)
-    keep_freed_memory()
-    with denormals_flushed():
-        for step in range(begin, plan.steps):
-            rows = order(step)
-            read, targets, inside = (upload(part, device) for part in captions.batch(rows))
-            pictures = upload(torch.from_numpy(captions.pictures[rows]), device)
-            hidden = decoder(features[pictures], read)[inside]
-            loss = F.cross_entropy(decoder.logits(hidden), targets[inside])
-            gradients = torch.autograd.grad(loss, list(parameters.values()))
-            norm = torch.stack(torch._foreach_norm(gradients)).norm()
-            shrunk = (LARGEST_GRADIENT / (norm + 1e-6)).clamp(max=1.0)
-            with torch.no_grad():
-                optimiser.step(torch._foreach_mul(gradients, shrunk), plan.lr_at(step))
-            losses[step] = loss.detach()
-            if not bool(losses[step].isfinite()):
-                raise FloatingPointError(
-                    f"recaption_pairs: the loss of step {step} is not finite. Lower lr."
-                )
-            progress(step + 1)
-            if keeper is not None and (step + 1 == plan.steps or keeper.due()):
-                state = {f"model.{name}": values.detach() for name, values in parameters.items()}
-                state |= optimiser.state()
-                state |= {"losses": losses, "step": torch.tensor(step + 1)}
-                keeper.save({name: values.clone() for name, values in state.items()})
-    return losses
+    order = Order(captions.lengths, batch_size, seed)
+
+    def loss(step: int) -> Tensor:
+        rows = order(step)
+        read, targets, inside = (upload(part, features.device) for part in captions.batch(rows))
+        pictures = upload(torch.from_numpy(captions.pictures[rows]), features.device)
+        hidden = decoder(features[pictures], read)[inside]
+        return F.cross_entropy(decoder.logits(hidden), targets[inside])
+
+    return loss

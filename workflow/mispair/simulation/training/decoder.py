@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mispair.core.adamw import AdamW
 from mispair.core.arithmetic import times
+from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.data import Dictionaries, Sample
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Coded, Inputs

@@ -36,8 +36,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mispair.core.adamw import AdamW
 from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.inputs import Batch, Source, stacked
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side

@@ -20,8 +20,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mispair.core.adamw import AdamW
 from mispair.core.arithmetic import denormals_flushed
+from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Inputs
 from mispair.simulation.study import Study

@@ -18,12 +18,12 @@ def run(
     is killed continues from its state in the folder `checkpoint`.
     """
     from mispair.core.files import UserError
+    from mispair.core.training.job import training_job
+    from mispair.core.training.loop import Plan
     from mispair.sufficiency import artefacts
     from mispair.sufficiency import encoders as models
     from mispair.sufficiency.sampling import trees_at
     from mispair.sufficiency.sizes import refuse_too_large
-    from mispair.sufficiency.training import Plan
-    from mispair.sufficiency.training_job import training_job
 
     if variant not in VARIANTS:
         raise UserError(f"--variant: there is no {variant}; there are {', '.join(VARIANTS)}.")

@@ -20,12 +20,12 @@ def run(
     """
     from mispair.core.files import UserError
     from mispair.core.provenance import file_digest
+    from mispair.core.training.job import training_job
+    from mispair.core.training.loop import Plan
     from mispair.sufficiency import artefacts, heads
     from mispair.sufficiency.encoders import weights_of
     from mispair.sufficiency.sampling import trees_at
     from mispair.sufficiency.sizes import refuse_too_large
-    from mispair.sufficiency.training import Plan
-    from mispair.sufficiency.training_job import training_job
 
     if task not in TASKS or arm not in ARMS:
         raise UserError(

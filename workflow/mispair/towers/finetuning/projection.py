@@ -26,10 +26,10 @@ from torch import Tensor
 
 from mispair.core import provenance
 from mispair.core import seeds as named_seeds
-from mispair.core.adamw import AdamW
 from mispair.core.arithmetic import times
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions, upload
 from mispair.core.resume import FileKeeper
+from mispair.core.training.adamw import AdamW
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.batches import PairRows
 from mispair.towers.finetuning.finetuning_presets import FIRST_NEWTON_STEPS, Training, refuse

@@ -1,4 +1,4 @@
-"""Training on fresh pairs: AdamW, a cosine of step sizes, clipped gradients."""
+"""The training loop of small networks: AdamW, a cosine of step sizes, clipped gradients."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from mispair.core.adamw import AdamW
 from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.core.training.adamw import AdamW
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,13 @@ class Plan:
     steps : int
         Number of batches.
     lr, last_lr : float
-        Step size of the first step, and its limit along a cosine.
+        Largest step size, and its limit along a cosine.
     weight_decay, clip : float
         Decay of all parameters, and largest norm of a gradient.
+    warm_up : int
+        Steps in which the step size grows to that of the cosine; 0 for none.
+    betas : (float, float)
+        Decay rates of AdamW's two moments.
     """
 
     steps: int
@@ -33,6 +37,8 @@ class Plan:
     last_lr: float
     weight_decay: float
     clip: float
+    warm_up: int = 0
+    betas: tuple[float, float] = (0.9, 0.999)
 
     @classmethod
     def of(cls, settings: Any, lr: float, steps: int) -> Plan:
@@ -43,7 +49,8 @@ class Plan:
     def lr_at(self, step: int) -> float:
         """Return the step size of a step, counted from 0."""
         share = (1 + math.cos(math.pi * step / self.steps)) / 2
-        return self.last_lr + (self.lr - self.last_lr) * share
+        falling = self.last_lr + (self.lr - self.last_lr) * share
+        return falling * min(1.0, (step + 1) / self.warm_up) if self.warm_up else falling
 
 
 LossOfStep = Callable[[int], Tensor]
@@ -80,7 +87,8 @@ def train(
     loss_of : callable
         Loss of a step.
     keeper : Keeper, optional
-        Saves the state whenever it is due. If it has one, training continues from there.
+        Saves the state whenever it is due, and after the last step, as what follows in a job may
+        take long. If it has one, training continues from there, to the same bytes.
     progress : callable, optional
         Receives the number of steps: before the first step of this call, and after each.
 
@@ -91,7 +99,7 @@ def train(
     """
     parameters = dict(model.named_parameters())
     device = next(iter(parameters.values())).device
-    optimiser = AdamW(list(parameters.values()), plan.weight_decay)
+    optimiser = AdamW(list(parameters.values()), plan.weight_decay, plan.betas)
     losses = torch.zeros(plan.steps, device=device)
     begin = 0
     if keeper is not None and (saved := keeper.load()) is not None:
@@ -116,10 +124,10 @@ def train(
             losses[step] = loss.detach()
             progress(step + 1)
             last = step + 1 == plan.steps
-            due = keeper is not None and not last and keeper.due()
-            if last or due or (step + 1) % check_every == 0:
+            saves = keeper is not None and (last or keeper.due())
+            if last or saves or (step + 1) % check_every == 0:
                 _refuse_divergence(losses[: step + 1])
-            if keeper is not None and due:
+            if keeper is not None and saves:
                 state = {f"model.{name}": values.detach() for name, values in parameters.items()}
                 state |= optimiser.state()
                 state |= {"losses": losses, "step": torch.tensor(step + 1)}

@@ -13,7 +13,7 @@ from mispair.core.files import UserError
 from mispair.core.progress import Progress
 from mispair.core.provenance import code_version, fingerprint
 from mispair.core.resume import checkpoints
-from mispair.sufficiency.training import LossOfStep, Plan, train
+from mispair.core.training.loop import LossOfStep, Plan, train
 
 log = logging.getLogger(__name__)
 

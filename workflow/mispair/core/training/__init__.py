@@ -1,0 +1,1 @@
+"""Training of small networks: AdamW, the loop, and the job of one training."""
