@@ -342,7 +342,7 @@ def _beside(study: Study, alone: Arm) -> Iterator[Row]:
     rate = _flops(study) / step / 1e9
     yield (
         f"simulation, {study.preset}, step of S1 while the other core takes the same",
-        f"{1e3 * step:.2f} ms: {rate / by_torch:.0%} of torch.matmul's peak under that load "
+        f"{1e3 * step:.2f} ms: {rate / by_torch:.0%} of torch.matmul's rate under that load "
         f"({by_torch:.0f} GFLOP/s), {rate / peak:.0%} of this core's ({peak:.0f} GFLOP/s)",
         f"{1e3 * alone.step:.2f} ms alone",
         f"{CORES * alone.step / step:.2f} times one core",
