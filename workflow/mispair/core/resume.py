@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,22 @@ WAIT_SECONDS = 30.0
 """Seconds to wait for another copy of the same job to exit."""
 
 LOCK = ".lock"
+
+
+Values = TypeVar("Values")
+
+
+class Keeper(Protocol[Values]):
+    """Keeps the state of a computation: arrays or tensors by name."""
+
+    def load(self) -> dict[str, Values] | None:
+        """Return the last state that was saved, if any was."""
+
+    def due(self) -> bool:
+        """Return whether a state should be saved now."""
+
+    def save(self, state: Mapping[str, Values]) -> None:
+        """Save a state in place of the last."""
 
 
 class Interrupted(UserError):  # noqa: N818 (it is not an error)

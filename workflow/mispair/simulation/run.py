@@ -13,16 +13,18 @@ from itertools import product
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.core.progress import Progress
 from mispair.core.provenance import fingerprint
+from mispair.core.resume import Keeper
 from mispair.simulation.dynamics import relative_loss_gap
 from mispair.simulation.measure import Row, rows_of
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced
-from mispair.simulation.training.training import Keeper, Outcome, Plan, Trained, train_side_by_side
+from mispair.simulation.training.training import Outcome, Plan, Trained, train_side_by_side
 from mispair.simulation.training.transformer import TransformerEncoders, train_transformer
 from mispair.simulation.trial import ROUND, Training, Trial, WatchingKeeper, before
 
@@ -37,7 +39,7 @@ RETRAINED = ("filtered", "replace-all", "generated-only", "random-decoder")
 Which = Sequence[tuple[float, int]]
 """Trials, each by its C_s and number."""
 
-Keepers = Callable[[Which, str], Keeper | None]
+Keepers = Callable[[Which, str], Keeper[Tensor] | None]
 """Returns the keeper of a training on an arm, of one trial or of several side by side."""
 
 RowsOfTrials = dict[tuple[float, int], dict[str, list[Row]]]

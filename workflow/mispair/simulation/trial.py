@@ -7,13 +7,14 @@ same weights for any training data, and so does S4.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from mispair.core.resume import Keeper
 from mispair.simulation.caption_statistics import caption_statistics, decode, sample_captions, scale
 from mispair.simulation.dynamics import alignments_after, alignments_as_printed, trajectory_errors
 from mispair.simulation.measure import AnyEncoders, Examiner, Row, rows_of
@@ -39,7 +40,7 @@ from mispair.simulation.training.decoder import (
 )
 from mispair.simulation.training.encoder import Encoders, draw_encoders
 from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
-from mispair.simulation.training.training import Keeper, Plan, Trained
+from mispair.simulation.training.training import Plan, Trained
 from mispair.simulation.training.transformer import TransformerEncoders, draw_transformers
 
 ROUND = "filtered-"
@@ -317,7 +318,7 @@ class Trial:
 class WatchingKeeper:
     """Keeps recorded alignments together with the state of the training that trials watch."""
 
-    def __init__(self, keeper: Keeper, trials: Sequence[Trial]) -> None:
+    def __init__(self, keeper: Keeper[Tensor], trials: Sequence[Trial]) -> None:
         self.keeper, self.trials = keeper, trials
         self.due = keeper.due
 
@@ -334,7 +335,7 @@ class WatchingKeeper:
             trial.watched = [(s, *both) for s, both in zip(steps, watched, strict=True)]
         return state
 
-    def save(self, state: dict[str, Tensor]) -> None:
+    def save(self, state: Mapping[str, Tensor]) -> None:
         """Save a state with the alignments recorded so far."""
         seen: dict[str, Tensor] = {}
         for number, trial in enumerate(self.trials):

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from mispair.core.resume import Keeper
 from mispair.stepsize.activations import Activation
 from mispair.stepsize.data_sets import DataSet
 from mispair.stepsize.networks import Networks
 from mispair.stepsize.stepping import (
-    Keeper,
     Report,
     State,
     first_state,
@@ -95,7 +95,7 @@ def descend(
     steps: int,
     look: Look | None = None,
     look_at: Sequence[int] = (),
-    keeper: Keeper | None = None,
+    keeper: Keeper[np.ndarray] | None = None,
     progress: Report = lambda step: None,
 ) -> Curves:
     """Run gradient descent with constant steps: w ← w − m η ∇L(w).

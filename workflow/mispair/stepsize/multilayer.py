@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from mispair.core.resume import Keeper
 from mispair.stepsize.data_sets import DataSet
 from mispair.stepsize.phases import phase_columns, phases
 from mispair.stepsize.stepping import (
-    Keeper,
     Report,
     State,
     first_state,
@@ -39,7 +39,7 @@ def train(
     steps: int,
     seed: int,
     points: int,
-    keeper: Keeper | None = None,
+    keeper: Keeper[np.ndarray] | None = None,
     progress: Report = lambda step: None,
 ) -> list[Row]:
     """Train one network for each stepsize from the same first weights.

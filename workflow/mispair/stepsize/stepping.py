@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mispair.core.resume import Keeper
 
 State = dict[str, NDArray[Any]]
 """The state of a descent, updated in place: ``step``, the weights, the stepsizes ``rates`` (R,),
@@ -22,20 +24,7 @@ Report = Callable[[int], None]
 """Receives the next step."""
 
 
-class Keeper(Protocol):
-    """Keeps the state of a descent, so that a job that was killed continues from it."""
-
-    def load(self) -> Mapping[str, NDArray[np.generic]] | None:
-        """Return the state, if there is one."""
-
-    def due(self) -> bool:
-        """Return whether a state is due."""
-
-    def save(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Save a state in place of the last."""
-
-
-def loaded(keeper: Keeper | None, begin: Callable[[], State]) -> State:
+def loaded(keeper: Keeper[np.ndarray] | None, begin: Callable[[], State]) -> State:
     """Return the kept state in writable arrays, or else the state of `begin`."""
     kept = None if keeper is None else keeper.load()
     return {name: np.array(array) for name, array in kept.items()} if kept else begin()
@@ -50,7 +39,9 @@ def first_state(stepsizes: Any, steps: int, curves: tuple[str, ...]) -> State:
     }  # fmt: skip
 
 
-def steps_from(state: State, steps: int, keeper: Keeper | None, progress: Report) -> Iterator[int]:
+def steps_from(
+    state: State, steps: int, keeper: Keeper[np.ndarray] | None, progress: Report
+) -> Iterator[int]:
     """Yield each step from the state's to `steps`; save the state before a step if it is due."""
     begin = int(state["step"])
     for t in range(begin, steps + 1):

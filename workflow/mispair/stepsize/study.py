@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mispair.core.progress import Progress
+from mispair.core.resume import Keeper
 from mispair.stepsize.activations import ACTIVATIONS
 from mispair.stepsize.data_sets import SEEDED, DataSet, output_signs, start_weights
 from mispair.stepsize.descent import Curves, Look, Stack, accuracy, descend
 from mispair.stepsize.measures import Run, acceleration, curve_rows, run_row, speedups
 from mispair.stepsize.separation import separation
 from mispair.stepsize.sharpness import sharpness
-from mispair.stepsize.stepping import Keeper
 from mispair.stepsize.thinning import kept_steps
 
 Row = dict[str, Any]
@@ -57,7 +57,7 @@ class Plan:
 def run_plan(
     plan: Plan,
     make: Callable[[int], DataSet],
-    keeper: Callable[[str], Keeper] | None = None,
+    keeper: Callable[[str], Keeper[np.ndarray]] | None = None,
 ) -> list[Row]:
     """Train all networks of a plan, and return the rows that were measured.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.core.resume import Keeper
 from mispair.core.training.adamw import AdamW
 
 
@@ -58,24 +59,11 @@ LossOfStep = Callable[[int], Tensor]
 only, so a resumed training gets the same batches."""
 
 
-class Keeper(Protocol):
-    """Keeps the state of a training (`mispair.core.resume`)."""
-
-    def load(self) -> dict[str, Tensor] | None:
-        """Return the last state that was saved, if any was."""
-
-    def due(self) -> bool:
-        """Return whether a state is due."""
-
-    def save(self, state: dict[str, Tensor]) -> None:
-        """Save a state in place of the last."""
-
-
 def train(
     model: nn.Module,
     loss_of: LossOfStep,
     plan: Plan,
-    keeper: Keeper | None = None,
+    keeper: Keeper[Tensor] | None = None,
     progress: Callable[[int], None] = lambda step: None,
 ) -> Tensor:
     """Train a model in place; return the loss of each step.

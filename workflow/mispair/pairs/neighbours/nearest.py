@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
+
+from mispair.core.resume import Keeper
 
 NOBODY = 2**32 - 1
 """Index in an empty place; it is larger than the number of any row."""
@@ -17,19 +18,6 @@ PORTION = 1 << 16
 """Rows whose neighbours are yielded together."""
 
 _AT_ONCE = 64
-
-
-class Keeper(Protocol):
-    """Keeper of a search's resume state, so that the search can continue after an interruption."""
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Return the last state that was saved, if any was."""
-
-    def due(self) -> bool:
-        """Return whether a state should be saved now."""
-
-    def save(self, state: Mapping[str, np.ndarray]) -> None:
-        """Save a state in place of the last."""
 
 
 class Nearest:
@@ -51,7 +39,7 @@ class Nearest:
         """
         self._keys = np.full((n, k), _EMPTY)  # ascending: the first is the next to go
 
-    def resume(self, keeper: Keeper | None) -> int:
+    def resume(self, keeper: Keeper[np.ndarray] | None) -> int:
         """Restore the state of a keeper; return how many products had been offered by then."""
         state = keeper.load() if keeper is not None else None
         if state is None:
@@ -60,7 +48,7 @@ class Nearest:
         self.floor = _unpack(self._keys[:, 0])[1]
         return int(state["done"])
 
-    def keep(self, keeper: Keeper | None, done: int) -> None:
+    def keep(self, keeper: Keeper[np.ndarray] | None, done: int) -> None:
         """Give a keeper the state after `done` products, if it is due."""
         if keeper is not None and keeper.due():
             keeper.save({"keys": self._keys, "done": np.array(done)})

@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from mispair.core.arithmetic import times
 from mispair.core.devices import free_memory, upload
+from mispair.core.resume import Keeper
 from mispair.pairs.neighbours.nearest import (
     NOBODY,
     PORTION,
-    Keeper,
     Nearest,
     Neighbours,
     best_first,
@@ -50,7 +50,7 @@ def nearest_rows(
     memory: int = 2**28,
     device: str = "cpu",
     progress: Callable[[float], None] = lambda share: None,
-    keeper: Keeper | None = None,
+    keeper: Keeper[np.ndarray] | None = None,
 ) -> Iterator[Neighbours]:
     """Yield for each row the k others with the largest cosine; equal ones by smaller index.
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy import sparse
 
-from mispair.pairs.neighbours.nearest import Keeper, Nearest, Neighbours
+from mispair.core.resume import Keeper
+from mispair.pairs.neighbours.nearest import Nearest, Neighbours
 
 MEASURE = "tfidf"
 """Name of the similarity."""
@@ -74,7 +75,7 @@ def nearest_texts(
     k: int,
     memory: int = 2**28,
     progress: Callable[[float], None] = lambda share: None,
-    keeper: Keeper | None = None,
+    keeper: Keeper[np.ndarray] | None = None,
 ) -> Iterator[Neighbours]:
     """Yield for each text the k others with the largest cosine; equal ones by smaller index.
 

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mispair.core.arithmetic import denormals_flushed, keep_freed_memory
+from mispair.core.resume import Keeper
 from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.inputs import Batch, Source, stacked
 from mispair.simulation.study import Study
@@ -73,19 +73,6 @@ class Plan:
         return self.study.lr * self.study.lr_decay ** (epoch // self.study.lr_decay_every)
 
 
-class Keeper(Protocol):
-    """Keeps the state of a training, which continues from it after an interruption."""
-
-    def load(self) -> dict[str, Tensor] | None:
-        """Return the last state that was saved, if any was."""
-
-    def due(self) -> bool:
-        """Return whether a state is due."""
-
-    def save(self, state: dict[str, Tensor]) -> None:
-        """Save a state in place of the last; the tensors are the keeper's own."""
-
-
 @dataclass(frozen=True)
 class Trained:
     """Encoders at the end of a training, of unit rows if the study has them.
@@ -107,7 +94,7 @@ def train(
     start: Encoders,
     batch: Callable[[int], Batch],
     plan: Plan,
-    keeper: Keeper | None = None,
+    keeper: Keeper[Tensor] | None = None,
     watch: Watch | None = None,
     progress: Progress = lambda step: None,
 ) -> Trained:
@@ -153,7 +140,7 @@ def train_side_by_side(
     sources: Sequence[Source],
     plan: Plan,
     watches: Sequence[Watch] = (),
-    keeper: Keeper | None = None,
+    keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Outcome]:
     """Train copies of several runs' encoders, all of one kind and size, at the same time.
@@ -205,7 +192,7 @@ class _Training:
     def run(
         self,
         batch: Callable[[int], Batch],
-        keeper: Keeper | None = None,
+        keeper: Keeper[Tensor] | None = None,
         watch: Watch | None = None,
         progress: Progress = lambda step: None,
     ) -> None:

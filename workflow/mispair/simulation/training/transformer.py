@@ -21,13 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from mispair.core.arithmetic import denormals_flushed
+from mispair.core.resume import Keeper
 from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Inputs
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, FiniteSteps
 from mispair.simulation.training.schedules import Phases
-from mispair.simulation.training.training import Keeper, Plan, Progress, Trained
+from mispair.simulation.training.training import Plan, Progress, Trained
 
 MOST_PATCHES = 25
 """Patches that x is cut into if d1 permits: 25 of 100 coordinates at the paper's size."""
@@ -149,7 +150,7 @@ def train_transformer(
     start: TransformerEncoders,
     batch: Callable[[int], Batch],
     plan: Plan,
-    keeper: Keeper | None = None,
+    keeper: Keeper[Tensor] | None = None,
     progress: Progress = lambda step: None,
 ) -> Trained:
     """Train a copy of the encoders, as `training.train` does one-layer ones.
