@@ -187,6 +187,15 @@ def test_weights_that_are_cut_short_say_so(tmp_path: Path) -> None:
         loading.load_towers(folder)
 
 
+def test_a_tokenizer_that_cannot_be_read_says_so_when_it_is_needed(tmp_path: Path) -> None:
+    shipped = Path(loading.__file__).parent / "shipped/scenes-small"
+    folder = Path(shutil.copytree(shipped, tmp_path / "towers"))
+    (folder / "tokenizer.json").write_text("no tokenizer")
+    towers = loading.load_towers(folder)
+    with pytest.raises(files.UserError, match=r"towers: open_clip cannot load it"):
+        towers.tokenizer(["a red circle"])
+
+
 def test_the_fingerprint_follows_the_vocabulary(tmp_path: Path) -> None:
     folder = build(tmp_path / "vit", NATIVE)
     config = json.loads((folder / loading.CONFIG_NAME).read_text())

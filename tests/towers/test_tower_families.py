@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -279,7 +280,7 @@ def test_only_texts_that_fill_their_row_are_tokenised_again(tmp_path: Path) -> N
         seen.extend(texts)
         return towers.tokenizer(texts, *rest)
 
-    watched = dataclasses.replace(towers, tokenizer=spy)
+    watched = dataclasses.replace(towers, make_tokenizer=lambda: spy)
     texts = ["short"] * 50 + ["long " * 30]
     assert watched.truncated(texts, towers.tokenizer(texts)).sum() == 1
     assert seen == ["", "long " * 30]
@@ -297,6 +298,6 @@ def test_cuts_of_tokenizers_that_end_rows_otherwise(tmp_path: Path) -> None:
 
     texts = ["a" * length for length in range(20)]
     for end, pad in ((6, 0), (1, 1), (0, 0)):  # BERT's, T5's, and BERT's with its end blanked
-        other = dataclasses.replace(towers, tokenizer=letters(end, pad))
+        other = dataclasses.replace(towers, make_tokenizer=functools.partial(letters, end, pad))
         cut = other.truncated(texts, other.tokenizer(texts))
         np.testing.assert_array_equal(cut, np.arange(20) > 10)

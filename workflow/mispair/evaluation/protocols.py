@@ -173,9 +173,9 @@ def prompts(
         of_laclip = _of_laclip(opened.name)
         templates = of_laclip["templates"]
         if laion and of_laclip is _laclip_sets()["imagenet"]:
-            from open_clip import OPENAI_IMAGENET_TEMPLATES
+            from mispair.towers.light_open_clip import open_clip
 
-            templates = [template(PLACEHOLDER) for template in OPENAI_IMAGENET_TEMPLATES]
+            templates = [make(PLACEHOLDER) for make in open_clip.OPENAI_IMAGENET_TEMPLATES]
         renamed = of_laclip.get("classnames", {})
         return _of_templates(protocol, opened.classnames, templates, of_laclip["metric"], renamed)
     if protocol == SINGLE_PROMPT:

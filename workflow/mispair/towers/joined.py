@@ -133,23 +133,25 @@ def build(config: dict[str, Any]) -> JoinedModel:
 
 def load(
     directory: Path, config: dict[str, Any], weights: Path, device: str
-) -> tuple[JoinedModel, Callable[[Any], torch.Tensor], Callable[..., torch.Tensor]]:
-    """Return model, preparation of pictures and tokenizer of a folder.
+) -> tuple[JoinedModel, Callable[[Any], torch.Tensor], Callable[[], Tokenizer]]:
+    """Return model, preparation of pictures and maker of the tokenizer of a folder.
 
     Raises
     ------
     Exception
         Of any kind, if files of the folder are missing, damaged or do not fit each other.
     """
-    from open_clip.transform import PreprocessCfg, image_transform_v2
     from safetensors.torch import load_file
+
+    from mispair.towers.light_open_clip import open_clip
 
     model = build(config)
     model.load_state_dict(load_file(weights), strict=True)
-    preprocess = image_transform_v2(PreprocessCfg(**config["preprocess_cfg"]), is_train=False)
+    settings = open_clip.transform.PreprocessCfg(**config["preprocess_cfg"])
+    preprocess = open_clip.transform.image_transform_v2(settings, is_train=False)
     text = config["model_cfg"]["text_cfg"]
     read = read_tokenizer(directory / TOKENIZER_NAME, text["vocab_size"], text["context_length"])
-    return model.to(device), preprocess, read
+    return model.to(device), preprocess, lambda: read
 
 
 class Tokenizer:

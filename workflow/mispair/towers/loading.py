@@ -10,7 +10,8 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ from mispair.towers.joined_names import TOKENIZER_NAME, is_joined
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    Tokenizer = Callable[..., torch.Tensor]
+    Loaded = tuple[Any, Callable[[Any], torch.Tensor], Callable[[], Tokenizer]]
 
 CONFIG_NAME = "open_clip_config.json"
 WEIGHTS_NAME = "open_clip_model.safetensors"
@@ -55,8 +59,8 @@ class Towers:
         `image_features` and `text_features` run, and what can be compiled.
     preprocess : callable
         From a PIL picture to a tensor (3, side, side).
-    tokenizer : callable
-        From a list of n texts to token ids (n, context_length).
+    make_tokenizer : callable
+        Returns the tokenizer; raises a UserError if its files cannot be read.
     context_length : int
         Tokens of a text; longer texts are cut.
     image_projection, text_projection : torch.Tensor
@@ -71,12 +75,20 @@ class Towers:
     image_tower: nn.Module
     text_tower: nn.Module
     preprocess: Callable[[Any], torch.Tensor]
-    tokenizer: Callable[..., torch.Tensor]
+    make_tokenizer: Callable[[], Tokenizer]
     context_length: int
     image_projection: torch.Tensor
     text_projection: torch.Tensor
     logit_scale: float
     fingerprint: str
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """From a list of n texts to token ids (n, context_length).
+
+        It is made when it is first used: that takes a second, and jobs of pictures need none.
+        """
+        return self.make_tokenizer()
 
     def image_features(self, images: torch.Tensor) -> torch.Tensor:
         """Return pre-projection features (n, d_image) of pictures (n, 3, side, side).
@@ -142,17 +154,16 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     if not weights.is_file():
         raise files.UserError(f"{weights}: is missing. Towers need their weights as safetensors.")
     identity = fingerprint(directory)
-    loader = "mispair" if is_joined(config) else "open_clip"
-    try:
-        if is_joined(config):
-            model, preprocess, tokenizer = joined.load(directory, config, weights, device)
-        else:
-            model, preprocess, tokenizer = _load_with_open_clip(directory, config, device)
-    except files.UserError:
-        raise
-    except Exception as error:  # of any kind: open_clip checks little of what a folder holds
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise files.UserError(f"{directory}: {loader} cannot load it ({reason}).") from error
+    load, loader = (
+        (joined.load, "mispair") if is_joined(config) else (_load_with_open_clip, "open_clip")
+    )
+    with _explained(directory, loader):
+        model, preprocess, make_tokenizer = load(directory, config, weights, device)
+
+    def tokenizer() -> Tokenizer:
+        with _explained(directory, loader):
+            return make_tokenizer()
+
     model.eval().requires_grad_(False)
     parts = take_apart(model)
     return Towers(
@@ -160,7 +171,7 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
         image_tower=parts.image_tower,
         text_tower=parts.text_tower,
         preprocess=preprocess,
-        tokenizer=tokenizer,
+        make_tokenizer=tokenizer,
         context_length=parts.context_length,
         image_projection=parts.image_projection,
         text_projection=parts.text_projection,
@@ -169,11 +180,23 @@ def load_towers(directory: Path, device: str = "cpu") -> Towers:
     )
 
 
+@contextmanager
+def _explained(directory: Path, loader: str) -> Iterator[None]:
+    """Turn an error of any kind into a UserError: open_clip checks little of what a folder has."""
+    try:
+        yield
+    except files.UserError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise files.UserError(f"{directory}: {loader} cannot load it ({reason}).") from error
+
+
 def _load_with_open_clip(
-    directory: Path, config: dict[str, Any], device: str
-) -> tuple[Any, Callable[[Any], torch.Tensor], Callable[..., torch.Tensor]]:
-    """Return model, preparation of pictures and tokenizer of a local open_clip folder."""
-    import open_clip
+    directory: Path, config: dict[str, Any], weights: Path, device: str
+) -> Loaded:
+    """Return model, preparation of pictures and maker of the tokenizer of an open_clip folder."""
+    from mispair.towers.light_open_clip import open_clip
 
     model, _, preprocess = open_clip.create_model_and_transforms(
         f"local-dir:{directory}",
@@ -181,7 +204,7 @@ def _load_with_open_clip(
         precision="fp32",
         vision_cfg=with_trunk_in(directory, config["model_cfg"]["vision_cfg"]),
     )
-    return model, preprocess, _tokenizer(directory, config)
+    return model, preprocess, lambda: _tokenizer(directory, config)
 
 
 def made_from_laion(directory: Path) -> bool:
@@ -326,16 +349,16 @@ def _merges(directory: Path, config: dict[str, Any]) -> Path | None:
     return inside if inside.is_file() else directory / named
 
 
-def _tokenizer(directory: Path, config: dict[str, Any]) -> Callable[..., torch.Tensor]:
+def _tokenizer(directory: Path, config: dict[str, Any]) -> Tokenizer:
     """Return the tokenizer, with the vocabulary in the folder of the towers."""
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     merges = _merges(directory, config)
     extra = {"bpe_path": str(merges)} if merges else {}
     return bounded(open_clip.get_tokenizer(f"local-dir:{directory}", **extra))
 
 
-def bounded(tokenizer: Any) -> Callable[..., torch.Tensor]:
+def bounded(tokenizer: Any) -> Tokenizer:
     """Return a tokenizer of open_clip that gets no more of a text than it has room for.
 
     The time of byte-pair encoding grows with the square of a word's length: 36 s for 40,000

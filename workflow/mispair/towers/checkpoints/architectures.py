@@ -98,8 +98,9 @@ class Architecture:
     @cached_property
     def skeleton(self) -> nn.Module:
         """Return the model without memory for its weights."""
-        import open_clip
         import torch
+
+        from mispair.towers.light_open_clip import open_clip
 
         with tempfile.TemporaryDirectory() as scratch, torch.device("meta"):
             self._write_configuration(Path(scratch), {}, Path(scratch))

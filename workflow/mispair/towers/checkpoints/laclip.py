@@ -86,7 +86,7 @@ def _name_in_cc_file(name: str) -> str:
 @cache
 def laion(model: str) -> Architecture:
     """Return the architecture of a LAION-400M file, by its name in `LAION_MODELS`."""
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     return Architecture(
         name=f"recipe laclip-laion with model {model}",

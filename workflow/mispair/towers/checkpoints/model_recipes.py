@@ -71,7 +71,7 @@ def pretrained_cfg(spec: ModelSpec) -> dict[str, Any]:
 
     Raises a UserError if the name has no such tag.
     """
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     assert spec.model is not None and spec.pretrained is not None  # noqa: PT018
     settings: dict[str, Any] = open_clip.get_pretrained_cfg(spec.model, spec.pretrained)
@@ -96,7 +96,7 @@ def _twin(model: str) -> str:
 
 def download(spec: ModelSpec) -> Path:
     """Fetch the weights of a tag into open_clip's cache; return the file, or raise a UserError."""
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     try:
         return Path(open_clip.download_pretrained(pretrained_cfg(spec)))
@@ -112,7 +112,7 @@ def download(spec: ModelSpec) -> Path:
 
 
 def _config(model: str) -> dict[str, Any]:
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     config: dict[str, Any] = open_clip.get_model_config(model)
     refuse_what_open_clip_would_fetch({"model_cfg": config})
@@ -147,7 +147,7 @@ def _preprocess(tag: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_another_activation(
     spec: ModelSpec, tag: Mapping[str, Any], config: Mapping[str, Any]
 ) -> None:
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     trained, named = bool(tag.get("quick_gelu")), bool(config.get("quick_gelu"))
     if trained == named:
@@ -187,7 +187,7 @@ def _nearest(weights: Shapes, asked: Architecture) -> str:
 
 def _plausible(weights: Shapes) -> Iterator[Architecture]:
     """Yield open_clip's architectures that have the widths of a file's weights."""
-    import open_clip
+    from mispair.towers.light_open_clip import open_clip
 
     tokens = weights.get("token_embedding.weight") or weights.get("text.token_embedding.weight")
     ends = weights.get("text_projection") or weights.get("text.text_projection")

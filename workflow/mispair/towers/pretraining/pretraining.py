@@ -41,7 +41,7 @@ def read_definition(name: str) -> dict[str, Any]:
         If there is no such definition, or it lacks a part.
     """
     if name in open_clip_names():
-        import open_clip
+        from mispair.towers.light_open_clip import open_clip
 
         content = {
             "model_cfg": open_clip.get_model_config(name),
@@ -70,10 +70,11 @@ def write_vocabulary(folder: Path, merges: int) -> None:
     those of open_clip's tokenizer with these merges, except for characters that the Unicode
     versions of the two regular expressions class differently.
     """
-    from open_clip import SimpleTokenizer
     from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
-    whole = SimpleTokenizer()
+    from mispair.towers.light_open_clip import open_clip
+
+    whole = open_clip.SimpleTokenizer()
     start, end = whole.all_special_ids
     special = [whole.decoder[start], whole.decoder[end]]
     vocabulary = [*[*whole.encoder][: BYTES + merges], *special]

@@ -60,4 +60,4 @@ def run(settings: Settings, *, spec: str, checkpoint: list[Path], towers: Path) 
     with replacing_folder(towers) as folder:
         architecture.write(folder, state, record, towers)
         write_text(folder / "README.md", converted_card(record, model.licence or UNKNOWN))
-        load_towers(folder)  # what cannot be loaded is not left behind
+        load_towers(folder).make_tokenizer()  # what cannot be loaded is not left behind
