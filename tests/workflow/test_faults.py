@@ -42,7 +42,7 @@ def test_fourteen_kills_change_no_byte_and_nothing_is_done_twice(
         checkout.folder,
         # Not the two cores of the other run: results do not depend on them.
         ["--cores", "3", "--retries", "60", *fewer_jobs(checkout)],
-        jobs=45,
+        jobs=50,
         seed=6,
         kills=7,
         of_snakemake=1,
