@@ -6,6 +6,7 @@ results are compared byte by byte.
 
 from __future__ import annotations
 
+import shutil
 import signal
 import statistics
 import sys
@@ -26,7 +27,8 @@ Row = tuple[str, str, str, str]
 def measure() -> Iterator[Row]:
     """Yield a row for each kind of fault."""
     with tempfile.TemporaryDirectory() as temporary:
-        quiet, loud = (new_checkout(Path(temporary) / name) for name in ("quiet", "loud"))
+        quiet = new_checkout(Path(temporary) / "quiet")
+        loud = quiet.copy(Path(temporary) / "loud")  # not from files that may be edited meanwhile
         quiet.snakemake(*CONFIG)
         jobs = len(list((quiet.folder / "benchmarks").rglob("*.tsv")))
         arguments = ["--retries", "60", *CONFIG]
@@ -36,8 +38,11 @@ def measure() -> Iterator[Row]:
         faults.run()
         expected, found = quiet.results(), loud.results()
         other = [name for name in expected | found if expected.get(name) != found.get(name)]
-        print(*(f"not the same: {name}" for name in other), sep="\n", file=sys.stderr)
         survived = not other
+        if not survived:
+            print(*(f"not the same: {name}" for name in other), sep="\n", file=sys.stderr)
+            kept = shutil.copytree(temporary, tempfile.mkdtemp(), symlinks=True, dirs_exist_ok=True)
+            print(f"both runs are kept in {kept}", file=sys.stderr)
         for how in (signal.SIGTERM, signal.SIGKILL):
             for what in ("a step", "Snakemake"):
                 yield _row(faults, how, what, survived)

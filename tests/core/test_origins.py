@@ -140,6 +140,18 @@ def test_states_that_another_copy_of_the_job_makes_are_no_result(folder: Path) -
     assert list(origins.read(record)["outputs"]) == [str(result)]
 
 
+@pytest.mark.parametrize("gone", ["first", "second"])
+def test_a_job_whose_results_are_removed_leaves_no_record(folder: Path, gone: str) -> None:
+    """As when Snakemake is killed, and the next one removes what the job has written by then."""
+    job = {name: Path(f"results/{name}.parquet") for name in ("first", "second")}
+    settings = registry.step_module("measure_purity").Settings()
+    with origins.recorded("measure_purity", settings, job):
+        for path in job.values():
+            files.write_text(path, "x")
+        job[gone].unlink()
+    assert list(folder.rglob(f"*{origins.ENDING}")) == []
+
+
 def test_files_of_the_package_are_named_from_it(folder: Path) -> None:
     shipped = origins.PACKAGE / "towers/shipped/scenes-small/tokenizer.json"
     name = origins.portable(Path(os.path.relpath(shipped)))

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mispair.core.files import read_parquet, write_parquet
+from mispair.core.files import UserError, read_parquet, write_parquet
 from mispair.pairs.index import index as verdicts
 from mispair.pairs.index.index import ShardIndex, index_shard
 from mispair.pairs.index.policy import REASONS, Fault, Policy
@@ -293,10 +293,14 @@ def test_a_shard_without_a_sample_is_one_damaged_row(
 
 
 def test_a_shard_that_cannot_be_opened_is_one_damaged_row(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.tar", tmp_path):
-        [row] = index_shard(path, Policy()).rejected
-        assert row["reason"] == Fault.DAMAGED_SHARD
-        assert "cannot be opened" in row["detail"]
+    [row] = index_shard(tmp_path, Policy()).rejected
+    assert row["reason"] == Fault.DAMAGED_SHARD
+    assert "cannot be opened" in row["detail"]
+
+
+def test_a_shard_that_is_gone_is_an_error_of_the_job_and_no_damage(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="none.tar: is gone"):
+        index_shard(tmp_path / "none.tar", Policy())
 
 
 def test_policies_of_taste(tmp_path: Path) -> None:

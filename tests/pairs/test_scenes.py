@@ -7,11 +7,16 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
+import subprocess
+import sys
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -218,6 +223,25 @@ def test_step_writes_the_same_bytes_with_one_and_two_processes(tmp_path: Path) -
     other = make_scenes.Settings(**common, processes=1, seed=1)
     make_scenes.run(other, corpus=tmp_path / "1")  # replaces what was there
     assert folder_bytes(tmp_path / "1")["00000.tar"] != one["00000.tar"]
+
+
+def test_no_process_of_a_killed_step_writes_on(tmp_path: Path) -> None:
+    options = ["--corpus", str(tmp_path / "corpus"), "--pairs-per-shard", "100000"]
+    command = [sys.executable, "-m", "mispair", "make-scenes", *options]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "workflow")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as step:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob(".corpus.*/*"))) < 2:
+            assert step.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        processes = psutil.Process(step.pid).children(recursive=True)
+        assert len(processes) >= 2
+        step.kill()
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    for process in alive:
+        process.kill()
+    assert alive == []
 
 
 def test_shards_have_the_layout_of_img2dataset(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     """Write the provenance of the results of a step once the work inside has succeeded.
 
     `job` has the keyword arguments of the step's ``run``: files and wildcards. A record that cannot
-    be written is a warning: the results exist.
+    be written is a warning: the results exist. If a file is gone, there is no record: Snakemake was
+    killed, and the job that it started anew has removed the results and will record its own.
     """
     for path in _paths(job):
         remember(path)
@@ -54,12 +55,11 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
     code = code_version(step)
     yield
     try:
-        written = [path for path, state in before.items() if _state(path) not in (None, state)]
-        results = [
-            path for path in written if path.parts[0] not in NO_RESULTS and path != job.get(STATES)
-        ]
-        if results:
-            inputs = [path for path, state in before.items() if state and path not in written]
+        after = {path: _state(path) for path in before if path != job.get(STATES)}
+        written = [path for path, state in after.items() if state not in (None, before[path])]
+        results = [path for path in written if path.parts[0] not in NO_RESULTS]
+        if results and None not in after.values():
+            inputs = [path for path in after if before[path] and path not in written]
             record = _describe(step, settings, job, code, inputs, results)
             files.write_json(sidecar(results[0]), record)
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mispair.core.files import UserError
 from mispair.pairs.captions.decoding import (
     SIDECAR_FIELDS,
     check_caption,
@@ -116,6 +118,11 @@ def index_shard(
         detail. A key whose members are not adjacent is rejected in one row: a partial sample is
         never taken for a whole one. A damaged shard gives one row for all that could not be read,
         and so does a shard without a sample.
+
+    Raises
+    ------
+    UserError
+        If the shard is gone: it was there when the job began, so no pair of it is rejected.
     """
     if (lookup is None) != (policy.table == "none"):
         raise ValueError("a caption table is looked up if, and only if, the policy names one")
@@ -123,6 +130,10 @@ def index_shard(
         # An error of the lookup or the heartbeat below must not be taken for one of the shard.
         opened = Path(shard).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (closed below)
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            raise UserError(
+                f"{shard}: is gone since this job began. Restore it and run the command again."
+            ) from error
         damage = {
             "reason": Fault.DAMAGED_SHARD,
             "detail": f"cannot be opened: {error.strerror}",

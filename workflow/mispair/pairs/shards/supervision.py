@@ -194,7 +194,7 @@ class _Worker:
 def _serve(task: Any, pipe: Any, beat_seconds: float) -> None:
     """Work on items until the parent is done; the main function of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent ends its workers
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    end_with_the_parent()
     beaten = time.monotonic()
 
     def alive() -> None:
@@ -220,8 +220,12 @@ def _serve(task: Any, pipe: Any, beat_seconds: float) -> None:
         pipe.send(answer)
 
 
-def _end_with_the_parent() -> None:
-    """End this process when the parent is killed."""
+def end_with_the_parent() -> None:
+    """Let this child process end when its parent is killed."""
+    threading.Thread(target=_wait_for_the_parents_end, daemon=True).start()
+
+
+def _wait_for_the_parents_end() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

@@ -36,6 +36,7 @@ def run(settings: Settings, *, corpus: Path) -> None:
 
     from mispair.core.folders import replacing_folder
     from mispair.core.progress import Progress
+    from mispair.pairs.shards.supervision import end_with_the_parent
 
     numbers = range(settings.shards)
     bar = Progress("making scenes", settings.shards, "shards")
@@ -49,7 +50,8 @@ def run(settings: Settings, *, corpus: Path) -> None:
             return
         workers = min(settings.processes, settings.shards)
         # "spawn": no copies of the locks of threads that the caller may have started.
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(workers, spawn, initializer=end_with_the_parent) as pool:
             for _ in pool.map(write, numbers):
                 progress.advance()
 
