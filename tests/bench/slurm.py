@@ -11,13 +11,19 @@ from pathlib import Path
 
 from tests.slurm_cluster import Cluster, missing_programs
 from tests.slurm_faults import Run, through_faults
-from tests.workflow.conftest import SMOKE, Checkout, new_checkout, other_bytes
+from tests.workflow.conftest import (
+    SMOKE,
+    Checkout,
+    fewer_jobs,
+    new_checkout,
+    other_bytes,
+)
 
 Row = tuple[str, str, str, str]
 
 
 def measure() -> Iterator[Row]:
-    """Run the smoke configuration without SLURM and through it, and half of it through faults."""
+    """Run the smoke configuration without SLURM and through it, and a part of it through faults."""
     if lacking := missing_programs():
         yield "smoke configuration through SLURM", "not measured", f"no {lacking[0]} here", ""
         return
@@ -42,6 +48,7 @@ def measure() -> Iterator[Row]:
         )
         with Cluster(account="my-lab") as cluster:
             run = through_faults(cluster, faulty)
+        local.snakemake("simulation", "image_text", "--quiet", "all", *fewer_jobs(local))
         yield from _faults(run, survived=not other_bytes(faulty, local))
 
 

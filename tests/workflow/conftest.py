@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +30,13 @@ ONE_ARM = {
 """Sections of the image-text study with one fine-tuned arm, and little measured of it."""
 FEWER = {
     "studies": ["simulation", "image_text"],
+    "evaluation_sets": ["scenes-digit"],
     "corrupt_captions": {"schemes": ["random"]},
     "finetune_projection": {"starts": ["pretrained"]},
+    "export_pruned": {"ks": []},
     "simulate": {"trials": 1, "compare_presets": False, "bridge_trials": 0, "grid_trials": 0},
 }  # fmt: skip
-"""The smoke configuration with half as many jobs, for runs through faults; all evaluation sets,
-as one file has the results of all."""
+"""The smoke configuration with fewer than half as many jobs, for runs through faults."""
 
 
 LONGEST = ("test_slurm.py", "test_faults.py", "test_repair.py", "test_tutorials.py")
@@ -82,8 +84,9 @@ class Checkout:
         return Checkout(to)
 
     def results(self) -> dict[str, bytes]:
-        """Return the bytes of every result, by path."""
-        files = sorted(path for path in (self.folder / "results").rglob("*") if path.is_file())
+        """Return the bytes of every result, by path; not what Snakemake marks folders with."""
+        found = (path for path in (self.folder / "results").rglob("*") if path.is_file())
+        files = sorted(path for path in found if path.name != ".snakemake_timestamp")
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
 
@@ -93,13 +96,11 @@ def fewer_jobs(checkout: Checkout) -> list[str]:
     return ["--configfile", SMOKE, "fewer.yaml"]
 
 
-def other_bytes(fewer: Checkout, finished: Checkout) -> list[str]:
-    """Return the results of a run of `FEWER` jobs that differ from the whole configuration's."""
-    found, expected = fewer.results(), finished.results()
-    # A comparison is of all arms, and a run of fewer jobs has fewer of them.
-    single = [name for name in found if "/comparison." not in name]
-    assert len(single) > 80
-    return [name for name in single if found[name] != expected.get(name)]
+def other_bytes(through_faults: Checkout, undisturbed: Checkout) -> list[str]:
+    """Return the results of a run of `FEWER` jobs that differ from those of an undisturbed run."""
+    found, expected = through_faults.results(), undisturbed.results()
+    assert len(found) > 80
+    return [name for name in found if found[name] != expected.get(name)]
 
 
 def new_checkout(folder: Path) -> Checkout:
@@ -115,18 +116,42 @@ def new_checkout(folder: Path) -> Checkout:
     return Checkout(folder)
 
 
+def made_once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Checkout]
+) -> Checkout:
+    """Let one of the processes of pytest-xdist make a checkout, for all of them."""
+    base = factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done = base / name / "mispair", base / name / "done"
+    with FileLock(base / f"{name}.lock"):
+        if not done.exists():
+            make(folder)
+            done.touch()
+    return Checkout(folder)
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Run the smoke configuration to the end; tests must not change this folder."""
-    base = tmp_path_factory.getbasetemp()
-    # Of the processes of pytest-xdist one makes it, for all.
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder, done = base / "finished" / "mispair", base / "finished" / "done"
-    with FileLock(base / "finished.lock"):
-        if not done.exists():
-            new_checkout(folder).snakemake()
-            done.touch()
-    return Checkout(folder)
+
+    def make(folder: Path) -> Checkout:
+        checkout = new_checkout(folder)
+        checkout.snakemake()
+        return checkout
+
+    return made_once(tmp_path_factory, "finished", make)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Run what `FEWER` computes otherwise than the smoke configuration; nothing disturbs it."""
+
+    def make(folder: Path) -> Checkout:
+        checkout = finished.copy(folder)
+        checkout.snakemake("simulation", "image_text", *fewer_jobs(checkout))
+        return checkout
+
+    return made_once(tmp_path_factory, "undisturbed", make)
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ def records(checkout: Checkout) -> dict[str, dict]:
 
 
 def results(checkout: Checkout) -> dict[str, bytes]:
-    """Return the bytes of results, without their records, listings and what Snakemake leaves."""
+    """Return the bytes of results, without their records and listings."""
     return {
         name: content
         for name, content in checkout.results().items()
-        if not name.endswith((".run.json", ".sha256", ".snakemake_timestamp"))
+        if not name.endswith((".run.json", ".sha256"))
     }
 
 

@@ -1,4 +1,4 @@
-"""Half of the smoke configuration through a real SLURM, and through what clusters do to jobs.
+"""A part of the smoke configuration through a real SLURM, and through what clusters do to jobs.
 
 One run has it all, because each is only worth something when the run ends with the same bytes:
 a job is held until its time is up, one is warned that it will be, one is cancelled, the node is
@@ -42,8 +42,8 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return through_faults(cluster, new_checkout(tmp_path_factory.mktemp("slurm") / "mispair"))
 
 
-def test_it_ends_with_the_bytes_of_two_cores(run: Run, finished: Checkout) -> None:
-    assert other_bytes(run.checkout, finished) == []
+def test_it_ends_with_the_bytes_of_two_cores(run: Run, undisturbed: Checkout) -> None:
+    assert other_bytes(run.checkout, undisturbed) == []
 
 
 def test_every_job_really_ran_in_slurm(run: Run) -> None:
