@@ -22,7 +22,7 @@ from mispair.stepsize.activations import ACTIVATIONS, Activation
 from mispair.stepsize.cifar_files import CIFAR
 from mispair.stepsize.data_sets import MADE, DataSet, output_signs
 from mispair.stepsize.descent import descend
-from mispair.stepsize.grid import Part
+from mispair.stepsize.settings import Part
 from mispair.stepsize.study import Plan, stacks
 
 Row = tuple[str, str, str, str]

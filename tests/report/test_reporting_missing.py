@@ -23,8 +23,8 @@ from mispair.report.pages.content import Content
 from mispair.report.pages.site import build
 from mispair.report.tables import Tables
 from mispair.simulation.report import study as simulation
-from mispair.stepsize.grid import PartName
 from mispair.stepsize.report import study as stepsize
+from mispair.stepsize.settings import PartName
 from mispair.sufficiency.report import study as sufficiency
 
 RULES = Path(__file__).parents[2] / "workflow/rules"

@@ -20,8 +20,8 @@ from mispair.core.resume import Checkpoints
 from mispair.dag import Dag
 from mispair.stepsize import multilayer
 from mispair.stepsize.data_sets import MADE, DataSet
-from mispair.stepsize.grid import Part
 from mispair.stepsize.report.rows import rows as of_stepsize
+from mispair.stepsize.settings import Part
 from mispair.stepsize.steps import train_multilayer, train_two_layer
 from tests.stepsize.test_stepsize_descent import Killed, Memory
 

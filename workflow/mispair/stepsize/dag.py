@@ -6,7 +6,7 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.stepsize.cifar_files import CIFAR, cifar_files, refuse_other_files
-from mispair.stepsize.grid import Part
+from mispair.stepsize.settings import Part
 
 TWO_LAYER = "results/stepsize/{part}/{data_set}/{activation}.json"
 MULTILAYER = "results/stepsize/multilayer/{data_set}.json"

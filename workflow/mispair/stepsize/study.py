@@ -30,7 +30,7 @@ class Plan:
     Attributes
     ----------
     part, data_set, activation, widths, stepsizes, seeds, steps
-        As in `mispair.stepsize.grid.Part`.
+        As in `mispair.stepsize.settings.Part`.
     points : int
         Points of a curve that are kept, on a log scale.
     looks : tuple of int

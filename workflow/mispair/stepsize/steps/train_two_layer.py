@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mispair.stepsize.grid import Part
+from mispair.stepsize.settings import Part
 from mispair.stepsize.settings import TwoLayerSettings as Settings
 
 log = logging.getLogger(__name__)
@@ -20,9 +20,9 @@ def run(
 ) -> None:  # fmt: skip
     """Write what was measured on the runs of one part, data set and activation.
 
-    `mispair.stepsize.grid.Part` explains the parameters of the job; seeds count from 0. `cifar` are
-    the files of CIFAR-10, for the data set cifar2. A job that is killed continues from the states
-    in the folder `checkpoint`. Each row has its ``kind``.
+    `mispair.stepsize.settings.Part` explains the parameters of the job; seeds count from 0. `cifar`
+    are the files of CIFAR-10, for the data set cifar2. A job that is killed continues from the
+    states in the folder `checkpoint`. Each row has its ``kind``.
     """
     from mispair.core.metrics import write_metrics
     from mispair.core.provenance import code_version, fingerprint
