@@ -10,9 +10,8 @@ import pytest
 
 from mispair.stepsize.activations import ACTIVATIONS, Constants
 from mispair.stepsize.data_sets import MADE
-from mispair.stepsize.margins import margins
 from mispair.stepsize.study import Plan, run_plan
-from mispair.stepsize.thresholds import thresholds, transition_time
+from mispair.stepsize.theory import margins, thresholds, transition_time
 
 Row = dict[str, Any]
 

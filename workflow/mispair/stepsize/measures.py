@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mispair.stepsize.bounds import (
+from mispair.stepsize.descent import Curves, Stack
+from mispair.stepsize.phases import Phases, first_below, phase_columns, phases
+from mispair.stepsize.theory import (
+    Margins,
     average_potential_bound,
     average_risk_bound,
+    margins,
     rate_bounds,
     stable_bound_ratio,
+    thresholds,
+    transition_time,
     worst,
 )
-from mispair.stepsize.descent import Curves, Stack
-from mispair.stepsize.margins import Margins, margins
-from mispair.stepsize.phases import Phases, first_below, phase_columns, phases
-from mispair.stepsize.thresholds import BELOW_MARGIN, thresholds, transition_time
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]
 
+BELOW_MARGIN = 1e-6
+"""Relative amount by which bounds lower margins, which are exact only up to rounding errors."""
 FALL = 1e-9
 """Smallest relative fall that counts, for quantities that rise in theory; less is rounding."""
 PROPORTION = 100

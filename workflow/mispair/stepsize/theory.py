@@ -1,8 +1,12 @@
-"""The theory's bounds next to measured runs: each as left side over right side, at most 1."""
+"""The theory of large stepsizes: thresholds of the risk, margins, and bounds.
+
+Bounds are compared with measured runs as left side over right side, at most 1 where they hold.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +14,96 @@ from numpy.typing import NDArray
 from mispair.stepsize.activations import Constants
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Thresholds of one stepsize η.
+
+    Attributes
+    ----------
+    stable : float
+        1/(η R² (2 C² + B)): once the risk is below this, it never rises again.
+    settled : float
+        min{1/(2 n e^(κ+2)), 1/(η R² (4 C² + 2 B))}: below this the margin grows.
+    """
+
+    stable: float
+    settled: float
+
+
+def thresholds(constants: Constants, stepsize: float, radius: float, points: int) -> Thresholds:
+    """Return both thresholds; R enters because not all data sets have points of norm 1 at most."""
+    c, b = constants.slope, constants.curvature
+    unit = stepsize * radius**2
+    return Thresholds(
+        1 / (unit * (2 * c * c + b)),
+        min(1 / (2 * points * math.exp(constants.homogeneity + 2)),
+            1 / (unit * (4 * c * c + 2 * b))),
+    )  # fmt: skip
+
+
+def transition_time(
+    constants: Constants, stepsize: float, margin: float, points: int, start: float
+) -> float:
+    """Return τ, by which `Thresholds.settled` is reached on separable data.
+
+    τ = 128 (1 + 4κ)/(α² γ²) · max{c₂ η, c₁ n, e, u log u, u ‖w₀‖/√m}, u = (c₂ η + c₁ n)/η,
+    c₁ = 4 e^(κ+2), c₂ = 8 + 4 B. This is what the proof shows; the printed τ lacks γ² and has c₁
+    and c₂ exchanged. η is the stepsize, γ the margin, n the points, and `start` ‖w₀‖/√m; α must be
+    positive.
+    """
+    first = 4 * math.exp(constants.homogeneity + 2)
+    second = 8 + 4 * constants.curvature
+    together = second * stepsize + first * points
+    ratio = together / stepsize
+    largest = max(second * stepsize, first * points, math.e, ratio * math.log(ratio), ratio * start)
+    factor = 128 * (1 + 4 * constants.homogeneity)
+    return factor * largest / (constants.least_slope * margin) ** 2
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Margins at every step; NaN where a definition does not apply.
+
+    Attributes
+    ----------
+    normalised : ndarray
+        g = min_i q_i / ‖w‖.
+    smoothed : ndarray
+        g_a = −log L / ‖w‖.
+    auxiliary : ndarray
+        g_b = −log(2 n e^κ L) / ‖w‖, for 2 n e^κ L < 1.
+    log_modified : ndarray
+        log g_c = Φ(L) − log ‖w‖, Φ(x) = log(−log(2 n e^κ x)) + (1 + (4ρ² + 2β) m η)/log(2 n e^κ x):
+        g_c itself is too small for a float where η is large.
+    """
+
+    normalised: Array
+    smoothed: Array
+    auxiliary: Array
+    log_modified: Array
+
+
+def margins(
+    risk: Array, least: Array, norm: Array, constants: Constants, stepsize: float, radius: float,
+    points: int,
+) -> Margins:  # fmt: skip
+    """Return the margins of one run from its logged curves (T + 1,).
+
+    With ρ² = C² R²/m and β = B R²/m the width cancels from (4ρ² + 2β) m η.
+    """
+    bend = (4 * constants.slope**2 + 2 * constants.curvature) * radius**2 * stepsize
+    with np.errstate(divide="ignore", invalid="ignore"):
+        depth = np.log(2 * points) + constants.homogeneity + np.log(risk)  # log(2 n e^κ L)
+        depth = np.where(depth < 0, depth, np.nan)
+        size = np.where(norm > 0, norm, np.nan)
+        return Margins(
+            least / size,
+            -np.log(risk) / size,
+            -depth / size,
+            np.log(-depth) + (1 + bend) / depth - np.log(size),
+        )
 
 
 def _largest(ratios: Array) -> float:
