@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from mispair.stepsize.activations import ACTIVATIONS, Activation
+from mispair.stepsize.activations import Activation
 from mispair.stepsize.cifar_files import CIFAR
 from mispair.stepsize.data_sets import MADE, DataSet, output_signs
 from mispair.stepsize.descent import descend
 from mispair.stepsize.settings import Part
-from mispair.stepsize.study import Plan, stacks
+from mispair.stepsize.study import stacks
 
 Row = tuple[str, str, str, str]
 CONFIG = Path(__file__).parents[2] / "config" / "stepsize.yaml"
@@ -61,53 +61,50 @@ def naive(
     return np.array(risks), w
 
 
-def plans() -> list[Plan]:
-    """Return the jobs of the full grid."""
+def jobs() -> list[Part]:
+    """Return the jobs of the full grid: its parts, each with one activation."""
     import yaml
 
     grid = yaml.safe_load(CONFIG.read_text())["train_two_layer"]["grid"]
     parts = [Part.model_validate(part) for part in grid if part["data_set"] != CIFAR]
     return [
-        Plan(part.part, part.data_set, activation, part.widths, part.ladder, range(part.seeds),
-             part.steps)
+        part.model_copy(update={"activations": [activation]})
         for part in parts
         for activation in part.activations
-    ]  # fmt: skip
+    ]
 
 
-def _steps(plan: Plan) -> int:
-    return max(LEAST, plan.steps // SHARE)
+def _steps(job: Part) -> int:
+    return max(LEAST, job.steps // SHARE)
 
 
-def _engine(plan: Plan) -> float:
+def _engine(job: Part) -> float:
     found = 0.0
-    for _, stack, _ in stacks(plan, MADE[plan.data_set]):
+    for _, stack, _ in stacks(job, MADE[job.data_set]):
         started = time.perf_counter()
-        descend(stack, _steps(plan))
+        descend(stack, _steps(job))
         found += time.perf_counter() - started
-    return found * plan.steps / _steps(plan)
+    return found * job.steps / _steps(job)
 
 
-def _naive(plan: Plan) -> float:
+def _naive(job: Part) -> float:
     found = 0.0
-    for _, stack, _ in stacks(plan, MADE[plan.data_set]):
+    for _, stack, _ in stacks(job, MADE[job.data_set]):
         risks = []
         started = time.perf_counter()
         for start, stepsize in zip(stack.start, stack.stepsizes, strict=True):
-            risks.append(
-                naive(stack.data, ACTIVATIONS[plan.activation], stepsize, start, _steps(plan))[0]
-            )
+            risks.append(naive(stack.data, stack.activation, stepsize, start, _steps(job))[0])
         found += time.perf_counter() - started
-        ours = descend(stack, _steps(plan)).risk[:LEAST]
+        ours = descend(stack, _steps(job)).risk[:LEAST]
         theirs = np.stack(risks, axis=1)[:LEAST]
         if not np.allclose(ours, theirs, rtol=AGREEMENT, atol=0):
-            raise SystemExit(f"the twins do not train alike: {plan}")
-    return found * plan.steps / _steps(plan)
+            raise SystemExit(f"the twins do not train alike: {job}")
+    return found * job.steps / _steps(job)
 
 
 def measure() -> Iterator[Row]:
     """Measure the full grid by both."""
-    every = sorted(plans(), key=lambda plan: plan.steps, reverse=True)
+    every = sorted(jobs(), key=lambda job: job.steps, reverse=True)
     theirs = sum(map(_naive, every))
     one = sum(map(_engine, every))
     context = multiprocessing.get_context("spawn")
@@ -117,7 +114,7 @@ def measure() -> Iterator[Row]:
     busy = [0.0] * CORES
     for seconds in sorted(each, reverse=True):
         busy[busy.index(min(busy))] += seconds
-    runs = sum(len(p.widths) * len(p.stepsizes) * len(p.seeds) for p in every)
+    runs = sum(len(job.widths) * len(job.ladder) * job.seeds for job in every)
     yield (
         f"stepsize, full grid ({runs} runs, {len(every)} jobs), on one core",
         f"{one:.0f} s",

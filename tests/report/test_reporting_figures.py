@@ -20,13 +20,12 @@ from mispair.core.files import UserError
 from mispair.report import charts, studies, style
 from mispair.report.figures import compose, few_colours, render
 from mispair.report.tables import Tables, tidy
-from mispair.stepsize.data_sets import MADE
-from mispair.stepsize.study import run_plan
 from tests.bench import pictures as gallery
 from tests.pretraining import pretraining_run
 from tests.report.made_up_tables import EVIL, measured
 from tests.simulation import scaling_run
-from tests.stepsize.test_reporting_stepsize import PLANS, tables_of
+from tests.stepsize.stepsize_run import trained
+from tests.stepsize.test_reporting_stepsize import PARTS, tables_of
 from tests.sufficiency import sufficiency_run
 
 STUDIES = ("image_text", "simulation", "laclip")
@@ -45,7 +44,7 @@ COLUMN = 85 * POINT
 
 @cache
 def others() -> Tables:
-    rows = [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
+    rows = [row for part in PARTS for row in trained(*part)]
     whole = tables_of(rows)
     return whole.replace(
         sufficiency=tidy("sufficiency", sufficiency_run.everything()),

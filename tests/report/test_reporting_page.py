@@ -26,10 +26,9 @@ from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
 from mispair.report.steps import record_run, write_report
 from mispair.report.tables import Tables, read
-from mispair.stepsize.data_sets import MADE
-from mispair.stepsize.study import Plan, run_plan
 from tests.made_up_tables import TIDY, draw_all, figure_file, gather
 from tests.pretraining import pretraining_run
+from tests.stepsize.stepsize_run import trained
 from tests.sufficiency import sufficiency_run
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
@@ -282,9 +281,9 @@ REPAIRED = ("ledger", "repair_differences", "repair_purity", "repair_zeroshot", 
 
 def make_stepsizes(folder: Path) -> dict[str, list[Path]]:
     """Write a tiny run of the stepsize study."""
-    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], [0, 1], 400)
+    rows = trained("sweep", "xor4", "leaky_softplus", [20], [16, 32, 64], 2, 400)
     path = folder / "stepsize.json"
-    metrics.write_metrics(path, run_plan(plan, MADE["xor4"]), {"plan": {"note": EVIL}})
+    metrics.write_metrics(path, rows, {"plan": {"note": EVIL}})
     return {"stepsize": [path]}
 
 

@@ -10,26 +10,25 @@ import pytest
 from mispair.report import studies, verdicts
 from mispair.report.figures import compose
 from mispair.report.tables import Tables, tidy
-from mispair.stepsize.data_sets import MADE
 from mispair.stepsize.report import claims as claims_stepsize
 from mispair.stepsize.report.rows import TABLES as STEPSIZE
 from mispair.stepsize.report.runs import larger_steps, onset, slopes, without_monotone
 from mispair.stepsize.report.tables import stepsize
-from mispair.stepsize.study import Plan, run_plan
+from tests.stepsize.stepsize_run import trained
 
 LADDER = [2 ** (k / 2) for k in range(13)]
-PLANS = [
-    Plan("sweep", "xor4", "leaky_softplus", [20], [16, 24, 48, 64], [0, 1], 900),
-    Plan("sweep", "digits_parity", "softplus", [10], [32, 96], [0, 1], 150),
-    Plan("sharpness", "xor4", "leaky_softplus", [20], [24, 64], [0], 100, looks=(20, 10)),
-    Plan("onset", "xor4", "leaky_softplus", [20], [20, 24, 29, 35], [0], 200),
-    Plan("activations", "xor4", "gelu", [20], [8, 64], [0], 200),
-    Plan("activations", "xor4", "leaky_huber_relu", [20], [8, 64], [0], 200),
-    Plan("widths", "xor4", "leaky_softplus", [4, 20], [16, 64], [0], 200),
-    Plan("bounds", "two_point", "leaky_softplus", [10], [16, 64, 256], [0], 1500),
-    Plan("bounds", "xor4", "leaky_softplus", [4], [16], [0], 100),
-    Plan("acceleration", "two_point", "leaky_softplus", [10], LADDER, [0], 5000),
-    Plan("neurons", "five_point", "half_softplus", [2], [1.5], [0], 200),
+PARTS = [
+    ("sweep", "xor4", "leaky_softplus", [20], [16, 24, 48, 64], 2, 900),
+    ("sweep", "digits_parity", "softplus", [10], [32, 96], 2, 150),
+    ("sharpness", "xor4", "leaky_softplus", [20], [24, 64], 1, 100),
+    ("onset", "xor4", "leaky_softplus", [20], [20, 24, 29, 35], 1, 200),
+    ("activations", "xor4", "gelu", [20], [8, 64], 1, 200),
+    ("activations", "xor4", "leaky_huber_relu", [20], [8, 64], 1, 200),
+    ("widths", "xor4", "leaky_softplus", [4, 20], [16, 64], 1, 200),
+    ("bounds", "two_point", "leaky_softplus", [10], [16, 64, 256], 1, 1500),
+    ("bounds", "xor4", "leaky_softplus", [4], [16], 1, 100),
+    ("acceleration", "two_point", "leaky_softplus", [10], LADDER, 1, 5000),
+    ("neurons", "five_point", "half_softplus", [2], [1.5], 1, 200),
 ]  # fmt: skip
 
 
@@ -42,7 +41,7 @@ def tables_of(rows: list[dict[str, Any]]) -> Tables:
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    return [row for plan in PLANS for row in run_plan(plan, MADE[plan.data_set])]
+    return [row for part in PARTS for row in trained(*part)]
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +127,7 @@ def test_speed_is_judged_at_the_lowest_risk_of_the_monotone_run(whole: Tables) -
 
 
 def test_lists_without_a_monotone_member_are_said(rows: list[dict[str, Any]]) -> None:
-    found = tables_of(run_plan(
-        Plan("sweep", "xor4", "leaky_softplus", [20], [64, 96], [0, 1], 400), MADE["xor4"]
-    ))  # fmt: skip
+    found = tables_of(trained("sweep", "xor4", "leaky_softplus", [20], [64, 96], 2, 400))
     assert list(without_monotone(found.stepsize_runs)["smallest"]) == [64, 64]
     verdict = judged(found)["sooner"]
     assert verdict.outcome == "not measured"
@@ -155,9 +152,7 @@ def test_data_that_no_plane_separates_are_named_with_the_reason(whole: Tables) -
 
 
 def test_runs_that_never_settle_or_diverge_or_stall_are_listed() -> None:
-    found = tables_of(run_plan(
-        Plan("sweep", "xor4", "leaky_softplus", [20], [16, 200, 1e9], [0], 60), MADE["xor4"]
-    ))  # fmt: skip
+    found = tables_of(trained("sweep", "xor4", "leaky_softplus", [20], [16, 200, 1e9], 1, 60))
     (table,) = [t for t in stepsize(found) if t.section == "Runs that fail" and t.rows]
     assert [row[3] for row in table.rows] == ["200", "1e+09"]
     assert table.rows[0][5].startswith("its risk still rose at step 5")

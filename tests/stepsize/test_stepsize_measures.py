@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from mispair.stepsize.activations import ACTIVATIONS, Constants
-from mispair.stepsize.data_sets import MADE
-from mispair.stepsize.study import Plan, run_plan
+from mispair.stepsize.descent import descend
+from mispair.stepsize.phases import phases
 from mispair.stepsize.theory import margins, thresholds, transition_time
+from tests.stepsize.stepsize_run import trained
+from tests.stepsize.test_stepsize_descent import stack
 
 Row = dict[str, Any]
 
 
-def run(plan: Plan, kind: str) -> list[Row]:
-    return [row for row in run_plan(plan, MADE[plan.data_set]) if row["kind"] == kind]
+def of_kind(rows: list[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["kind"] == kind]
 
 
 def test_thresholds_by_hand() -> None:
@@ -61,8 +63,8 @@ def test_margins_by_hand_and_in_the_order_of_the_theory() -> None:
 
 
 def test_the_bounds_on_two_points_are_as_near_as_a_prototype_found() -> None:
-    rows = run(
-        Plan("bounds", "two_point", "leaky_softplus", [10], [16, 64, 256], [0], 20000), "run"
+    rows = of_kind(
+        trained("bounds", "two_point", "leaky_softplus", [10], [16, 64, 256], 1, 20000), "run"
     )
     assert [row["settled_step"] for row in rows] == [676, 522, 301]
     assert max(row["average_ratio"] for row in rows) < 0.0129
@@ -79,8 +81,8 @@ def test_the_bounds_on_two_points_are_as_near_as_a_prototype_found() -> None:
 
 def test_bounds_by_a_loop_over_steps() -> None:
     """The same from what the formulas say, step by step, for one run that oscillates."""
-    plan = Plan("bounds", "two_point", "leaky_softplus", [10], [64], [0], 300, points=200)
-    curves = {row["t"]: row for row in run(plan, "curve")}
+    rows = trained("bounds", "two_point", "leaky_softplus", [10], [64], 1, 300, points=200)
+    curves = {row["t"]: row for row in of_kind(rows, "curve")}
     gamma, alpha, kappa, eta = 0.1, 0.5, ACTIVATIONS["leaky_softplus"].tight.homogeneity, 64.0
     average = np.mean([0.6931471805599453] + [curves[t]["risk"] for t in (1, 2)])
     t = 3
@@ -102,23 +104,24 @@ def test_bounds_are_left_out_where_their_conditions_are_not_met(
     data_set: str, activation: str
 ) -> None:
     """Not separable; no lower bound of the slope; points of norms above 1."""
-    (row,) = run(Plan("bounds", data_set, activation, [10], [8], [0], 50), "run")
+    rows = trained("bounds", data_set, activation, [10], [8], 1, 50)
+    (row,) = of_kind(rows, "run")
     assert row["bounded"] == 0
     assert math.isnan(row["separation"]) == (data_set == "xor4")
     for name in ("average_ratio", "potential_ratio", "transition_bound", "stable_ratio"):
         assert math.isnan(row[name])
-    curves = run(Plan("bounds", data_set, activation, [10], [8], [0], 50), "curve")
-    assert "risk_bound" not in curves[0]
+    assert "risk_bound" not in of_kind(rows, "curve")[0]
 
 
 def test_speed_is_measured_against_the_largest_monotone_stepsize() -> None:
-    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 24, 32, 64], [0], 800)
-    rows = [row for row in run(plan, "speedup") if row["level"] == 0.1]
+    rows = trained("sweep", "xor4", "leaky_softplus", [20], [16, 24, 32, 64], 1, 800)
+    rows = [row for row in of_kind(rows, "speedup") if row["level"] == 0.1]
     assert {row["monotone_stepsize"] for row in rows} == {24}
     assert [row["steps_to_level"] for row in rows] == [365, 243, 174, 153]
     assert [row["speedup"] for row in rows] == pytest.approx([243 / 365, 1, 243 / 174, 243 / 153])
     # Without a monotone stepsize there is nothing to compare with.
-    rows = run(Plan("sweep", "xor4", "leaky_softplus", [20], [64, 96], [0], 400), "speedup")
+    rows = trained("sweep", "xor4", "leaky_softplus", [20], [64, 96], 1, 400)
+    rows = of_kind(rows, "speedup")
     assert [row["steps_to_level"] for row in rows if row["level"] == 0.1] == [153, 343]
     assert all(math.isnan(row["speedup"]) for row in rows)
     assert all(math.isnan(row["monotone_stepsize"]) for row in rows)
@@ -126,56 +129,55 @@ def test_speed_is_measured_against_the_largest_monotone_stepsize() -> None:
 
 def test_acceleration_takes_the_stepsize_nearest_its_schedule() -> None:
     ladder = [2 ** (k / 4) for k in range(29)]
-    plan = Plan("acceleration", "two_point", "leaky_softplus", [10], ladder, [0], 1000,
-                budgets=[100, 400, 1000, 2000])  # fmt: skip
-    rows = run(plan, "acceleration")
-    found = {(row["schedule"], row["budget"]): row for row in rows}
+    rows = trained("acceleration", "two_point", "leaky_softplus", [10], ladder, 1, 1000,
+                   budgets=[100, 400, 1000, 2000])  # fmt: skip
+    found = {(row["schedule"], row["budget"]): row for row in of_kind(rows, "acceleration")}
     assert {budget for _, budget in found} == {100, 400, 1000}  # no run has 2,000 steps
     assert found["one", 400]["stepsize"] == found["proportional", 100]["stepsize"] == 1
     assert found["proportional", 400]["stepsize"] == pytest.approx(4)
     assert found["proportional", 1000]["stepsize"] == pytest.approx(2 ** (13 / 4))  # 9.51
     assert found["monotone", 400]["stepsize"] == pytest.approx(2 ** (22 / 4))  # 45.25
-    risks = {row["stepsize"]: row["final_risk"] for row in run(plan, "run")}
+    risks = {row["stepsize"]: row["final_risk"] for row in of_kind(rows, "run")}
     assert found["one", 1000]["risk"] == risks[1.0]
 
 
 def test_sharpness_and_neurons_are_looked_at_on_the_way() -> None:
-    plan = Plan("sharpness", "xor4", "leaky_softplus", [20], [24, 40, 64, 96, 128], [0], 12,
-                looks=(3, 2))  # fmt: skip
-    rows = run(plan, "curve")
+    every = trained("sharpness", "xor4", "leaky_softplus", [20], [24, 40, 64, 96, 128], 1, 12,
+                    sharpness_first=3, sharpness_points=2)  # fmt: skip
+    rows = of_kind(every, "curve")
     assert [row["t"] for row in rows[:5]] == [0, 1, 2, 3, 12]
     start = {row["stepsize"]: row["sharpness_ratio"] for row in rows if row["t"] == 0}
     assert [start[eta] for eta in (40, 64, 96, 128)] == pytest.approx(
         [1.6, 2.6, 3.9, 5.2], abs=0.05
     )
-    found = run(plan, "run")[0]
+    found = of_kind(every, "run")[0]
     assert found["critical_stepsize"] == pytest.approx(24.76, abs=0.01)
     assert start[24] == pytest.approx(24 / found["critical_stepsize"])
-    plan = Plan("neurons", "five_point", "half_softplus", [2], [1.5], [0], 30_000)
-    last = run(plan, "curve")[-1]
+    every = trained("neurons", "five_point", "half_softplus", [2], [1.5], 1, 30_000)
+    last = of_kind(every, "curve")[-1]
     assert last["margin"] == pytest.approx(0.020, abs=5e-4)
     assert [last["neuron_plus"], last["neuron_minus"]] == pytest.approx([-0.088, -0.268], abs=1e-3)
-    assert run(plan, "run")[0]["rises"] == 0
+    assert of_kind(every, "run")[0]["rises"] == 0
 
 
 def test_a_run_that_diverges_is_reported_with_what_is_known_of_it() -> None:
-    plan = Plan("sweep", "xor4", "leaky_softplus", [20], [16, 1e9], [0], 30)
-    good, bad = run(plan, "run")
+    rows = trained("sweep", "xor4", "leaky_softplus", [20], [16, 1e9], 1, 30)
+    good, bad = of_kind(rows, "run")
     assert (good["diverged"], good["settled"]) == (-1, 1)
     assert bad["diverged"] > 0
     assert bad["settled"] == 0
     assert bad["peak"] > 1e6
     assert math.isnan(bad["final_risk"])
-    speed = [row for row in run(plan, "speedup") if row["stepsize"] == 1e9]
+    speed = [row for row in of_kind(rows, "speedup") if row["stepsize"] == 1e9]
     assert all(row["monotone_stepsize"] == 16 for row in speed)
 
 
 def test_widths_and_seeds_are_runs_of_their_own() -> None:
-    plan = Plan("widths", "xor4", "leaky_softplus", [4, 20], [16, 64], [0, 1], 60)
-    rows = run(plan, "run")
+    every = trained("widths", "xor4", "leaky_softplus", [4, 20], [16, 64], 2, 60)
+    rows = of_kind(every, "run")
     assert len({(r["width"], r["stepsize"], r["seed"]) for r in rows}) == 8
-    alone = run(Plan("widths", "xor4", "leaky_softplus", [20], [64], [1], 60), "run")[0]
+    alone = descend(stack("xor4", "leaky_softplus", 20, [64.0], (1,)), 60).risk[:, 0]
     (same,) = [r for r in rows if (r["width"], r["stepsize"], r["seed"]) == (20, 64, 1)]
-    assert same["final_risk"] == pytest.approx(alone["final_risk"], rel=1e-10)
-    assert same["rises"] == alone["rises"]
-    assert {row["seed"] for row in run(plan, "curve")} == {0}
+    assert same["final_risk"] == pytest.approx(alone[-1], rel=1e-10)
+    assert same["rises"] == phases(alone).rises
+    assert {row["seed"] for row in of_kind(every, "curve")} == {0}

@@ -23,6 +23,7 @@ from mispair.stepsize.data_sets import MADE, DataSet
 from mispair.stepsize.report.rows import rows as of_stepsize
 from mispair.stepsize.settings import Part
 from mispair.stepsize.steps import train_multilayer, train_two_layer
+from tests.stepsize.stepsize_run import trained
 from tests.stepsize.test_stepsize_descent import Killed, Memory
 
 SWEEP = {"part": "sweep", "data_set": "xor4", "stepsizes": [16, 64], "steps": 100}
@@ -68,10 +69,8 @@ def test_what_fails_is_logged_and_reported(
 
 def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
     """Every stack keeps arrays that the one store of states can hold, empty ones among them."""
-    from mispair.stepsize.study import Plan, run_plan
-
-    plan = Plan("sweep", "xor_noise", "softplus", [5], [8, 32], [0, 1], 200)
-    whole = run_plan(plan, MADE["xor_noise"])
+    part = ("sweep", "xor_noise", "softplus", [5], [8, 32], 2, 200)
+    whole = trained(*part)
     states = Checkpoints(tmp_path, "this")
 
     def killed_at_the_third_question(name: str) -> Any:
@@ -84,12 +83,10 @@ def test_a_killed_job_goes_on_from_its_state(tmp_path: Path) -> None:
 
         return SimpleNamespace(load=keeper.load, due=memory.due, save=save)
 
-    for _ in plan.seeds:  # once in each stack, as each is done in its turn
-        with pytest.raises(Killed):
-            run_plan(plan, MADE["xor_noise"], killed_at_the_third_question)
-        assert list(tmp_path.glob("5-0-0.safetensors"))
-        break
-    found = run_plan(plan, MADE["xor_noise"], states.array_keeper)
+    with pytest.raises(Killed):
+        trained(*part, keeper=killed_at_the_third_question)
+    assert list(tmp_path.glob("5-0-0.safetensors"))
+    found = trained(*part, keeper=states.array_keeper)
     assert repr(found) == repr(whole)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
@@ -18,21 +16,13 @@ LARGEST = 1_000_000
 """Most numbers in the points of a data set that is searched for a plane: more takes hours."""
 
 
-@dataclass(frozen=True)
-class Separation:
-    """A unit vector w* and the margin γ that every labelled point has along it."""
+def separation(data: DataSet) -> Array | None:
+    """Return the unit normal w* (d,) of the plane of largest margin through the origin.
 
-    direction: Array
-    margin: float
-
-
-def separation(data: DataSet) -> Separation | None:
-    """Return the plane of largest margin through the origin, or None if no plane separates.
-
-    Its normal is the shortest convex combination of the labelled points y_i x_i (the dual
-    problem), by non-negative least squares. ``margin`` is the certificate min_i y_i <x_i, w*>
-    itself, which is at most the largest margin, so bounds that use it hold. Data sets of more than
-    `LARGEST` numbers are not searched.
+    It is the shortest convex combination of the labelled points y_i x_i (the dual problem), by
+    non-negative least squares. The margin min_i y_i <x_i, w*> is positive, and at most the largest
+    one, so bounds that use it hold. The result is None if no plane separates the points, and for
+    data sets of more than `LARGEST` numbers, which are not searched.
     """
     if data.points.size > LARGEST:
         return None
@@ -47,6 +37,5 @@ def separation(data: DataSet) -> Separation | None:
     length = np.linalg.norm(shortest)
     if length == 0:
         return None
-    direction = shortest / length
-    margin = float((signed @ direction).min())
-    return Separation(direction, margin) if margin > 0 else None
+    direction: Array = shortest / length
+    return direction if (signed @ direction).min() > 0 else None

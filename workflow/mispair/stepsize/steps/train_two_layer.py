@@ -29,21 +29,16 @@ def run(
     from mispair.core.resume import checkpoints
     from mispair.core.stamps import stamp
     from mispair.stepsize.cifar import data_maker
-    from mispair.stepsize.study import Plan, run_plan
+    from mispair.stepsize.study import run_part
 
     checked = Part(
         part=part, data_set=data_set, activations=[activation], widths=widths,
         stepsizes=stepsizes, seeds=seeds, steps=steps,
     )  # fmt: skip
-    plan = Plan(
-        part, data_set, activation, checked.widths, checked.ladder, range(seeds), steps,
-        settings.points, (settings.sharpness_first, settings.sharpness_points),
-        settings.risk_levels, settings.budgets,
-    )  # fmt: skip
     job = [checked.model_dump_json(), settings.model_dump_json(), stamp(map(str, cifar)),
            *code_version("train_two_layer")]  # fmt: skip
     with checkpoints(checkpoint, fingerprint(job)) as states:
-        rows = run_plan(plan, data_maker(data_set, cifar), states.array_keeper)
+        rows = run_part(checked, settings, data_maker(data_set, cifar), states.array_keeper)
         _warn_of_failures([row for row in rows if row["kind"] == "run"])
         write_metrics(measurements, rows, {"plan": checked.model_dump(mode="json")})
 
