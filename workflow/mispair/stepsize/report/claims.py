@@ -83,13 +83,13 @@ TESTS = _claim(
     "of the largest monotone stepsize.",
     "figure 1(c)", "tests", "accuracy",
 )  # fmt: skip
+CLAIMS = (PHASES, SOONER, STABLE, MARGIN, AVERAGE, TRANSITION, ACCELERATION, LOWER_BOUND, TESTS)
 
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on all claims of the study."""
-    claims = (PHASES, SOONER, STABLE, MARGIN, AVERAGE, TRANSITION, ACCELERATION, LOWER_BOUND, TESTS)
+    """Return the verdicts, in the order of `CLAIMS`."""
     if not tables.study("stepsize"):
-        return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in claims]
+        return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in CLAIMS]
     runs = tables.stepsize_runs
     two_layers = runs[runs["part"] != "multilayer"]
     return [

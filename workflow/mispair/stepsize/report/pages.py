@@ -50,17 +50,7 @@ PAGES = Pages(
     questions=(
         Question(
             "Do large stepsizes train sooner, through a phase in which the risk oscillates?",
-            (
-                "stepsize-phases",
-                "stepsize-sooner",
-                "stepsize-stable",
-                "stepsize-margin",
-                "stepsize-average",
-                "stepsize-transition",
-                "stepsize-acceleration",
-                "stepsize-lower-bound",
-                "stepsize-tests",
-            ),
+            tuple(claim.key for claim in claims.CLAIMS),
             figure="small_stepsize",
         ),
     ),

@@ -42,15 +42,7 @@ PAGES = Pages(
     questions=(
         Question(
             "Is contrastive pre-training approximately sufficient, and does it transfer?",
-            (
-                "sufficient",
-                "zero-shot-near",
-                "prompts-help",
-                "denoising-transfers",
-                "next-word-transfers",
-                "guided-closer",
-                "published-next-word",
-            ),
+            tuple(claim.key for claim in claims.CLAIMS),
             figure="small_sufficiency",
         ),
     ),
