@@ -154,7 +154,7 @@ class Examiner:
                 rows += rows_of({"cosine_histogram": value}, tower=tower, **limits)
         image, text = encoders.weights
         mixed = mixing(image, text, dictionaries.image, dictionaries.text, self.spurious)
-        return rows + rows_of({k: v for k, v in mixed.means().items() if not np.isnan(v)})
+        return rows + rows_of({k: v for k, v in mixed.items() if not np.isnan(v)})
 
     def embedding(self, encoders: AnyEncoders) -> list[Row]:
         """Embed the test images' features in the plane (figure 5)."""
