@@ -23,13 +23,7 @@ from mispair.simulation.sampling.misalignment import draw_spurious_sets
 from mispair.simulation.study import Study
 from mispair.simulation.training.decoder import Decoder
 from mispair.simulation.training.encoder import Encoders
-from mispair.simulation.training.filtering import (
-    Replacement,
-    compare,
-    only,
-    replaced_sample,
-    shares,
-)
+from mispair.simulation.training.filtering import compare, only, replaced_sample, shares
 from mispair.simulation.training.transformer import draw_transformers
 
 DRAWS = Draws(seed=1, trial=0, device="cpu", dtype=torch.float32)
@@ -60,15 +54,15 @@ def sample_of(study: Study, rate: float) -> Sample:
     return draw_low_quality(Population(DRAWS, study, perfect(study)[0], spurious, rate))
 
 
-def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[Sample, Replacement]:
+def filtered(study: Study, rate: float, factor: float = 1.2) -> tuple[Sample, Tensor, Tensor]:
     _, encoders, decoder = perfect(study)
     sample = sample_of(study, rate)
-    return sample, compare(encoders, decoder, sample, factor)
+    return sample, *compare(encoders, decoder, sample, factor)
 
 
 def shares_of(study: Study, rate: float, factor: float = 1.2) -> dict[str, float]:
-    sample, found = filtered(study, rate, factor)
-    return shares(found.replaced, sample.pairs.misaligned)
+    sample, replaced, _ = filtered(study, rate, factor)
+    return shares(replaced, sample.pairs.misaligned)
 
 
 def cosine(left: Tensor, right: Tensor) -> list[float]:
@@ -78,6 +72,24 @@ def cosine(left: Tensor, right: Tensor) -> list[float]:
         length = (sum(v * v for v in a) * sum(v * v for v in b)) ** 0.5
         found.append(sum(v * w for v, w in zip(a, b, strict=True)) / length if length else 0.0)
     return found
+
+
+def cosines(encoders: Any, sample: Sample, rivals: Tensor) -> list[Tensor]:
+    """Cosines of images with their captions, and with other ones."""
+    images = encoders.image_features(sample.image.dense())
+    texts = (sample.text.dense(), rivals)
+    return [torch.tensor(cosine(images, encoders.text_features(one))) for one in texts]
+
+
+def assert_decisive(
+    encoders: Any, decoder: Decoder, sample: Sample, original: Tensor, generated: Tensor
+) -> None:
+    """Each pair is decided by these cosines: the factor that is their ratio is where it turns."""
+    exact = original.abs() > 1e-3  # a ratio to zero is nothing but rounding
+    assert exact.double().mean() > 0.9
+    for shift, expected in ((-1e-5, True), (1e-5, False)):
+        replaced, _ = compare(encoders, decoder, sample, (generated + shift) / original)
+        assert (replaced[exact] == expected).all()
 
 
 def test_a_perfect_decoder_replaces_bad_captions_and_no_clean_ones() -> None:
@@ -90,40 +102,30 @@ def test_a_perfect_decoder_replaces_bad_captions_and_no_clean_ones() -> None:
 
 @STUDIES
 def test_the_decision_compares_cosines_of_features(study: Study) -> None:
-    sample, found = filtered(study, 0.4, 1.1)
+    sample, replaced, hidden = filtered(study, 0.4, 1.1)
     _, encoders, decoder = perfect(study)
-    x, y = sample.image.dense(), sample.text.dense()
-    rivals = found.hidden @ decoder.output_rows
-    f = encoders.image_features(x)
-    original = cosine(f, encoders.text_features(y))
-    generated = cosine(f, encoders.text_features(rivals))
-    assert found.original.tolist() == pytest.approx(original, abs=1e-5)
-    assert found.generated.tolist() == pytest.approx(generated, abs=1e-5)
-    expected = [b >= 1.1 * a for a, b in zip(original, generated, strict=True)]
-    assert found.replaced.tolist() == expected
-    assert 0 < sum(expected) < len(expected)
+    original, generated = cosines(encoders, sample, hidden @ decoder.output_rows)
+    expected = generated >= 1.1 * original
+    assert replaced.tolist() == expected.tolist()
+    assert 0 < expected.sum() < len(expected)
+    assert_decisive(encoders, decoder, sample, original, generated)
 
 
 def test_a_silent_image_takes_the_generated_caption() -> None:
     _, encoders, decoder = perfect()
     sample = sample_of(FRESH, 0.0)
     deaf = Encoders(encoders.kind, encoders.weights, torch.full((2, FRESH.m), -100.0))
-    found = compare(deaf, decoder, sample, 1.2)
-    assert not found.original.any()
-    assert not found.generated.any()
-    assert found.replaced.all()  # 0 >= 1.2 · 0
+    for factor in (1.2, 1e9, -1e9):
+        assert compare(deaf, decoder, sample, factor)[0].all()  # 0 >= factor · 0
 
 
 def test_transformers_can_filter_too() -> None:
     study = FRESH.model_copy(update={"encoder": "transformer"})
     encoders = draw_transformers(DRAWS, "raw", study)
     sample, decoder = sample_of(FRESH, 0.4), perfect()[2]
-    found = compare(encoders, decoder, sample, 1.0)
-    f, g = (
-        encoders.image_features(sample.image.dense()),
-        encoders.text_features(sample.text.dense()),
-    )
-    assert found.original.tolist() == pytest.approx(cosine(f, g), abs=1e-5)
+    _, hidden = compare(encoders, decoder, sample, 1.0)
+    both = cosines(encoders, sample, hidden @ decoder.output_rows)
+    assert_decisive(encoders, decoder, sample, *both)
 
 
 def test_shares_are_those_of_bad_and_of_clean_captions() -> None:
@@ -146,7 +148,7 @@ def test_filter_factor_sets_how_much_is_replaced(study: Study, factor: float, sh
 
 
 def test_a_higher_factor_replaces_a_subset() -> None:
-    low, high = (filtered(FRESH, 0.3, factor)[1].replaced for factor in (1.0, 1.2))
+    low, high = (filtered(FRESH, 0.3, factor)[1] for factor in (1.0, 1.2))
     assert (low | ~high).all()
     assert low.sum() > high.sum()
 
@@ -157,8 +159,8 @@ def test_captions_are_the_original_or_the_decoders(study: Study) -> None:
     if decoder.kind == "relu":  # an output bias that shows
         decoder = dataclasses.replace(decoder, output_bias=torch.full((100,), 0.01))
     sample = sample_of(study, 0.4)
-    replaced = compare(encoders, decoder, sample, 1.1).replaced
-    hidden = decoder.hidden(sample.image)
+    replaced, hidden = compare(encoders, decoder, sample, 1.1)
+    assert torch.equal(hidden, decoder.hidden(sample.image))
     made = replaced_sample(sample, hidden, decoder, replaced)
     assert made.image is sample.image
     assert made.pairs is sample.pairs
@@ -174,25 +176,25 @@ def test_captions_are_the_original_or_the_decoders(study: Study) -> None:
 
 
 def test_a_coded_sample_keeps_the_noise_of_kept_captions_only() -> None:
-    sample, found = filtered(FRESH, 0.4)
+    sample, replaced, hidden = filtered(FRESH, 0.4)
     decoder = perfect()[2]
-    made = replaced_sample(sample, found.hidden, decoder, found.replaced).text
+    made = replaced_sample(sample, hidden, decoder, replaced).text
     assert isinstance(made, CodedSample)
     assert isinstance(sample.text, CodedSample)
     assert made.codes.shape == (200, 20 + 24 + 1)
-    kept = ~found.replaced
-    assert (made.noise_row[found.replaced] == -1).all()
+    kept = ~replaced
+    assert (made.noise_row[replaced] == -1).all()
     assert sorted(made.noise_row[kept].tolist()) == list(range(int(kept.sum())))
     assert torch.equal(made.noise, sample.text.noise[kept])
 
 
 def test_batches_of_a_filtered_sample_hold_its_pairs() -> None:
-    sample, found = filtered(FRESH, 0.4)
-    made = replaced_sample(sample, found.hidden, perfect()[2], found.replaced)
+    sample, replaced, hidden = filtered(FRESH, 0.4)
+    made = replaced_sample(sample, hidden, perfect()[2], replaced)
     rows = torch.tensor([3, 0, 150, 7, 42, 199])
     batch = made.take(rows)
     assert isinstance(batch.text, Coded)
-    noisy = ~found.replaced[rows]
+    noisy = ~replaced[rows]
     order = torch.cat([rows[noisy], rows[~noisy]])
     torch.testing.assert_close(batch.text.dense(), made.text.dense()[order], rtol=0, atol=1e-5)
     torch.testing.assert_close(batch.image.dense(), made.image.dense()[order], rtol=0, atol=1e-5)
@@ -201,8 +203,8 @@ def test_batches_of_a_filtered_sample_hold_its_pairs() -> None:
 @STUDIES
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_only_some_pairs_can_be_kept(study: Study, share: float) -> None:
-    sample, found = filtered(study, 0.4)
-    made = replaced_sample(sample, found.hidden, perfect(study)[2], found.replaced)
+    sample, replaced, hidden = filtered(study, 0.4)
+    made = replaced_sample(sample, hidden, perfect(study)[2], replaced)
     wanted = torch.rand(200, generator=DRAWS.generator("wanted")) < share
     few = only(made, wanted)
     assert len(few) == int(wanted.sum())
@@ -214,16 +216,16 @@ def test_only_some_pairs_can_be_kept(study: Study, share: float) -> None:
 
 
 def test_generated_captions_alone_need_no_noise() -> None:
-    sample, found = filtered(FRESH, 0.4)
-    made = replaced_sample(sample, found.hidden, perfect()[2], found.replaced)
-    text = only(made, found.replaced).text
+    sample, replaced, hidden = filtered(FRESH, 0.4)
+    made = replaced_sample(sample, hidden, perfect()[2], replaced)
+    text = only(made, replaced).text
     assert isinstance(text, CodedSample)
     assert text.noise.shape == (0, 100)
 
 
 def test_dense_captions_stay_dense() -> None:
-    sample, found = filtered(FIXED, 0.4)
+    sample, replaced, hidden = filtered(FIXED, 0.4)
     assert isinstance(sample.text, Dense)
-    made = replaced_sample(sample, found.hidden, perfect(FIXED)[2], found.replaced)
+    made = replaced_sample(sample, hidden, perfect(FIXED)[2], replaced)
     assert isinstance(made.text, Dense)
-    assert isinstance(only(made, found.replaced).text, Dense)
+    assert isinstance(only(made, replaced).text, Dense)

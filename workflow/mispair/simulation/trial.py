@@ -223,17 +223,17 @@ class Trial:
         decoder = start_decoder(self.draws, one_layer, study, trained.phases)
         decoder, loss = fit_decoder(self.draws, decoder, dictionaries, self.high_quality, study)
         sample = self.low_quality
-        compared = compare(encoders, decoder, sample, study.filter_factor)
+        replaced, hidden = compare(encoders, decoder, sample, study.filter_factor)
         values = {
             "decoder_from_encoders": float(one_layer is not None),
             "decoder_loss": loss,
-            **shares(compared.replaced, sample.pairs.misaligned),
+            **shares(replaced, sample.pairs.misaligned),
         }
         rows = rows_of(values)
         codes = sample.pairs
-        captions = decoder.captions(compared.hidden)
+        captions = decoder.captions(hidden)
         generated = decode(captions, dictionaries.text)
-        filtered = torch.where(compared.replaced[:, None], generated, codes.text)
+        filtered = torch.where(replaced[:, None], generated, codes.text)
         # A decoder whose captions are short keeps features that a threshold of 1/2 misses.
         length = scale(captions, dictionaries.text, codes.image)
         rows += rows_of({"caption_scale": length})
@@ -242,12 +242,12 @@ class Trial:
             sources["rescaled"] = decode(captions, dictionaries.text, length / 2)
         if name == "filtered" and self.draws.trial == 0:
             shown = {"raw": codes.text, "filtered": filtered}
-            rows += sample_captions(codes.image, shown, compared.replaced)
+            rows += sample_captions(codes.image, shown, replaced)
         for source, texts in sources.items():
             statistics = caption_statistics(codes.image, texts, self.spurious.correlated)
             counted = {name: value for name, value in statistics.items() if not math.isnan(value)}
             rows += rows_of(counted, source=source)
-        return Captions(compared.hidden, decoder, compared.replaced, enough, rows)
+        return Captions(hidden, decoder, replaced, enough, rows)
 
     def _purified_enough(self, encoders: AnyEncoders) -> bool:
         study = self.study

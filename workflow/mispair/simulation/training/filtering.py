@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
@@ -15,40 +13,22 @@ from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.transformer import TransformerEncoders
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """Comparison of captions with generated ones, which replace some of them.
-
-    Attributes
-    ----------
-    replaced : Tensor (n,) of bool
-        Whether the generated caption replaces the original.
-    hidden : Tensor (n, m)
-        The decoder's hidden activations, from which it makes its captions.
-    original, generated : Tensor (n,)
-        Cosines of the image's features with those of the original and the generated caption.
-    """
-
-    replaced: Tensor
-    hidden: Tensor
-    original: Tensor
-    generated: Tensor
-
-
 def compare(
     encoders: Encoders | TransformerEncoders, decoder: Decoder, sample: Sample, factor: float
-) -> Replacement:
-    """Replace captions whose generated rival fits the image better (section 2.1, S3).
+) -> tuple[Tensor, Tensor]:
+    """Compare captions with generated rivals, which replace them where they fit better (S3).
 
     A caption y of an image x is replaced by the decoder's ŷ if
-    cos(f(x), h(ŷ)) >= factor · cos(f(x), h(y)). The cosine with a vector of zeros is zero.
+    cos(f(x), h(ŷ)) >= factor · cos(f(x), h(y)) (section 2.1). The cosine with a vector of zeros is
+    zero. The results are whether each caption is replaced, (n,) of bool, and the decoder's hidden
+    activations, from which it makes its captions, (n, m).
     """
     hidden = decoder.hidden(sample.image)
     of_images = encoders.image_features(sample.image.dense())
     original = cosine_similarity(of_images, encoders.text_features(sample.text.dense()), dim=1)
     rivals = encoders.text_features(decoder.captions(hidden))
     generated = cosine_similarity(of_images, rivals, dim=1)
-    return Replacement(generated >= factor * original, hidden, original, generated)
+    return generated >= factor * original, hidden
 
 
 def replaced_sample(sample: Sample, hidden: Tensor, decoder: Decoder, replaced: Tensor) -> Sample:
