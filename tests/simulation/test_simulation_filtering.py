@@ -76,9 +76,9 @@ def cosine(left: Tensor, right: Tensor) -> list[float]:
 
 def cosines(encoders: Any, sample: Sample, rivals: Tensor) -> list[Tensor]:
     """Cosines of images with their captions, and with other ones."""
-    images = encoders.image_features(sample.image.dense())
+    images = encoders.features(0, Dense(sample.image.dense()))
     texts = (sample.text.dense(), rivals)
-    return [torch.tensor(cosine(images, encoders.text_features(one))) for one in texts]
+    return [torch.tensor(cosine(images, encoders.features(1, Dense(one)))) for one in texts]
 
 
 def assert_decisive(

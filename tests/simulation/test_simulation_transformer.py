@@ -104,9 +104,9 @@ def test_features_have_their_shape_and_towers_differ() -> None:
     assert image.shape == text.shape == (SMALL.batch_size, SMALL.m)
     assert image.dtype == torch.float64
     assert not image.requires_grad
-    assert torch.equal(image, encoders.image_features(batch.image.dense()))
-    assert torch.equal(text, encoders.text_features(batch.text.dense()))
-    assert not torch.allclose(encoders.text_features(batch.image.dense()), image)
+    assert torch.equal(image, encoders.image(batch.image.dense()))
+    assert torch.equal(text, encoders.text(batch.text.dense()))
+    assert not torch.allclose(encoders.text(batch.image.dense()), image)
     assert encoders.without_bias() is encoders
 
 
@@ -205,9 +205,9 @@ def accuracy(encoders: TransformerEncoders) -> float:
     top = best.topk(2).values
     kept = top[:, 0] > top[:, 1]
     prompts = torch.eye(SMALL.classes).double().repeat_interleave(2, dim=1) @ text
-    features = encoders.image_features(latent[kept] @ image)
+    features = encoders.features(0, Dense(latent[kept] @ image))
     cosines = torch.nn.functional.cosine_similarity(
-        features[:, None], encoders.text_features(prompts)[None], dim=2
+        features[:, None], encoders.features(1, Dense(prompts))[None], dim=2
     )
     return float((cosines.argmax(dim=1) == best[kept].argmax(dim=1)).double().mean())
 

@@ -16,6 +16,7 @@ from mispair.simulation.mixing import mixing
 from mispair.simulation.sampling.data import Dictionaries
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.held_out import TestSet, draw_test_set
+from mispair.simulation.sampling.inputs import Dense
 from mispair.simulation.study import PRESETS, Study
 from mispair.simulation.training.encoder import Encoders
 from mispair.simulation.training.transformer import TransformerEncoders
@@ -102,10 +103,8 @@ class Examiner:
                     "purified_threshold": count.threshold,
                 }
             test = self.tests[self.protocol(definition)]
-            features, prompts = (
-                encoders.image_features(test.images),
-                encoders.text_features(test.prompts),
-            )
+            features = encoders.features(0, Dense(test.images))
+            prompts = encoders.features(1, Dense(test.prompts))
             values["accuracy"] = metrics.zero_shot_accuracy(
                 features, prompts, test.labels, SIMILARITY[definition]
             )
@@ -120,10 +119,10 @@ class Examiner:
         for bias, variant in (("trained", encoders), ("zero", encoders.without_bias())):
             for margin in MARGINS:
                 test = self.tests[self.study.test_density, min(margin, self.widest_margin)]
-                features = variant.image_features(test.images)
+                features = variant.features(0, Dense(test.images))
                 for prompts, texts in (("noisy", test.prompts), ("noiseless", test.clean_prompts)):
                     accuracy = metrics.zero_shot_accuracy(
-                        features, variant.text_features(texts), test.labels, similarity
+                        features, variant.features(1, Dense(texts)), test.labels, similarity
                     )
                     rows += rows_of(
                         {"accuracy_by_protocol": accuracy},
@@ -159,8 +158,8 @@ class Examiner:
     def embedding(self, encoders: AnyEncoders) -> list[Row]:
         """Embed the test images' features in the plane (figure 5)."""
         test = self.main_test
-        features = encoders.image_features(test.images[:SHOWN_IMAGES]).double().cpu().numpy()
-        coordinates = tsne(features, self.study.seed)
+        features = encoders.features(0, Dense(test.images[:SHOWN_IMAGES]))
+        coordinates = tsne(features.double().cpu().numpy(), self.study.seed)
         return [
             {"metric": "tsne", "x": float(x), "y": float(y), "label": int(label)}
             for (x, y), label in zip(coordinates, test.labels[:SHOWN_IMAGES].tolist(), strict=True)

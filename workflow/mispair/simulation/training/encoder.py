@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mispair.simulation.sampling.draws import Draws
-from mispair.simulation.sampling.inputs import Dense, Inputs
+from mispair.simulation.sampling.inputs import Inputs
 from mispair.simulation.study import Study
 
 Kind = Literal["symmetric-relu", "relu", "linear"]
@@ -112,14 +112,6 @@ class Encoders:
         if self.kind == "relu":
             return outputs.add_(bias).relu_()
         return outputs.sub_(outputs.clamp(-bias, bias))  # what is left beyond the thresholds
-
-    def image_features(self, images: Tensor) -> Tensor:
-        """Encode images (n, d1) as f(x), (n, m)."""
-        return self.features(0, Dense(images))
-
-    def text_features(self, texts: Tensor) -> Tensor:
-        """Encode captions (n, d1) as h(y), (n, m)."""
-        return self.features(1, Dense(texts))
 
 
 def side_by_side(encoders: Sequence[Encoders]) -> Encoders:

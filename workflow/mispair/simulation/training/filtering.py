@@ -24,10 +24,11 @@ def compare(
     activations, from which it makes its captions, (n, m).
     """
     hidden = decoder.hidden(sample.image)
-    of_images = encoders.image_features(sample.image.dense())
-    original = cosine_similarity(of_images, encoders.text_features(sample.text.dense()), dim=1)
-    rivals = encoders.text_features(decoder.captions(hidden))
-    generated = cosine_similarity(of_images, rivals, dim=1)
+    of_images = encoders.features(0, Dense(sample.image.dense()))
+    original, generated = (
+        cosine_similarity(of_images, encoders.features(1, Dense(captions)), dim=1)
+        for captions in (sample.text.dense(), decoder.captions(hidden))
+    )
     return generated >= factor * original, hidden
 
 

@@ -87,19 +87,9 @@ class TransformerEncoders:
         return [*self.image.parameters(), *self.text.parameters()]
 
     @torch.no_grad()
-    def image_features(self, images: Tensor) -> Tensor:
-        """Encode images (n, d1) as (n, m)."""
-        return self.image(images)
-
-    @torch.no_grad()
-    def text_features(self, texts: Tensor) -> Tensor:
-        """Encode captions (n, d1) as (n, m)."""
-        return self.text(texts)
-
     def features(self, tower: int, inputs: Inputs) -> Tensor:
-        """Encode inputs in any form that has coordinates; tower 0 is for images."""
-        encode = self.text_features if tower else self.image_features
-        return encode(inputs.dense())
+        """Encode images (tower 0) or captions (tower 1) that have coordinates, as (n, m)."""
+        return (self.text if tower else self.image)(inputs.dense())
 
     def without_bias(self) -> TransformerEncoders:
         """Return the encoders themselves: they have no thresholds."""
