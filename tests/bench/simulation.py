@@ -464,7 +464,7 @@ def stacked_figure(
     study: Study, device: str, spurious_probabilities: Sequence[float], trials: Sequence[int]
 ) -> Row:
     """Measure figure 1 with all trials of all C_s side by side, as one job on a GPU takes them."""
-    from mispair.simulation.run import run_side_by_side
+    from mispair.simulation.run import Runner
     from mispair.simulation.sampling.draws import Draws
     from mispair.simulation.trial import Trial
 
@@ -473,13 +473,12 @@ def stacked_figure(
     def figure(probabilities: Sequence[float], numbers: Sequence[int]) -> float:
         started = time.perf_counter()
         dtype = getattr(torch, study.precision)
-        run_side_by_side(
-            [
-                Trial(study, probability, Draws(study.seed, number, device, dtype))
-                for probability in probabilities
-                for number in numbers
-            ]
-        )
+        group = [
+            Trial(study, probability, Draws(study.seed, number, device, dtype))
+            for probability in probabilities
+            for number in numbers
+        ]
+        Runner(group, ["raw", "filtered"], lambda which, arm: None).run()
         _finish(device)
         return time.perf_counter() - started
 

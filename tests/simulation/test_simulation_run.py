@@ -13,8 +13,7 @@ from torch import Tensor
 
 from mispair.core.files import UserError
 from mispair.core.metrics import read_metrics
-from mispair.simulation import run as simulation
-from mispair.simulation.run import is_arm, rows, run_trials
+from mispair.simulation.run import Runner, is_arm, rows, run_trials
 from mispair.simulation.sampling.data import Dictionaries
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.sampling.inputs import Batch, Dense, Source
@@ -41,6 +40,10 @@ EVERY_ARM = (
     "raw", "filtered", "replace-all", "high-quality-only", "generated-only", "random-decoder",
     "filtered-2",
 )  # fmt: skip
+
+
+def unkept(which: Any, arm: str) -> None:
+    """Keep no state of a training."""
 
 
 def value(measured: list[dict], metric: str, **keys: object) -> float:
@@ -133,7 +136,7 @@ def test_arms_share_what_makes_them_comparable() -> None:
     trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
     start = trial.pretraining().start
     assert torch.equal(start.weights, trial.pretraining_on_high_quality().start.weights)
-    simulation.run_side_by_side([trial], ["raw"])
+    Runner([trial], ["raw"], unkept).run()
     prepared = {arm: trial.retraining(arm) for arm in ("filtered", "replace-all", "random-decoder")}
     for training in prepared.values():
         assert torch.equal(training.start.weights, start.weights)  # retrain_weights: initial
@@ -148,7 +151,7 @@ def test_arms_share_what_makes_them_comparable() -> None:
 def test_what_s4_trains_on() -> None:
     """Fixed data: S_h, filtered S_w, and raw S_w if wanted; generated-only leaves kept ones out."""
     trial = Trial(AS_WRITTEN, 0.3, Draws(0, 0, "cpu", torch.float32))
-    simulation.run_side_by_side([trial], ["raw"])
+    Runner([trial], ["raw"], unkept).run()
     replaced = int(trial.captions("filtered").replaced.sum())
     assert 0 < replaced < 300
 
@@ -182,7 +185,7 @@ def test_too_few_purified_features_change_the_decoder_and_the_retraining() -> No
 def test_s4_starts_from_the_weights_it_is_told_to(weights: str) -> None:
     study = AS_WRITTEN.model_copy(update={"retrain_weights": weights})
     trial = Trial(study, 0.3, Draws(0, 0, "cpu", torch.float32))
-    simulation.run_side_by_side([trial], ["raw"])
+    Runner([trial], ["raw"], unkept).run()
     start = trial.retraining("filtered").start.weights
     same = torch.equal(start, trial.pretraining().start.weights)
     goes_on = torch.equal(start, trial.trained["raw"].encoders.weights)
@@ -294,9 +297,9 @@ def until_the_end(attempt: Callable[[Any], Any]) -> tuple[Any, int]:
 def test_trials_side_by_side_go_on_together_after_an_interruption() -> None:
     """As on a GPU, where all trials of a job are one training."""
 
-    def attempt(keeper: Any = lambda which, arm: None) -> list[Any]:
+    def attempt(keeper: Any = unkept) -> list[Any]:
         trials = [Trial(AS_WRITTEN, 0.3, Draws(0, n, "cpu", torch.float32)) for n in (0, 1)]
-        simulation.run_side_by_side(trials, keepers=keeper)
+        Runner(trials, ["raw", "filtered"], keeper).run()
         return [trial.rows for trial in trials]
 
     found, interruptions = until_the_end(attempt)
@@ -312,7 +315,7 @@ def test_trials_side_by_side_end_as_they_do_alone() -> None:
             Trial(study, spurious_probability, Draws(0, number, "cpu", torch.float32))
             for spurious_probability, number in ((0.2, 0), (0.2, 1), (0.4, 1))
         ]
-        simulation.run_side_by_side(trials)
+        Runner(trials, ["raw", "filtered"], unkept).run()
         for trial in trials:
             which = trial.spurious_probability, trial.draws.trial
             alone = run_trials(study, which[:1], which[1:])[which]

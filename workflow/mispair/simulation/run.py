@@ -107,7 +107,7 @@ def run_trials(
             Trial(study, probability, Draws(study.seed, trial, device, dtype))
             for probability, trial in which
         ]
-        run_side_by_side(group, arms, keepers)
+        Runner(group, arms, keepers).run()
         return dict(zip(which, (trial.rows for trial in group), strict=True))
 
     outcomes: RowsOfTrials = {}
@@ -135,27 +135,19 @@ def bytes_of_trial(study: Study) -> int:
     return itemsize * (rows * study.d1 + 16 * study.batch_size**2)
 
 
-def run_side_by_side(
-    trials: Sequence[Trial],
-    arms: Sequence[str] = ("raw", "filtered"),
-    keepers: Keepers = lambda which, arm: None,
-) -> None:
-    """Take trials of one study, at any C_s, through their arms; the trials hold their rows.
+class Runner:
+    """Takes trials of one study, at any C_s, through their arms; the trials hold their rows.
 
     Arms and keepers are those of `run_trials`. Trainings that differ in their data only are
     stacked into one.
     """
-    _Runner(trials, arms, keepers).run()
-
-
-class _Runner:
-    """Takes trials of one condition through their arms, side by side where that is faster."""
 
     def __init__(self, trials: Sequence[Trial], arms: Sequence[str], keepers: Keepers) -> None:
         self.trials, self.arms, self.keepers = trials, arms, keepers
         self.detailed = bool(set(arms) - {"raw", "filtered", LONGER})
 
     def run(self) -> None:
+        """Run all arms."""
         # No name holds the samples of S1, so that they are freed before S4.
         self._train("raw", [(trial, trial.pretraining()) for trial in self.trials])
         for trial in self.trials:
