@@ -11,7 +11,6 @@ import torch
 from mispair.simulation.dynamics import (
     alignments_after,
     alignments_as_printed,
-    relative_loss_gap,
     trajectory_errors,
 )
 
@@ -160,10 +159,3 @@ def test_trajectory_errors_of_exact_and_of_doubled_predictions() -> None:
     for step in (0, 5):
         assert values["alignment_error", step, "eq34"] == 0
         assert values["alignment_error", step, "twice"] == pytest.approx(1)
-
-
-def test_relative_loss_gap() -> None:
-    assert relative_loss_gap(-9.0, -10.0) == pytest.approx(0.1)
-    assert relative_loss_gap(3.0, 2.0) == pytest.approx(0.5)
-    with pytest.raises(ZeroDivisionError):
-        relative_loss_gap(1.0, 0.0)

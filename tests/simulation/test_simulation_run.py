@@ -119,6 +119,21 @@ def test_every_arm_is_measured(study: Study) -> None:
     assert true["filtered"] > true["raw"]
 
 
+@pytest.mark.parametrize(
+    ("loss", "longer", "gap"), [(-9.0, -10.0, 0.1), (3.0, 2.0, 0.5), (1.0, 0.0, None)]
+)
+def test_the_loss_gap_is_relative_to_the_lower_loss(
+    monkeypatch: pytest.MonkeyPatch, loss: float, longer: float, gap: float | None
+) -> None:
+    losses = iter([loss, longer])
+    monkeypatch.setattr(Trial, "loss", lambda self, encoders, source: next(losses))
+    study = AS_RUN.model_copy(update={"longer_steps": 10})
+    measured = run_trials(study, [0.3], [0], ["raw", "longer"])[0.3, 0]["raw"]
+    assert value(measured, "loss_longer") == longer
+    gaps = [row["value"] for row in measured if row["metric"] == "loss_gap"]
+    assert gaps == ([] if gap is None else [pytest.approx(gap)])
+
+
 def test_the_oracle_is_the_raw_arm_without_misalignment() -> None:
     """At C_s = 0 the model of misalignment does not matter: data and weights are the same."""
     kinds = ("groups", "partner", "random-sets", "independent")

@@ -1,4 +1,4 @@
-r"""Growth of alignments in phase I by the theory (Eqs. 32 to 36), and Eq. 11's loss gap.
+r"""Growth of alignments in phase I by the theory (Eqs. 32 to 36).
 
 Without thresholds (b = 0), and as long as features are small, only the term -<f(x), h(y)> of the
 loss moves the weights. In expectation over pairs, one step of gradient descent then changes
@@ -132,17 +132,6 @@ def _by_group(
         for name, mask in groups.items()
         if mask.any()
     ]
-
-
-def relative_loss_gap(loss: float, reference: float) -> float:
-    """Return (L - L') / |L'|: Eq. 11 with a reference L' in place of the optimum L*.
-
-    Raises
-    ------
-    ZeroDivisionError
-        If the reference is 0.
-    """
-    return (loss - reference) / abs(reference)
 
 
 def _row(metric: str, step: int, source: str, value: float) -> dict[str, Any]:

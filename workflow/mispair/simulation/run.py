@@ -19,7 +19,6 @@ from mispair.core.devices import MEMORY_SHARE, free_memory, in_portions
 from mispair.core.progress import Progress
 from mispair.core.provenance import fingerprint
 from mispair.core.resume import Keeper
-from mispair.simulation.dynamics import relative_loss_gap
 from mispair.simulation.measure import Row, rows_of
 from mispair.simulation.sampling.draws import Draws
 from mispair.simulation.study import Study
@@ -268,8 +267,8 @@ class Runner:
         loss = trial.loss(trained.encoders, training.source)
         reference = min(loss, trial.loss(outcome.encoders, training.source))
         values = {"loss_longer": reference}
-        if reference != 0:
-            values["loss_gap"] = relative_loss_gap(loss, reference)
+        if reference != 0:  # Eq. 11 with a reference in place of the optimum
+            values["loss_gap"] = (loss - reference) / abs(reference)
         return rows_of(values)
 
 
