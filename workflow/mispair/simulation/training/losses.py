@@ -47,80 +47,67 @@ class Loss(Protocol):
         """
 
 
-def loss_named(name: Literal["infonce", "spectral"], tau: float, reduction: Reduction) -> Loss:
-    """Return the loss of this name, with temperature `tau`."""
-    return InfoNCE(tau, reduction) if name == "infonce" else Spectral(tau, reduction)
+def spectral(
+    image: Tensor, text: Tensor, temperature: float, reduction: Reduction
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the spectral contrastive loss (Eq. 1), with its gradients as in `Loss`.
 
-
-class Spectral:
-    """The spectral contrastive loss, Eq. 1, with its temperature τ.
-
-    ``sum`` is over the pairs, as in Eq. 1; ``mean`` divides the sum by B.
+    The temperature is τ. ``sum`` is over the pairs, as in Eq. 1; ``mean`` divides the sum by B.
     """
-
-    def __init__(self, temperature: float, reduction: Reduction = "sum") -> None:
-        self.temperature, self.reduction = temperature, reduction
-
-    def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the loss and its gradients; see `Loss`."""
-        share = 1.0 if self.reduction == "sum" else 1 / image.shape[-2]
-        negative = share / self.temperature
-        images, texts = times(image.mT, image), times(text.mT, text)
-        positive = (image * text).sum(dim=-1)
-        squares = (images * texts).sum(dim=(-2, -1)) - positive.square().sum(dim=-1)
-        loss = negative * squares - share * positive.sum(dim=-1)
-        pull = (positive * (2 * negative) + share).unsqueeze(-1)
-        image_gradient = times(image, texts.mul_(2 * negative)).sub_(text * pull)
-        text_gradient = times(text, images.mul_(2 * negative)).sub_(image * pull)
-        return loss, image_gradient, text_gradient
+    share = 1.0 if reduction == "sum" else 1 / image.shape[-2]
+    negative = share / temperature
+    images, texts = times(image.mT, image), times(text.mT, text)
+    positive = (image * text).sum(dim=-1)
+    squares = (images * texts).sum(dim=(-2, -1)) - positive.square().sum(dim=-1)
+    loss = negative * squares - share * positive.sum(dim=-1)
+    pull = (positive * (2 * negative) + share).unsqueeze(-1)
+    image_gradient = times(image, texts.mul_(2 * negative)).sub_(text * pull)
+    text_gradient = times(text, images.mul_(2 * negative)).sub_(image * pull)
+    return loss, image_gradient, text_gradient
 
 
-class InfoNCE:
-    """InfoNCE over the features of both modalities.
+def infonce(
+    image: Tensor, text: Tensor, temperature: float, reduction: Reduction
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return InfoNCE over the features of both modalities, with its gradients as in `Loss`.
 
     ``mean`` is over the 2B rows, as in the public code; ``sum`` adds the mean of each pair's two
     rows over the B pairs, B times as much.
     """
+    scaled_image, scaled_text = image / temperature, text / temperature
+    xx = times(scaled_image, image.mT)
+    xy = times(scaled_image, text.mT)
+    yy = times(scaled_text, text.mT)
+    for block in (xx, yy):
+        _diagonal(block).fill_(-math.inf)
+    positive = _diagonal(xy).clone()
 
-    def __init__(self, temperature: float, reduction: Reduction = "mean") -> None:
-        self.temperature, self.reduction = temperature, reduction
-
-    def __call__(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the loss and its gradients; see `Loss`."""
-        scaled_image, scaled_text = image / self.temperature, text / self.temperature
-        xx = times(scaled_image, image.mT)
-        xy = times(scaled_image, text.mT)
-        yy = times(scaled_text, text.mT)
-        for block in (xx, yy):
-            _diagonal(block).fill_(-math.inf)
-        positive = _diagonal(xy).clone()
-
-        peaks = torch.cat(
-            [
-                torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
-                torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
-            ],
-            dim=-1,
-        )
-        # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
-        # is within the range of the number type: 2B exp(80) does not overflow float32.
-        lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
-        within = (lowest >= -80) & (highest <= 80)
-        shift = torch.where(within, 0, (highest + lowest) / 2)
-        # Which way is faster depends on the values; reading them would synchronise a GPU.
-        spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
-        if spread < 160:
-            log_sums = _symmetric(xx, xy, yy, shift if moved else None)
-        else:
-            log_sums = _row_by_row(xx, xy, yy)
-        size = image.shape[-2]
-        share = 1.0 if self.reduction == "sum" else 1 / size
-        loss = log_sums.sum(dim=-1).div_(2).sub_(positive.sum(dim=-1)).mul_(share)
-        scale = share / (2 * self.temperature)
-        _diagonal(xy).sub_(2.0)
-        image_gradient = times(xx, image).add_(times(xy, text)).mul_(scale)
-        text_gradient = times(yy, text).add_(times(xy.mT, image)).mul_(scale)
-        return loss, image_gradient, text_gradient
+    peaks = torch.cat(
+        [
+            torch.maximum(xx.amax(dim=-1), xy.amax(dim=-1)),
+            torch.maximum(yy.amax(dim=-1), xy.amax(dim=-2)),
+        ],
+        dim=-1,
+    )
+    # One shift for all rows keeps exp(S) symmetric. It fits as long as every row's largest term
+    # is within the range of the number type: 2B exp(80) does not overflow float32.
+    lowest, highest = peaks.amin(dim=-1), peaks.amax(dim=-1)
+    within = (lowest >= -80) & (highest <= 80)
+    shift = torch.where(within, 0, (highest + lowest) / 2)
+    # Which way is faster depends on the values; reading them would synchronise a GPU.
+    spread, moved = (math.inf, 0.0) if image.is_cuda else _range(lowest, highest, shift)
+    if spread < 160:
+        log_sums = _symmetric(xx, xy, yy, shift if moved else None)
+    else:
+        log_sums = _row_by_row(xx, xy, yy)
+    size = image.shape[-2]
+    share = 1.0 if reduction == "sum" else 1 / size
+    loss = log_sums.sum(dim=-1).div_(2).sub_(positive.sum(dim=-1)).mul_(share)
+    scale = share / (2 * temperature)
+    _diagonal(xy).sub_(2.0)
+    image_gradient = times(xx, image).add_(times(xy, text)).mul_(scale)
+    text_gradient = times(yy, text).add_(times(xy.mT, image)).mul_(scale)
+    return loss, image_gradient, text_gradient
 
 
 def _range(lowest: Tensor, highest: Tensor, shift: Tensor) -> list[float]:

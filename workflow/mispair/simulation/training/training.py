@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ from mispair.core.training.adamw import AdamW
 from mispair.simulation.sampling.inputs import Batch, Source, stacked
 from mispair.simulation.study import Study
 from mispair.simulation.training.encoder import Diverged, Encoders, Silenced, side_by_side
-from mispair.simulation.training.losses import Loss, loss_named
+from mispair.simulation.training.losses import Loss, infonce, spectral
 from mispair.simulation.training.schedules import Phases, Schedule
 
 
@@ -65,7 +66,9 @@ class Plan:
     @property
     def loss(self) -> Loss:
         """Loss of a batch, without the penalty."""
-        return loss_named(self.study.loss, self.study.temperature, self.study.loss_reduction)
+        study = self.study
+        loss = infonce if study.loss == "infonce" else spectral
+        return partial(loss, temperature=study.temperature, reduction=study.loss_reduction)
 
     def lr_at(self, step: int) -> float:
         """Return the step size of a step, counted from 0."""
