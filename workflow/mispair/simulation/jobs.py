@@ -82,10 +82,11 @@ def jobs(settings: Settings, conditions: dict[str, Condition]) -> list[Job]:
         for probability, trials in arms_of.items():
             for chunk in _chunks(trials, settings.trials_per_job):
                 alike.setdefault(chunk, []).append(probability)
+        size = settings.probabilities_per_job
         planned += [
-            Job(condition.name, probabilities, trials, arms)
+            Job(condition.name, tuple(every[first : first + size]), trials, arms)
             for (trials, arms), every in alike.items()
-            for probabilities in _batched(every, settings.probabilities_per_job)
+            for first in range(0, len(every), size)
         ]
     refuse(problems)
     return planned
@@ -110,11 +111,6 @@ def _requests(settings: Settings, condition: Condition) -> Iterator[_Request]:
         with_every_arm = set(ARMS) - set(INDEPENDENT_OF_C_S) | {"raw"}
         yield _Request("arms_probabilities", s.arms_probabilities, s.arms_trials, with_every_arm)
         yield _Request("arms_trials", [0.0], s.arms_trials, INDEPENDENT_OF_C_S)
-
-
-def _batched(values: list[float], size: int) -> Iterator[tuple[float, ...]]:
-    for first in range(0, len(values), size):
-        yield tuple(values[first : first + size])
 
 
 def _chunks(trials: dict[int, set[str]], size: int) -> Iterator[tuple[range, tuple[str, ...]]]:

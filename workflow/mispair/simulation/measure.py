@@ -75,11 +75,6 @@ class Examiner:
         preset = PRESETS[definition]
         return preset["test_density"], min(preset["test_margin"], self.widest_margin)
 
-    @cached_property
-    def main_test(self) -> TestSet:
-        """The test set of the study's definition."""
-        return self.tests[self.protocol(self.study.figure1_definition)]
-
     def purified(self, encoders: Encoders, definition: str) -> metrics.Purified:
         """Count the image encoder's purified features by one of the two definitions."""
         cosines = metrics.alignments(encoders.weights[0], self.dictionaries.image)
@@ -157,7 +152,7 @@ class Examiner:
 
     def embedding(self, encoders: AnyEncoders) -> list[Row]:
         """Embed the test images' features in the plane (figure 5)."""
-        test = self.main_test
+        test = self.tests[self.protocol(self.study.figure1_definition)]
         features = encoders.features(0, Dense(test.images[:SHOWN_IMAGES]))
         coordinates = tsne(features.double().cpu().numpy(), self.study.seed)
         return [

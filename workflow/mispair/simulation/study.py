@@ -298,24 +298,10 @@ class Study(settings.Settings):
         """Return the ratio of energies E|noise|^2 / E|M z|^2 in training for a noise setting."""
         return self.d1 * self.std(name) ** 2 / (self.d * self.latent_density)
 
-    @property
-    def _rotates(self) -> bool:
-        """Whether training is the same in every orthonormal basis."""
-        descends = self.optimiser == self.decoder_optimiser == "sgd"
-        return descends and self.encoder != "transformer"
-
-    @property
-    def highest_spurious_probability(self) -> float:
-        """The largest C_s that the model of misalignment admits."""
-        if self.misalignment == "caption":
-            return 1.0
-        if self.misalignment == "groups":
-            return 1 - 1 / self.spurious_group_size
-        return 0.5
-
     def refuse_spurious_probability(self, value: float) -> str:
         """Return why `value` is not a valid C_s of this model of misalignment; empty if it is."""
-        highest = self.highest_spurious_probability
+        limits = {"caption": 1.0, "groups": 1 - 1 / self.spurious_group_size}
+        highest = limits.get(self.misalignment, 0.5)
         within = value < highest if self.misalignment == "caption" else value <= highest + 1e-9
         if value >= 0 and within:
             return ""
@@ -344,7 +330,8 @@ class Study(settings.Settings):
             yield f"m: {self.m} neurons cannot represent d = {d} features; m must be at least d"
         if d > self.d1:
             yield f"d: {d} orthonormal features need d1 of at least {d}, not {self.d1}"
-        if self.dictionaries == "axes" and not self._rotates:
+        descends = self.optimiser == self.decoder_optimiser == "sgd"
+        if self.dictionaries == "axes" and not (descends and self.encoder != "transformer"):
             yield (
                 "dictionaries: axes give the same as qr only if all stages use SGD on one-layer "
                 "encoders: Adam and a transformer see the coordinates; choose qr"

@@ -339,14 +339,11 @@ class WatchingKeeper:
         """Save a state with the alignments recorded so far."""
         seen: dict[str, Tensor] = {}
         for number, trial in enumerate(self.trials):
-            seen[f"watched.{number}"] = _stacked(trial.watched)
+            # In main memory, as alignments of a restored state are.
+            pairs = [torch.stack(both).cpu() for _, *both in trial.watched]
+            seen[f"watched.{number}"] = torch.stack(pairs)
             seen[f"watched_steps.{number}"] = torch.tensor([step for step, *_ in trial.watched])
         self.keeper.save({**state, **seen})
-
-
-def _stacked(watched: Sequence[tuple[int, Tensor, Tensor]]) -> Tensor:
-    # In main memory, as alignments of a restored state are.
-    return torch.stack([torch.stack([image.cpu(), text.cpu()]) for _, image, text in watched])
 
 
 def before(arm: str) -> str:

@@ -116,7 +116,11 @@ def descend(
         Receives the next step.
     """
     networks = Networks(stack.data.points, stack.activation, stack.width)
-    state = loaded(keeper, lambda: _begun(stack, steps, len(look_at)))
+    state = loaded(keeper, lambda: {
+        **first_state(stack.stepsizes, steps, LOGGED),
+        "weights": stack.start.astype(np.float64).copy(),
+        "looked": np.full((len(look_at), len(stack.stepsizes), 0), np.nan),
+    })  # fmt: skip
     weights = state["weights"]
     number = {step: position for position, step in enumerate(look_at)}
     size = networks.runs_at_a_time
@@ -135,14 +139,6 @@ def descend(
             weights[stopped] = 0
     logged = {name: state[name] for name in (*LOGGED, "diverged", "looked")}
     return Curves(**logged, final=weights)
-
-
-def _begun(stack: Stack, steps: int, looks: int) -> State:
-    return {
-        **first_state(stack.stepsizes, steps, LOGGED),
-        "weights": stack.start.astype(np.float64).copy(),
-        "looked": np.full((looks, len(stack.stepsizes), 0), np.nan),
-    }
 
 
 def _step(

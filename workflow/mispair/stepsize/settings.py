@@ -19,8 +19,6 @@ ActivationName = Literal[
     "leaky_huber_relu", "half_softplus",
 ]  # fmt: skip
 
-Stepsize = Annotated[float, Field(gt=0)]
-
 
 class Part(settings.Settings):
     """A part of the study on one data set: every activation is a separate job."""
@@ -37,7 +35,7 @@ class Part(settings.Settings):
     widths: list[Annotated[int, Field(ge=1, le=2000)]] = Field(
         [20], min_length=1, description="Numbers of neurons m."
     )
-    stepsizes: list[Stepsize] = Field(
+    stepsizes: list[Annotated[float, Field(gt=0)]] = Field(
         min_length=1,
         description="Stepsizes η; the step on the weights is m η, so η compares between widths.",
     )

@@ -66,7 +66,9 @@ CLAIMS = (REPLACING, SMALL, SIZES, PLAIN, QUIET)
 
 def judge(tables: Tables, preset: str, confidence: float) -> list[Verdict]:
     """Return the verdicts on one preset, in the order of `CLAIMS`."""
-    table, grid = of_preset(tables.simulation, preset), _grid(tables, preset)
+    table = of_preset(tables.simulation, preset)
+    # The cells with thresholds that grow with the weights.
+    grid = where(tables.simulation, kind="grid", preset=preset, bias_schedule="practical")
     config = FULL.format(preset.removeprefix("as-"))
     alone, filtered = ALONE["high-quality-only"], ALONE["filtered"]
     third = (filtered - alone) / 3
@@ -169,11 +171,6 @@ def _gain(
         published=expected,
         smallest=smallest,
     )
-
-
-def _grid(tables: Tables, preset: str) -> pd.DataFrame:
-    """Return the preset's cells of the grid with thresholds that grow with the weights."""
-    return where(tables.simulation, kind="grid", preset=preset, bias_schedule="practical")
 
 
 def _accuracy(grid: pd.DataFrame) -> pd.DataFrame:

@@ -115,10 +115,9 @@ def points(table: pd.DataFrame) -> list[Point]:
         wide = runs(table, metric)
         for arm in PAIR:
             curve = published.figure1_curve(metric, arm)
-            for probability, of_probability in wide[arm].dropna().groupby("spurious_probability"):
+            for probability, values in wide[arm].dropna().groupby("spurious_probability"):
                 if probability in curve.index:
                     c_s, expected = float(str(probability)), float(curve[probability])
-                    values = of_probability
                     compared.append(Point(metric, arm, c_s, expected, best(values), values))
     return compared
 

@@ -31,8 +31,6 @@ from torch import Tensor
 from mispair.simulation.study import BiasSchedule, Study
 from mispair.simulation.training.encoder import Encoders
 
-Name = BiasSchedule | Literal["none"]
-
 _NEVER = -1
 
 
@@ -61,7 +59,7 @@ class Schedule:
     With ``zero`` phase I never ends. With ``none`` biases are not thresholds and stay unchanged.
     """
 
-    name: Name
+    name: BiasSchedule | Literal["none"]
     study: Study
 
     def begin(self, encoders: Encoders) -> None:

@@ -66,10 +66,6 @@ def _steps_axis(title: str = "Step t") -> alt.X:
     return alt.X("t:Q", title=title, scale=LOG, axis=alt.Axis(format="~s", tickCount=5))
 
 
-def _stepsize_axis(title: str) -> alt.X:
-    return alt.X("stepsize:Q", title=title, scale=STEPSIZES, axis=alt.Axis(format="~g"))
-
-
 def _log_y(field: str, title: str, form: str = "~g") -> alt.Y:
     axis = alt.Axis(format=form, tickCount=5)
     return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type="log"), axis=axis)
@@ -94,7 +90,8 @@ def _lines(y: alt.Y, tip: str, width: float = 1.6, **mark: Any) -> alt.Chart:
 def _points(size: int, y: alt.Y, x_title: str, **mark: Any) -> alt.Chart:
     """Return points over the stepsizes."""
     points = alt.Chart().mark_point(filled=True, size=size, **mark)
-    return points.encode(x=_stepsize_axis(x_title), y=y)
+    x = alt.X("stepsize:Q", title=x_title, scale=STEPSIZES, axis=alt.Axis(format="~g"))
+    return points.encode(x=x, y=y)
 
 
 def _panels(

@@ -313,7 +313,4 @@ def decide_worth(below: int, measured: int) -> tuple[verdicts.Outcome, str]:
     reason = f"at {below} of {measured} p the model loses less than the other modality is worth"
     if below == measured:
         return verdicts.SUPPORTS, reason
-    return (
-        verdicts.UNDECIDED,
-        f"{reason}; a head that underfits loses more with any feature",
-    )
+    return verdicts.UNDECIDED, f"{reason}; a head that underfits loses more with any feature"

@@ -61,16 +61,7 @@ def run(
             guidance_weight=settings.guidance_of(task),
         )  # fmt: skip
         losses = train(model, loss, Plan.of(settings, settings.lr_of(task, arm), settings.steps))
-        labels = {
-            **metadata,
-            "task": task,
-            "arm": arm,
-            "flip": repr(flip),
-            "seed": str(seed),
-        }
-        labels |= {
-            "width": str(width),
-            "blocks": str(blocks),
-            "noise": repr(settings.noise),
-        }
+        labels = {**metadata, "task": task, "arm": arm, "flip": repr(flip), "seed": str(seed),
+                  "width": str(width), "blocks": str(blocks),
+                  "noise": repr(settings.noise)}  # fmt: skip
         artefacts.write_weights(head, {**weights_of(model, "trained"), "losses": losses}, labels)
