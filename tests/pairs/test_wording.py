@@ -10,12 +10,7 @@ import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 from mispair.core import seeds
-from mispair.pairs.captions.wording import (
-    leave_out_features,
-    leave_out_words,
-    replace_features,
-    rewrite,
-)
+from mispair.pairs.captions.wording import leave_out_words, reword_features, rewrite
 from mispair.pairs.corruption.corruption_schemes import sample
 from mispair.pairs.corruption.draws import Draws
 from mispair.pairs.corruption.key_draws import streams, uniforms
@@ -25,6 +20,7 @@ from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, spurious_p
 from mispair.pairs.scenes.scenes import misdescribed, training_scene
 
 PARTNERS = spurious_partners(0)
+ABSENT = dict.fromkeys(FEATURES)
 
 
 def _sentences(count, quality="both"):
@@ -156,8 +152,8 @@ def test_nothing_else_of_a_sentence_changes():
 def test_features_go_at_the_rate_and_small_rates_are_nested_in_large_ones(rate):
     captions = _sentences(2000)
     starts = _starts(len(captions))
-    missing = leave_out_features(captions, starts, rate)
-    spurious = replace_features(captions, starts, rate, PARTNERS)
+    missing = reword_features(captions, starts, rate, ABSENT)
+    spurious = reword_features(captions, starts, rate, PARTNERS)
     named = [set(read_caption(caption)) for caption in captions]
     left = [set(read_caption(caption)) for caption in missing.captions]
     assert missing.total == sum(map(len, named))
@@ -169,7 +165,7 @@ def test_features_go_at_the_rate_and_small_rates_are_nested_in_large_ones(rate):
     assert spurious.changed + spurious.spared == missing.changed
     only = sum(len(a - b - set(PARTNERS)) for a, b in zip(named, left, strict=True))
     assert spurious.spared == only > 0
-    larger = leave_out_features(captions, starts, min(1.0, 2 * rate)).captions
+    larger = reword_features(captions, starts, min(1.0, 2 * rate), ABSENT).captions
     for few, more in zip(left, larger, strict=True):
         assert set(read_caption(more)) <= few
 
@@ -180,8 +176,8 @@ def test_missing_and_spurious_agree_with_a_loop_over_features():
     for caption, start, missing, spurious in zip(
         captions,
         starts,
-        leave_out_features(captions, starts, 0.4).captions,
-        replace_features(captions, starts, 0.4, PARTNERS).captions,
+        reword_features(captions, starts, 0.4, ABSENT).captions,
+        reword_features(captions, starts, 0.4, PARTNERS).captions,
         strict=True,
     ):
         named = read_caption(caption)
@@ -194,8 +190,11 @@ def test_missing_and_spurious_agree_with_a_loop_over_features():
 def test_a_rate_of_zero_changes_no_caption():
     captions = [*_sentences(50), "", "  two  spaces "]
     starts = _starts(len(captions))
-    for done in (leave_out_features(captions, starts, 0.0), leave_out_words(captions, starts, 0.0),
-                 replace_features(captions, starts, 0.0, PARTNERS)):  # fmt: skip
+    for done in (
+        reword_features(captions, starts, 0.0, ABSENT),
+        reword_features(captions, starts, 0.0, PARTNERS),
+        leave_out_words(captions, starts, 0.0),
+    ):
         assert done.captions == captions
         assert (done.changed, done.spared) == (0, 0)
 

@@ -45,29 +45,24 @@ class Reworded:
     spared: int
 
 
-def leave_out_features(captions: Sequence[str], starts: np.ndarray, rate: float) -> Reworded:
-    """Leave out each feature that a caption names with the given probability.
-
-    A shape becomes "thing" and a digit's name "number", as in captions of scenes that never named
-    them, so a noun always stays. `starts` are (n,) streams (`key_draws.streams`).
-    """
-    return _reword_features(captions, starts, rate, dict.fromkeys(FEATURES))
-
-
-def replace_features(
-    captions: Sequence[str], starts: np.ndarray, rate: float, partners: Mapping[str, str]
-) -> Reworded:
-    """Replace each feature that a caption names by its partner with the given probability.
-
-    `partners` maps each feature to another of its kind. The only feature of a kind has no partner
-    and stays. `starts` are (n,) streams of draws (`key_draws.streams`).
-    """
-    return _reword_features(captions, starts, rate, partners)
-
-
-def _reword_features(
+def reword_features(
     captions: Sequence[str], starts: np.ndarray, rate: float, partners: Mapping[str, str | None]
 ) -> Reworded:
+    """Replace or leave out each feature that a caption names with the given probability.
+
+    Parameters
+    ----------
+    captions : sequence of str
+        The n sentences.
+    starts : (n,) uint64 array
+        Streams of draws (`key_draws.streams`).
+    rate : float
+        Probability of each feature.
+    partners : mapping of str to str or None
+        For each feature, another of its kind, or None to leave it out: a shape becomes "thing" and
+        a digit's name "number", as in captions of scenes that never named them, so a noun always
+        stays. The only feature of a kind has no partner and stays.
+    """
     drawn = uniforms(starts[:, None], np.arange(len(FEATURES))) < rate
     number = {feature: i for i, feature in enumerate(FEATURES)}
     texts, total, changed, spared = [], 0, 0, 0

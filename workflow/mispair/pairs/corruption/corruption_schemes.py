@@ -19,12 +19,7 @@ from mispair.pairs.captions.caption_texts import (
     read_texts,
 )
 from mispair.pairs.captions.rewording import reword_corpus
-from mispair.pairs.captions.wording import (
-    Reworded,
-    leave_out_features,
-    leave_out_words,
-    replace_features,
-)
+from mispair.pairs.captions.wording import Reworded, leave_out_words, reword_features
 from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
 from mispair.pairs.corruption.effective_rate import codes, effective_rate, named_codes, variety
 from mispair.pairs.corruption.key_draws import streams
@@ -32,7 +27,7 @@ from mispair.pairs.corruption.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
 from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
 from mispair.pairs.neighbours.similar_captions import read_similar
 from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities
-from mispair.pairs.scenes.scene_features import spurious_partners
+from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
 
 STEP = "corrupt-captions"
 
@@ -206,8 +201,8 @@ def _rounding(chosen: int, pairs: int, rate: float) -> str:
 
 
 _EDITS: dict[str, Callable[..., Reworded]] = {
-    "missing": leave_out_features,
-    "spurious": replace_features,
+    "missing": partial(reword_features, partners=dict.fromkeys(FEATURES)),
+    "spurious": reword_features,
     "drop": leave_out_words,
 }
 _SPARED = {
