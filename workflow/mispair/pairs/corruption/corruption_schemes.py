@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,16 @@ from mispair.pairs.captions.caption_texts import (
     read_pictured_features,
     read_texts,
 )
-from mispair.pairs.captions.rewording import reword_corpus
 from mispair.pairs.captions.wording import Reworded, leave_out_words, reword_features
 from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
 from mispair.pairs.corruption.effective_rate import codes, effective_rate, named_codes, variety
 from mispair.pairs.corruption.key_draws import streams
 from mispair.pairs.corruption.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
 from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
+from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours.similar_captions import read_similar
 from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities
+from mispair.pairs.scenes.scene_captions import read_caption
 from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
 
 STEP = "corrupt-captions"
@@ -218,20 +219,57 @@ _SPARED = {
 def _reworded(
     scheme: str, pairs: CaptionedPairs, rate: float, seed: int, sources: Sources
 ) -> Corrupted:
+    """Reword the caption of every pair, one group of shards at a time."""
     edit = partial(_EDITS[scheme], rate=rate)
     if scheme == "spurious":
         edit = partial(edit, partners=spurious_partners(seed))
     truth = None if scheme == "drop" else read_named_features(sources.truth)
-    done = reword_corpus(pairs, sources.index, edit, seed, STEP, scheme, truth=truth)
+    given = pairs.caption_ids.copy()
+    ids, texts = [np.zeros(0, np.uint64)], [pa.array([], pa.large_string())]
+    total = changed = spared = 0
+    for group, rows in pairs.by_group():
+        if group not in sources.index:
+            raise UserError(f"corrupt_captions: the index of group {group} is missing.")
+        originals = read_texts([sources.index[group]], given[rows])
+        captions = [originals[number] for number in given[rows].tolist()]
+        keys = list(pairs.keys(rows))
+        if truth is not None:
+            _check(keys, captions, truth)
+        new = edit(captions, streams(keys, seed, STEP, scheme))
+        total, changed, spared = total + new.total, changed + new.changed, spared + new.spared
+        edited = [i for i, text in enumerate(new.captions) if text != captions[i]]
+        new_texts = dict.fromkeys(new.captions[i] for i in edited)
+        distinct = {text: int(caption_id(text), 16) for text in new_texts}
+        given[rows[edited]] = [distinct[new.captions[i]] for i in edited]
+        ids.append(np.fromiter(distinct.values(), np.uint64, len(distinct)))
+        texts.append(pa.array(list(distinct), pa.large_string()))
+    written_ids, first = np.unique(np.concatenate(ids), return_index=True)
+    fresh = ~np.isin(written_ids, pairs.alternatives)
     share = "words_dropped_share" if scheme == "drop" else "features_changed_share"
     return Corrupted(
-        done.given,
-        np.zeros(len(done.given), bool),
-        {share: repr(done.changed_share)},
-        _SPARED[scheme].format(spared=done.spared, total=done.total) if done.spared else "",
-        done.written_ids,
-        done.written,
+        given,
+        np.zeros(len(given), bool),
+        {share: repr(changed / max(total, 1))},
+        _SPARED[scheme].format(spared=spared, total=total) if spared else "",
+        written_ids[fresh],
+        pa.concat_arrays(texts).take(pa.array(first[fresh])),
     )
+
+
+def _check(keys: Iterable[str], captions: Iterable[str], truth: Mapping[str, list[str]]) -> None:
+    for key, caption in zip(keys, captions, strict=True):
+        if key not in truth:
+            raise UserError(
+                f"corrupt_captions: the ground truth has no features for the key {key!r}. Give the "
+                "Parquet tables that were written with the shards."
+            )
+        if sorted(truth[key]) != sorted(named := read_caption(caption)):
+            raise UserError(
+                f"corrupt_captions: the caption {caption!r} of {key!r} names "
+                f"{', '.join(named) or 'no feature'}, but its ground truth is "
+                f"{', '.join(truth[key]) or 'no feature'}. The schemes spurious and missing change "
+                "the sentences that make_scenes writes; keep those, or leave the schemes out."
+            )
 
 
 _SCHEMES: dict[str, Callable[[CaptionedPairs, float, int, Sources], Corrupted]] = {
