@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,78 +20,6 @@ from mispair.pairs.index.policy import Fault
 
 EXAMPLE_LENGTH = 80
 """Characters of an example in a message."""
-
-
-@dataclass(frozen=True)
-class JoinBooks:
-    """What a caption table and the pairs of a corpus have in common.
-
-    Attributes
-    ----------
-    join : str
-        What joins them: ``key``, ``url``, ``sha256`` or ``json:FIELD``.
-    joined, without_row : int
-        Pairs that the table has a row for, and others; pairs that were rejected because they are
-        not in the table are among the others.
-    sharing : int
-        Joined pairs whose value another joined pair has too.
-    values, several, unused : int
-        Values of the table, those with several captions, and those that no kept pair has.
-    example, example_of_pair : str
-        A value of the table, and one of a pair; empty where there is none.
-    """
-
-    join: str
-    joined: int
-    without_row: int
-    sharing: int
-    values: int
-    several: int
-    unused: int
-    example: str
-    example_of_pair: str
-
-    @property
-    def pairs(self) -> int:
-        """Pairs that were looked up in the table."""
-        return self.joined + self.without_row
-
-    def rows(self) -> list[Row]:
-        """Return the counts as rows of metrics; see `corpus_statistics`."""
-        return [
-            {"metric": f"table_{name}", "value": value, "n": n}
-            for name, value, n in (
-                ("pairs_joined", self.joined, self.pairs),
-                ("pairs_without_row", self.without_row, self.pairs),
-                ("pairs_sharing_value", self.sharing, self.joined),
-                ("values_with_several_captions", self.several, self.values),
-                ("values_unused", self.unused, self.values),
-            )
-        ]
-
-    def check(self, least: float, table: Path) -> None:
-        """Refuse a table that has a row for less than a share of the pairs, 0 to 1, or for none.
-
-        Raises
-        ------
-        UserError
-            If so, with the table, what joins it, the share and the settings.
-        """
-        if not self.pairs or (self.joined and self.joined >= least * self.pairs):
-            return
-        has = (
-            f"a pair has {self.example_of_pair[:EXAMPLE_LENGTH]!r}"
-            if self.example_of_pair
-            else "no pair has such a value"
-        )
-        raise UserError(
-            f"gather_index: {table}: the caption table has a row for {self.joined:,} of "
-            f"{self.pairs:,} pairs ({100 * self.joined / self.pairs:.2f} %), joined by "
-            f"{self.join}, and at least {100 * least:g} % must have one. The table has values such "
-            f"as {self.example[:EXAMPLE_LENGTH]!r}, and {has}. Correct `captions`, "
-            "`read_captions: join` or `read_captions: key_column`, or lower "
-            "`gather_index: min_joined_share`."
-        )
 
 
 def join_rows(
@@ -120,21 +47,22 @@ def join_rows(
         If the table has a row for too few pairs, or a file cannot be read.
     """
     rejected = books.reasons.get(Fault.NOT_IN_TABLE)
-    rows = []
-    for table in tables:
-        joined = join_books(table, index, pairs, kept, rejected.count if rejected else 0)
-        joined.check(least, table)
-        rows += joined.rows()
-    return rows
+    absent = rejected.count if rejected else 0
+    return [row for table in tables for row in _rows(table, least, index, pairs, kept, absent)]
 
 
-def join_books(
-    table: Path, index: Mapping[str, Path], pairs: Pairs, kept: np.ndarray, rejected: int
-) -> JoinBooks:
+def _rows(
+    table: Path,
+    least: float,
+    index: Mapping[str, Path],
+    pairs: Pairs,
+    kept: np.ndarray,
+    rejected: int,
+) -> list[Row]:
     """Compare a caption table with the pairs of a corpus, by 64-bit hashes of the values.
 
-    `rejected` counts the samples that are not in the index because the table has no row for them;
-    the other arguments are those of `join_rows`.
+    `rejected` pairs are not in the index because the table has no row for them. They are among the
+    pairs without a row.
     """
     join = join_of(table)
     several, example, example_of_pair = 0, "", ""
@@ -149,18 +77,32 @@ def join_books(
             example_of_pair = values[0].as_py()
     table_values = np.concatenate(in_table)
     had, times = np.unique(np.concatenate(in_pairs), return_counts=True)
-    joined = times[np.isin(had, table_values)]
-    return JoinBooks(
-        join=join,
-        joined=int(joined.sum()),
-        without_row=int(kept.sum() - joined.sum()) + rejected,
-        sharing=int(joined[joined > 1].sum()),
-        values=len(table_values),
-        several=several,
-        unused=len(table_values) - len(joined),
-        example=example,
-        example_of_pair=example_of_pair,
-    )
+    of_joined = times[np.isin(had, table_values)]
+    joined, looked_up = int(of_joined.sum()), int(kept.sum()) + rejected
+    if looked_up and (not joined or joined < least * looked_up):
+        has = (
+            f"a pair has {example_of_pair[:EXAMPLE_LENGTH]!r}"
+            if example_of_pair
+            else "no pair has such a value"
+        )
+        raise UserError(
+            f"gather_index: {table}: the caption table has a row for {joined:,} of "
+            f"{looked_up:,} pairs ({100 * joined / looked_up:.2f} %), joined by "
+            f"{join}, and at least {100 * least:g} % must have one. The table has values such "
+            f"as {example[:EXAMPLE_LENGTH]!r}, and {has}. Correct `captions`, "
+            "`read_captions: join` or `read_captions: key_column`, or lower "
+            "`gather_index: min_joined_share`."
+        )
+    return [
+        {"metric": f"table_{name}", "value": value, "n": n}
+        for name, value, n in (
+            ("pairs_joined", joined, looked_up),
+            ("pairs_without_row", looked_up - joined, looked_up),
+            ("pairs_sharing_value", int(of_joined[of_joined > 1].sum()), joined),
+            ("values_with_several_captions", several, len(table_values)),
+            ("values_unused", len(table_values) - len(of_joined), len(table_values)),
+        )
+    ]
 
 
 def _values_of_pairs(
