@@ -7,12 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mispair.pairs.corruption.corruption import (
-    choose_pairs,
-    draw_neighbours,
-    pairing_shares,
-    shuffle_captions,
-)
+from mispair.pairs.captions.caption_texts import CaptionedPairs
+from mispair.pairs.corruption import pairing
+from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
+from mispair.pairs.corruption.corruption_schemes import Corrupted, Sources
 from mispair.pairs.corruption.key_draws import streams, uniforms
 
 
@@ -214,10 +212,14 @@ def test_each_of_ten_neighbours_is_equally_likely():
     assert (np.abs(counts[1:] - 1000) < 5 * np.sqrt(1000)).all()
 
 
-def test_shares_count_texts_and_not_only_pairs():
-    own, given = np.array(list("aabcd")), np.array(list("aacbx"))
+def test_shares_count_texts_and_not_only_pairs(monkeypatch):
+    own, given = (np.array([*text], np.uint64) for text in (b"aabcd", b"aacbx"))
     swapped = np.array([True, True, True, True, False])
-    shares, changed = pairing_shares(own, given, swapped, 0.8)
-    assert (shares.nominal, shares.swapped, shares.text_changed) == (0.8, 0.8, 0.6)
-    assert shares.identical_text_swaps == 2
-    assert changed.tolist() == [False, False, True, True, True]
+    monkeypatch.setattr(pairing, "corrupt", lambda *_: Corrupted(given, swapped))
+    monkeypatch.setattr(pairing, "mean_similarity", lambda *_: {})
+    pairs = CaptionedPairs(pa.table({"key": list("vwxyz")}), own, own[:, None], "")
+    table, _, metadata = pairing.draw_pairing(pairs, "random", 0.8, 0, 1, Sources({}))
+    shares = ("nominal", "swapped_share", "text_changed_share")
+    assert [metadata[name] for name in shares] == ["0.8", "0.8", "0.6"]
+    assert metadata["identical_text_swaps"] == "2"
+    assert table["text_changed"].to_pylist() == [False, False, True, True, True]

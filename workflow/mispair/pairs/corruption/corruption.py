@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -191,38 +190,3 @@ def draw_neighbours(
         given[position[some]] = neighbours[picked[some]]
         similarity[position[some]] = values[picked[some]]
     return given, similarity
-
-
-@dataclass(frozen=True)
-class PairingShares:
-    """How much of a corpus a scheme changed, as shares of all pairs in [0, 1].
-
-    ``text_changed`` can be smaller than ``swapped``, because two pairs may have the same caption.
-    ``identical_text_swaps`` counts pairs that got another pair's caption with their own text.
-    ``text_changed`` is larger where a scheme rewords captions.
-    """
-
-    nominal: float
-    swapped: float
-    text_changed: float
-    identical_text_swaps: int
-
-
-def pairing_shares(
-    original: np.ndarray, given: np.ndarray, swapped: np.ndarray, nominal: float
-) -> tuple[PairingShares, np.ndarray]:
-    """Return the shares that a scheme changed, and which texts it changed, (n,) bool.
-
-    Parameters
-    ----------
-    original, given : (n,) array
-        Identity of each pair's caption before and after; equal texts have equal identities.
-    swapped : (n,) bool array
-        Whether the pair got the caption of another pair.
-    nominal : float
-        The rate of the scheme.
-    """
-    changed = np.asarray(original != given, dtype=bool)
-    count = max(len(changed), 1)
-    same = int((swapped & ~changed).sum())
-    return PairingShares(nominal, swapped.sum() / count, changed.sum() / count, same), changed

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from mispair.pairs.captions.caption_texts import CaptionedPairs
 from mispair.pairs.corruption.caption_sources import COLUMN, caption_sources
-from mispair.pairs.corruption.corruption import pairing_shares
 from mispair.pairs.corruption.corruption_schemes import (
     Sources,
     corrupt,
@@ -35,6 +34,10 @@ def draw_pairing(
         ``caption_id``, ``caption`` of texts that no pair had before, of all draws, sorted.
     metadata : dict of str to str
         For both: shares of draw 0, shares of all draws as JSON, and what identifies data and draws.
+        Shares are of all pairs, in [0, 1]. ``text_changed_share`` can be smaller than
+        ``swapped_share``, because two pairs may have the same caption: ``identical_text_swaps``
+        counts pairs that got another pair's caption with their own text. ``text_changed_share`` is
+        larger where a scheme rewords captions.
 
     Raises
     ------
@@ -46,14 +49,15 @@ def draw_pairing(
     by_draw: list[tuple[float, float]] = []
     for draw in range(draws):
         done = corrupt(pairs, scheme, rate, seed_of(seed, draw), sources)
-        shares, changed = pairing_shares(pairs.caption_ids, done.given, done.swapped, rate)
-        by_draw.append((float(shares.swapped), float(shares.text_changed)))
+        changed = done.given != pairs.caption_ids
+        count = max(len(changed), 1)
+        by_draw.append((float(done.swapped.sum() / count), float(changed.sum() / count)))
         if draw == 0:
             metadata |= {
-                "nominal": repr(float(shares.nominal)),
-                "swapped_share": repr(float(shares.swapped)),
-                "text_changed_share": repr(float(shares.text_changed)),
-                "identical_text_swaps": str(shares.identical_text_swaps),
+                "nominal": repr(float(rate)),
+                "swapped_share": repr(by_draw[0][0]),
+                "text_changed_share": repr(by_draw[0][1]),
+                "identical_text_swaps": str(int((done.swapped & ~changed).sum())),
                 **mean_similarity(pairs, done, sources.index, seed),
                 **effective_shares(pairs, done, sources.index, sources.truth),
                 **done.shares,
