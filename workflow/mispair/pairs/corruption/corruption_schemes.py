@@ -323,22 +323,21 @@ def mean_similarity(
 
 def effective_shares(
     pairs: CaptionedPairs, done: Corrupted, index: Mapping[str, Path], truth: Sequence[Path]
-) -> dict[str, str]:
+) -> dict[str, float]:
     """Measure how wrong the captions of a scheme are, and how many different ones remain.
 
-    Returns metadata: the counts of `effective_rate.Variety`, and the shares of
-    `effective_rate.EffectiveRate` where `truth` has the features of every picture.
+    Returns the counts of `variety`, and the shares of `effective_rate` where `truth` has the
+    features of every picture.
     """
-    metadata = variety(done.given).metadata()
+    counts: dict[str, float] = {**variety(done.given)}
     pictured = read_pictured_features(truth)
     keys = list(pairs.keys(np.arange(len(done.given)))) if pictured else []
     if not keys or not all(key in pictured for key in keys):
-        return metadata
+        return counts
     written = dict(zip(done.written_ids.tolist(), done.written.to_pylist(), strict=True))
     used = np.union1d(pairs.caption_ids, done.given)
     texts = written | read_texts(index.values(), used[~np.isin(used, done.written_ids)])
     named = named_codes([texts[number] for number in used.tolist()])
     before, after = (named[np.searchsorted(used, ids)] for ids in (pairs.caption_ids, done.given))
     pictures = codes([pictured[key] for key in keys])
-    rate = effective_rate(pictures, before, after, done.given != pairs.caption_ids)
-    return metadata | rate.metadata()
+    return counts | effective_rate(pictures, before, after, done.given != pairs.caption_ids)

@@ -15,49 +15,29 @@ they are counted separately.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from mispair.pairs.scenes.scene_captions import read_caption
 from mispair.pairs.scenes.scene_features import FEATURES
 
+SHARES = (
+    "wrong_feature_share",
+    "false_caption_share",
+    "unnamed_feature_share",
+    "replaced_true_share",
+    "replaced_same_features_share",
+    "replaced_right_feature_share",
+)
+"""Names of the shares of `effective_rate`."""
 
-@dataclass(frozen=True)
-class EffectiveRate:
-    """What is wrong in the captions of n pairs; shares are in [0, 1].
-
-    Attributes
-    ----------
-    wrong_feature_share : float
-        Effective rate by features.
-    false_caption_share : float
-        Effective rate by captions.
-    unnamed_feature_share : float
-        Mean over pairs of the share of the picture's features that the caption does not name.
-    replaced_true_share : float
-        Share of the replaced captions that are entirely true of the picture.
-    replaced_same_features_share : float
-        Share of the replaced captions that name the same features as the caption before.
-    replaced_right_feature_share : float
-        Mean over replaced captions of the share of named features that the picture has.
-    """
-
-    wrong_feature_share: float
-    false_caption_share: float
-    unnamed_feature_share: float
-    replaced_true_share: float
-    replaced_same_features_share: float
-    replaced_right_feature_share: float
-
-    def metadata(self) -> dict[str, str]:
-        """Return the shares as text by name; shares of no replaced caption are ``nan``."""
-        return {name: repr(float(value)) for name, value in asdict(self).items()}
+COUNTS = ("distinct_captions", "most_used_caption")
+"""Names of the counts of `variety`."""
 
 
 def effective_rate(
     pictures: np.ndarray, before: np.ndarray, after: np.ndarray, replaced: np.ndarray
-) -> EffectiveRate:
+) -> dict[str, float]:
     """Measure how wrong the captions of a corpus are after a scheme of corruption.
 
     Parameters
@@ -66,16 +46,26 @@ def effective_rate(
         The features that each picture has, and that its caption names before and after.
     replaced : (n,) bool array
         Whether the pair has another text.
+
+    Returns
+    -------
+    dict of str to float
+        Shares in [0, 1], by the names of `SHARES`: the effective rate by features, and that by
+        captions; the mean over pairs of the share of the picture's features that the caption does
+        not name; the share of the replaced captions that are entirely true of the picture, and of
+        those that name the same features as the caption before; and the mean over replaced captions
+        of the share of named features that the picture has. Shares of no replaced caption are nan.
     """
     wrong = _share(after & ~pictures, after)
-    return EffectiveRate(
-        _mean(wrong),
-        _mean(wrong > 0),
-        _mean(_share(pictures & ~after, pictures)),
-        _mean(wrong[replaced] == 0),
-        _mean((before == after).all(axis=1)[replaced]),
-        _mean(1 - wrong[replaced]),
+    values = (
+        wrong,
+        wrong > 0,
+        _share(pictures & ~after, pictures),
+        wrong[replaced] == 0,
+        (before == after).all(axis=1)[replaced],
+        1 - wrong[replaced],
     )
+    return {name: _mean(value) for name, value in zip(SHARES, values, strict=True)}
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -107,19 +97,10 @@ def named_codes(captions: Sequence[str]) -> np.ndarray:
     return codes([read_caption(caption) for caption in captions])
 
 
-@dataclass(frozen=True)
-class Variety:
-    """How many different captions the pairs have, and how often the most used one occurs."""
+def variety(given: np.ndarray) -> dict[str, int]:
+    """Count the distinct captions of pairs, (n,) uint64, and the pairs with the commonest.
 
-    distinct_captions: int
-    most_used_caption: int
-
-    def metadata(self) -> dict[str, str]:
-        """Return the counts as text by name."""
-        return {name: str(value) for name, value in asdict(self).items()}
-
-
-def variety(given: np.ndarray) -> Variety:
-    """Count the distinct captions of pairs, (n,) uint64, and the pairs with the commonest."""
+    Returns the counts by the names of `COUNTS`.
+    """
     _, times = np.unique(given, return_counts=True)
-    return Variety(len(times), int(times.max(initial=0)))
+    return dict(zip(COUNTS, (len(times), int(times.max(initial=0))), strict=True))

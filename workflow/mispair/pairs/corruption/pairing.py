@@ -53,13 +53,14 @@ def draw_pairing(
         count = max(len(changed), 1)
         by_draw.append((float(done.swapped.sum() / count), float(changed.sum() / count)))
         if draw == 0:
+            measured = effective_shares(pairs, done, sources.index, sources.truth)
             metadata |= {
                 "nominal": repr(float(rate)),
                 "swapped_share": repr(by_draw[0][0]),
                 "text_changed_share": repr(by_draw[0][1]),
                 "identical_text_swaps": str(int((done.swapped & ~changed).sum())),
                 **mean_similarity(pairs, done, sources.index, seed),
-                **effective_shares(pairs, done, sources.index, sources.truth),
+                **{name: repr(value) for name, value in measured.items()},
                 **done.shares,
                 "note": done.note,
             }

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 
 import pandas as pd
 
 from mispair.core.words import number
-from mispair.pairs.corruption.effective_rate import EffectiveRate, Variety
+from mispair.pairs.corruption.effective_rate import COUNTS, SHARES
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables
 
 PRINTED = ("swapped_share", "text_changed_share", "identical_text_swaps", "mean_similarity")
-
-SHARES = tuple(field.name for field in fields(EffectiveRate))
-COUNTS = tuple(field.name for field in fields(Variety))
 
 
 def pairings(tables: Tables) -> Table | None:
