@@ -14,10 +14,36 @@ from mispair.core import files
 from mispair.pairs.corruption.swap_draws import column
 from mispair.towers.caption_choices import CaptionChoices, read_choices
 from mispair.towers.features import PairedFeatures, gather, parts_of_towers
+from mispair.towers.finetuning.batches import fewest_kept, subset
 from mispair.towers.finetuning.finetuning_presets import Training, arm, refuse, resolve
 from mispair.towers.finetuning.finetuning_settings import Settings
 from mispair.towers.finetuning.projection import Projections, starting_point
-from mispair.towers.finetuning.training_pairs import TrainingPairs, training_pairs
+
+
+@dataclass(frozen=True)
+class TrainingPairs:
+    """The pairs that each of s seeds is trained on.
+
+    Attributes
+    ----------
+    table : DataFrame
+        The pairing.
+    chosen : list of s (n,) int arrays
+        Positions of the pairs in the pairing, ascending.
+    scheduled : int
+        Pairs that the number of steps is taken from: those before a repair dropped some.
+    """
+
+    table: pd.DataFrame
+    chosen: list[np.ndarray]
+    scheduled: int
+
+    def shares(self, name: str) -> list[float]:
+        """Return for each seed the share of its pairs for which a column of the pairing is true."""
+        return [
+            float(self.table[column(name, draw)].iloc[rows].mean())
+            for draw, rows in enumerate(self.chosen)
+        ]
 
 
 @dataclass(frozen=True)
@@ -113,7 +139,7 @@ def read_arm(
     """
     trained = arm(start, resolve(settings))
     tensors, model = files.read_tensors(untouched)
-    pairs = training_pairs(table, settings)
+    pairs = _training_pairs(table, settings)
     refuse(trained.training, len(pairs.chosen[0]))
     choices = _read_choices(settings, corpus, table, pairs.chosen)
     parts = parts_of_towers(features, feature_rows, model.get("towers"))
@@ -123,6 +149,23 @@ def read_arm(
     stack = Projections.from_tensors(tensors)
     initial = starting_point(stack, streams, trained.random_norm, trained.fixed_scale)
     return ArmInputs(pairs, data, initial, trained.training), model
+
+
+def _training_pairs(table: pd.DataFrame, settings: Settings) -> TrainingPairs:
+    """Choose the pairs of each seed: a subset of all, without those that a repair dropped.
+
+    Raises
+    ------
+    ValueError
+        If the repair keeps none of the pairs of a seed.
+    """
+    draws = range(settings.seeds)
+    chosen = [subset(len(table), settings.pairs, settings.seed, draw) for draw in draws]
+    scheduled = len(chosen[0])
+    if column("kept", 0) in table:
+        masks = [table[column("kept", draw)].to_numpy(bool) for draw in draws]
+        chosen = fewest_kept(chosen, masks, settings.seed)
+    return TrainingPairs(table, chosen, scheduled)
 
 
 def _read_choices(
