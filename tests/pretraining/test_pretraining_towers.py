@@ -10,7 +10,8 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.core.training.loop import Plan, train
-from mispair.pretraining.data import held_out_rows, texts_of, true_features
+from mispair.pretraining.data import held_out_rows, texts_of
+from mispair.pretraining.measure import true_features
 from mispair.pretraining.pictures import read_pictures, resized
 from mispair.pretraining.towers import (
     Batches,
@@ -225,7 +226,7 @@ def test_a_pair_that_is_in_no_index_is_named_by_number():
 
 def test_a_pair_without_true_features_is_an_error():
     with pytest.raises(UserError, match="generated"):
-        true_features(["a"], [], ["shape:star"])
+        true_features(["a"], [])
 
 
 def test_texts_that_no_file_has_are_an_error():

@@ -23,7 +23,7 @@ from mispair.pairs.steps import (
     make_evaluation_set,
     make_scenes,
 )
-from mispair.pretraining.data import true_features
+from mispair.pretraining.measure import true_features
 from mispair.pretraining.names import BASES, IDENTIFIED, PROMPTS, TOWERS
 from mispair.pretraining.steps import decode_pictures, measure_mixing, train_small_towers
 from mispair.pretraining.towers import read_towers
@@ -90,7 +90,7 @@ def test_pictures_are_in_the_order_of_the_corpus(corpus: Corpus) -> None:
     table, _ = files.read_parquet(corpus.corpus)
     assert arrays["pictures"].shape == (PAIRS, 28, 28, 3)
     # The ground of a picture tells its true background: black is dark, white is light.
-    codes = true_features(table["key"].tolist(), corpus.truth, FEATURES)
+    codes = true_features(table["key"].tolist(), corpus.truth)
     corner = arrays["pictures"][:, 0, 0].mean(axis=1)
     plain = {name: codes[:, FEATURES.index(f"background:{name}")] for name in ("black", "white")}
     bare = ~codes[:, [FEATURES.index("frame:framed"), FEATURES.index("shadow:shadowed")]].any(

@@ -1,8 +1,8 @@
-"""Pairs of a corpus from files: pictures, captions, true features."""
+"""Pairs of a corpus from files: pictures and captions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,32 +38,6 @@ def texts_of(
     missing = np.array([number not in decoded for number in numbers.tolist()], bool)
     decoded |= read_texts(index, numbers[missing])
     return [decoded[number] for number in numbers.tolist()]
-
-
-def true_features(keys: Sequence[str], truth: Iterable[Path], names: Sequence[str]) -> np.ndarray:
-    """Return which features the pictures of pairs show, (n, len(names)) bool.
-
-    The tables of `truth` have the columns ``key`` and ``image_features``.
-
-    Raises
-    ------
-    UserError
-        If a pair has no features in `truth`.
-    """
-    shown: dict[str, list[str]] = {}
-    for path in truth:
-        table, _ = read_columns(path, ["key", "image_features"])
-        shown.update(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
-    if missing := next((key for key in keys if key not in shown), None):
-        raise UserError(
-            f"measure_mixing: there are no true features of the pair {missing!r}. The study needs "
-            "the generated corpus: set `shards: generated`."
-        )
-    column = {name: number for number, name in enumerate(names)}
-    codes = np.zeros((len(keys), len(names)), bool)
-    for row, key in zip(codes, keys, strict=True):
-        row[[column[name] for name in shown[key]]] = True
-    return codes
 
 
 def held_out_rows(pairs: int, held_out: int, draw: np.random.Generator) -> np.ndarray:

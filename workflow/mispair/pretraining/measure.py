@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from mispair.core import seeds
+from mispair.core.files import UserError
 from mispair.core.metrics import Row
 from mispair.evaluation.identified_basis import RECOVERED, correlations, halves, identify
 from mispair.evaluation.protocols import CLIP_BENCHMARK
 from mispair.evaluation.purity import neuron_overlap, random_overlap
+from mispair.evaluation.sets import PLACEHOLDER, open_set
 from mispair.evaluation.zeroshot import accuracies, classifier, classify, embed
-from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY
-from mispair.pretraining.labelled_sets import LabelledSet
+from mispair.pairs.captions.caption_texts import read_pictured_features
+from mispair.pairs.scenes.scene_features import FEATURES, VOCABULARY, codes
 from mispair.pretraining.mixing import (
     Sample,
     centred_by_kind,
@@ -24,6 +27,7 @@ from mispair.pretraining.mixing import (
     readouts,
 )
 from mispair.pretraining.names import IDENTIFIED, LINEAR, NEURONS, PROMPTS
+from mispair.pretraining.pictures import resized
 from mispair.pretraining.towers import SmallTowers, features_of_pictures, features_of_texts
 from mispair.pretraining.words import bags
 
@@ -43,6 +47,25 @@ class Pairs:
     images: np.ndarray
     captions: list[str]
     codes: np.ndarray
+
+
+def true_features(keys: Sequence[str], truth: Iterable[Path]) -> np.ndarray:
+    """Return which of `FEATURES` the pictures of pairs show, (n, f) bool.
+
+    The tables of `truth` have the columns ``key`` and ``image_features``.
+
+    Raises
+    ------
+    UserError
+        If a pair has no features in `truth`.
+    """
+    shown = read_pictured_features(truth)
+    if missing := next((key for key in keys if key not in shown), None):
+        raise UserError(
+            f"measure_mixing: there are no true features of the pair {missing!r}. The study needs "
+            "the generated corpus: set `shards: generated`."
+        )
+    return codes([shown[key] for key in keys])
 
 
 def words_of_features(features: Sequence[str]) -> tuple[list[str], np.ndarray]:
@@ -109,18 +132,25 @@ def measure_towers(
     return rows
 
 
-def accuracy_rows(model: SmallTowers, words: Sequence[str], labelled: LabelledSet) -> list[Row]:
-    """Return the row of acc1 of one evaluation set."""
-    embeddings = embed(
-        features_of_pictures(model, labelled.images), model.image_projection.detach().numpy()
-    )
-    texts = features_of_texts(model, bags(labelled.prompts, words))
+def accuracy_rows(model: SmallTowers, words: Sequence[str], folder: Path, side: int) -> list[Row]:
+    """Return the row of acc1 of one evaluation set for classification.
+
+    Its pictures are resized to squares of `side` pixels; its prompts are those in its folder.
+    """
+    opened = open_set(folder)
+    names, templates = opened.classnames, opened.templates
+    examples = list(opened.samples())
+    images = np.stack([resized(example.decode(), side) for example in examples])
+    labels = np.array([example.label for example in examples])
+    prompts = [template.replace(PLACEHOLDER, name) for name in names for template in templates]
+    embeddings = embed(features_of_pictures(model, images), model.image_projection.detach().numpy())
+    texts = features_of_texts(model, bags(prompts, words))
     projection = model.text_projection.detach().numpy()
-    classes = classifier(texts, labelled.prompt_classes, projection)
-    _, ranks = classify(embeddings, classes, labelled.labels)
+    classes = classifier(texts, np.repeat(np.arange(len(names)), len(templates)), projection)
+    _, ranks = classify(embeddings, classes, labels)
     return [
-        {"evaluation_set": labelled.name, "protocol": CLIP_BENCHMARK, **row}
-        for row in accuracies(ranks, labelled.labels, labelled.classes)
+        {"evaluation_set": opened.name, "protocol": CLIP_BENCHMARK, **row}
+        for row in accuracies(ranks, labels, len(names))
         if row["metric"] == "acc1"
     ]
 

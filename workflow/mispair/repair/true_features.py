@@ -10,7 +10,8 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.pairs.captions.caption_texts import read_pictured_features
-from mispair.pairs.corruption.effective_rate import codes, named_codes
+from mispair.pairs.corruption.effective_rate import named_codes
+from mispair.pairs.scenes.scene_features import codes
 
 
 class TrueFeatures:

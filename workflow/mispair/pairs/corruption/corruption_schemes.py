@@ -20,7 +20,7 @@ from mispair.pairs.captions.caption_texts import (
 )
 from mispair.pairs.captions.wording import Reworded, leave_out_words, reword_features
 from mispair.pairs.corruption.corruption import choose_pairs, draw_neighbours, shuffle_captions
-from mispair.pairs.corruption.effective_rate import codes, effective_rate, named_codes, variety
+from mispair.pairs.corruption.effective_rate import effective_rate, named_codes, variety
 from mispair.pairs.corruption.key_draws import streams
 from mispair.pairs.corruption.mutual_swaps import MOST_PAIRS as MOST_SWAPPED
 from mispair.pairs.corruption.mutual_swaps import mutual_tfidf, swap_similar
@@ -28,7 +28,7 @@ from mispair.pairs.index.index import caption_id
 from mispair.pairs.neighbours.similar_captions import read_similar
 from mispair.pairs.neighbours.tfidf import MEASURE, tfidf_similarities
 from mispair.pairs.scenes.scene_captions import read_caption
-from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
+from mispair.pairs.scenes.scene_features import FEATURES, codes, spurious_partners
 
 STEP = "corrupt-captions"
 

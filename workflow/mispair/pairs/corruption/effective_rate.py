@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mispair.pairs.scenes.scene_captions import read_caption
-from mispair.pairs.scenes.scene_features import FEATURES
+from mispair.pairs.scenes.scene_features import codes
 
 SHARES = (
     "wrong_feature_share",
@@ -75,21 +75,6 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else float("nan")
-
-
-def codes(features: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return lists of features as binary codes, (n, f) bool.
-
-    Raises
-    ------
-    KeyError
-        If a name is not in `scene_features.FEATURES`.
-    """
-    position = {feature: column for column, feature in enumerate(FEATURES)}
-    entries = [(row, position[name]) for row, names in enumerate(features) for name in names]
-    binary = np.zeros((len(features), len(FEATURES)), bool)
-    binary[tuple(np.array(entries, dtype=np.int64).reshape(-1, 2).T)] = True
-    return binary
 
 
 def named_codes(captions: Sequence[str]) -> np.ndarray:

@@ -6,6 +6,10 @@ a binary code z as in the theory; `FEATURES` fixes the order of its entries.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from mispair.core import seeds
 
 VOCABULARY: dict[str, dict[str, list[str]]] = {
@@ -113,6 +117,21 @@ def features_of(parts: list[Part]) -> list[str]:
         f"{kind}:{value}" for part in parts for kind, values in part.items() for value in values
     }
     return [feature for feature in FEATURES if feature in present]
+
+
+def codes(features: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return lists of features as binary codes, (n, f) bool.
+
+    Raises
+    ------
+    KeyError
+        If a name is not in `FEATURES`.
+    """
+    position = {feature: column for column, feature in enumerate(FEATURES)}
+    entries = [(row, position[name]) for row, names in enumerate(features) for name in names]
+    binary = np.zeros((len(features), len(FEATURES)), bool)
+    binary[tuple(np.array(entries, dtype=np.int64).reshape(-1, 2).T)] = True
+    return binary
 
 
 def spurious_partners(seed: int) -> dict[str, str]:

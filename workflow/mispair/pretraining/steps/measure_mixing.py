@@ -43,9 +43,9 @@ def run(
 
     from mispair.core import files, metrics
     from mispair.core.provenance import fingerprint
-    from mispair.pairs.scenes.scene_features import FEATURES, spurious_partners
+    from mispair.evaluation.sets import CLASSNAMES
+    from mispair.pairs.scenes.scene_features import spurious_partners
     from mispair.pretraining import data, measure
-    from mispair.pretraining.labelled_sets import folders_of_sets, read_set
     from mispair.pretraining.names import CLEAN
     from mispair.pretraining.towers import read_towers
 
@@ -60,7 +60,7 @@ def run(
     held = measure.Pairs(
         images[held_out],
         data.texts_of(pairs["caption_id"].tolist(), index),
-        data.true_features(pairs["key"].tolist(), truth, FEATURES),
+        measure.true_features(pairs["key"].tolist(), truth),
     )
     partners = spurious_partners(int(metadata["corruption_seed"]))
     try:
@@ -69,8 +69,8 @@ def run(
         )
     except ValueError as error:
         raise files.UserError(f"{towers}: {error}.") from error
-    for folder in folders_of_sets(evaluation_sets):
-        rows += measure.accuracy_rows(model, words, read_set(folder, images.shape[1]))
+    for folder in dict.fromkeys(file.parent for file in evaluation_sets if file.name == CLASSNAMES):
+        rows += measure.accuracy_rows(model, words, folder, images.shape[1])
     rows.append({"metric": "logit_scale", "value": model.log_scale.exp().item()})
     rate = float(metadata["rate"])
     labels = {"scheme": metadata["scheme"] if rate else CLEAN, "rate": rate,
