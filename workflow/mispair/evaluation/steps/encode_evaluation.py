@@ -34,26 +34,16 @@ def run(
     If captions are to be chosen, numbers of pictures replace labels: equal ones are one picture.
     """
     from mispair.core import files
-    from mispair.core.devices import choose_device, usable_cores
+    from mispair.core.devices import usable_cores
     from mispair.core.progress import Progress
-    from mispair.core.provenance import code_version, fingerprint
-    from mispair.core.resume import checkpoints
-    from mispair.core.settings import command_line
     from mispair.evaluation.encoded_sets.image_facts import ImageFacts
     from mispair.evaluation.sets import open_images
-    from mispair.towers.encoding import Encoder
-    from mispair.towers.encoding_record import EncodingRecord
-    from mispair.towers.loading import load_towers
+    from mispair.towers.encoding_job import encoding_job
 
     opened = open_images(evaluation_set)
     facts = ImageFacts(opened)
-    frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    encoder = Encoder(frozen, settings.batch_size, settings.precision)
-    times = EncodingRecord(encoder.device)
-    job = [command_line(settings), encoder.device, frozen.fingerprint]
-    job += code_version("encode_evaluation")
-    folder = evaluation_features.with_name(f"{evaluation_features.name}.parts")
-    with checkpoints(folder, fingerprint(job)) as parts:
+    job = encoding_job("encode_evaluation", settings, towers, evaluation_features)
+    with job as (encoder, times, parts):
         with Progress(f"encoding {opened.name}", opened.count(), "images") as progress:
             features = encoder.encode_images(
                 facts.pictures(), times, parts, progress.reach, min(workers, usable_cores())
@@ -71,7 +61,7 @@ def run(
                 "split": split,
                 "groups": json.dumps(groups, ensure_ascii=False),
                 "images_fingerprint": facts.fingerprint(),
-                "towers": frozen.fingerprint,
+                "towers": encoder.towers.fingerprint,
                 "precision": settings.precision,
             },
         )

@@ -26,16 +26,11 @@ def run(
 ) -> None:
     """Write pre-projection features of prompts, the class of each, and their sources."""
     from mispair.core import files
-    from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
-    from mispair.core.provenance import code_version, fingerprint
-    from mispair.core.resume import checkpoints
-    from mispair.core.settings import command_line
     from mispair.evaluation import protocols
     from mispair.evaluation.sets import open_set
-    from mispair.towers.encoding import Encoder
-    from mispair.towers.encoding_record import EncodingRecord
-    from mispair.towers.loading import load_towers, made_from_laion
+    from mispair.towers.encoding_job import encoding_job
+    from mispair.towers.loading import made_from_laion
 
     opened = open_set(evaluation_set[0].parent)
     laion = made_from_laion(towers[0].parent)
@@ -44,13 +39,8 @@ def run(
         "%s by protocol %s: %d classes, %d prompts",
         *(opened.name, protocol, len(asked.classnames), len(asked.texts)),
     )
-    frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    encoder = Encoder(frozen, settings.batch_size, settings.precision)
-    times = EncodingRecord(encoder.device)
     rows = {text: row for row, text in enumerate(dict.fromkeys(asked.texts))}
-    job = [command_line(settings), encoder.device, frozen.fingerprint]
-    job += code_version("encode_prompts")
-    with checkpoints(prompts.with_name(f"{prompts.name}.parts"), fingerprint(job)) as parts:
+    with encoding_job("encode_prompts", settings, towers, prompts) as (encoder, times, parts):
         with Progress(f"encoding {opened.name}", len(rows), "prompts") as progress:
             features = encoder.encode_texts([*rows], [*rows], times, parts, progress.reach).numpy()
         times.finish(precision=settings.precision)
@@ -71,7 +61,7 @@ def run(
                 "templates": json.dumps(asked.templates or "per class", ensure_ascii=False),
                 "categories": json.dumps(names, ensure_ascii=False),
                 "fingerprint": asked.fingerprint,
-                "towers": frozen.fingerprint,
+                "towers": encoder.towers.fingerprint,
                 "precision": settings.precision,
             },
         )

@@ -22,29 +22,18 @@ def run(
 ) -> None:
     """Write pre-projection features of texts, the table of their rows, and the times."""
     from mispair.core import files
-    from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
-    from mispair.core.provenance import code_version, fingerprint
-    from mispair.core.resume import checkpoints
-    from mispair.core.settings import command_line
-    from mispair.towers.encoding import Encoder
-    from mispair.towers.encoding_record import EncodingRecord
-    from mispair.towers.loading import load_towers
+    from mispair.towers.encoding_job import encoding_job
     from mispair.towers.shard_features import feature_rows
 
     table, _ = files.read_parquet(captions)
     texts = dict(sorted(zip(table["caption_id"], table["caption"], strict=True)))
-    frozen = load_towers(towers[0].parent, choose_device(settings.device))
-    encoder = Encoder(frozen, settings.batch_size, settings.precision)
-    times = EncodingRecord(encoder.device)
-    job = [command_line(settings), encoder.device, frozen.fingerprint]
-    job += code_version("encode_captions")
-    with checkpoints(features.with_name(f"{features.name}.parts"), fingerprint(job)) as parts:
+    with encoding_job("encode_captions", settings, towers, features) as (encoder, times, parts):
         with Progress("encoding", len(texts), "captions") as progress:
             text_features = encoder.encode_texts(
                 [*texts.values()], [*texts], times, parts, progress.reach
             )
-        metadata = {"towers": frozen.fingerprint, "precision": settings.precision}
+        metadata = {"towers": encoder.towers.fingerprint, "precision": settings.precision}
         files.write_parquet(rows, feature_rows("text", [*texts]), metadata)
         files.write_tensors(features, {"text_features": text_features.numpy()}, metadata)
         used = {"precision": settings.precision, "batch_size": encoder.text.smallest}

@@ -45,28 +45,19 @@ def run(
 ) -> None:
     """Write pre-projection features of a group of shards, the table of rows, and the times."""
     from mispair.core import files
-    from mispair.core.devices import choose_device
     from mispair.core.progress import Progress
-    from mispair.core.provenance import code_version, fingerprint
-    from mispair.core.resume import checkpoints
-    from mispair.core.settings import command_line
+    from mispair.core.provenance import fingerprint
     from mispair.pairs.index.reading import by_name
     from mispair.pairs.shards.staging import staged
-    from mispair.towers.encoding import Encoder
-    from mispair.towers.encoding_record import EncodingRecord
-    from mispair.towers.loading import load_towers
+    from mispair.towers.encoding_job import encoding_job
     from mispair.towers.preparation import preparation
     from mispair.towers.shard_features import ShardImages, encode_shards, feature_rows
 
     kept, _ = files.read_parquet(index)
-    device = choose_device(settings.device)
-    frozen = load_towers(towers[0].parent, device)
-    encoder = Encoder(frozen, settings.batch_size, settings.precision, settings.compile)
-    prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
-    job = [command_line(settings), device, frozen.fingerprint, *code_version("encode_features")]
-    times = EncodingRecord(device)
-    folder = features.with_name(f"{features.name}.parts")
-    with checkpoints(folder, fingerprint(job)) as parts, staged(shards) as local:
+    job = encoding_job("encode_features", settings, towers, features, settings.compile)
+    with job as (encoder, times, parts), staged(shards) as local:
+        frozen = encoder.towers
+        prepare = preparation(frozen, settings.crops, settings.crop_scale_min, settings.seed)
         images = ShardImages(by_name(local, sources), kept, prepare, encoder.form)
         with Progress("encoding", len(kept), "images") as progress:
             image_features = encode_shards(encoder, images, parts, times, workers, progress.reach)
