@@ -8,6 +8,7 @@ A token embedding of 8,514 rows in place of 49,408 keeps the towers small.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import re
 import tarfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mispair.core import files
+from mispair.core.provenance import file_digest
 from mispair.towers.checkpoints.architectures import PREPROCESS
 from mispair.towers.checkpoints.model_spec import open_clip_names
 from mispair.towers.loading import CONFIG_NAME, refuse_what_open_clip_would_fetch
@@ -28,6 +30,8 @@ BYTES = 512
 
 PADDING = "<PAD>"
 """Fills up rows, where open_clip then writes 0. No text has it, because texts are lower case."""
+
+PACKAGES = ("open_clip_torch", "timm", "torch", "torchvision", "webdataset")
 
 DEFINITIONS = Path(__file__).parent / "definitions"
 
@@ -126,11 +130,8 @@ def write_definition(folder: Path, definition: dict[str, Any]) -> None:
 
 def corpus_fingerprint(shards: Sequence[Path]) -> str:
     """Return a SHA-256 over the names and the contents of the shards, in any order."""
-    lines = []
-    for shard in shards:
-        with shard.open("rb") as opened:
-            lines.append((shard.name, hashlib.file_digest(opened, "sha256").hexdigest()))
-    return hashlib.sha256("".join(f"{n} {d}\n" for n, d in sorted(lines)).encode()).hexdigest()
+    digests = sorted((shard.name, file_digest(shard)) for shard in shards)
+    return hashlib.sha256("".join(f"{n} {d}\n" for n, d in digests).encode()).hexdigest()
 
 
 def shard_stamps(shards: Sequence[Path]) -> list[str]:
@@ -160,6 +161,11 @@ def count_pairs(shards: Sequence[Path]) -> list[int]:
     if not sum(pairs):
         raise files.UserError("pretrain_towers: the shards hold no captions (KEY.txt).")
     return pairs
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that a training depends on."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def trainer_arguments(

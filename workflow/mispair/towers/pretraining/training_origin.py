@@ -1,4 +1,7 @@
-"""What a training begins with: a definition with random weights, or towers with theirs."""
+"""What a training begins with: a definition with random weights, or towers with theirs.
+
+Also the record of the training, which is written next to the trained towers.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mispair.core import files
 from mispair.core.provenance import fingerprint
+from mispair.core.settings import command_line
 from mispair.towers.loading import (
     CONFIG_NAME,
     TRUNK_NAME,
@@ -23,6 +27,8 @@ from mispair.towers.pretraining import pretraining
 
 if TYPE_CHECKING:
     import torch
+
+    from mispair.towers.pretraining.pretraining_settings import Settings
 
 RECORDS = {CONFIG_NAME, "training.json"}
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth"}
@@ -96,3 +102,42 @@ def origin(definition: str, start: Sequence[Path]) -> Origin:
     # The widest, so that training with a rate of 0 returns the weights unchanged.
     dtype = reduce(torch.promote_types, [one for one in dtypes if one.is_floating_point])
     return Origin(files.read_json(folder / CONFIG_NAME), identity, dtype, folder)
+
+
+def recipe(
+    settings: Settings,
+    device: str,
+    origin: Origin,
+    shards: Sequence[Path],
+    samples: int,
+    losses: list[dict[str, float]],
+) -> dict[str, Any]:
+    """Return commands, settings, corpus, versions and losses of a training.
+
+    Commands name folders by what they hold, not by where they were on one machine. `samples` are
+    the pairs of an epoch, `losses` those of `pretraining.read_losses`.
+    """
+    arguments = pretraining.trainer_arguments(
+        settings,
+        device,
+        model="local-dir:MODEL",
+        shards=[f"SHARDS/{shard.name}" for shard in shards],
+        samples=samples,
+        logs="LOGS",
+    )
+    start = "" if origin.folder is None else "--start START/* "
+    return {
+        "command": f"python -m mispair pretrain-towers {command_line(settings)} "
+        f"--shards SHARDS/*.tar {start}--towers TOWERS",
+        "trainer": ["python", "-m", "open_clip_train.main", *arguments],
+        "settings": settings.model_dump(),
+        "start": None if origin.folder is None else origin.fingerprint,
+        "definition": origin.content,
+        "corpus": {
+            "fingerprint": pretraining.corpus_fingerprint(shards),
+            "pairs": samples,
+            "shards": [shard.name for shard in shards],
+        },
+        "versions": pretraining.versions(),
+        "losses": losses,
+    }

@@ -31,7 +31,6 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     from mispair.towers.pretraining import (
         launching,
         pretraining,
-        recipe,
         trainer,
         training_origin,
         training_size,
@@ -49,7 +48,7 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
     training_size.refuse_too_few_pairs(settings, pairs or [])
     samples = settings.train_num_samples or sum(pairs or [])
 
-    job = [settings.model_dump_json(), device, origin.fingerprint, *recipe.versions().values()]
+    job = [settings.model_dump_json(), device, origin.fingerprint, *pretraining.versions().values()]
     job += [*pretraining.shard_stamps(shards), *code_version("pretrain_towers")]
     parts = towers.with_name(f"{towers.name}.parts")
     with only_copy(parts):
@@ -72,6 +71,6 @@ def run(settings: Settings, *, shards: list[Path], start: list[Path], towers: Pa
             weights = pretraining.trained_weights(trainer.latest_checkpoint(logs))
             pretraining.write_weights(folder / WEIGHTS_NAME, weights, origin.dtype)
             losses = pretraining.read_losses((logs / trainer.NAME / "out.log").read_text("utf-8"))
-            record = recipe.recipe(settings, device, origin, shards, samples, losses)
+            record = training_origin.recipe(settings, device, origin, shards, samples, losses)
             files.write_json(folder / "training.json", record)
         Checkpoints(parts, "").remove()
