@@ -20,7 +20,7 @@ from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.finetuning_presets import Training
 from mispair.towers.finetuning.projection import Projections
 
-GRID = Grid(pairs=(40, 1000), neurons=(6,), rates=(0.0, 0.5), seeds=2, steps=4)
+GRID = Grid(numbers=[40, 1000], neurons=[6], rates=[0.0, 0.5], seeds=2, steps=4)
 
 
 @pytest.fixture
@@ -109,7 +109,8 @@ def test_fewer_rates_and_pairs_change_no_other_number(features: PairedFeatures) 
         keys = ["pairs", "scale", "rate", "seed", "metric"]
         return pd.DataFrame(made).dropna().set_index(keys)["value"]
 
-    whole, part = rows(GRID), rows(replace(GRID, pairs=(1000,), rates=(0.5,), scales=("frozen",)))
+    fewer = {"numbers": [1000], "rates": [0.5], "scales": ["frozen"]}
+    whole, part = rows(GRID), rows(GRID.model_copy(update=fewer))
     pd.testing.assert_series_equal(whole.loc[part.index], part, check_exact=True)
 
 

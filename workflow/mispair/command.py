@@ -1,4 +1,4 @@
-"""The command of a step: its options, and how it runs.
+"""The command of a step: its options, and how it runs. Other verbs share parts of it.
 
 The options of a step come from two places only: its settings, and the files and wildcards that
 its ``run`` function names as keyword-only parameters.
@@ -18,30 +18,24 @@ from mispair.core.files import UserError
 from mispair.core.listings import expanded
 from mispair.core.origins import recorded
 from mispair.core.registry import job_parameters, step_module
-from mispair.core.settings import NONE, is_list, is_optional, is_sweep, option, takes
+from mispair.core.settings import NONE, Settings, is_list, is_optional, is_sweep, option, takes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-@cache
-def step_parser(name: str) -> argparse.ArgumentParser:
-    """Build the command-line parser of a step."""
-    module = step_module(name)
-    parser = argparse.ArgumentParser(
-        prog=f"mispair {name.replace('_', '-')}",
-        description=(module.__doc__ or "").strip(),
-        allow_abbrev=False,
+def command_parser(verb: str, description: str) -> argparse.ArgumentParser:
+    """Return the parser of a verb, without options."""
+    return argparse.ArgumentParser(
+        prog=f"mispair {verb}", description=description, allow_abbrev=False
     )
-    job = parser.add_argument_group("files and wildcards of the job")
-    for parameter, annotation in job_parameters(module.run).items():
-        if get_origin(annotation) is list:
-            kind, nargs = get_args(annotation)[0], "*"
-        else:
-            kind, nargs = get_args(annotation)[0] if is_optional(annotation) else annotation, None
-        needed = not is_optional(annotation)
-        job.add_argument(option(parameter), type=kind, nargs=nargs, required=needed)
-    group = parser.add_argument_group("settings, as in config.yaml")
-    for key, field in sorted(module.Settings.model_fields.items()):
+
+
+def add_settings(
+    parser: argparse.ArgumentParser, model: type[Settings], title: str = "settings"
+) -> None:
+    """Add an option for each setting of a model that is no sweep; see `checked`."""
+    group = parser.add_argument_group(title)
+    for key, field in sorted(model.model_fields.items()):
         if is_sweep(field):
             continue
         details: dict[str, Any] = {
@@ -54,6 +48,43 @@ def step_parser(name: str) -> argparse.ArgumentParser:
             group.add_argument(option(key), nargs="*", **details)
         else:
             group.add_argument(option(key), **details)
+
+
+def checked(model: type[Settings], values: dict[str, Any]) -> Any:
+    """Return settings from the options of `add_settings`; what is left out has its default.
+
+    Raises
+    ------
+    UserError
+        If a value is not admitted.
+    """
+    fields = model.model_fields
+    values = {
+        key: None if value in (NONE, [NONE]) and is_optional(fields[key].annotation) else value
+        for key, value in values.items()
+    }
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        from mispair.config import explain  # it imports every step: a third of a second
+
+        raise UserError(explain(error, model, "the command line")) from error
+
+
+@cache
+def step_parser(name: str) -> argparse.ArgumentParser:
+    """Build the command-line parser of a step."""
+    module = step_module(name)
+    parser = command_parser(name.replace("_", "-"), (module.__doc__ or "").strip())
+    job = parser.add_argument_group("files and wildcards of the job")
+    for parameter, annotation in job_parameters(module.run).items():
+        if get_origin(annotation) is list:
+            kind, nargs = get_args(annotation)[0], "*"
+        else:
+            kind, nargs = get_args(annotation)[0] if is_optional(annotation) else annotation, None
+        needed = not is_optional(annotation)
+        job.add_argument(option(parameter), type=kind, nargs=nargs, required=needed)
+    add_settings(parser, module.Settings, "settings, as in config.yaml")
     return parser
 
 
@@ -62,16 +93,7 @@ def parsed(name: str, arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     module = step_module(name)
     values = vars(step_parser(name).parse_args(arguments))
     files_and_wildcards = {key: values.pop(key) for key in job_parameters(module.run)}
-    for key, value in values.items():
-        if value in (NONE, [NONE]) and is_optional(module.Settings.model_fields[key].annotation):
-            values[key] = None
-    try:
-        settings = module.Settings.model_validate(values)
-    except ValidationError as error:
-        from mispair.config import explain  # it imports every step: a third of a second
-
-        raise UserError(explain(error, module.Settings, "the command line")) from error
-    return settings, files_and_wildcards
+    return checked(module.Settings, values), files_and_wildcards
 
 
 def run_step(name: str, arguments: Sequence[str]) -> None:

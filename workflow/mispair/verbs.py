@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from mispair.command import command_parser, use_one_thread
 from mispair.core.files import UserError
 from mispair.verbs_emoji import fetch_emoji, join_towers, measure_regimes, pack_emoji
 
@@ -19,7 +19,7 @@ def plan(arguments: Sequence[str]) -> int:
     from mispair.planning.rates import RATES
     from mispair.planning.table import text_of
 
-    parser = _parser(
+    parser = command_parser(
         "plan",
         "Print the jobs that `snakemake` would run with the same options, and their estimated "
         "cost: time of cores and GPUs, wall time, memory and disk, from recorded benchmarks. "
@@ -38,7 +38,7 @@ def failures(arguments: Sequence[str]) -> int:
     """Print which jobs of the last run failed, and why."""
     from mispair.core import failures as failed
 
-    _parser(
+    command_parser(
         "failures",
         "Print which jobs of the last run in this folder failed, with the last lines "
         "of their logs. A run that succeeds removes them.",
@@ -52,7 +52,7 @@ def retry(arguments: Sequence[str]) -> int:
     from mispair.pairs.index.index_parts import groups_rejected_for
     from mispair.pairs.index.policy import REASONS
 
-    parser = _parser(
+    parser = command_parser(
         "retry",
         "Print the index files of shard groups that have rejected samples for one of "
         "the given reasons: snakemake --forcerun $(mispair retry lost-worker) reads them again.",
@@ -66,11 +66,10 @@ def retry(arguments: Sequence[str]) -> int:
 
 def rerun(arguments: Sequence[str]) -> int:
     """Run the step of a result again, from its .run.json, and compare the bytes."""
-    from mispair.command import use_one_thread
     from mispair.comparing import rerun as reruns
     from mispair.core import origins, registry
 
-    parser = _parser(
+    parser = command_parser(
         "rerun",
         "Run the step of a result again, in a temporary folder, and compare the "
         "bytes. Start it in the folder of the run. Exit code 1: they differ.",
@@ -92,7 +91,7 @@ def verify(arguments: Sequence[str]) -> int:
     """Compare the results here with those in the run.json of a run."""
     from mispair.comparing import rerun as reruns
 
-    parser = _parser(
+    parser = command_parser(
         "verify",
         "Compare the results here with those that the run.json of a run lists, "
         "such as one made elsewhere. Exit code 1: some differ or are missing.",
@@ -111,7 +110,7 @@ def compare(arguments: Sequence[str]) -> int:
     from mispair.comparing.verdicts import verdicts
     from mispair.core import files
 
-    parser = _parser(
+    parser = command_parser(
         "compare",
         "Print what changed from run A to run B: data, configuration, code, versions, verdicts, "
         "and the numbers, with their difference and whether it is beyond the intervals. Each run "
@@ -138,7 +137,7 @@ def schema(arguments: Sequence[str]) -> int:
     """Print the JSON schema of config.yaml, as YAML."""
     from mispair import config
 
-    _parser("schema", "Print the JSON schema of config.yaml, as YAML.").parse_args(arguments)
+    command_parser("schema", "Print the JSON schema of config.yaml, as YAML.").parse_args(arguments)
     print(config.schema_text(), end="")
     return 0
 
@@ -147,7 +146,7 @@ def reference(arguments: Sequence[str]) -> int:
     """Print the reference page of config.yaml (Markdown)."""
     from mispair import config
 
-    _parser("reference", "Print the reference page of config.yaml.").parse_args(arguments)
+    command_parser("reference", "Print the reference page of config.yaml.").parse_args(arguments)
     print(config.reference_text(), end="")
     return 0
 
@@ -158,7 +157,7 @@ def convert(arguments: Sequence[str]) -> int:
     from mispair.evaluation.converters.public_sets import SETS
     from mispair.evaluation.converters.writing import write_questions
 
-    parser = _parser(
+    parser = command_parser(
         "convert",
         "Write a public compositional set as a folder in CLIP_benchmark's webdataset layout, which "
         "`evaluation_sets` takes: each picture with its true caption first. Nothing is fetched.",
@@ -189,12 +188,6 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
         *(schema, reference),
     )
 }
-
-
-def _parser(verb: str, description: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=f"mispair {verb}", description=description, allow_abbrev=False
-    )
 
 
 def _say(path: Path, praise: str, faults: Sequence[str], reasons: Sequence[str]) -> int:

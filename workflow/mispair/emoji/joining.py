@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from mispair.core import files, seeds
 from mispair.core.folders import replacing_folder
+from mispair.core.settings import Settings
 from mispair.emoji.packages import PACKAGES, member
 from mispair.pairs.shards.images import UndecodableImageError, decode_image
 from mispair.pairs.shards.shards import TruncatedShardError, read_samples
@@ -47,26 +48,15 @@ BATCH_SIZE = 64
 """Pictures or texts of a forward pass."""
 
 
-@dataclass(frozen=True)
-class Joining:
-    """How two towers are joined.
+class Joining(Settings):
+    """How two towers are joined."""
 
-    Attributes
-    ----------
-    neurons : int
-        Width e of the embeddings.
-    epochs : int
-        Passes over the pairs.
-    image_size : int
-        Side of the pictures that the image tower sees, in pixels.
-    seed : int
-        Seed of the start and of the order of pairs.
-    """
-
-    neurons: int = 128
-    epochs: int = 10
-    image_size: int = 128
-    seed: int = 0
+    neurons: int = Field(128, ge=1, description="Width e of the embeddings.")
+    epochs: int = Field(10, ge=1, description="Passes over the pairs.")
+    image_size: int = Field(
+        128, ge=1, description="Side of the pictures that the image tower sees, in pixels."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the start and of the order of pairs.")
 
 
 class Pairs(NamedTuple):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
+from pydantic import Field
 
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.folders import replacing_folder
+from mispair.core.settings import Settings
 from mispair.emoji.concepts import Concept, caption, read_concepts, unseen
 from mispair.emoji.packages import PACKAGES
 from mispair.emoji.vendors import HELD_OUT, SOURCES, encoded, pictures
@@ -39,32 +40,21 @@ CAPTIONS = 3
 TEMPLATES = ("{c}",)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """How the corpus is packed.
+class Packing(Settings):
+    """How the corpus is packed."""
 
-    Attributes
-    ----------
-    side : int
-        Side of the pictures, in pixels.
-    quality : int
-        Quality of the JPEG files, from 1 to 95.
-    unseen_share : float
-        Share of the concepts that no pair shows.
-    smallest_class : int
-        Least number of pictures of a subcategory that is a class.
-    pairs_per_shard : int
-        Pairs of a shard.
-    seed : int
-        Seed of captions, of held-out concepts, and of the order of pairs.
-    """
-
-    side: int = 64
-    quality: int = 95
-    unseen_share: float = 0.2
-    smallest_class: int = 10
-    pairs_per_shard: int = 1000
-    seed: int = 0
+    side: int = Field(64, ge=1, description="Side of the pictures, in pixels.")
+    quality: int = Field(95, ge=1, le=95, description="Quality of the JPEG files, 1 to 95.")
+    unseen_share: float = Field(
+        0.2, ge=0, le=1, description="Share of the concepts that no pair shows."
+    )
+    smallest_class: int = Field(
+        10, ge=1, description="Least number of pictures of a subcategory that is a class."
+    )
+    pairs_per_shard: int = Field(1000, ge=1, description="Pairs of a shard.")
+    seed: int = Field(
+        0, ge=0, description="Seed of captions, of held-out concepts, and of the order of pairs."
+    )
 
 
 class Packed(NamedTuple):

@@ -9,56 +9,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
+from pydantic import Field
 
-from mispair.core import seeds
+from mispair.core import files, seeds
+from mispair.core.folders import replacing_folder
+from mispair.core.settings import Settings
+from mispair.emoji import joining
+from mispair.emoji.crossings import changes, crossings, pooled
+from mispair.emoji.joining import features_of_pairs, read_pairs, train
 from mispair.evaluation.purity import neuron_overlap, unit_columns
 from mispair.evaluation.retrieval import recalls
+from mispair.evaluation.sets import open_set
 from mispair.evaluation.zeroshot import classifier, classify, embed
 from mispair.pairs.corruption.corruption import shuffle_captions
 from mispair.towers.activation_overlap import mean_abs_correlation
+from mispair.towers.encoding import encode_images, encode_texts
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning.finetuning_presets import PRESETS, Training
 from mispair.towers.finetuning.projection import Projections, Tuned, finetune
+from mispair.towers.loading import Towers, load_towers
 
 Scale = Literal["frozen", "converged"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Row = dict[str, Any]
+
+ROWS, CHANGES, CROSSINGS, POOLED = "regimes.csv", "changes.csv", "crossings.csv", "pooled.csv"
 
 PRESET = PRESETS["as-run-one-process"]
 WARMUP_SHARE = 0.1
 """Share of the epochs in which the learning rate rises, as in the preset."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """What is trained.
+class Grid(Settings):
+    """What is trained."""
 
-    Attributes
-    ----------
-    pairs : tuple of int
-        Numbers of pairs; one above that of the corpus takes all.
-    neurons : tuple of int
-        Widths e of the embeddings.
-    scales : tuple of {"frozen", "converged"}
-        Whether the logit scale stays, or is set to the minimum of the loss after each epoch.
-    rates : tuple of float
-        Shuffle probabilities C_m; the first is 0.
-    seeds : int
-        Independent runs of each, with their own model, pairs, swaps and order of batches.
-    steps : int
-        Batches of each fine-tuning, at least.
-    """
-
-    pairs: tuple[int, ...] = (500, 1000, 2000, 4000, 1_000_000)
-    neurons: tuple[int, ...] = (16, 32, 128, 512)
-    scales: tuple[Scale, ...] = SCALES
-    rates: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.8)
-    seeds: int = 3
-    steps: int = 390
+    numbers: list[Annotated[int, Field(ge=1)]] = Field(
+        [500, 1000, 2000, 4000, 1_000_000],
+        min_length=1,
+        description="Numbers of pairs; one above that of the corpus takes all.",
+    )
+    neurons: list[Annotated[int, Field(ge=1)]] = Field(
+        [16, 32, 128, 512], min_length=1, description="Widths e of the embeddings."
+    )
+    scales: list[Scale] = Field(
+        [*SCALES],
+        min_length=1,
+        description="Logit scale: frozen stays, converged is set to the minimum of the loss after "
+        "each epoch.",
+    )
+    rates: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        [0.0, 0.1, 0.3, 0.5, 0.8], min_length=1, description="Shuffle probabilities C_m, with 0."
+    )
+    seeds: int = Field(
+        3,
+        ge=1,
+        description="Independent runs of each, with their own model, pairs, swaps and order of "
+        "batches.",
+    )
+    steps: int = Field(390, ge=1, description="Batches of each fine-tuning, at least.")
+    epochs: int = Field(
+        joining.Joining().epochs,
+        ge=1,
+        description="Passes over all pairs of the models that fine-tuning starts from.",
+    )
 
 
 class LabelledFeatures(NamedTuple):
@@ -72,6 +91,33 @@ class LabelledFeatures(NamedTuple):
     images: np.ndarray
     texts: np.ndarray
     labels: np.ndarray
+
+
+def labelled_features(towers: Towers, folder: Path) -> LabelledFeatures:
+    """Encode an evaluation set for classification (by class names alone) or retrieval.
+
+    Raises
+    ------
+    UserError
+        If the set cannot be read, or is of another kind.
+    """
+    evaluation_set = open_set(folder)
+    examples = list(evaluation_set.samples())
+    images = encode_images(towers, (one.decode() for one in examples), joining.BATCH_SIZE)
+    if evaluation_set.kind == "classification":
+        texts, labels = evaluation_set.classnames, np.array([one.label for one in examples])
+        return LabelledFeatures(
+            "classification", images, encode_texts(towers, texts, joining.BATCH_SIZE), labels
+        )
+    if evaluation_set.kind == "retrieval":
+        texts = [text for one in examples for text in one.captions]
+        labels = np.repeat(np.arange(len(examples)), [len(one.captions) for one in examples])
+        return LabelledFeatures(
+            "retrieval", images, encode_texts(towers, texts, joining.BATCH_SIZE), labels
+        )
+    raise files.UserError(
+        f"{folder}: is for {evaluation_set.kind}; give one for classification or retrieval."
+    )
 
 
 def training(pairs: int, scale: Scale, steps: int) -> Training:
@@ -172,7 +218,7 @@ def measure(
     """
     streams = [seeds.integer("regimes", number) for number in range(grid.seeds)]
     covariances = [np.cov(array.T) for array in (features.image_features, features.text_features)]
-    numbers = sorted({min(number, features.pairs) for number in grid.pairs})
+    numbers = sorted({min(number, features.pairs) for number in grid.numbers})
     for neurons in grid.neurons:
         model = _stacked([models(neurons, number) for number in range(grid.seeds)])
         widths = {"neurons": neurons, "parameters": model.image[0].size + model.text[0].size}
@@ -181,7 +227,7 @@ def measure(
             yield from _named(labels, _of_projections(model, number, covariances, sets))
         for pairs in numbers:
             for scale in grid.scales:
-                for rate in grid.rates:
+                for rate in sorted(grid.rates):
                     data = corrupted(features, pairs, rate, streams)
                     tuned = finetune(data, model, training(pairs, scale, grid.steps), streams)
                     labels = {**widths, "pairs": pairs, "scale": scale, "rate": rate}
@@ -190,6 +236,59 @@ def measure(
                         values |= _of_training(data, tuned, features, number)
                         yield from _named({**labels, "seed": number}, values)
                     progress(f"{neurons} neurons, {pairs} pairs, scale {scale}, C_m {rate:g}")
+
+
+def run(
+    pairs: Path,
+    towers: Path,
+    sets: Sequence[Path],
+    target: Path,
+    grid: Grid,
+    progress: Callable[[str], None] = lambda text: None,
+) -> pd.DataFrame:
+    """Write all rows, the changes with their intervals, and the crossings; return the crossings.
+
+    Parameters
+    ----------
+    pairs : Path
+        Folder of shards whose captions are right.
+    towers : Path
+        Folder of towers; their own projections are not used.
+    sets : sequence of Path
+        Folders of evaluation sets.
+    target : Path
+        Folder to write; replaced as a whole.
+    grid : Grid
+        What is trained.
+    progress : callable
+        Gets a line on each finished training.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be read, or a training is impossible or diverges.
+    """
+    frozen = load_towers(towers)
+    features = features_of_pairs(frozen, read_pairs(pairs))
+    labelled = {path.name: labelled_features(frozen, path) for path in sets}
+    progress(f"{features.pairs} pairs and {len(labelled)} evaluation sets are encoded")
+
+    def model(neurons: int, seed: int) -> Projections:
+        return train(features, neurons, joining.training(grid.epochs), seed).projections
+
+    try:
+        rows = pd.DataFrame(measure(features, labelled, model, grid, progress))
+    except (ValueError, FloatingPointError) as error:
+        raise files.UserError(f"measure-regimes: {error}.") from error
+    changed = changes(rows)
+    crossed = crossings(changed)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_folder(target) as folder:
+        files.write_csv(folder / ROWS, rows)
+        files.write_csv(folder / CHANGES, changed.drop(columns="by_seed"))
+        files.write_csv(folder / CROSSINGS, crossed)
+        files.write_csv(folder / POOLED, pooled(changed))
+    return crossed
 
 
 def _stacked(models: Sequence[Projections]) -> Projections:
