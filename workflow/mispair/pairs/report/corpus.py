@@ -152,34 +152,29 @@ def images(tables: Tables) -> Table | None:
 
 def downloads(tables: Tables) -> Table | None:
     """Return the statuses of downloads, commonest first, if files next to the shards have them."""
-    statuses = tables.corpus[tables.corpus["metric"] == "downloads"]
-    statuses = statuses.sort_values(["value", "status"], ascending=[False, True], kind="stable")
-    rows = [
-        (str(row["status"]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
-        for row in rows_of(statuses)
-    ]
-    if not rows:
-        return None
-    return Table(
-        "Statuses of downloads, from the files next to the shards",
-        ("status", "attempts", "share"), tuple(rows), section=COUNTS,
-    )  # fmt: skip
+    title = "Statuses of downloads, from the files next to the shards"
+    return _commonest(tables, "downloads", "status", title, ("status", "attempts"))
 
 
 def licences(tables: Tables) -> Table | None:
     """Return licences and makers of the pairs, if the samples' json has them."""
-    named = tables.corpus[tables.corpus["metric"] == "licences"]
-    named = named.sort_values(["value", "licence"], ascending=[False, True], kind="stable")
+    title = "Licences and makers, from the samples’ json"
+    return _commonest(tables, "licences", "licence", title, ("licence: made by", "pairs"))
+
+
+def _commonest(
+    tables: Tables, metric: str, label: str, title: str, columns: tuple[str, str]
+) -> Table | None:
+    """Return the counts of a metric with their shares, the largest first."""
+    counts = tables.corpus[tables.corpus["metric"] == metric]
+    counts = counts.sort_values(["value", label], ascending=[False, True], kind="stable")
     rows = [
-        (str(row["licence"]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
-        for row in rows_of(named)
+        (str(row[label]), f"{row['value']:,.0f}", _percent(row["value"], row["n"]))
+        for row in rows_of(counts)
     ]
     if not rows:
         return None
-    return Table(
-        "Licences and makers, from the samples’ json", ("licence: made by", "pairs", "share"),
-        tuple(rows), section=COUNTS,
-    )  # fmt: skip
+    return Table(title, (*columns, "share"), tuple(rows), section=COUNTS)
 
 
 def _totals(table: pd.DataFrame) -> dict[str, float]:
