@@ -11,8 +11,7 @@ import pandas as pd
 
 from mispair.core import files
 from mispair.core.files import UserError
-from mispair.pairs.corruption import caption_sources
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.swap_draws import SOURCE, WRITTEN, column
 from mispair.repair.rules import DROPPED, REPLACED
 
 
@@ -56,7 +55,7 @@ def spared(pairing: pd.DataFrame, original: pd.Series, trusted: np.ndarray, draw
     swapped = pairing[column("swapped", draw)].to_numpy(bool).copy()
     right = ~pairing[column("text_changed", draw)].to_numpy(bool)
     ids[trusted], swapped[trusted], right[trusted] = original.to_numpy(object)[trusted], False, True
-    name = column(caption_sources.COLUMN, draw)
+    name = column(SOURCE, draw)
     if name not in pairing:
         return Draw(ids, swapped, right)
     sources = np.where(trusted, np.arange(len(ids)), pairing[name])
@@ -78,8 +77,7 @@ def repaired(before: Draw, actions: np.ndarray, new_ids: np.ndarray) -> dict[str
     replaced = actions == REPLACED
     sources = {}
     if before.sources is not None:
-        written = caption_sources.WRITTEN
-        sources[caption_sources.COLUMN] = np.where(replaced, written, before.sources)
+        sources[SOURCE] = np.where(replaced, WRITTEN, before.sources)
     return {
         "caption_id": np.where(replaced, new_ids, before.caption_ids),
         "swapped": before.swapped & ~replaced,

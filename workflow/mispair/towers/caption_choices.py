@@ -12,8 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mispair.pairs.corruption.caption_sources import COLUMN
-from mispair.pairs.corruption.swap_draws import column
+from mispair.pairs.corruption.swap_draws import SOURCE, column
 from mispair.pairs.index.books import read_columns
 
 
@@ -71,13 +70,13 @@ def read_choices(
     if not several.any():
         return None
     keys = pa.chunked_array([pa.array(pairing["key"], pa.large_string())])
-    if COLUMN not in pairing or not table["key"].cast(pa.large_string()).equals(keys):
+    if SOURCE not in pairing or not table["key"].cast(pa.large_string()).equals(keys):
         raise ValueError(
             f"the pairing does not have the pairs of {corpus} and the pair that each caption came "
             "from (caption_source). Run corrupt_captions again"
         )
     sources = np.stack(
-        [pairing[column(COLUMN, draw)].to_numpy()[rows] for draw, rows in enumerate(chosen)]
+        [pairing[column(SOURCE, draw)].to_numpy()[rows] for draw, rows in enumerate(chosen)]
     )
     drawn = (sources >= 0) & (several[sources] > 0)
     if not drawn.any():

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from mispair.pairs.captions.caption_texts import CaptionedPairs
-from mispair.pairs.corruption.caption_sources import COLUMN, caption_sources
 from mispair.pairs.corruption.corruption_schemes import (
+    Corrupted,
     Sources,
     corrupt,
     effective_shares,
     mean_similarity,
 )
-from mispair.pairs.corruption.swap_draws import DRAWN, column, seed_of
+from mispair.pairs.corruption.swap_draws import DRAWN, SOURCE, WRITTEN, column, seed_of
 from mispair.pairs.index.identities import hexadecimal
 
 
@@ -29,7 +29,7 @@ def draw_pairing(
     pairing : pyarrow.Table
         ``key``, ``group``, ``row``, and for draw 0 ``caption_id``, ``swapped``, ``text_changed``,
         sorted by key; for draw k these three with the suffix ``_k``. Where pairs have several
-        captions also ``caption_source`` (`mispair.pairs.corruption.caption_sources`).
+        captions also ``caption_source``: the position of the pair that the caption came from.
     captions : pyarrow.Table
         ``caption_id``, ``caption`` of texts that no pair had before, of all draws, sorted.
     metadata : dict of str to str
@@ -68,8 +68,8 @@ def draw_pairing(
         for name, values in zip(DRAWN, columns, strict=True):
             table = table.append_column(column(name, draw), values)
         if pairs.alternatives.shape[1] > 1:
-            came_from = pa.array(caption_sources(pairs, done))
-            table = table.append_column(column(COLUMN, draw), came_from)
+            came_from = pa.array(_caption_sources(pairs, done))
+            table = table.append_column(column(SOURCE, draw), came_from)
         written_ids.append(done.written_ids)
         written.append(done.written)
     swapped, text_changed = zip(*by_draw, strict=True)
@@ -83,3 +83,24 @@ def draw_pairing(
     ids, first = np.unique(np.concatenate(written_ids), return_index=True)
     texts = pa.concat_arrays(written).take(pa.array(first))
     return table, pa.table({"caption_id": hexadecimal(ids), "caption": texts}), metadata
+
+
+def _caption_sources(pairs: CaptionedPairs, done: Corrupted) -> np.ndarray:
+    """Return the position of the pair that each pair's caption came from, (n,) int64.
+
+    It is the pair itself where the text did not change, and `WRITTEN` where a scheme wrote it. A
+    scheme that draws captions and not pairs (``similar``) names no pair: the source is the first
+    pair, by key, that has the caption among its captions.
+    """
+    sources = np.arange(len(done.given), dtype=np.int64)
+    changed = done.given != pairs.caption_ids
+    sources[changed] = WRITTEN
+    moved = changed & done.swapped
+    if done.source is not None:
+        sources[moved] = done.source[moved]
+    elif moved.any():
+        captions = pairs.alternatives.ravel()
+        order = np.argsort(captions, kind="stable")
+        first = order[np.searchsorted(captions, done.given[moved], sorter=order)]
+        sources[moved] = first // pairs.alternatives.shape[1]
+    return sources

@@ -10,6 +10,12 @@ from mispair.core import seeds
 DRAWN = ("caption_id", "swapped", "text_changed")
 """Columns of a pairing that each draw has."""
 
+SOURCE = "caption_source"
+"""A further column of each draw. A corpus with one caption per pair has none."""
+
+WRITTEN = -1
+"""Source of a caption that a scheme or a captioner wrote: no pair had it."""
+
 
 def column(name: str, draw: int) -> str:
     """Return the name that a column of a pairing has for a draw.
