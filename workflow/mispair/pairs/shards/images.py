@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -142,35 +144,30 @@ def _scaled_to_8_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray(np.rint(scaled).astype(np.uint8))
 
 
-class _pillow_faults:  # noqa: N801 (a context manager reads as a verb)
+@contextmanager
+def _pillow_faults(max_pixels: int) -> Iterator[None]:
     """Turn all errors of Pillow on broken bytes into one error, and silence its warnings."""
-
-    def __init__(self, max_pixels: int):
-        self._max_pixels = max_pixels
-
-    def __enter__(self) -> None:
-        self._warnings = warnings.catch_warnings()
-        self._warnings.__enter__()
+    pillows_limit = Image.MAX_IMAGE_PIXELS
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Pillow itself refuses twice its limit; ours is the caller's.
-        self._pillows_limit = Image.MAX_IMAGE_PIXELS
-        Image.MAX_IMAGE_PIXELS = self._max_pixels
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        Image.MAX_IMAGE_PIXELS = self._pillows_limit
-        self._warnings.__exit__(None, None, None)
-        if isinstance(error, UndecodableImageError) or not isinstance(error, Exception):
-            return
-        if isinstance(error, Image.DecompressionBombError):
+        Image.MAX_IMAGE_PIXELS = max_pixels
+        try:
+            yield
+        except UndecodableImageError:
+            raise
+        except Image.DecompressionBombError as error:
             pixels = re.search(r"\d+", str(error))
             raise TooManyPixelsError(
-                f"{pixels.group() if pixels else 'its'} pixels are over the limit of "
-                f"{self._max_pixels}"
+                f"{pixels.group() if pixels else 'its'} pixels are over the limit of {max_pixels}"
             ) from error
-        if isinstance(error, UnidentifiedImageError):
+        except UnidentifiedImageError as error:
             raise UndecodableImageError(f"is none of {', '.join(FORMATS)}") from error
-        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and more.
-        raise UndecodableImageError(_words(error)) from error
+        except Exception as error:
+            # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and more.
+            raise UndecodableImageError(_words(error)) from error
+        finally:
+            Image.MAX_IMAGE_PIXELS = pillows_limit
 
 
 def _words(error: Exception) -> str:

@@ -7,9 +7,7 @@ import pandas as pd
 from mispair.core.words import count, duration
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-
-WAITING = 0.3
-"""Share of time waiting for data above which a GPU gets a warning."""
+from mispair.towers.encoding_record import MOST_WAITING
 
 
 def encoding(tables: Tables) -> Table | None:
@@ -45,11 +43,11 @@ def encoding(tables: Tables) -> Table | None:
 def warnings(tables: Tables) -> list[str]:
     """Return a warning for every GPU that waited too long for its data."""
     table = tables.encoding
-    waiting = table[(table["metric"] == "waiting_share") & (table["value"] > WAITING)]
+    waiting = table[(table["metric"] == "waiting_share") & (table["value"] > MOST_WAITING)]
     waiting = waiting[~waiting["device"].fillna("cpu").str.startswith("cpu")]
     return [
-        f"Encoding on {device} waited for data for more than {100 * WAITING:g} % of the time in "
-        f"{count(len(shares), 'job')} (at most {100 * shares['value'].max():.0f} %): give "
+        f"Encoding on {device} waited for data for more than {100 * MOST_WAITING:g} % of the time "
+        f"in {count(len(shares), 'job')} (at most {100 * shares['value'].max():.0f} %): give "
         "encode_features more workers, or shards on a faster disk."
         for device, shares in waiting.groupby("device")
     ]
