@@ -56,7 +56,7 @@ def _demo() -> Iterator[Row]:
     from mispair import config
     from mispair.core import seeds
     from mispair.pairs.corruption.corruption import shuffle_captions
-    from mispair.towers.dag import SHIPPED_TOWERS
+    from mispair.towers.dag import SHIPPED
     from mispair.towers.encoding import encode_images, encode_texts
     from mispair.towers.features import PairedFeatures
     from mispair.towers.finetuning import projection
@@ -65,7 +65,7 @@ def _demo() -> Iterator[Row]:
 
     defaults = config.Config()
     tuning = defaults.finetune_projection
-    towers = load_towers(SHIPPED_TOWERS, "cpu")
+    towers = load_towers(SHIPPED["shipped"], "cpu")
     encoded, captions = _pairs(tuning.pairs)
 
     started = time.perf_counter()

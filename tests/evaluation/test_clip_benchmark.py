@@ -28,7 +28,7 @@ from mispair.pairs.scenes.scene_captions import write_caption
 from mispair.pairs.scenes.scene_images import render
 from mispair.pairs.scenes.scenes import training_scene
 from mispair.pairs.shards.shard_writer import add_member
-from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.dag import SHIPPED
 from tests.image_text.test_steps_image_text import step
 
 POINT = 0.001
@@ -49,7 +49,7 @@ def measured(
         "images": own / "images.safetensors",
         "prompts": own / f"prompts~{protocol}.safetensors",
     }
-    towers = [SHIPPED_TOWERS / "open_clip_config.json"]
+    towers = [SHIPPED["shipped"] / "open_clip_config.json"]
     given = [evaluation_set / "test"]
     images = files_of_images(evaluation_set, "test")
     run(
@@ -74,8 +74,8 @@ def measured(
 
 def theirs(evaluation_set: Path, task: str) -> tuple:
     """Return model, tokenizer and batches as CLIP_benchmark's command line makes them."""
-    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{SHIPPED_TOWERS}")
-    tokenizer = open_clip.get_tokenizer(f"local-dir:{SHIPPED_TOWERS}")
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{SHIPPED['shipped']}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{SHIPPED['shipped']}")
     dataset = build_dataset(
         f"wds/{evaluation_set.name}",
         **{"root": str(evaluation_set), "transform": transform, "split": "test", "task": task},

@@ -41,7 +41,7 @@ from mispair.pairs.scenes.scene_features import (
 )
 from mispair.pairs.scenes.scenes import Scene
 from mispair.pairs.steps import make_evaluation_set
-from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.dag import SHIPPED
 from mispair.towers.loading import load_towers
 
 CLASSIFIED = [name for name, chosen in EVALUATION_SETS.items() if chosen.kind == "classification"]
@@ -299,7 +299,7 @@ def test_textured_shapes_have_a_texture_in_a_seen_colour_on_every_background() -
 
 def test_textured_shapes_leave_the_shipped_towers_room_both_ways(tmp_path: Path) -> None:
     """A set at the ceiling, or at chance, shows neither a fall nor a repair."""
-    towers = load_towers(SHIPPED_TOWERS)
+    towers = load_towers(SHIPPED["shipped"])
     folder = make(tmp_path, "scenes-shape-textured", images=400, image_size=64)
     opened = open_set(folder)
     examples = list(opened.samples())

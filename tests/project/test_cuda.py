@@ -25,7 +25,7 @@ from mispair.sufficiency import encoders, heads, measures
 from mispair.sufficiency.names import ARMS, OF_ENCODERS, TASKS, Arm, Task
 from mispair.sufficiency.sampling import trees_at
 from mispair.sufficiency.trees import draw_skeletons
-from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.dag import SHIPPED
 from mispair.towers.encoding import Encoder, Growing, encode_images, encode_texts
 from mispair.towers.encoding_record import EncodingRecord
 from mispair.towers.finetuning import projection
@@ -324,7 +324,7 @@ def on_the_device(towers: Towers) -> Towers:
 
 
 def test_encoding() -> None:
-    towers = load_towers(SHIPPED_TOWERS)
+    towers = load_towers(SHIPPED["shipped"])
     on_cpu = encode_images(towers, PICTURES, 2), encode_texts(towers, TEXTS, 2)
     with FakeCuda().installed():
         there = on_the_device(towers)
@@ -334,7 +334,7 @@ def test_encoding() -> None:
 
 
 def test_no_batch_of_an_encoder_waits_for_the_gpu(cuda: FakeCuda) -> None:
-    encoder = Encoder(on_the_device(load_towers(SHIPPED_TOWERS)), 2)
+    encoder = Encoder(on_the_device(load_towers(SHIPPED["shipped"])), 2)
 
     def waits(repeats: int) -> dict[str, int]:
         cuda.waits.clear()

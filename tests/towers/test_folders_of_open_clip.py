@@ -18,7 +18,7 @@ from mispair.core.files import read_json
 from mispair.evaluation import pruned_model
 from mispair.towers import loading
 from mispair.towers.checkpoints import laclip
-from mispair.towers.dag import SHIPPED_TOWERS
+from mispair.towers.dag import SHIPPED
 from tests.towers.test_model_recipes import SMALL, cc_shapes, random_weights
 from tests.towers.test_step_convert_checkpoint import CC, convert, trainer_file
 
@@ -59,9 +59,9 @@ def test_open_clip_alone_loads_them_from_another_working_directory(
     converted: Path, tmp_path: Path
 ) -> None:
     folders = [
-        SHIPPED_TOWERS,
+        SHIPPED["shipped"],
         converted.resolve(),
-        pruned(SHIPPED_TOWERS, tmp_path / "pruned"),
+        pruned(SHIPPED["shipped"], tmp_path / "pruned"),
         pruned(converted, tmp_path / "pruned-converted"),
     ]
     elsewhere = tmp_path / "elsewhere"

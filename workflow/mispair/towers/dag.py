@@ -17,7 +17,6 @@ SHIPPED = {
     "shipped-1": PACKAGE / "towers" / "shipped" / "scenes-small-1",
 }
 """Towers that are part of mispair, by name; those of one recipe differ in their seed."""
-SHIPPED_TOWERS = SHIPPED["shipped"]
 TOWER_CONFIG = "open_clip_config.json"
 TOWER_WEIGHTS = "open_clip_model.safetensors"
 TRAINED_TOWERS = [
