@@ -15,7 +15,6 @@ from mispair.core.provenance import PACKAGE
 from mispair.pairs.index.index import index_shard
 from mispair.pairs.index.policy import Policy
 from mispair.repair.captioners import faults
-from mispair.repair.captioners.model_files import model_files
 from mispair.repair.steps.recaption_pairs import Settings
 from mispair.towers.loading import CONFIG_NAME, fingerprint
 from tests.pairs.test_index import write_tar
@@ -244,7 +243,7 @@ def test_coca(pictures: Path) -> None:
     table, _, _ = read(pictures)
     assert table["reason"].isna().any()
     assert table.equals(read(pictures, "again")[0])
-    assert len(model_files("coca", str(folder))) == 2
+    assert len(Settings(captioner="coca", model=str(folder)).captioner_files()) == 2
     (folder / "open_clip_model.safetensors").write_bytes(b"other")
     assert run(pictures, *settings, pictures=True, out="third") == 2
 
@@ -269,6 +268,7 @@ def test_shards_that_are_not_those_of_the_index(
     "values",
     [
         {"captioner": "given"},
+        {"captioner": "coca"},
         {"captioner": "trained", "model": "a"},
         {"captioner": "a.b:c", "model": "a"},
         {"captioner": "somebody"},
@@ -285,11 +285,14 @@ def test_settings_that_make_no_sense(values: dict[str, object]) -> None:
 
 
 def test_files_of_a_model(tmp_path: Path) -> None:
-    assert model_files("trained", None) == model_files("a.b:c", None) == []
-    assert model_files("coca", "coca_ViT-B-32@laion2b_s13b_b90k") == []
+    def files_of(captioner: str, model: str | None) -> list[str]:
+        return Settings(captioner=captioner, model=model).captioner_files()
+
+    assert files_of("trained", None) == files_of("a.b:c", None) == []
+    assert files_of("coca", "coca_ViT-B-32@laion2b_s13b_b90k") == []
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "weights").write_bytes(b"1")
-    assert model_files("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
-    for captioner, model in [("given", str(tmp_path)), ("coca", "nothing"), ("coca", None)]:
+    assert files_of("transformers", str(tmp_path)) == [str(tmp_path / "sub" / "weights")]
+    for captioner, model in [("given", str(tmp_path)), ("coca", "nothing")]:
         with pytest.raises(files.UserError, match="model"):
-            model_files(captioner, model)
+            files_of(captioner, model)

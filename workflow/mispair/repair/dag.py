@@ -8,7 +8,6 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
 from mispair.repair import from_scratch
-from mispair.repair.captioners.model_files import model_files
 from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
 
@@ -177,10 +176,7 @@ def sources_of_part(dag: Any) -> Files:
 
 def captioner_files(dag: Any) -> list[str]:
     """Return the files of the captioner's model or table; none if the study does not run."""
-    if not dag.runs("repair"):
-        return []
-    settings = dag.config.recaption_pairs
-    return model_files(settings.captioner, settings.model)
+    return dag.config.recaption_pairs.captioner_files() if dag.runs("repair") else []
 
 
 def new_captions(dag: Any) -> Files:

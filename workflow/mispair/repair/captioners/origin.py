@@ -8,13 +8,15 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mispair.core.devices import device_name
 from mispair.core.provenance import fingerprint, sampled_digest
 from mispair.core.software import versions
 from mispair.repair.captioners.faults import REASONS, Caption
-from mispair.repair.captioners.model_files import model_files
+
+if TYPE_CHECKING:
+    from mispair.repair.captioners.recaption_settings import Settings
 
 LIBRARIES = ("tokenizers", "transformers")
 """Libraries of captioners that `mispair.core.software` does not list."""
@@ -23,27 +25,27 @@ EXAMPLES = 3
 """Refused captions that the record shows for each reason."""
 
 
-def revision_of(captioner: str, model: str | None) -> str:
+def revision_of(settings: Settings) -> str:
     """Return the revision of the weights, table or code of a captioner that is not trained."""
-    if ":" in captioner:
-        module = importlib.import_module(captioner.partition(":")[0])
+    if ":" in settings.captioner:
+        module = importlib.import_module(settings.captioner.partition(":")[0])
         source = getattr(module, "__file__", None)
         return fingerprint([Path(source).read_bytes()]) if source else "unknown"
-    paths = model_files(captioner, model)
+    model, paths = str(settings.model), settings.captioner_files()
     if not paths:
-        return str(model).partition("@")[2]
-    names = [str(Path(path).relative_to(str(model))) if path != model else "" for path in paths]
+        return model.partition("@")[2]
+    names = [str(Path(path).relative_to(model)) if path != model else "" for path in paths]
     digests = [sampled_digest(Path(path)) for path in paths]
     return fingerprint(part for pair in zip(names, digests, strict=True) for part in pair)
 
 
-def origin(settings: Any, revision: str, pairs: Sequence[str]) -> dict[str, str]:
+def origin(settings: Settings, revision: str, pairs: Sequence[str]) -> dict[str, str]:
     """Return the metadata of a table of captions; `pairs` are the keys of its pairs."""
     libraries = versions() | {name: importlib.metadata.version(name) for name in LIBRARIES}
-    how = {"method": settings.decoding, "candidates": settings.candidates, "seed": settings.seed}
-    how["max_words"] = settings.max_words
+    how: dict[str, Any] = settings.model_dump(include={"candidates", "seed", "max_words"})
+    how["method"] = settings.decoding
     if settings.decoding == "nucleus":
-        how |= {"top_p": settings.top_p, "temperature": settings.temperature}
+        how |= settings.model_dump(include={"top_p", "temperature"})
     return {
         "captioner": settings.captioner,
         "model": str(settings.model),

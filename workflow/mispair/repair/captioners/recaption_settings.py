@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from mispair.core import settings
+from mispair.core.files import UserError
 from mispair.towers.encoding_settings import EncodingSettings
 
 
@@ -98,3 +100,22 @@ class Settings(EncodingSettings):
         if not needs and self.model is not None:
             raise ValueError(f"captioner {self.captioner} takes no model: set model to null")
         return self
+
+    def captioner_files(self) -> list[str]:
+        """Return the files of the model or table that a job reads; none of a tag.
+
+        Raises
+        ------
+        UserError
+            If there is no such file or folder.
+        """
+        if self.model is None:
+            return []
+        path = Path(self.model)
+        if path.is_dir() and self.captioner != "given":
+            return sorted(str(file) for file in path.rglob("*") if file.is_file())
+        if path.is_file() and self.captioner == "given":
+            return [self.model]
+        if self.captioner == "coca" and "@" in self.model:
+            return []
+        raise UserError(f"recaption_pairs: model: there is no {path.absolute()}.")

@@ -23,7 +23,6 @@ from mispair.pretraining.names import TOWERS_FILE
 from mispair.repair.captioners import sources
 from mispair.repair.captioners.decoding import Decoding
 from mispair.repair.captioners.faults import Caption, refuse_same_for_many
-from mispair.repair.captioners.model_files import model_files
 from mispair.repair.captioners.origin import revision_of
 from mispair.repair.captioners.pictures import Captioner, Captioning, Limits, caption_shards
 
@@ -124,10 +123,9 @@ def run_given(settings: Settings, corpus: Path) -> Outcome:
     """Return the captions of a user's table."""
     started = time.perf_counter()
     keys = sources.read_pairs(corpus)["key"].tolist()
-    columns = settings.key_column, settings.caption_column
-    captions = sources.read_given(settings.model, keys, columns, settings.max_words)
+    captions = sources.read_given(settings, keys)
     seconds = {"captions": time.perf_counter() - started}
-    return Outcome(keys, captions, revision_of("given", settings.model), "cpu", seconds)
+    return Outcome(keys, captions, revision_of(settings), "cpu", seconds)
 
 
 def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
@@ -227,7 +225,7 @@ def _reach(progress: Progress, before: int, number: int) -> None:
 
 def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outcome:
     """Return captions of the pictures of a group of shards; `states` hold those of each shard."""
-    revision = revision_of(settings.captioner, settings.model)
+    revision = revision_of(settings)
     kept = sources.read_index(inputs.index, sources.read_pairs(inputs.corpus))
     device = choose_device(settings.device)
     rows = {str(name): list(map(int, of)) for name, of in kept.groupby("shard").indices.items()}
@@ -269,7 +267,6 @@ def load_captioner(settings: Settings, device: str) -> Captioner:
     if device == "cuda":
         compute_repeatably()  # this is a process of its own
     assert settings.model is not None  # `Settings` requires it of these captioners
-    model_files(settings.captioner, settings.model)
     given = _decoding(settings), settings.max_words, settings.batch_size, device, settings.precision
     if settings.captioner == "coca":
         from mispair.repair.captioners.coca import load_coca

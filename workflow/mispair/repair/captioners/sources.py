@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ from mispair.pairs.index.books import read_columns
 from mispair.repair.captioners.faults import EMPTY, Caption, Draft
 from mispair.repair.captioners.pictures import first_usable
 from mispair.towers.features import Part, parts_of_towers
+
+if TYPE_CHECKING:
+    from mispair.repair.captioners.recaption_settings import Settings
 
 SHOWN = 3
 
@@ -165,37 +169,20 @@ def _features_of(group: str, pairs: pd.DataFrame, load: Callable[[], Part] | Non
     return averaged
 
 
-def read_given(
-    table: str | None, keys: Sequence[str], columns: tuple[str, str], max_words: int
-) -> list[Caption]:
-    """Return the caption that a user's table has for each pair.
+def read_given(settings: Settings, keys: Sequence[str]) -> list[Caption]:
+    """Return the caption that a user's table has for each pair, by the pairs' keys.
 
     Of several captions of a key, the first that is usable is taken.
-
-    Parameters
-    ----------
-    table : str or None
-        A table as `captions` takes it: Parquet, CSV, TSV or JSONL.
-    keys : sequence of str
-        Keys of the pairs.
-    columns : tuple of str
-        Names of the columns of keys and captions.
-    max_words : int
-        Largest number of words.
 
     Raises
     ------
     UserError
-        If there is no table, it cannot be read, or it has a caption for none of the pairs.
+        If the table cannot be read, or has a caption for none of the pairs.
     """
-    if table is None:
-        raise UserError(
-            "recaption_pairs: captioner given needs a table of captions: set model to its path."
-        )
-    in_corpus = set(keys)
+    in_corpus, table = set(keys), Path(str(settings.model))
     drafts: dict[str, list[Draft]] = {}
     try:
-        for key, text in read_rows(Path(table), None, *columns):
+        for key, text in read_rows(table, None, settings.key_column, settings.caption_column):
             if text is not None and key in in_corpus:
                 drafts.setdefault(key, []).append(Draft(text))
     except UserError as error:
@@ -203,10 +190,11 @@ def read_given(
         raise UserError(str(error).replace("read_captions.", "recaption_pairs.")) from error
     if not drafts:
         raise UserError(
-            f"recaption_pairs: {table} has a caption for none of the {len(in_corpus)} pairs of the "
-            f"corpus, whose keys are such as {keys[0]!r}. Check recaption_pairs.key_column."
+            f"recaption_pairs: {settings.model} has a caption for none of the {len(in_corpus)} "
+            f"pairs of the corpus, whose keys are such as {keys[0]!r}. Check "
+            "recaption_pairs.key_column."
         )
     return [
-        first_usable(drafts[key], max_words) if key in drafts else Caption("", EMPTY)
+        first_usable(drafts[key], settings.max_words) if key in drafts else Caption("", EMPTY)
         for key in keys
     ]
