@@ -60,11 +60,13 @@ def _captions(number: int) -> Any:
 def _training(decoder: Any, steps: int) -> Iterator[Row]:
     """Compare with a plain loop: batches padded to the longest caption, and torch's own AdamW."""
     from mispair.core.training.loop import train
+    from mispair.repair.captioners.recaption_settings import Settings
     from mispair.repair.captioners.training import loss_of_step, plan
 
     captions, features = _captions(TRAINED), torch.randn(TRAINED, FEATURES)
     loss = loss_of_step(decoder, features, captions, BATCH, 0)
-    ours = _seconds(lambda: train(decoder, loss, plan(steps, 3e-3, 0.3))) / steps
+    settings = Settings(steps=steps, lr=3e-3, weight_decay=0.3)
+    ours = _seconds(lambda: train(decoder, loss, plan(settings))) / steps
     twin = _plain_training(decoder, features, captions, steps)
     yield (
         f"captioner, training on batches of {BATCH}, one core",
@@ -125,20 +127,21 @@ class _Told:
 
 @torch.inference_mode()
 def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
-    from mispair.repair.captioners.decoding import Decoding, Marks, decode
+    from mispair.repair.captioners.decoding import Marks, choice, decode
+    from mispair.repair.captioners.recaption_settings import Settings
     from mispair.repair.captioners.recurrent import Reading
 
     features = torch.randn(pictures, FEATURES)
     lengths = torch.randint(*LENGTHS, (pictures,))
     marks, size = Marks(WORDS, (WORDS + 1,), (WORDS,)), AT_ONCE
 
-    def ours(how: Decoding) -> list[np.ndarray]:
+    def ours(how: Settings) -> list[np.ndarray]:
         written = []
         for start in range(0, pictures, size):
             some = slice(start, start + size)
             told = _Told(Reading(decoder, features[some]), lengths[some])
             seeds = np.arange(start, start + len(features[some]))
-            written.append(decode(told, len(seeds), marks, ROOM, how.choice(seeds))[0])
+            written.append(decode(told, len(seeds), marks, ROOM, choice(how, seeds))[0])
         return written
 
     def plain() -> list[np.ndarray]:
@@ -162,10 +165,11 @@ def _generation(decoder: Any, pictures: int) -> Iterator[Row]:
             written.append(rows.numpy())
         return written
 
-    if not (np.concatenate(ours(Decoding())) == np.concatenate(plain())).all():
+    greedily, from_nucleus = Settings(decoding="greedy"), Settings(top_p=0.9)
+    if not (np.concatenate(ours(greedily)) == np.concatenate(plain())).all():
         raise SystemExit("the captions of the plain twin are others")
-    greedy, twin = _seconds(lambda: ours(Decoding())), _seconds(plain)
-    drawn = _seconds(lambda: ours(Decoding("nucleus", 0.9)))
+    greedy, twin = _seconds(lambda: ours(greedily)), _seconds(plain)
+    drawn = _seconds(lambda: ours(from_nucleus))
     peer, blocks, weights = _peer(features, lengths)
     count = sum(values.numel() for values in decoder.parameters())
     what = f"captioner, {pictures:,} greedy captions of 5 to 20 words, one core"

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from mispair.core.files import UserError
 from mispair.pairs.corruption.key_draws import uniforms
 from mispair.repair.captioners.coca import CocaCaptioner, load_coca, room_of
-from mispair.repair.captioners.decoding import Decoding, from_nucleus
+from mispair.repair.captioners.decoding import from_nucleus
+from mispair.repair.captioners.recaption_settings import Settings
 
 START, END = 49406, 49407
 CONFIG = {
@@ -75,20 +76,21 @@ def images() -> list[Image.Image]:
     ]
 
 
-def load(folder: Path, how: Decoding, words: int = 6, batch_size: int = 8) -> CocaCaptioner:
-    return load_coca(str(folder), how, words, batch_size, "cpu", "fp32")
+def load(model: Path | str, **more: Any) -> CocaCaptioner:
+    settings = {"decoding": "greedy", "max_words": 6, "batch_size": 8, **more}
+    return load_coca(Settings(captioner="coca", model=str(model), **settings), "cpu")
 
 
 @torch.no_grad()
 def plain(captioner: CocaCaptioner, image: Image.Image, seed: int) -> tuple[list[int], bool]:
     """Write one caption, with the full forward pass of open_clip for each token."""
-    model, how = captioner.model, captioner.decoding
+    model, how = captioner.model, captioner.settings
     pixels, written = captioner.preprocess(image)[None], [START]
     for position in range(captioner.room):
         output = model(pixels, torch.tensor([written]), output_labels=False)
         logits = output["logits"][:, -1].clone()
         logits[:, START] = -torch.inf
-        if how.method == "greedy":
+        if how.decoding == "greedy":
             token = int(logits.argmax())
         else:
             drawn = torch.from_numpy(uniforms(np.array([seed], np.uint64), position))
@@ -99,11 +101,11 @@ def plain(captioner: CocaCaptioner, image: Image.Image, seed: int) -> tuple[list
     return written[1:], True
 
 
-@pytest.mark.parametrize("how", [Decoding(), Decoding("nucleus", 0.95)])
+@pytest.mark.parametrize("how", [{}, {"decoding": "nucleus", "top_p": 0.95}])
 def test_captions_are_those_of_the_full_forward_pass(
-    how: Decoding, folder: Path, images: list[Image.Image]
+    how: dict[str, Any], folder: Path, images: list[Image.Image]
 ) -> None:
-    captioner = load(folder, how)
+    captioner = load(folder, **how)
     seeds = [100 + row for row in range(len(images))]
     drafts = captioner.caption(images, seeds)
     tokenizer = open_clip.tokenizer.SimpleTokenizer()
@@ -119,15 +121,15 @@ def test_captions_are_those_of_the_full_forward_pass(
 
 
 def test_no_caption_is_longer_than_the_text_tower(folder: Path) -> None:
-    assert load(folder, Decoding(), words=3).room == 6
-    assert load(folder, Decoding(), words=40).room == 14
+    assert load(folder, max_words=3).room == 6
+    assert load(folder, max_words=40).room == 14
 
 
 def test_half_of_the_pictures_where_memory_runs_out(
     folder: Path, images: list[Image.Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = load(folder, Decoding()).caption(images, [0] * 12)
-    captioner, sizes = load(folder, Decoding()), []
+    expected = load(folder).caption(images, [0] * 12)
+    captioner, sizes = load(folder), []
     encode = captioner.model._encode_image
 
     def small(pixels: torch.Tensor) -> Any:
@@ -142,7 +144,7 @@ def test_half_of_the_pictures_where_memory_runs_out(
 
 
 def test_precision(folder: Path, images: list[Image.Image]) -> None:
-    half = load_coca(str(folder), Decoding(), 6, 8, "cpu", "bf16")
+    half = load(folder, precision="bf16")
     assert len(half.caption(images, [0] * 12)) == 12
 
 
@@ -150,14 +152,14 @@ def test_what_is_no_coca_is_refused(tmp_path: Path) -> None:
     from mispair.core.provenance import PACKAGE
 
     with pytest.raises(UserError, match="not CoCa"):
-        load_coca(str(PACKAGE / "towers/shipped/scenes-small"), Decoding(), 6, 8, "cpu", "fp32")
+        load(PACKAGE / "towers/shipped/scenes-small")
     with pytest.raises(UserError, match="no folder"):
-        load_coca(str(tmp_path / "nothing"), Decoding(), 6, 8, "cpu", "fp32")
+        load(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="cannot load"):
-        load_coca(str(tmp_path / "empty"), Decoding(), 6, 8, "cpu", "fp32")
+        load(tmp_path / "empty")
     with pytest.raises(UserError, match="cannot load no-such-model@tag"):
-        load_coca("no-such-model@tag", Decoding(), 6, 8, "cpu", "fp32")
+        load("no-such-model@tag")
 
 
 def test_other_blocks_are_refused(tmp_path: Path) -> None:

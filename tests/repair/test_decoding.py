@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from mispair.repair.captioners import decoding
-from mispair.repair.captioners.decoding import Decoding, Marks, decode, from_nucleus
+from mispair.repair.captioners.decoding import Marks, choice, decode, from_nucleus
+from mispair.repair.captioners.recaption_settings import Settings
 
 START, END, FILLER, SIZE = 8, 9, 0, 10
 
@@ -82,7 +83,7 @@ class Chain:
         self.rows, self.read = self.rows[rows], self.read[rows]
 
 
-def plain(row: int, room: int, how: Decoding, seeds: list[int]) -> tuple[list[int], bool]:
+def plain(row: int, room: int, how: Settings, seeds: list[int]) -> tuple[list[int], bool]:
     """Write one caption by itself."""
     from mispair.pairs.corruption.key_draws import uniforms
 
@@ -91,7 +92,7 @@ def plain(row: int, room: int, how: Decoding, seeds: list[int]) -> tuple[list[in
         read = (31 * read + last + 1) % 10_007
         logits = Chain.logits(torch.tensor([row]), torch.tensor([read]))[0].tolist()
         logits[START] = -math.inf
-        if how.method == "greedy":
+        if how.decoding == "greedy":
             last = int(np.argmax(logits))
         else:
             drawn = float(uniforms(np.array([seeds[row]], np.uint64), position)[0])
@@ -102,13 +103,17 @@ def plain(row: int, room: int, how: Decoding, seeds: list[int]) -> tuple[list[in
     return written, True
 
 
-@pytest.mark.parametrize("how", [Decoding(), Decoding("nucleus", 0.8), Decoding("nucleus", 1.0, 2)])
-def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Decoding) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [Settings(decoding="greedy"), Settings(top_p=0.8), Settings(top_p=1.0, temperature=2)],
+    ids=["greedy", "nucleus", "hot"],
+)
+def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Settings) -> None:
     number, room = 60, 12
     seeds = [1000 + row for row in range(number)]
     chain = Chain(number)
     marks = Marks(START, (END, FILLER), (START,))
-    tokens, lengths = decode(chain, number, marks, room, how.choice(seeds))
+    tokens, lengths = decode(chain, number, marks, room, choice(how, seeds))
     for row in range(number):
         written, is_cut = plain(row, room, how, seeds)
         assert lengths[row] == (-1 if is_cut else len(written))
@@ -119,18 +124,18 @@ def test_captions_of_a_batch_are_those_of_a_plain_loop(how: Decoding) -> None:
 
 
 def test_draws_of_a_caption_depend_on_its_seed_alone() -> None:
-    how, marks = Decoding("nucleus", 0.95), Marks(START, (END,))
+    how, marks = Settings(top_p=0.95), Marks(START, (END,))
     seeds = [5, 6, 7, 8]
-    tokens, _ = decode(Chain(4), 4, marks, 20, how.choice(seeds))
+    tokens, _ = decode(Chain(4), 4, marks, 20, choice(how, seeds))
     chain = Chain(4)
     chain.keep(torch.tensor([2]))
-    alone, _ = decode(chain, 1, marks, 20, how.choice([7]))
+    alone, _ = decode(chain, 1, marks, 20, choice(how, [7]))
     assert tokens[2].tolist() == alone[0].tolist()
-    others, _ = decode(Chain(4), 4, marks, 20, how.choice([50, 60, 70, 80]))
+    others, _ = decode(Chain(4), 4, marks, 20, choice(how, [50, 60, 70, 80]))
     assert (others != tokens).any()
 
 
 def test_no_caption_at_all() -> None:
-    tokens, lengths = decode(Chain(0), 0, Marks(START, (END,)), 5, Decoding().choice([]))
+    tokens, lengths = decode(Chain(0), 0, Marks(START, (END,)), 5, choice(Settings(), []))
     assert tokens.shape == (0, 5)
     assert lengths.shape == (0,)

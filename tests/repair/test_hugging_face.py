@@ -12,8 +12,8 @@ import transformers
 from PIL import Image
 
 from mispair.core.files import UserError
-from mispair.repair.captioners.decoding import Decoding
 from mispair.repair.captioners.hugging_face import HuggingFaceCaptioner, load_hugging_face
+from mispair.repair.captioners.recaption_settings import Settings
 
 WORDS = [
     "[PAD]",
@@ -82,14 +82,16 @@ def images() -> list[Image.Image]:
     return [Image.fromarray(draws.integers(0, 256, (40, 40, 3), dtype=np.uint8)) for _ in range(10)]
 
 
-def load(folder: Path, how: Decoding, prompt: str = "", words: int = 5) -> HuggingFaceCaptioner:
-    return load_hugging_face(str(folder), prompt, how, words, 4, "cpu", "fp32")
+def load(folder: Path, **more: Any) -> HuggingFaceCaptioner:
+    values = {"decoding": "greedy", "max_words": 5, "batch_size": 4, **more}
+    settings = Settings(captioner="transformers", model=str(folder), **values)
+    return load_hugging_face(settings, "cpu")
 
 
 def test_greedy_captions_are_those_of_single_pictures(
     folder: Path, images: list[Image.Image]
 ) -> None:
-    captioner = load(folder, Decoding())
+    captioner = load(folder)
     drafts = captioner.caption(images, [0] * 10)
     for image, (draft,) in zip(images, drafts, strict=True):
         inputs = captioner.processor(images=image, return_tensors="pt")
@@ -100,7 +102,7 @@ def test_greedy_captions_are_those_of_single_pictures(
 
 
 def test_draws_depend_on_the_seeds(folder: Path, images: list[Image.Image]) -> None:
-    captioner = load(folder, Decoding("nucleus", 1.0))
+    captioner = load(folder, decoding="nucleus", top_p=1.0)
     first, again, other = (
         captioner.caption(images, [seed + row for row in range(10)]) for seed in (0, 0, 50)
     )
@@ -111,13 +113,13 @@ def test_draws_depend_on_the_seeds(folder: Path, images: list[Image.Image]) -> N
 
 
 def test_a_prompt_is_no_part_of_the_caption(folder: Path, images: list[Image.Image]) -> None:
-    captioner = load(folder, Decoding(), "a picture of")
+    captioner = load(folder, prompt="a picture of")
     for (draft,) in captioner.caption(images[:5], [0] * 5):
         assert not draft.text.startswith("a picture of")
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no folder"):
-        load(tmp_path / "nothing", Decoding())
+        load(tmp_path / "nothing")
     with pytest.raises(UserError, match="cannot load"):
-        load(tmp_path, Decoding())
+        load(tmp_path)

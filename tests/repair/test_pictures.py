@@ -19,7 +19,8 @@ from mispair.pairs.index.reading import by_name, locations
 from mispair.repair.captioners import faults
 from mispair.repair.captioners.faults import Caption
 from mispair.repair.captioners.functions import load_function
-from mispair.repair.captioners.pictures import Captioning, Limits, caption_shards
+from mispair.repair.captioners.pictures import Captioning, caption_shards
+from mispair.repair.captioners.recaption_settings import Settings
 from tests.pairs.test_index import write_tar
 from tests.repair import made_up
 
@@ -57,17 +58,16 @@ def caption(
     candidates: int = 1,
     states: Checkpoints | None = None,
 ) -> tuple[list[Caption], int]:
-    captioning = Captioning(
-        partial(load_function, f"{MADE_UP}:{function}"),
-        by_name(sorted(folder.glob("*.tar")), []),
-        locations(index),
-        0,
-        candidates,
-        10,
-    )
+    name = f"{MADE_UP}:{function}"
+    settings = Settings(
+        captioner=name, max_words=10, batch_size=batch_size, candidates=candidates,
+        stall_seconds=stall, max_failed_share=share,
+    )  # fmt: skip
+    given = by_name(sorted(folder.glob("*.tar")), [])
+    captioning = Captioning(partial(load_function, name), given, locations(index), settings)
     rows = {name: [*map(int, of)] for name, of in index.groupby("shard").indices.items()}
     states = states or Checkpoints(folder / "states", "job")
-    return caption_shards(captioning, rows, batch_size, Limits(stall, share), states)
+    return caption_shards(captioning, rows, states)
 
 
 def test_each_picture_has_its_caption(tmp_path: Path) -> None:

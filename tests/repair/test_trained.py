@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import open_clip
@@ -14,15 +16,17 @@ from mispair.core.files import UserError
 from mispair.core.resume import Checkpoints, Interrupted
 from mispair.core.training.loop import train
 from mispair.repair.captioners import trained, training
-from mispair.repair.captioners.decoding import Decoding
+from mispair.repair.captioners.recaption_settings import Settings
 from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
 from mispair.repair.captioners.trained import TrainedCaptioner, fit
 from mispair.repair.captioners.training import Captions, Order, loss_of_step, plan
 from mispair.towers.loading import bounded
 
 COLOURS, SHAPES = ("red", "green", "blue", "pink"), ("star", "ring", "box")
-PLAN = plan(steps=60, lr=0.02, weight_decay=0.01)
-DRAWN = {"batch_size": 16, "seed": 0}
+SETTINGS = Settings(
+    decoding="greedy", steps=60, lr=0.02, weight_decay=0.01, train_batch_size=16, width=16,
+    max_words=12,
+)  # fmt: skip
 
 
 tokenizer = bounded(open_clip.tokenizer.SimpleTokenizer())
@@ -43,13 +47,14 @@ def scenes(number: int, seed: int) -> tuple[np.ndarray, list[str]]:
     return features, texts
 
 
+def changed(**values: Any) -> Settings:
+    return SETTINGS.model_copy(update=values)
+
+
 @pytest.fixture(scope="module")
 def captioner() -> TrainedCaptioner:
     features, texts = scenes(200, 0)
-    return fit(
-        features, np.arange(200), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=32, layers=1,
-        max_words=12,
-    )[0]  # fmt: skip
+    return fit(features, np.arange(200), texts, tokenizer, changed(width=32))[0]
 
 
 def test_captions_name_what_unseen_pictures_show(captioner: TrainedCaptioner) -> None:
@@ -66,9 +71,7 @@ def test_captions_name_what_unseen_pictures_show(captioner: TrainedCaptioner) ->
 def test_draws_depend_on_keys_not_on_the_batch(
     captioner: TrainedCaptioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawing = TrainedCaptioner(
-        **vars(captioner) | {"decoding": Decoding("nucleus", 1.0), "seed": 3}
-    )
+    drawing = replace(captioner, settings=changed(decoding="nucleus", top_p=1.0, seed=3))
     features, _ = scenes(50, 2)
     keys = [f"key {row}" for row in range(50)]
     captions = drawing.caption(features, keys)
@@ -83,9 +86,12 @@ def test_draws_depend_on_keys_not_on_the_batch(
 def test_a_caption_without_room_is_drawn_again(captioner: TrainedCaptioner) -> None:
     features, _ = scenes(100, 3)
     keys = [str(row) for row in range(100)]
-    short = vars(captioner) | {"decoding": Decoding("nucleus", 1.0), "max_words": 3}
-    once = TrainedCaptioner(**short).caption(features, keys)
-    often = TrainedCaptioner(**short | {"candidates": 6}).caption(features, keys)
+    once, often = (
+        replace(captioner, settings=changed(
+            decoding="nucleus", top_p=1.0, max_words=3, candidates=candidates
+        )).caption(features, keys)
+        for candidates in (1, 6)
+    )  # fmt: skip
     assert 20 < sum(caption.reason is not None for caption in once) < 80
     assert sum(caption.reason is not None for caption in often) < 10
     kept = [(a, b) for a, b in zip(once, often, strict=True) if a.reason is None]
@@ -117,7 +123,7 @@ def test_training_is_that_of_torch() -> None:
     is_cut = lengths == 5
     captions = Captions(tokens, lengths, is_cut, draws.integers(0, 10, 30), 7, 8)
     features = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
-    short = plan(steps=8, lr=0.01, weight_decay=0.2)
+    short = plan(changed(steps=8, lr=0.01, weight_decay=0.2))
     torch.manual_seed(0)
     ours, peer = RecurrentDecoder(4, 9, 8, 1), RecurrentDecoder(4, 9, 8, 1)
     peer.load_state_dict(ours.state_dict())
@@ -170,9 +176,8 @@ def test_a_training_goes_on_to_the_same_bytes(
 
         keeper = None if states is None else states.keeper("training")
         return fit(
-            features, np.arange(60), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=16,
-            layers=1, max_words=12, keeper=keeper, progress=progress,
-        )[0]  # fmt: skip
+            features, np.arange(60), texts, tokenizer, SETTINGS, keeper=keeper, progress=progress
+        )[0]
 
     expected = fitted(None).revision
     for stop in (7, 40):
@@ -188,10 +193,8 @@ def test_a_seed_gives_other_weights() -> None:
     features, texts = scenes(60, 0)
 
     def revision(seed: int) -> str:
-        return fit(
-            features, np.arange(60), texts, tokenizer, plan(1, 0.02, 0.01), Decoding(),
-            batch_size=16, seed=seed, width=16, layers=1, max_words=12,
-        )[0].revision  # fmt: skip
+        settings = changed(steps=1, seed=seed)
+        return fit(features, np.arange(60), texts, tokenizer, settings)[0].revision
 
     assert revision(0) == revision(0) != revision(1)
 
@@ -200,10 +203,7 @@ def test_too_few_captions_are_refused() -> None:
     features, texts = scenes(25, 0)
     texts[:6] = [""] * 6
     with pytest.raises(UserError, match="19 trusted captions"):
-        fit(
-            features, np.arange(25), texts, tokenizer, PLAN, Decoding(), **DRAWN, width=16,
-            layers=1, max_words=12,
-        )  # fmt: skip
+        fit(features, np.arange(25), texts, tokenizer, SETTINGS)
 
 
 def test_a_training_that_diverges_names_the_remedy() -> None:
@@ -213,4 +213,4 @@ def test_a_training_that_diverges_names_the_remedy() -> None:
     features = torch.full((1, 4), torch.nan)
     with pytest.raises(FloatingPointError, match="step 0"):
         decoder = RecurrentDecoder(4, 3, 8, 1)
-        train(decoder, loss_of_step(decoder, features, captions, 16, 0), PLAN)
+        train(decoder, loss_of_step(decoder, features, captions, 16, 0), plan(SETTINGS))

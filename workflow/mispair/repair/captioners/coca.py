@@ -16,21 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mispair.core.devices import Precision
 from mispair.core.files import UserError
-from mispair.repair.captioners.decoding import (
-    Decoding,
-    Marks,
-    decode,
-    drafts_in_portions,
-    room_for,
-)
+from mispair.repair.captioners.decoding import Marks, choice, decode, drafts_in_portions, room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.repair.captioners.vocabulary import speller, tidy
 from mispair.towers.precision import autocast
 
 if TYPE_CHECKING:
     from PIL import Image
+
+    from mispair.repair.captioners.recaption_settings import Settings
 
 
 class CachedAttention:
@@ -183,39 +178,33 @@ class CocaCaptioner:
         Of its tokenizer.
     spell : callable
         From lists of tokens to texts.
-    decoding : Decoding
-        How tokens are chosen.
+    settings : Settings
+        Settings of the step.
     room : int
         Most tokens of a caption.
-    batch_size : int
-        Pictures at once; halved where memory runs out.
     device : str
         Where the model is.
-    precision : {"fp32", "bf16", "fp16"}
-        Number format of the products.
     """
 
     model: Any
     preprocess: Callable[[Any], Tensor]
     marks: Marks
     spell: Callable[[list[list[int]]], list[str]]
-    decoding: Decoding
+    settings: Settings
     room: int
-    batch_size: int
     device: str
-    precision: Precision = "fp32"
 
     def caption(self, images: Sequence[Image.Image], seeds: Sequence[int]) -> list[list[Draft]]:
         """Return one draft for each picture; each has a seed of its own."""
         pixels = [self.preprocess(image) for image in images]
-        return drafts_in_portions(self._portion, pixels, seeds, self.batch_size)
+        return drafts_in_portions(self._portion, pixels, seeds, self.settings.batch_size)
 
     @torch.inference_mode()
     def _portion(self, pixels: list[Tensor], seeds: list[int]) -> list[Draft]:
-        with autocast(self.precision, self.device):
+        with autocast(self.settings.precision, self.device):
             _, picture = self.model._encode_image(torch.stack(pixels).to(self.device))
             reading = CocaReading(self.model, picture, self.room)
-            choose = self.decoding.choice(seeds)
+            choose = choice(self.settings, seeds)
             tokens, lengths = decode(
                 reading, len(pixels), self.marks, self.room, choose, self.device
             )
@@ -226,23 +215,11 @@ class CocaCaptioner:
         ]
 
 
-def load_coca(
-    model: str,
-    decoding: Decoding,
-    max_words: int,
-    batch_size: int,
-    device: str,
-    precision: Precision,
-) -> CocaCaptioner:
-    """Load a CoCa from a folder, or by the name of an architecture and a tag of open_clip.
+def load_coca(settings: Settings, device: str) -> CocaCaptioner:
+    """Load the CoCa that `settings.model` names.
 
-    Parameters
-    ----------
-    model : str
-        A folder with ``open_clip_config.json`` and weights, or ``ARCHITECTURE@TAG``, whose weights
-        open_clip downloads unless it has them.
-    decoding, max_words, batch_size, device, precision
-        See `CocaCaptioner`.
+    That is a folder with ``open_clip_config.json`` and weights, or ``ARCHITECTURE@TAG``, whose
+    weights open_clip downloads unless it has them.
 
     Raises
     ------
@@ -251,6 +228,7 @@ def load_coca(
     """
     import open_clip
 
+    model = str(settings.model)
     name, _, tag = model.partition("@")
     named = f"local-dir:{Path(model).resolve()}" if Path(model).is_dir() else name
     if named == name and not tag:
@@ -268,13 +246,10 @@ def load_coca(
         raise UserError(
             f"recaption_pairs: model: open_clip cannot load {model} ({reason})."
         ) from error
-    room = min(room_of(loaded, model), room_for(max_words))
+    room = min(room_of(loaded, model), room_for(settings.max_words))
     loaded.eval().requires_grad_(False)
     marks = marks_of(tokenizer, int(loaded.pad_id))
-    return CocaCaptioner(
-        loaded, preprocess, marks, speller(tokenizer), decoding, room, batch_size, device,
-        precision,
-    )  # fmt: skip
+    return CocaCaptioner(loaded, preprocess, marks, speller(tokenizer), settings, room, device)
 
 
 def marks_of(tokenizer: Any, filler: int) -> Marks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from mispair.core.devices import in_portions, upload
 from mispair.pairs.corruption.key_draws import uniforms
 from mispair.repair.captioners.faults import Draft
 
+if TYPE_CHECKING:
+    from mispair.repair.captioners.recaption_settings import Settings
+
 Picture = TypeVar("Picture")
 
 FIRST_TOKENS = 64
@@ -21,38 +24,6 @@ FIRST_TOKENS = 64
 
 KEPT_SHARE = 0.8
 """Captions that ended are dropped from the batch once at most this share continues."""
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How the next token is chosen.
-
-    Attributes
-    ----------
-    method : {"greedy", "nucleus"}
-        The likeliest token, or one drawn from the fewest tokens whose total probability reaches
-        `top_p` (Holtzman et al., The curious case of neural text degeneration, ICLR 2020).
-    top_p : float
-        Total probability of the nucleus.
-    temperature : float
-        Divides the logits before the nucleus is formed.
-    """
-
-    method: Literal["greedy", "nucleus"] = "greedy"
-    top_p: float = 0.9
-    temperature: float = 1.0
-
-    def choice(self, seeds: Sequence[int] | np.ndarray) -> Choice:
-        """Return the function that chooses the tokens of n captions, each with its own seed."""
-        if self.method == "greedy":
-            return lambda logits, rows, position: logits.argmax(dim=-1)
-        starts = np.asarray(seeds, dtype=np.uint64)
-
-        def draw(logits: Tensor, rows: Tensor, position: int) -> Tensor:
-            drawn = torch.from_numpy(uniforms(starts[rows.numpy()], position))
-            return from_nucleus(logits / self.temperature, self.top_p, drawn)
-
-        return draw
 
 
 class Decoder(Protocol):
@@ -70,6 +41,19 @@ class Decoder(Protocol):
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 """From logits (b, v), the numbers (b,) of the captions and the position to the next tokens (b,)."""
+
+
+def choice(settings: Settings, seeds: Sequence[int] | np.ndarray) -> Choice:
+    """Return the function that chooses the tokens of n captions, each with its own seed."""
+    if settings.decoding == "greedy":
+        return lambda logits, rows, position: logits.argmax(dim=-1)
+    starts = np.asarray(seeds, dtype=np.uint64)
+
+    def draw(logits: Tensor, rows: Tensor, position: int) -> Tensor:
+        drawn = torch.from_numpy(uniforms(starts[rows.numpy()], position))
+        return from_nucleus(logits / settings.temperature, settings.top_p, drawn)
+
+    return draw
 
 
 def room_for(words: int) -> int:
@@ -113,7 +97,7 @@ def decode(
     room : int
         Most tokens of a caption.
     choose : callable
-        Chooses the next tokens; see `Decoding.choice`.
+        Chooses the next tokens; see `choice`.
     device : str
         Where the decoder computes.
 
@@ -150,6 +134,8 @@ def decode(
 
 def from_nucleus(logits: Tensor, top_p: float, drawn: Tensor) -> Tensor:
     """Return a token of each nucleus: the fewest tokens whose total probability reaches `top_p`.
+
+    Source: Holtzman et al., The curious case of neural text degeneration, ICLR 2020.
 
     Parameters
     ----------

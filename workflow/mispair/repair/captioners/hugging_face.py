@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mispair.core import seeds
-from mispair.core.devices import Precision
 from mispair.core.files import UserError
-from mispair.repair.captioners.decoding import Decoding, drafts_in_portions, room_for
+from mispair.repair.captioners.decoding import drafts_in_portions, room_for
 from mispair.repair.captioners.faults import Draft
 from mispair.towers.precision import autocast
 
 if TYPE_CHECKING:
     from PIL import Image
+
+    from mispair.repair.captioners.recaption_settings import Settings
 
 
 @dataclass(frozen=True)
@@ -30,28 +31,16 @@ class HuggingFaceCaptioner:
         From images, and a prompt for some, to text; on its device, in evaluation mode.
     processor : ProcessorMixin
         Prepares pictures and prompts, and turns tokens into text.
-    prompt : str
-        Beginning of the captions, or the task of a model with tasks; empty for none.
-    decoding : Decoding
-        How tokens are chosen.
-    room : int
-        Most tokens of a caption.
-    batch_size : int
-        Pictures at once; halved where memory runs out.
+    settings : Settings
+        Settings of the step.
     device : str
         Where the model is.
-    precision : {"fp32", "bf16", "fp16"}
-        Number format of the products.
     """
 
     model: Any
     processor: Any
-    prompt: str
-    decoding: Decoding
-    room: int
-    batch_size: int
+    settings: Settings
     device: str
-    precision: Precision = "fp32"
 
     def caption(self, images: Sequence[Image.Image], seeds: Sequence[int]) -> list[list[Draft]]:
         """Return one draft for each picture.
@@ -59,41 +48,41 @@ class HuggingFaceCaptioner:
         Draws depend on the seeds of all pictures that are captioned at once: transformers has one
         generator for a batch.
         """
-        return drafts_in_portions(self._portion, images, seeds, self.batch_size)
+        return drafts_in_portions(self._portion, images, seeds, self.settings.batch_size)
 
     @torch.inference_mode()
     def _portion(self, images: list[Image.Image], seeds_of: list[int]) -> list[Draft]:
-        texts = {"text": [self.prompt] * len(images)} if self.prompt else {}
+        settings, room = self.settings, room_for(self.settings.max_words)
+        texts = {"text": [settings.prompt] * len(images)} if settings.prompt else {}
         inputs = self.processor(images=images, return_tensors="pt", padding=True, **texts)
         inputs.pop("token_type_ids", None)  # of BERT's tokenizer; no captioner reads them
-        if self.prompt and self.model.config.model_type == "git":
+        if settings.prompt and self.model.config.model_type == "git":
             # GIT continues the prompt; the others remove the mark at its end themselves.
             for name in ("input_ids", "attention_mask"):
                 inputs[name] = inputs[name][:, :-1]
         inputs = inputs.to(self.device)
-        prompted = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
         how: dict[str, Any] = {"do_sample": False}
-        if self.decoding.method == "nucleus":
+        if settings.decoding == "nucleus":
             # top_k: the default of transformers is 50, which would cut the nucleus.
-            how = {"do_sample": True, "top_p": self.decoding.top_p, "top_k": 0,
-                   "temperature": self.decoding.temperature}  # fmt: skip
+            how = {"do_sample": True, "top_p": settings.top_p, "top_k": 0,
+                   "temperature": settings.temperature}  # fmt: skip
         devices = [torch.cuda.current_device()] if self.device == "cuda" else []
-        with torch.random.fork_rng(devices=devices), autocast(self.precision, self.device):
+        with torch.random.fork_rng(devices=devices), autocast(settings.precision, self.device):
             torch.manual_seed(seeds.integer(*seeds_of))
             tokens = self.model.generate(
-                **inputs, max_new_tokens=self.room, num_beams=1, use_cache=True, **how
+                **inputs, max_new_tokens=room, num_beams=1, use_cache=True, **how
             ).cpu()
         decoded = self.processor.batch_decode(tokens, skip_special_tokens=True)
         return [
-            Draft(self._without_prompt(text), self._is_cut(row, prompted))
+            Draft(self._without_prompt(text), self._is_cut(row, room))
             for text, row in zip(decoded, tokens, strict=True)
         ]
 
-    def _is_cut(self, tokens: torch.Tensor, prompted: int) -> bool:
+    def _is_cut(self, tokens: torch.Tensor, room: int) -> bool:
         """Return whether no mark ends the tokens; a caption may begin with the same mark."""
         ends = self.model.generation_config.eos_token_id
         marks = {*(ends if isinstance(ends, list) else [ends])} | self._special()
-        return len(tokens) >= self.room and int(tokens[-1]) not in marks
+        return len(tokens) >= room and int(tokens[-1]) not in marks
 
     def _special(self) -> set[int]:
         tokenizer = self.processor.tokenizer
@@ -101,34 +90,22 @@ class HuggingFaceCaptioner:
         return {number for number in named if number is not None}
 
     def _without_prompt(self, text: str) -> str:
-        text = text.strip()
-        begins = self.prompt and text.casefold().startswith(self.prompt.casefold())
-        return text[len(self.prompt) :].strip() if begins else text
+        text, prompt = text.strip(), self.settings.prompt
+        begins = prompt and text.casefold().startswith(prompt.casefold())
+        return text[len(prompt) :].strip() if begins else text
 
 
-def load_hugging_face(
-    folder: str,
-    prompt: str,
-    decoding: Decoding,
-    max_words: int,
-    batch_size: int,
-    device: str,
-    precision: Precision,
-) -> HuggingFaceCaptioner:
+def load_hugging_face(settings: Settings, device: str) -> HuggingFaceCaptioner:
     """Load a captioner of transformers from a folder; nothing is downloaded, no code of it runs.
 
-    Parameters
-    ----------
-    folder : str
-        What ``save_pretrained`` of a model and of its processor wrote.
-    prompt, decoding, max_words, batch_size, device, precision
-        See `HuggingFaceCaptioner`.
+    `settings.model` is a folder that ``save_pretrained`` of a model and of its processor wrote.
 
     Raises
     ------
     UserError
         If the folder is missing, or transformers cannot load it.
     """
+    folder = str(settings.model)
     if not Path(folder).is_dir():
         raise UserError(
             f"recaption_pairs: model: there is no folder {Path(folder).absolute()}. Captioner "
@@ -146,6 +123,4 @@ def load_hugging_face(
             "`pip install 'mispair[captioners]'` has what some of its models need."
         ) from error
     model = model.to(device).eval().requires_grad_(False)
-    return HuggingFaceCaptioner(
-        model, processor, prompt, decoding, room_for(max_words), batch_size, device, precision
-    )
+    return HuggingFaceCaptioner(model, processor, settings, device)

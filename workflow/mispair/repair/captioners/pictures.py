@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from mispair.core.resume import ArrayKeeper, Checkpoints
+    from mispair.repair.captioners.recaption_settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -67,20 +68,15 @@ class Captioning:
         The shards, by the names that the index gives them.
     places : sequence of Place
         Where each picture of the index is.
-    seed : int
-        The seed of a picture is derived from this, its key and the number of the attempt.
-    candidates : int
-        Largest number of attempts to get a usable caption of a picture.
-    max_words : int
-        Largest number of words of a caption.
+    settings : Settings
+        Settings of the step. The seed of a picture is derived from `seed`, its key and the number
+        of the attempt.
     """
 
     load: Callable[[], Captioner]
     shards: Mapping[str, Path]
     places: Sequence[Place]
-    seed: int
-    candidates: int
-    max_words: int
+    settings: Settings
     _captioner: Captioner | None = field(default=None, repr=False)
 
     def __call__(self, batch: Batch, alive: Callable[[], None]) -> list[Caption]:
@@ -100,13 +96,15 @@ class Captioning:
         images = list(read_images(self.shards[batch.shard], places))
         captions = [Caption("", EMPTY)] * len(images)
         waiting = list(range(len(images)))
-        for number in range(self.candidates):
-            named = [seeds.integer(self.seed, "caption", places[i].key, number) for i in waiting]
+        settings = self.settings
+        for number in range(settings.attempts):
+            keys = [places[i].key for i in waiting]
+            named = [seeds.integer(settings.seed, "caption", key, number) for key in keys]
             drafts = self._captioner.caption([images[i] for i in waiting], named)
             if len(drafts) != len(waiting):
                 raise CaptionerError(f"returned {len(drafts)} of {len(waiting)} captions")
             for i, of_picture in zip(waiting, drafts, strict=True):
-                captions[i] = first_usable(of_picture, self.max_words)
+                captions[i] = first_usable(of_picture, settings.max_words)
             waiting = [i for i in waiting if captions[i].reason]
             if not waiting:
                 break
@@ -175,27 +173,9 @@ class Part:
         self.keeper.save({"captions": np.frombuffer(content, np.uint8)})
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When a captioner has failed.
-
-    Attributes
-    ----------
-    stall_seconds : float
-        A batch that takes longer has failed.
-    max_failed_share : float
-        Share of all pictures whose batches may fail.
-    """
-
-    stall_seconds: float
-    max_failed_share: float
-
-
 def caption_shards(
     captioning: Captioning,
     rows_of_shards: Mapping[str, Sequence[int]],
-    batch_size: int,
-    limits: Limits,
     states: Checkpoints,
     progress: Callable[[int], None] = lambda number: None,
 ) -> tuple[list[Caption], int]:
@@ -207,10 +187,6 @@ def caption_shards(
         The work.
     rows_of_shards : mapping of str to sequence of int
         Rows of each shard; together they are all rows.
-    batch_size : int
-        Pictures that are captioned at once.
-    limits : Limits
-        When the captioner has failed.
     states : Checkpoints
         Holds the captions of each shard.
     progress : callable, optional
@@ -221,15 +197,16 @@ def caption_shards(
     UserError
         If too many batches fail, the captioner cannot be loaded, or a shard was changed.
     """
+    settings = captioning.settings
     parts = {
         shard: Part(rows, states.array_keeper(_name(captioning, shard, rows, states.job)))
         for shard, rows in rows_of_shards.items()
     }
     batches = [
-        Batch(shard, tuple(missing[start : start + batch_size]))
+        Batch(shard, tuple(missing[start : start + settings.batch_size]))
         for shard, part in parts.items()
         for missing in [sorted(part.missing)]
-        for start in range(0, len(missing), batch_size)
+        for start in range(0, len(missing), settings.batch_size)
     ]
     total = sum(map(len, rows_of_shards.values()))
     resumed = done = total - sum(len(batch.rows) for batch in batches)
@@ -244,14 +221,14 @@ def caption_shards(
 
     failed = 0
     results = supervise(
-        captioning, batches, workers=1, stall_seconds=limits.stall_seconds, ending=ending
+        captioning, batches, workers=1, stall_seconds=settings.stall_seconds, ending=ending
     )
     with contextlib.closing(results):
         for batch, result in results:
             if isinstance(result, Lost):
                 failed += len(batch.rows)
                 log.warning("%s have no caption: %s", batch, result.detail)
-                _refuse_many_failures(failed, total, limits.max_failed_share, result)
+                _refuse_many_failures(failed, total, settings.max_failed_share, result)
                 result = [Caption("", FAILED)] * len(batch.rows)
             parts[batch.shard].add(batch.rows, result)
             done += len(batch.rows)

@@ -101,6 +101,12 @@ class Settings(EncodingSettings):
             raise ValueError(f"captioner {self.captioner} takes no model: set model to null")
         return self
 
+    @property
+    def attempts(self) -> int:
+        """Largest number of times that a picture is captioned; greedy captions never change."""
+        is_greedy = self.decoding == "greedy" and ":" not in self.captioner
+        return 1 if is_greedy else self.candidates
+
     def captioner_files(self) -> list[str]:
         """Return the files of the model or table that a job reads; none of a tag.
 

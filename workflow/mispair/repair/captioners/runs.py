@@ -21,10 +21,9 @@ from mispair.pairs.index.reading import by_name, locations
 from mispair.pairs.shards.staging import staged
 from mispair.pretraining.names import TOWERS_FILE
 from mispair.repair.captioners import sources
-from mispair.repair.captioners.decoding import Decoding
 from mispair.repair.captioners.faults import Caption, refuse_same_for_many
 from mispair.repair.captioners.origin import revision_of
-from mispair.repair.captioners.pictures import Captioner, Captioning, Limits, caption_shards
+from mispair.repair.captioners.pictures import Captioner, Captioning, caption_shards
 
 if TYPE_CHECKING:
     from mispair.core.resume import Checkpoints
@@ -134,7 +133,6 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
     `states` hold the state of the training, and the captions of each group.
     """
     from mispair.repair.captioners.trained import fit
-    from mispair.repair.captioners.training import plan
 
     device = choose_device(settings.device)
     started = time.perf_counter()
@@ -150,17 +148,10 @@ def run_trained(settings: Settings, states: Checkpoints, inputs: Inputs) -> Outc
                 right["key"].map(rows).to_numpy(),
                 right["caption"].tolist(),
                 tokenizer,
-                plan(settings.steps, settings.lr, settings.weight_decay),
-                _decoding(settings),
-                batch_size=settings.train_batch_size,
-                seed=settings.seed,
-                width=settings.width,
-                layers=settings.blocks,
-                max_words=settings.max_words,
-                candidates=settings.candidates,
-                device=device,
-                keeper=states.keeper("training"),
-                progress=progress.reach,
+                settings,
+                device,
+                states.keeper("training"),
+                progress.reach,
             )
     except FloatingPointError as error:
         raise UserError(f"recaption_pairs: {error}.") from error
@@ -229,23 +220,13 @@ def run_pictures(settings: Settings, states: Checkpoints, inputs: Inputs) -> Out
     kept = sources.read_index(inputs.index, sources.read_pairs(inputs.corpus))
     device = choose_device(settings.device)
     rows = {str(name): list(map(int, of)) for name, of in kept.groupby("shard").indices.items()}
-    limits = Limits(settings.stall_seconds, settings.max_failed_share)
     started = time.perf_counter()
     with staged(inputs.shards) as local, Progress("captioning", len(kept), "pictures") as progress:
         named = by_name(local, inputs.sources)
         sources.refuse_missing_shards(rows, named)
-        captioning = Captioning(
-            partial(load_captioner, settings, device),
-            named,
-            locations(kept),
-            settings.seed,
-            settings.candidates if settings.decoding == "nucleus" or ":" in settings.captioner
-            else 1,
-            settings.max_words,
-        )  # fmt: skip
-        captions, resumed = caption_shards(
-            captioning, rows, settings.batch_size, limits, states, progress.reach
-        )
+        load = partial(load_captioner, settings, device)
+        captioning = Captioning(load, named, locations(kept), settings)
+        captions, resumed = caption_shards(captioning, rows, states, progress.reach)
     seconds = {"captions": time.perf_counter() - started}
     return Outcome(kept["key"].tolist(), captions, revision, device, seconds, resumed)
 
@@ -266,16 +247,10 @@ def load_captioner(settings: Settings, device: str) -> Captioner:
         return load_function(settings.captioner)
     if device == "cuda":
         compute_repeatably()  # this is a process of its own
-    assert settings.model is not None  # `Settings` requires it of these captioners
-    given = _decoding(settings), settings.max_words, settings.batch_size, device, settings.precision
     if settings.captioner == "coca":
         from mispair.repair.captioners.coca import load_coca
 
-        return load_coca(settings.model, *given)
+        return load_coca(settings, device)
     from mispair.repair.captioners.hugging_face import load_hugging_face
 
-    return load_hugging_face(settings.model, settings.prompt, *given)
-
-
-def _decoding(settings: Settings) -> Decoding:
-    return Decoding(settings.decoding, settings.top_p, settings.temperature)
+    return load_hugging_face(settings, device)

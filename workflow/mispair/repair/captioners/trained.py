@@ -13,12 +13,12 @@ import torch
 from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.core.provenance import fingerprint
-from mispair.core.training.loop import Plan, train
+from mispair.core.training.loop import train
 from mispair.pairs.corruption.key_draws import streams
-from mispair.repair.captioners.decoding import Decoding, Marks, decode, room_for
+from mispair.repair.captioners.decoding import Marks, choice, decode, room_for
 from mispair.repair.captioners.faults import Caption, Draft, check
 from mispair.repair.captioners.recurrent import Reading, RecurrentDecoder
-from mispair.repair.captioners.training import Captions, loss_of_step
+from mispair.repair.captioners.training import Captions, loss_of_step, plan
 from mispair.repair.captioners.vocabulary import (
     Tokenizer,
     Vocabulary,
@@ -28,6 +28,7 @@ from mispair.repair.captioners.vocabulary import (
 
 if TYPE_CHECKING:
     from mispair.core.resume import FileKeeper
+    from mispair.repair.captioners.recaption_settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -47,22 +48,15 @@ class TrainedCaptioner:
         Trained.
     vocabulary : Vocabulary
         Its tokens.
-    decoding : Decoding
-        How tokens are chosen.
-    max_words, candidates : int
-        Largest number of words, and captions that are drawn until one is usable.
-    seed : int
-        Of the draws, which depend on the keys of the pictures, too.
+    settings : Settings
+        Settings of the step.
     device : str
         Where the decoder is.
     """
 
     decoder: RecurrentDecoder
     vocabulary: Vocabulary
-    decoding: Decoding
-    max_words: int
-    candidates: int
-    seed: int
+    settings: Settings
     device: str
 
     @property
@@ -99,13 +93,12 @@ class TrainedCaptioner:
     def _batch(self, features: np.ndarray, keys: Sequence[str]) -> list[Caption]:
         captions = [Caption("", None)] * len(keys)
         waiting = np.arange(len(keys))
-        rounds = self.candidates if self.decoding.method == "nucleus" else 1
-        for number in range(rounds):
+        for number in range(self.settings.attempts):
             some = [keys[int(row)] for row in waiting]
             for row, draft in zip(
                 waiting, self._drafts(features[waiting], some, number), strict=True
             ):
-                captions[row] = check(draft, self.max_words)
+                captions[row] = check(draft, self.settings.max_words)
             waiting = np.array([row for row in waiting if captions[row].reason], dtype=np.int64)
             if not len(waiting):
                 break
@@ -116,8 +109,8 @@ class TrainedCaptioner:
         given = torch.from_numpy(features.astype(np.float32)).to(self.device)
         vocabulary = self.vocabulary
         marks = Marks(vocabulary.start, (vocabulary.end,), (vocabulary.start,))
-        room = room_for(self.max_words)
-        choose = self.decoding.choice(streams(keys, self.seed, "caption", number))
+        room = room_for(self.settings.max_words)
+        choose = choice(self.settings, streams(keys, self.settings.seed, "caption", number))
         reading = Reading(self.decoder, given)
         tokens, lengths = decode(reading, len(keys), marks, room, choose, self.device)
         texts = vocabulary.texts(tokens, np.where(lengths < 0, room, lengths))
@@ -129,15 +122,7 @@ def fit(
     pictures: np.ndarray,
     texts: Sequence[str],
     tokenizer: Tokenizer,
-    plan: Plan,
-    decoding: Decoding,
-    *,
-    batch_size: int,
-    seed: int,
-    width: int,
-    layers: int,
-    max_words: int,
-    candidates: int = 1,
+    settings: Settings,
     device: str = "cpu",
     keeper: FileKeeper | None = None,
     progress: Callable[[int], None] = lambda step: None,
@@ -154,18 +139,8 @@ def fit(
         The n captions.
     tokenizer : callable
         Of the towers: see `tokenized`.
-    plan : Plan
-        Of the training.
-    decoding : Decoding
-        How tokens are chosen afterwards.
-    batch_size : int
-        Captions of a batch.
-    seed : int
-        Of the first weights, the order of the captions, and the draws of tokens.
-    width, layers : int
-        Of the decoder.
-    max_words, candidates : int
-        See `TrainedCaptioner`.
+    settings : Settings
+        Settings of the step.
     device : str
         Where the decoder computes.
     keeper, progress
@@ -176,7 +151,7 @@ def fit(
     UserError
         If there are too few captions, or the tokenizer is not supported.
     """
-    tokens = tokenized(tokenizer, texts, room_for(max_words))
+    tokens = tokenized(tokenizer, texts, room_for(settings.max_words))
     some = np.flatnonzero(tokens.lengths > 0)
     if len(some) < FEWEST_CAPTIONS:
         raise UserError(
@@ -193,16 +168,17 @@ def fit(
         vocabulary.end,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeds.integer(seed, "captioner", "first weights"))
-        decoder = RecurrentDecoder(features.shape[1], vocabulary.size, width, layers)
+        torch.manual_seed(seeds.integer(settings.seed, "captioner", "first weights"))
+        decoder = RecurrentDecoder(
+            features.shape[1], vocabulary.size, settings.width, settings.blocks
+        )
     given = torch.from_numpy(features.astype(np.float32)).to(device)
     decoder.to(device).standardise(given)
-    loss = loss_of_step(decoder, given, captions, batch_size, seed)
-    losses = train(decoder, loss, plan, keeper, progress).cpu()
+    loss = loss_of_step(decoder, given, captions, settings.train_batch_size, settings.seed)
+    losses = train(decoder, loss, plan(settings), keeper, progress).cpu()
     log.info(
         "trained on %d captions of %d tokens: loss %.3f at last",
         len(some), len(vocabulary.ids), float(losses[-20:].mean()),
     )  # fmt: skip
     decoder.eval().requires_grad_(False)
-    captioner = TrainedCaptioner(decoder, vocabulary, decoding, max_words, candidates, seed, device)
-    return captioner, losses.numpy()
+    return TrainedCaptioner(decoder, vocabulary, settings, device), losses.numpy()

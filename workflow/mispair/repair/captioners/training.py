@@ -15,6 +15,7 @@ from mispair.core.devices import upload
 from mispair.core.training.loop import LossOfStep, Plan
 
 if TYPE_CHECKING:
+    from mispair.repair.captioners.recaption_settings import Settings
     from mispair.repair.captioners.recurrent import RecurrentDecoder
 
 WARM_UP = 50
@@ -27,9 +28,10 @@ BETAS = (0.9, 0.99)
 LARGEST_GRADIENT = 1.0
 
 
-def plan(steps: int, lr: float, weight_decay: float) -> Plan:
-    """Return the plan of a captioner's training of `steps` batches, `lr` its largest step size."""
-    return Plan(steps, lr, lr * LAST_SHARE, weight_decay, LARGEST_GRADIENT, WARM_UP, BETAS)
+def plan(settings: Settings) -> Plan:
+    """Return the plan of a captioner's training."""
+    lr, last = settings.lr, settings.lr * LAST_SHARE
+    return Plan(settings.steps, lr, last, settings.weight_decay, LARGEST_GRADIENT, WARM_UP, BETAS)
 
 
 @dataclass(frozen=True)
