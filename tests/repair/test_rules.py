@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Cuts, Evidence, decide
+from mispair.repair.filter_settings import Settings
+from mispair.repair.rules import DROPPED, FAILED, KEPT, REPLACED, RULES, Evidence, decide
 
 N = 500
 
@@ -30,7 +31,7 @@ def _factor(evidence: Evidence, pair: int, factor: float) -> int:
 def test_trusted_pairs_keep_their_captions_and_only_generated_ones_replace(
     rule: str, evidence: Evidence
 ) -> None:
-    actions = decide(rule, evidence, Cuts(), 0)
+    actions = decide(rule, evidence, Settings(), 0)
     assert (actions[evidence.trusted] == KEPT).all()
     assert evidence.generated[actions == REPLACED].all()
     assert not evidence.generated[actions == FAILED].any()
@@ -39,8 +40,8 @@ def test_trusted_pairs_keep_their_captions_and_only_generated_ones_replace(
 
 def test_factor_and_drop_decide_as_a_loop_does(evidence: Evidence) -> None:
     expected = np.array([_factor(evidence, pair, 1.5) for pair in range(N)])
-    assert np.array_equal(decide("factor", evidence, Cuts(factor=1.5), 0), expected)
-    dropped = decide("drop", evidence, Cuts(factor=1.5), 0)
+    assert np.array_equal(decide("factor", evidence, Settings(factor=1.5), 0), expected)
+    dropped = decide("drop", evidence, Settings(factor=1.5), 0)
     assert np.array_equal(dropped == DROPPED, expected == REPLACED)
     assert not (dropped == REPLACED).any()
 
@@ -49,7 +50,7 @@ def test_pooled_takes_the_better_caption_above_a_quantile_of_trusted_pairs(
     evidence: Evidence,
 ) -> None:
     cut = np.quantile(evidence.old[evidence.trusted], 0.2)
-    actions = decide("pooled", evidence, Cuts(trusted_quantile=0.2), 0)
+    actions = decide("pooled", evidence, Settings(trusted_quantile=0.2), 0)
     for pair in np.flatnonzero(~evidence.trusted):
         new = evidence.new[pair] if evidence.generated[pair] else -np.inf
         best = max(new, evidence.old[pair])
@@ -58,7 +59,7 @@ def test_pooled_takes_the_better_caption_above_a_quantile_of_trusted_pairs(
 
 
 def test_share_keeps_the_best_captions(evidence: Evidence) -> None:
-    actions = decide("share", evidence, Cuts(kept_share=0.4), 0)
+    actions = decide("share", evidence, Settings(kept_share=0.4), 0)
     open_pairs = ~evidence.trusted & evidence.generated
     worst_kept = evidence.old[open_pairs & (actions == KEPT)].min()
     assert worst_kept > evidence.old[actions == REPLACED].max()
@@ -66,36 +67,38 @@ def test_share_keeps_the_best_captions(evidence: Evidence) -> None:
 
 
 def test_posterior_replaces_what_the_audit_takes_for_wrong(evidence: Evidence) -> None:
-    actions = decide("posterior", evidence, Cuts(posterior=0.7), 0)
+    actions = decide("posterior", evidence, Settings(posterior=0.7), 0)
     open_pairs = ~evidence.trusted & evidence.generated
     assert np.array_equal(actions[open_pairs] == REPLACED, evidence.wrong[open_pairs] >= 0.7)
 
 
 def test_random_rules_touch_as_many_pairs_as_factor_and_other_ones(evidence: Evidence) -> None:
-    number = int((decide("factor", evidence, Cuts(), 0) == REPLACED).sum())
-    replaced = decide("random-replaced", evidence, Cuts(), 0) == REPLACED
-    dropped = decide("random-dropped", evidence, Cuts(), 0) == DROPPED
+    number = int((decide("factor", evidence, Settings(), 0) == REPLACED).sum())
+    replaced = decide("random-replaced", evidence, Settings(), 0) == REPLACED
+    dropped = decide("random-dropped", evidence, Settings(), 0) == DROPPED
     assert replaced.sum() == dropped.sum() == number
     assert np.array_equal(replaced, dropped)
-    assert not np.array_equal(replaced, decide("random-replaced", evidence, Cuts(), 1) == REPLACED)
+    assert not np.array_equal(
+        replaced, decide("random-replaced", evidence, Settings(), 1) == REPLACED
+    )
     # Drawn without regard to the cosines.
     better = evidence.new >= 1.2 * evidence.old
     assert 0 < (replaced & ~better).sum() < number
 
 
 def test_all_trusted_alone_raw_and_oracle(evidence: Evidence) -> None:
-    every = decide("all", evidence, Cuts(), 0)
+    every = decide("all", evidence, Settings(), 0)
     assert np.array_equal(every == REPLACED, ~evidence.trusted & evidence.generated)
-    alone = decide("trusted-alone", evidence, Cuts(), 0)
+    alone = decide("trusted-alone", evidence, Settings(), 0)
     assert np.array_equal(alone == KEPT, evidence.trusted)
     assert np.array_equal(alone == DROPPED, ~evidence.trusted)
     for rule in ("raw", "oracle"):
-        assert (decide(rule, evidence, Cuts(), 0) == KEPT).all()
+        assert (decide(rule, evidence, Settings(), 0) == KEPT).all()
 
 
 def test_a_rule_without_its_evidence_is_refused(evidence: Evidence) -> None:
     none = np.zeros(N, bool)
     with pytest.raises(ValueError, match="audit"):
-        decide("posterior", Evidence(none, ~none, evidence.old, evidence.new), Cuts(), 0)
+        decide("posterior", Evidence(none, ~none, evidence.old, evidence.new), Settings(), 0)
     with pytest.raises(ValueError, match="trusted"):
-        decide("pooled", Evidence(none, ~none, evidence.old, evidence.new), Cuts(), 0)
+        decide("pooled", Evidence(none, ~none, evidence.old, evidence.new), Settings(), 0)

@@ -7,7 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.repair.rules import Cuts, Rule
+
+Rule = Literal[
+    "raw", "factor", "pooled", "share", "posterior", "drop", "all", "trusted-alone", "oracle",
+    "random-replaced", "random-dropped", "second-round", "factor-untouched",
+]  # fmt: skip
+"""Rules by name; each is an arm of the study."""
 
 
 class Settings(settings.Settings):
@@ -66,8 +71,3 @@ class Settings(settings.Settings):
         "probability.",
     )  # fmt: skip
     seed: int = Field(0, ge=0, description="Seed of the rules that draw pairs at random.")
-
-    @property
-    def cuts(self) -> Cuts:
-        """The numbers of the rules."""
-        return Cuts(self.factor, self.trusted_quantile, self.kept_share, self.posterior)

@@ -13,7 +13,8 @@ from typing import Any
 
 from mispair.core.files import UserError
 from mispair.pretraining.dag import TRAINING as DRAWN
-from mispair.repair.rules import UNSCORED, WITHOUT_NEW, Rule
+from mispair.repair.filter_settings import Rule
+from mispair.repair.rules import UNSCORED, WITHOUT_NEW
 
 FOLDER = "results/repair/{corpus}/from-scratch/{scheme}~{rate}/draw~{draw}"
 RAW = f"{FOLDER}/raw"

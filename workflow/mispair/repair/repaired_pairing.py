@@ -8,16 +8,15 @@ from mispair.core import seeds
 from mispair.core.files import UserError
 from mispair.pairs.corruption.swap_draws import column
 from mispair.repair import ledger, pairings
+from mispair.repair.filter_settings import Rule, Settings
 from mispair.repair.rule_files import Pairs, RuleFiles
-from mispair.repair.rules import Cuts, Rule, decide
+from mispair.repair.rules import decide
 
 
 def repaired_pairing(
-    rule: Rule, pairs: Pairs, inputs: RuleFiles, cuts: Cuts, seed: int
+    rule: Rule, pairs: Pairs, inputs: RuleFiles, settings: Settings
 ) -> tuple[pd.DataFrame, list[ledger.Row]]:
     """Apply a rule to every draw of the corruption.
-
-    `seed` is that of the rules that draw pairs at random; each draw has its own stream.
 
     Returns
     -------
@@ -38,8 +37,9 @@ def repaired_pairing(
         new = inputs.new_captions(table["key"], draw)
         given = new["caption_id"].to_numpy(object)
         evidence = inputs.evidence(pairs.trusted, new, draw)
+        seed = seeds.integer(settings.seed, "filter-captions", draw)
         try:
-            actions = decide(rule, evidence, cuts, seeds.integer(seed, "filter-captions", draw))
+            actions = decide(rule, evidence, settings, seed)
         except ValueError as error:
             raise UserError(f"filter_captions ({rule}): {error}.") from error
         if (former := inputs.after_first_round(draw)) is not None:

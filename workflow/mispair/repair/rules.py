@@ -7,17 +7,12 @@ keep their captions under every rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from mispair.core import seeds
-
-Rule = Literal[
-    "raw", "factor", "pooled", "share", "posterior", "drop", "all", "trusted-alone", "oracle",
-    "random-replaced", "random-dropped", "second-round", "factor-untouched",
-]  # fmt: skip
-"""Rules by name; each is an arm of the study."""
+from mispair.repair.filter_settings import Rule, Settings
 
 RULES: tuple[Rule, ...] = get_args(Rule)
 
@@ -73,30 +68,7 @@ class Evidence:
     wrong: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class Cuts:
-    """Numbers of the rules.
-
-    Attributes
-    ----------
-    factor : float
-        ``factor``: a new caption replaces the old one if its cosine is at least this factor times
-        the old one's (stage S3 of the paper).
-    trusted_quantile : float
-        ``pooled``: captions below this quantile of the cosines of trusted pairs are cut.
-    kept_share : float
-        ``share``: share of pairs, those with the highest cosines, that keep their captions.
-    posterior : float
-        ``posterior``: a caption is replaced if it is wrong with at least this probability.
-    """
-
-    factor: float = 1.2
-    trusted_quantile: float = 0.05
-    kept_share: float = 0.3
-    posterior: float = 0.5
-
-
-def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
+def decide(rule: Rule, evidence: Evidence, settings: Settings, seed: int) -> np.ndarray:
     """Return the action for each pair, (n,) int8.
 
     Parameters
@@ -107,10 +79,11 @@ def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
         its pairs have their own captions.
     evidence : Evidence
         Of the pairs.
-    cuts : Cuts
+    settings : Settings
         Numbers of the rules.
     seed : int
-        Of the rules that draw pairs at random: as many as ``factor`` replaces.
+        Of this draw of the corruption, for the rules that draw pairs at random: as many as
+        ``factor`` replaces.
 
     Raises
     ------
@@ -124,15 +97,15 @@ def decide(rule: Rule, evidence: Evidence, cuts: Cuts, seed: int) -> np.ndarray:
     elif rule == "all":
         actions = np.full(len(evidence.trusted), REPLACED, np.int8)
     elif rule == "pooled":
-        actions = _pooled(evidence, cuts.trusted_quantile)
+        actions = _pooled(evidence, settings.trusted_quantile)
     elif rule == "share":
-        actions = _share(evidence, cuts.kept_share)
+        actions = _share(evidence, settings.kept_share)
     elif rule == "posterior":
         if evidence.wrong is None:
             raise ValueError("the rule posterior needs the probabilities of the audit")
-        actions = np.where(evidence.wrong >= cuts.posterior, REPLACED, KEPT).astype(np.int8)
+        actions = np.where(evidence.wrong >= settings.posterior, REPLACED, KEPT).astype(np.int8)
     else:
-        actions = _better(evidence, cuts.factor)
+        actions = _better(evidence, settings.factor)
         if rule.startswith("random-"):
             actions = _at_random(actions, evidence, seed)
         if rule in ("drop", "random-dropped"):

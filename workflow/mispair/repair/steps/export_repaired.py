@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mispair.core import settings
-from mispair.repair.rules import Rule
+from mispair.repair.filter_settings import Rule
 
 log = logging.getLogger(__name__)
 

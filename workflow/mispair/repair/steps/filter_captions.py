@@ -63,7 +63,7 @@ def run(
     before = original if rule == "oracle" else pairing
     pairs = read_pairs(before, original, trusted, truth, captions)
     inputs = RuleFiles(recaptions, scores, audits, first)
-    table, rows = repaired_pairing(rule, pairs, inputs, settings.cuts, settings.seed)
+    table, rows = repaired_pairing(rule, pairs, inputs, settings)
     metadata = metadata_of(pairs.metadata, rate, rule)
     files.write_parquet(repaired, table, metadata)
     numbers = settings.model_dump(include={*NUMBERS[rule]}, mode="json")
