@@ -87,34 +87,6 @@ def repaired(before: Draw, actions: np.ndarray, new_ids: np.ndarray) -> dict[str
     }
 
 
-def after_first_round(
-    before: Draw, former: np.ndarray, actions: np.ndarray, given: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return actions and new captions of two rounds together.
-
-    Parameters
-    ----------
-    before : Draw
-        Captions before the first round.
-    former : (n,) array of str
-        Captions after the first round.
-    actions : (n,) int array
-        Actions of the second round.
-    given : (n,) array of str
-        New captions of the second round.
-
-    Returns
-    -------
-    actions : (n,) int array
-        Replaced where one of the rounds replaced the caption.
-    given : (n,) array of str
-        The caption that replaced it last.
-    """
-    again = actions == REPLACED
-    once = ~again & (former != before.caption_ids)
-    return np.where(once, REPLACED, actions), np.where(again, given, former)
-
-
 def texts_of(captions: Sequence[Path], ids: pd.Series) -> np.ndarray:
     """Return the texts of captions by their identities, from tables of caption_id and caption.
 

@@ -1,16 +1,102 @@
-"""The repaired pairing of a rule, and its ledger, draw by draw."""
+"""The repaired pairing of a rule and its ledger, and the files that a rule reads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 
-from mispair.core import seeds
+from mispair.core import files, seeds
 from mispair.core.files import UserError
 from mispair.pairs.corruption.swap_draws import column
-from mispair.repair import ledger, pairings
+from mispair.repair import ledger
 from mispair.repair.filter_settings import Rule, Settings
-from mispair.repair.rule_files import Pairs, RuleFiles
-from mispair.repair.rules import decide
+from mispair.repair.pairings import aligned, repaired, spared
+from mispair.repair.rules import REPLACED, Evidence, decide
+from mispair.repair.true_features import TrueFeatures
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The n pairs before the repair, in several draws of the corruption.
+
+    Attributes
+    ----------
+    table : DataFrame
+        Their pairing.
+    metadata : dict of str to str
+        Of the pairing.
+    original : Series
+        The pairs' own captions.
+    trusted : (n,) bool array
+        Trusted pairs.
+    features : TrueFeatures or None
+        Features of the pictures and of captions; None where those of the pictures are not known.
+    """
+
+    table: pd.DataFrame
+    metadata: dict[str, str]
+    original: pd.Series
+    trusted: np.ndarray
+    features: TrueFeatures | None
+
+
+def read_pairs(
+    pairing: Path, original: Path, trusted: Path, truth: Sequence[Path], captions: Sequence[Path]
+) -> Pairs:
+    """Read the pairs before the repair; parameters as of the step filter_captions."""
+    table, metadata = files.read_parquet(pairing)
+    own_captions = files.read_parquet(original)[0]["caption_id"]
+    is_trusted = table["key"].isin(files.read_parquet(trusted)[0]["key"]).to_numpy()
+    features = TrueFeatures.read(truth, captions, table["key"]) if truth else None
+    return Pairs(table, metadata, own_captions, is_trusted, features)
+
+
+@dataclass(frozen=True)
+class RuleFiles:
+    """Files that a rule decides by; a list is empty where the rule does not need it.
+
+    Attributes
+    ----------
+    recaptions : sequence of Path
+        New captions, the same for all draws or one file for each.
+    scores : sequence of Path
+        Cosines, as score_captions writes them.
+    audits : sequence of Path
+        Probabilities that captions are right, as weigh_pairs writes them.
+    first : sequence of Path
+        For the second round the repaired pairing of the first one.
+    """
+
+    recaptions: Sequence[Path]
+    scores: Sequence[Path]
+    audits: Sequence[Path]
+    first: Sequence[Path]
+
+    def new_captions(self, keys: pd.Series, draw: int) -> pd.DataFrame:
+        """Return the new captions of the pairs in a draw; columns caption_id and reason."""
+        if not self.recaptions:
+            none = {"caption_id": None, "reason": "no-caption"}
+            return pd.DataFrame(none, index=range(len(keys)))
+        path = self.recaptions[draw % len(self.recaptions)]
+        return aligned(files.read_parquet(path)[0], keys, path)
+
+    def evidence(self, trusted: np.ndarray, new: pd.DataFrame, draw: int) -> Evidence:
+        """Return the input of the rules for a draw.
+
+        `trusted` is (n,) bool; `new` are the captions that `new_captions` returns for the draw.
+        """
+        old = fresh = np.full(len(trusted), np.nan)
+        if self.scores:
+            tensors, _ = files.read_tensors(self.scores[0])
+            old, fresh = tensors["old"][draw], tensors["new"][draw]
+        wrong = None
+        if self.audits:
+            wrong = 1 - files.read_tensors(self.audits[0])[0]["weights"][draw]
+        return Evidence(trusted, new["caption_id"].notna().to_numpy(), old, fresh, wrong)
 
 
 def repaired_pairing(
@@ -21,8 +107,8 @@ def repaired_pairing(
     Returns
     -------
     table : DataFrame
-        ``key``, ``group`` and ``row`` of each pair, and the columns of `pairings.repaired` for each
-        draw.
+        ``key``, ``group`` and ``row`` of each pair, and for each draw the columns of
+        `mispair.repair.pairings.repaired`.
     rows : list of dict
         Rows of the ledger, each with the number of its draw as ``seed``.
 
@@ -33,7 +119,7 @@ def repaired_pairing(
     """
     table, rows = pairs.table[["key", "group", "row"]].copy(), []
     for draw in range(int(pairs.metadata["draws"])):
-        before = pairings.spared(pairs.table, pairs.original, pairs.trusted, draw)
+        before = spared(pairs.table, pairs.original, pairs.trusted, draw)
         new = inputs.new_captions(table["key"], draw)
         given = new["caption_id"].to_numpy(object)
         evidence = inputs.evidence(pairs.trusted, new, draw)
@@ -42,10 +128,15 @@ def repaired_pairing(
             actions = decide(rule, evidence, settings, seed)
         except ValueError as error:
             raise UserError(f"filter_captions ({rule}): {error}.") from error
-        if (former := inputs.after_first_round(draw)) is not None:
-            actions, given = pairings.after_first_round(before, former, actions, given)
+        if inputs.first:
+            # Either round may replace a caption; that of the second round takes precedence.
+            table_of_first, _ = files.read_parquet(inputs.first[0])
+            former = table_of_first[column("caption_id", draw)].to_numpy(object)
+            again = actions == REPLACED
+            actions = np.where(~again & (former != before.caption_ids), REPLACED, actions)
+            given = np.where(again, given, former)
             new = new.assign(caption_id=given)
-        columns = pairings.repaired(before, actions, given)
+        columns = repaired(before, actions, given)
         for name, values in columns.items():
             table[column(name, draw)] = values
         of_draw = ledger.of_draw(actions, before, columns, new, pairs.trusted, pairs.features)

@@ -43,7 +43,7 @@ def run(
     trusted : Path
         Pairs that keep their captions.
     recaptions, scores, audits, first : list of Path
-        As `mispair.repair.rule_files.RuleFiles` has them.
+        As `mispair.repair.repaired_pairing.RuleFiles` has them.
     captions : list of Path
         Texts of old and new captions, for the features that they name.
     truth : list of Path
@@ -55,8 +55,7 @@ def run(
     """
     from mispair.core import files, metrics
     from mispair.repair.pairings import metadata_of
-    from mispair.repair.repaired_pairing import repaired_pairing
-    from mispair.repair.rule_files import RuleFiles, read_pairs
+    from mispair.repair.repaired_pairing import RuleFiles, read_pairs, repaired_pairing
 
     if rule not in RULES:
         raise files.UserError(f"filter_captions: there is no rule {rule!r}, only {RULES}.")
