@@ -34,19 +34,9 @@ def run(
 ) -> None:
     """Write the captions of draw 0, keys that stay and go, and a dataset card with the ledger.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    repaired : Path
-        A repaired pairing.
-    ledger : Path
-        Its ledger.
-    captions : list of Path
-        Texts of old and new captions.
-    export : Path
-        Folder to write: ``captions.parquet`` (for the key ``captions`` of a configuration),
-        ``kept.txt``, ``removed.txt``, ``README.md`` and for DataComp uids ``kept.npy``.
+    `ledger` is that of the pairing `repaired`; `captions` are texts of old and new captions. The
+    folder `export` gets ``captions.parquet`` (for the key ``captions`` of a configuration),
+    ``kept.txt``, ``removed.txt``, ``README.md`` and for DataComp uids ``kept.npy``.
     """
     import numpy as np
     import pandas as pd

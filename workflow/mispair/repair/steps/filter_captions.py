@@ -30,28 +30,11 @@ def run(
 ) -> None:
     """Write the repaired pairing of every draw, and the ledger.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    rule : str
-        Rule of this job.
-    rate : float
-        Rate of the corruption.
-    pairing, original : Path
-        Pairing of the scheme at its rate, and one without corruption.
-    trusted : Path
-        Pairs that keep their captions.
-    recaptions, scores, audits, first : list of Path
-        As `mispair.repair.repaired_pairing.RuleFiles` has them.
-    captions : list of Path
-        Texts of old and new captions, for the features that they name.
-    truth : list of Path
-        Tables with the features of the pictures, if they are known.
-    repaired : Path
-        Written: a pairing with a column ``kept`` for each draw.
-    ledger : Path
-        Written: metrics by draw (``seed``).
+    `pairing` is that of the scheme at its `rate`, and `original` one without corruption. `trusted`
+    pairs keep their captions. `recaptions`, `scores`, `first` and `audits` are those of
+    `mispair.repair.repaired_pairing.RuleFiles`. `captions` are texts of old and new captions, for
+    the features that they name. `truth` are tables with the features of the pictures, if they are
+    known. `repaired` gets a column ``kept`` for each draw, and `ledger` metrics by draw (``seed``).
     """
     from mispair.core import files, metrics
     from mispair.repair.pairings import metadata_of

@@ -23,26 +23,10 @@ def run(
 ) -> None:
     """Write a caption for each pair of the corpus, or of a group of shards, and the times.
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    corpus : Path
-        The kept pairs.
-    features, feature_rows : list of Path
-        Cached features, and the tables of their rows.
-    trusted : list of Path
-        One Parquet file with key and caption of trusted pairs. Only `trained` reads it and the
-        features.
-    towers : list of Path
-        Files of the towers, the configuration first.
-    index, shards, sources : list
-        Of a group: its index, shards and names of their sources; where pictures are captioned.
-    recaptions : Path
-        Written: ``key``, ``caption`` (empty where there is a reason), ``reason`` (null, or one of
-        `mispair.repair.captioners.faults.REASONS`), sorted by key.
-    record : Path
-        Written: counts of reasons, and captions a second.
+    The input files are those of `mispair.repair.captioners.runs.Inputs`. Only the captioner
+    `trained` reads `features` and `trusted`. `recaptions` gets ``key``, ``caption`` (empty where
+    there is a reason) and ``reason`` (null, or one of `mispair.repair.captioners.faults.REASONS`),
+    sorted by key. `record` gets counts of reasons, and captions a second.
     """
     from mispair.core import files
     from mispair.core.provenance import code_version, fingerprint

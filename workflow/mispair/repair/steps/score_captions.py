@@ -26,20 +26,10 @@ def run(
 ) -> None:
     """Write ``old`` and ``new``, cosines (s, n) by draw, and ``generated`` (s, n).
 
-    Parameters
-    ----------
-    settings : Settings
-        Settings of the step.
-    pairing : Path
-        Captions before the repair, in several draws.
-    recaptions : list of Path
-        New captions, the same for all draws or one file for each.
-    features, feature_rows : list of Path
-        Cached features of images, of captions and of new captions, and the tables of their rows.
-    projection : Path
-        The scoring model: one projection for all draws, or one for each.
-    scores : Path
-        Written. A pair without a new caption has NaN in ``new``.
+    `pairing` has the captions before the repair, in several draws. `recaptions` are new captions,
+    the same for all draws or one file for each. `features` are cached ones of images, captions and
+    new captions, and `feature_rows` the tables of their rows. `projection` is the scoring model:
+    one projection for all draws, or one for each. A pair without a new caption has NaN in ``new``.
     """
     import numpy as np
 
