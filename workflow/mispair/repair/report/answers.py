@@ -21,12 +21,12 @@ def _points(value: float) -> str:
 
 
 def _gain(findings: Findings) -> str:
-    rate = rates_of(findings.tables)[-1]
+    rate = rates_of(findings.tables.repaired_arms)[-1]
     return effect_sentence(findings, FILTERING, f"With {100 * rate:.3g} % of the captions wrong")
 
 
 def _at_most(findings: Findings) -> str:
-    rate = rates_of(findings.tables)[-1]
+    rate = rates_of(findings.tables.repaired_arms)[-1]
     best = accuracy_difference(findings.tables, "oracle", "raw", rate, findings.confidence)
     if not math.isfinite(best.value):
         return "One captioner and one model were tried."

@@ -90,7 +90,7 @@ class Cost:
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on the claims."""
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_arms)
     if not rates:
         return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in CLAIMS]
     rate, alpha = rates[-1], 1 - confidence
@@ -120,7 +120,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
 
 def _missing(tables: Tables, claim: Claim, *rules: str) -> Verdict | None:
     """Return a verdict without a measurement if a rule that the claim needs was not run."""
-    absent = [rule for rule in rules if rule not in rules_of(tables)]
+    absent = [rule for rule in rules if rule not in rules_of(tables.repaired_arms)]
     if not absent:
         return None
     reason = f"filter_captions.rules does not list {', '.join(absent)}"
@@ -189,7 +189,7 @@ def _without_the_rule(
     tables: Tables, rule: str, name: str, rate: float, confidence: float
 ) -> Control:
     """Return the control whether a rule that does not use cosines raises accuracy as much."""
-    if rule not in rules_of(tables):
+    if rule not in rules_of(tables.repaired_arms):
         return Control(name, "not measured", f"The rule {rule} was not run.")
     effect, other = (
         accuracy_difference(tables, one, "raw", rate, confidence) for one in (rule, "factor")
@@ -232,7 +232,7 @@ def _not_worse(tables: Tables, rate: float, cost: Cost, confidence: float) -> Ve
 def _harmless(tables: Tables, cost: Cost, confidence: float) -> Verdict:
     if (missing := _missing(tables, HARMLESS, "factor", "raw")) is not None:
         return missing
-    if 0.0 not in rates_of(tables):
+    if 0.0 not in rates_of(tables.repaired_arms):
         reason = "filter_captions.rates has no rate 0"
         return Verdict(HARMLESS, verdicts.UNMEASURED, reason)
     effect = accuracy_difference(tables, "factor", "raw", 0.0, confidence)

@@ -54,20 +54,20 @@ NAMES = {
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
     """Draw overlap and accuracy of each rule at the largest rate."""
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_arms)
     if not rates:
         return Hole(NOT_RUN)
     parts = [values(tables, measure).assign(measure=measure) for measure in SHOWN]
-    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables), rates[-1])
+    return _by_rule(pd.concat(parts, ignore_index=True), rules_of(tables.repaired_arms), rates[-1])
 
 
 def repair_from_scratch(tables: Tables) -> Drawing | Hole:
     """Draw the same of towers that were trained from scratch."""
-    rates = from_scratch.rates_of(tables)
+    rates = rates_of(tables.repaired_towers)
     if not rates:
         return Hole(from_scratch.NOT_RUN)
     parts = [from_scratch.values(tables, measure).assign(measure=measure) for measure in SHOWN]
-    rules = from_scratch.rules_of(tables)
+    rules = rules_of(tables.repaired_towers)
     return _by_rule(pd.concat(parts, ignore_index=True), rules, rates[-1])
 
 
@@ -121,7 +121,8 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
     data = data.groupby(["rule", "rate", "cell"])[["value"]].sum().reset_index()
     data["label"] = data["rule"].map(LABELS)
     present = [name for name in CELLS if name in set(data["cell"])]
-    order = [LABELS[rule] for rule in rules_of(tables) or LABELS if rule in set(data["rule"])]
+    shown = rules_of(tables.repaired_arms) or LABELS
+    order = [LABELS[rule] for rule in shown if rule in set(data["rule"])]
     position = {name: number for number, name in enumerate(CELLS)}
     data["position"] = data["cell"].map(position)
     panels = [
@@ -170,7 +171,7 @@ IN_SHORT = {
 
 def small_repair(tables: Tables) -> Drawing | Hole:
     """Draw the accuracy of four rules at the largest rate."""
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_arms)
     if not rates:
         return Hole(NOT_RUN)
     table = values(tables, "accuracy")

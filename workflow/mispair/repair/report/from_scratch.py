@@ -9,7 +9,7 @@ import pandas as pd
 
 from mispair.core.words import number
 from mispair.repair.report.claims import SHARE_OF_COST, Cost, decide
-from mispair.repair.report.measures import LABELS, means_of, paired_by_seed, rates_in, rules_in
+from mispair.repair.report.measures import LABELS, means_of, paired_by_seed, rates_of, rules_of
 from mispair.repair.report.study import LEARNED
 from mispair.report import verdicts
 from mispair.report.statistics import Effect
@@ -69,16 +69,6 @@ def values(tables: Tables, measure: str) -> pd.DataFrame:
     return table.groupby(["rule", "rate", "seed"])[["value"]].mean().reset_index()
 
 
-def rules_of(tables: Tables) -> list[str]:
-    """Return the rules of the run in the order in which they are shown."""
-    return rules_in(tables.repaired_towers)
-
-
-def rates_of(tables: Tables) -> list[float]:
-    """Return the rates of the run in ascending order."""
-    return rates_in(tables.repaired_towers)
-
-
 def difference(
     tables: Tables, measure: str, rule: str, reference: str, rate: float, confidence: float
 ) -> Effect:
@@ -88,10 +78,11 @@ def difference(
 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on the claims."""
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_towers)
     if not rates:
         return [Verdict(claim, verdicts.UNMEASURED, NOT_RUN) for claim in CLAIMS]
-    missing = [rule for rule in ("raw", "factor", "oracle") if rule not in rules_of(tables)]
+    rules = rules_of(tables.repaired_towers)
+    missing = [rule for rule in ("raw", "factor", "oracle") if rule not in rules]
     if missing:
         reason = f"filter_captions.rules does not list {', '.join(missing)}"
         return [Verdict(claim, verdicts.UNMEASURED, reason) for claim in CLAIMS]
@@ -130,7 +121,7 @@ def _verdict(
                 for rule in ("drop", "trusted-alone")]  # fmt: skip
     if measure == "text overlap":
         controls.insert(0, _of_image(tables, rate, confidence))
-    shown = tuple(rules_of(tables))
+    shown = tuple(rules_of(tables.repaired_towers))
     return Verdict(
         claim,
         outcome,
@@ -184,9 +175,9 @@ def _without_new(
 def printed(tables: Tables, confidence: float) -> list[Table]:
     """Return the tables of the section, two for each rate."""
     both_tables = []
-    for rate in rates_of(tables):
+    for rate in rates_of(tables.repaired_towers):
         rows, apart = [], []
-        for rule in rules_of(tables):
+        for rule in rules_of(tables.repaired_towers):
             of_rule = [_of_rule(values(tables, measure), rule, rate) for measure in MEASURES]
             if all(series.empty for series in of_rule):
                 continue
@@ -228,10 +219,12 @@ def _texts(effects: Sequence[Effect], confidence: float) -> list[str]:
 
 def answer(tables: Tables) -> str:
     """Return a sentence on accuracy; none if no towers were trained."""
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_towers)
     if not rates:
         return ""
     table = values(tables, "accuracy")
-    means = {rule: _of_rule(table, rule, rates[-1]).mean() for rule in rules_of(tables)}
-    parts = [f"{number(mean)} with {LABELS[rule]}" for rule, mean in means.items()]
+    parts = [
+        f"{number(_of_rule(table, rule, rates[-1]).mean())} with {LABELS[rule]}"
+        for rule in rules_of(tables.repaired_towers)
+    ]
     return f"Accuracy of towers trained from scratch at rate {rates[-1]:g}: {', '.join(parts)}."

@@ -59,23 +59,13 @@ def values(tables: Tables, measure: str) -> pd.DataFrame:
     return rows.groupby(["rule", "rate", "seed"])[["value"]].mean().reset_index()
 
 
-def rules_of(tables: Tables) -> list[str]:
-    """Return the rules of the run in the order in which they are shown."""
-    return rules_in(tables.repaired_arms)
-
-
-def rates_of(tables: Tables) -> list[float]:
-    """Return the rates of the run in ascending order."""
-    return rates_in(tables.repaired_arms)
-
-
-def rules_in(table: pd.DataFrame) -> list[str]:
+def rules_of(table: pd.DataFrame) -> list[str]:
     """Return the rules in a table in the order in which they are shown."""
     present = set(table["rule"].dropna())
     return [rule for rule in LABELS if rule in present]
 
 
-def rates_in(table: pd.DataFrame) -> list[float]:
+def rates_of(table: pd.DataFrame) -> list[float]:
     """Return the rates in a table in ascending order."""
     return sorted(table["rate"].dropna().unique())
 

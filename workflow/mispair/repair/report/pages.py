@@ -27,12 +27,12 @@ COUNTS = ("read", "kept", "replaced", "dropped", "failed")
 
 
 def _tables(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    printed = [_arms(tables, confidence, rate) for rate in rates_of(tables)]
-    printed += [_ledger(tables.repairs, rate, LEDGER) for rate in rates_of(tables)]
+    printed = [_arms(tables, confidence, rate) for rate in rates_of(tables.repaired_arms)]
+    printed += [_ledger(tables.repairs, rate, LEDGER) for rate in rates_of(tables.repaired_arms)]
     printed += _features(tables.repairs, LEDGER)
     printed += from_scratch.printed(tables, confidence)
     printed += [
-        _ledger(tables.tower_repairs, rate, LEARNED) for rate in from_scratch.rates_of(tables)
+        _ledger(tables.tower_repairs, rate, LEARNED) for rate in rates_of(tables.repaired_towers)
     ]
     return [*printed, *_features(tables.tower_repairs, LEARNED)]
 
@@ -41,7 +41,7 @@ def _arms(tables: Tables, confidence: float, rate: float) -> Table:
     shown = [name for name in MEASURES if not values(tables, name).empty]
     of_measure = {name: values(tables, name) for name in shown}
     rows = []
-    for rule in rules_of(tables):
+    for rule in rules_of(tables.repaired_arms):
         cells = []
         for table in of_measure.values():
             of_rule = table[(table["rule"] == rule) & (table["rate"] == rate)]
@@ -127,7 +127,7 @@ def _features(ledgers: pd.DataFrame, section: str) -> list[Table]:
 
 
 def _answer(tables: Tables) -> str:
-    rates = rates_of(tables)
+    rates = rates_of(tables.repaired_arms)
     if not rates:
         return from_scratch.answer(tables)
     table = values(tables, "accuracy")
