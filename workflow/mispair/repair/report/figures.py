@@ -21,35 +21,23 @@ SHOWN = {
 }
 
 CELLS = {
-    "right, stays right": style.BLUE,
-    "wrong, repaired": style.GREEN,
-    "right, harmed": style.VIOLET,
-    "wrong, stays wrong": style.ORANGE,
-    "right, dropped": style.GREY,
-    "wrong, dropped": style.SKY,
-    "own, stays": style.BLUE,
-    "swapped, replaced": style.GREEN,
-    "own, replaced": style.VIOLET,
-    "swapped, stays": style.ORANGE,
-    "own, dropped": style.GREY,
-    "swapped, dropped": style.SKY,
+    ("right", "right"): ("right, stays right", style.BLUE),
+    ("wrong", "right"): ("wrong, repaired", style.GREEN),
+    ("right", "wrong"): ("right, harmed", style.VIOLET),
+    ("wrong", "wrong"): ("wrong, stays wrong", style.ORANGE),
+    ("right", "dropped"): ("right, dropped", style.GREY),
+    ("wrong", "dropped"): ("wrong, dropped", style.SKY),
+    ("own", "own"): ("own, stays", style.BLUE),
+    ("swapped", "replaced"): ("swapped, replaced", style.GREEN),
+    ("own", "replaced"): ("own, replaced", style.VIOLET),
+    ("swapped", "swapped"): ("swapped, stays", style.ORANGE),
+    ("own", "dropped"): ("own, dropped", style.GREY),
+    ("swapped", "dropped"): ("swapped, dropped", style.SKY),
 }
-"""Right and wrong where the pictures are known; else own captions and swapped ones."""
+"""Name and colour of captions by their state before and after the repair.
 
-NAMES = {
-    ("right", "right"): "right, stays right",
-    ("wrong", "right"): "wrong, repaired",
-    ("right", "wrong"): "right, harmed",
-    ("wrong", "wrong"): "wrong, stays wrong",
-    ("right", "dropped"): "right, dropped",
-    ("wrong", "dropped"): "wrong, dropped",
-    ("own", "own"): "own, stays",
-    ("swapped", "replaced"): "swapped, replaced",
-    ("own", "replaced"): "own, replaced",
-    ("swapped", "swapped"): "swapped, stays",
-    ("own", "dropped"): "own, dropped",
-    ("swapped", "dropped"): "swapped, dropped",
-}
+Right and wrong where the pictures are known; else own captions and swapped ones.
+"""
 
 
 def repair_by_rule(tables: Tables) -> Drawing | Hole:
@@ -117,13 +105,14 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
     total = float(table[table["metric"] == "read"]["value"].max())
     data = cells.groupby(keys)[["value"]].sum().reset_index()
     data["value"] /= draws * total
-    data["cell"] = [NAMES[cell] for cell in zip(data["before"], data["after"], strict=True)]
+    data["cell"] = [CELLS[cell][0] for cell in zip(data["before"], data["after"], strict=True)]
     data = data.groupby(["rule", "rate", "cell"])[["value"]].sum().reset_index()
     data["label"] = data["rule"].map(LABELS)
-    present = [name for name in CELLS if name in set(data["cell"])]
+    colours = dict(CELLS.values())
+    present = [name for name in colours if name in set(data["cell"])]
     shown = rules_of(tables.repaired_arms) or LABELS
     order = [LABELS[rule] for rule in shown if rule in set(data["rule"])]
-    position = {name: number for number, name in enumerate(CELLS)}
+    position = {name: number for number, name in enumerate(colours)}
     data["position"] = data["cell"].map(position)
     panels = [
         alt.Chart()
@@ -132,7 +121,7 @@ def repair_ledger(tables: Tables) -> Drawing | Hole:
         .encode(
             x=alt.X("value:Q", title="Share of pairs", scale=alt.Scale(domain=[0, 1])),
             y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=320)),
-            color=charts.colour("cell", "Caption", CELLS, present),
+            color=charts.colour("cell", "Caption", colours, present),
             order="position:Q",
             tooltip=charts.tips("label:N:rule", "cell:N:caption", "value:Q:share of pairs"),
         )
