@@ -12,7 +12,6 @@ import pytest
 from mispair.core import metrics
 from mispair.core.files import UserError
 from mispair.dag import Dag
-from mispair.repair import dag as repair
 from mispair.repair import from_scratch as jobs
 from mispair.repair.report import figures, from_scratch, pages
 from mispair.repair.report.rows import rows
@@ -35,7 +34,7 @@ class Wildcards(dict[str, str]):
 
 def test_every_rule_of_the_loop_is_trained_in_every_draw() -> None:
     dag = configured(rules=["factor", "posterior", "oracle"], rates=[0.0, 0.8])
-    files = repair.files(dag)
+    files = dag.repair.files()
     folder = "results/repair/scenes/from-scratch"
     trained = {path for path in files if path.endswith("mixing.json")}
     assert trained == {
@@ -45,13 +44,13 @@ def test_every_rule_of_the_loop_is_trained_in_every_draw() -> None:
                            ("0.8", "oracle"))
     }  # fmt: skip
     assert {path.replace("/mixing.json", ".json") for path in trained} == {*files} - trained
-    assert repair.exports(dag) == []
+    assert dag.repair.exports() == []
 
 
 def test_projections_and_towers_are_trained_side_by_side() -> None:
     both, towers, default = (
-        {*repair.files(Dag({"studies": ["repair"], **({"filter_captions": {"trains": trains}}
-                                                      if trains else {})}, "test"))}
+        {*Dag({"studies": ["repair"], **({"filter_captions": {"trains": trains}}
+                                         if trains else {})}, "test").repair.files()}
         for trains in (["projections", "towers"], ["towers"], None)
     )  # fmt: skip
     assert both == towers | default
@@ -78,7 +77,7 @@ def test_another_captioner_is_refused() -> None:
     content = {"studies": ["repair"], "filter_captions": {"trains": ["towers"]},
                "recaption_pairs": {"captioner": "pkg.module:function"}}  # fmt: skip
     with pytest.raises(UserError, match="captioner: trained"):
-        repair.files(Dag(content, "test"))
+        Dag(content, "test").repair.files()
 
 
 def test_a_corpus_without_true_features_is_refused(tmp_path: Path) -> None:

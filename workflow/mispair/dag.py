@@ -119,11 +119,12 @@ class Dag:
         # Files of a study that is not run may be missing; other missing files stop all jobs.
         of_image_text, compared = self.runs("image_text"), self.runs("laclip")
         self.groups = self._groups() if self.encodes or self.runs("pretraining") else {}
+        self.repair = repair.Repair(self)
         self.models = Models(
             self.config.towers if self.encodes else None,
             self.config.models if compared else [],
             self._start() if self.encodes and self._trains_towers else None,
-            repair.scoring_towers(self),
+            self.repair.scoring_towers(),
         )
         self.towers = self.models.main
         asked = (self.config.evaluation_sets, self.config.protocols)
@@ -760,7 +761,7 @@ class Dag:
         """Return the final results of a run; all others are intermediate."""
         measured = [path for path in self.results() if path.startswith("results/")]
         kept = [path for path in measured if studies.is_measurement(path)]
-        exported = [*self.pruned(), *repair.exports(self)]
+        exported = [*self.pruned(), *self.repair.exports()]
         return [*kept, *self.gathered("statistics.json"), *exported]
 
     # Report ---------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from mispair.towers.dag import CONVERTED_TOWERS, TRAINED_TOWERS
 from mispair.core.files import UserError, refuse_full_or_read_only
 from mispair.core.provenance import code_version
 from mispair.core.stamps import MADE
-from mispair.repair.dag import features as new_features, pairing
 from mispair.report.studies import NAMES as STUDIES
 
 use_this_python()

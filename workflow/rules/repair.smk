@@ -12,8 +12,8 @@ wildcard_constraints:
 
 rule trust_pairs:
     input:
-        pairing=repair.original(dag),
-        captions=repair.corpus_texts(dag),
+        pairing=dag.repair.original(),
+        captions=dag.repair.corpus_texts(),
         trusted_keys=steady(dag.trusted),
     output:
         trusted="results/repair/{corpus}/trusted.parquet",
@@ -38,13 +38,13 @@ rule trust_pairs:
 rule recaption_pairs:
     input:
         corpus="results/pairs/{corpus}/corpus.parquet",
-        features=repair.of_trained(dag, lambda: [repair.FEATURES.format(kind="safetensors")]),
-        rows=repair.of_trained(dag, lambda: [repair.FEATURES.format(kind="parquet")]),
-        trusted=repair.of_trained(dag, lambda: ["results/repair/{corpus}/trusted.parquet"]),
+        features=dag.repair.of_trained(repair.FEATURES.format(kind="safetensors")),
+        rows=dag.repair.of_trained(repair.FEATURES.format(kind="parquet")),
+        trusted=dag.repair.of_trained("results/repair/{corpus}/trusted.parquet"),
         towers=steady(dag.tower_files),
-        index=repair.index_of_part(dag),
-        shards=steady(repair.shards_of_part(dag)),
-        model=steady(repair.captioner_files(dag)),
+        index=dag.repair.index_of_part,
+        shards=steady(dag.repair.shards_of_part),
+        model=steady(dag.repair.captioner_files()),
     output:
         recaptions=f"{repair.FOLDER}/recaptions/{{part}}.parquet",
         # The speed differs from run to run, so it is no result.
@@ -59,8 +59,8 @@ rule recaption_pairs:
         gpu=dag.gpus("recaption_pairs"),
     params:
         *code_version("recaption_pairs"),
-        stamps=dag.stamps(dag.tower_files, repair.shards_of_part(dag), repair.captioner_files(dag)),
-        sources=repair.sources_of_part(dag),
+        stamps=dag.stamps(dag.tower_files, dag.repair.shards_of_part, dag.repair.captioner_files()),
+        sources=dag.repair.sources_of_part,
         features=lambda wildcards, input: " ".join(f"@{path}" for path in input.features),
         rows=lambda wildcards, input: " ".join(f"@{path}" for path in input.rows),
         flags=dag.flags("recaption_pairs"),
@@ -76,7 +76,7 @@ rule recaption_pairs:
 
 rule gather_recaptions:
     input:
-        parts=repair.recaption_parts(dag),
+        parts=dag.repair.recaption_parts(),
     output:
         recaptions=f"{repair.FOLDER}/recaptions.parquet",
         texts=f"{repair.FOLDER}/recaption_texts.parquet",
@@ -99,13 +99,13 @@ rule score_captions:
     input:
         pairing=f"{repair.OF_RATE}/raw.parquet",
         recaptions=f"{repair.FOLDER}/recaptions.parquet",
-        features=repair.scorer(dag, repair.FEATURES.format(kind="safetensors")),
-        rows=repair.scorer(dag, repair.FEATURES.format(kind="parquet")),
-        written_features=repair.written_for_scorer(dag, "safetensors"),
-        written_rows=repair.written_for_scorer(dag, "parquet"),
-        new_features=repair.scorer(dag, "results/features/{corpus}/{towers}/recaptions.safetensors"),
-        new_rows=repair.scorer(dag, "results/features/{corpus}/{towers}/recaptions.parquet"),
-        projection=repair.scorer(dag, "results/arms/{corpus}/{towers}/{arm}/projection.safetensors"),
+        features=dag.repair.scorer(repair.FEATURES.format(kind="safetensors")),
+        rows=dag.repair.scorer(repair.FEATURES.format(kind="parquet")),
+        written_features=dag.repair.written_for_scorer("safetensors"),
+        written_rows=dag.repair.written_for_scorer("parquet"),
+        new_features=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.safetensors"),
+        new_rows=dag.repair.scorer("results/features/{corpus}/{towers}/recaptions.parquet"),
+        projection=dag.repair.scorer("results/arms/{corpus}/{towers}/{arm}/projection.safetensors"),
     output:
         scores=f"{repair.OF_RATE}/scores~{{scorer}}.safetensors",
     log:
@@ -133,7 +133,7 @@ use rule trust_pairs as trust_repaired with:
     input:
         pairing=f"{repair.OF_RATE}/factor.parquet",
         captions=[
-            *repair.corpus_texts(dag),
+            *dag.repair.corpus_texts(),
             "results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet",
             f"{repair.FOLDER}/recaption_texts.parquet",
         ],
@@ -193,13 +193,13 @@ use rule gather_recaptions as gather_again with:
 use rule score_captions as score_again with:
     input:
         pairing=f"{repair.OF_RATE}/factor.parquet",
-        recaptions=repair.captions_again(dag),
+        recaptions=dag.repair.captions_again(),
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
-        new_features=repair.features_again(dag, "safetensors"),
-        new_rows=repair.features_again(dag, "parquet"),
+        new_features=dag.repair.features_again("safetensors"),
+        new_rows=dag.repair.features_again("parquet"),
         projection="results/arms/{corpus}/{towers}/repair-factor_{scheme}~{rate}/projection.safetensors",
     output:
         scores=f"{repair.OF_RATE}/scores~second.safetensors",
@@ -228,19 +228,19 @@ use rule weigh_pairs as judge_pairs with:
         "benchmarks/judge_pairs/{corpus}/{towers}/{scheme}~{rate}.tsv"
     params:
         *code_version("weigh_pairs"),
-        flags=repair.judging(dag),
+        flags=dag.repair.judging(),
 
 
 rule filter_captions:
     input:
         pairing="results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet",
-        original=repair.original(dag),
+        original=dag.repair.original(),
         trusted="results/repair/{corpus}/trusted.parquet",
-        recaptions=repair.new_captions(dag),
-        scores=repair.scores(dag),
-        first=repair.first_round(dag),
-        audits=repair.audits(dag),
-        captions=repair.texts(dag),
+        recaptions=dag.repair.new_captions,
+        scores=dag.repair.scores,
+        first=dag.repair.first_round,
+        audits=dag.repair.audits,
+        captions=dag.repair.texts,
         truth=steady(dag.truth_of_all()),
     output:
         repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
@@ -254,7 +254,7 @@ rule filter_captions:
     params:
         *code_version("filter_captions"),
         stamps=dag.stamps(dag.truth_of_all()),
-        flags=repair.deciding(dag),
+        flags=dag.repair.deciding,
     message:
         "Filter captions by the rule {wildcards.repair}: {wildcards.scheme}, rate {wildcards.rate}"
     shell:
@@ -267,7 +267,7 @@ rule filter_captions:
 
 rule compare_repairs:
     input:
-        answers=repair.answers(dag),
+        answers=dag.repair.answers(),
     output:
         comparison=f"{repair.FOLDER}/comparison.json",
     log:
@@ -289,7 +289,7 @@ rule export_repaired:
     input:
         repaired=f"{repair.OF_RATE}/{{repair}}.parquet",
         ledger=f"{repair.OF_RATE}/{{repair}}.json",
-        captions=repair.texts(dag),
+        captions=dag.repair.texts,
     output:
         export=directory(f"{repair.OF_RATE}/{{repair}}"),
     log:
@@ -311,8 +311,8 @@ rule export_repaired:
 # All results of the study, without the report.
 rule repair:
     input:
-        lambda wildcards: repair.files(dag),
-        repair.exports(dag),
+        lambda wildcards: dag.repair.files(),
+        dag.repair.exports(),
 
 
 localrules:

@@ -16,7 +16,7 @@ use rule filter_captions as filter_captions_of_draw with:
         scores=from_scratch.scores,
         first=[],
         audits=[],
-        captions=from_scratch.texts(repair.corpus_texts(dag)),
+        captions=from_scratch.texts(dag.repair.corpus_texts()),
         truth=steady(dag.truth_of_all()),
     output:
         repaired=f"{SCRATCH}/{{repair}}.parquet",
@@ -68,7 +68,7 @@ rule encode_small_towers:
         towers=f"{RAW}/towers.safetensors",
         pictures=PICTURES,
         corpus="results/pairs/{corpus}/corpus.parquet",
-        captions=[*repair.corpus_texts(dag), f"{DRAWN}/captions.parquet"],
+        captions=[*dag.repair.corpus_texts(), f"{DRAWN}/captions.parquet"],
     output:
         image_features=from_scratch.features(dag, "safetensors"),
         image_rows=from_scratch.features(dag, "parquet"),

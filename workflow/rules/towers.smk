@@ -155,13 +155,13 @@ rule extract_projection:
 
 rule finetune_projection:
     input:
-        pairing=pairing(dag),
+        pairing=dag.repair.pairing,
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         written_features=dag.written("safetensors"),
         written_rows=dag.written("parquet"),
-        new_features=new_features(dag, "safetensors"),
-        new_rows=new_features(dag, "parquet"),
+        new_features=dag.repair.features("safetensors"),
+        new_rows=dag.repair.features("parquet"),
         untouched="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         weights=dag.weights,
         corpus=dag.corpus_of_draws,

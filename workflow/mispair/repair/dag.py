@@ -8,11 +8,14 @@ from typing import Any
 from mispair.core.files import UserError
 from mispair.core.settings import command_line
 from mispair.repair import from_scratch
+from mispair.repair.from_scratch import of_job
 from mispair.repair.rules import NUMBERS, UNSCORED, WITHOUT_NEW
 from mispair.towers.arms import REPAIR, UNTOUCHED, Arm, corruption
 
 FOLDER = "results/repair/{corpus}/{towers}"
 FEATURES = "results/features/{{corpus}}/{{towers}}/{kind}.sha256"
+OF_TEXTS = "results/features/{corpus}/{towers}"
+"""Features of texts that are no captions of the corpus."""
 OF_RATE = f"{FOLDER}/{{scheme}}~{{rate}}"
 SECOND = f"{OF_RATE}/second"
 RAW, AGAIN = "raw", "second-round"
@@ -24,186 +27,252 @@ TRUE_CAPTIONS = (RAW, "drop", "trusted-alone", "oracle", "random-dropped")
 Files = Callable[[Any], list[str]]
 
 
+class Repair:
+    """The jobs of a checked configuration.
+
+    Methods that take wildcards return the files or flags of one job.
+    """
+
+    def __init__(self, dag: Any) -> None:
+        self._dag, self._config = dag, dag.config
+        self._captioner, self._filter = dag.config.recaption_pairs, dag.config.filter_captions
+
+    def files(self) -> list[str]:
+        """Return all files of results, of a corpus that is encoded."""
+        self._dag.refuse_unencoded("repair")
+        paths = self._of_projections() if "projections" in self._filter.trains else []
+        if "towers" in self._filter.trains:
+            paths += from_scratch.results(self._dag, self._rates)
+        return paths
+
+    def _of_projections(self) -> list[str]:
+        if AGAIN in self._filter.rules:
+            self._refuse_no_second_captioner()
+        of_arms = f"results/arms/{self._dag.corpus}/{self._dag.towers}"
+        kinds = ["purity", "zeroshot"]
+        kinds += ["probe"] if "probe" in self._filter.measures else []
+        if "semantics" in self._filter.measures and self._dag.truth_of_all():
+            kinds.append("semantics")
+        return [
+            *(f"{of_arms}/{arm}/{kind}.json" for arm in self._arms for kind in kinds),
+            *(f"{self._repaired(arm)}.json" for arm in self._arms),
+            f"{self._folder}/comparison.json",
+        ]
+
+    def _refuse_no_second_captioner(self) -> None:
+        """Refuse a second round of a captioner that does not learn from the first."""
+        if self._captioner.captioner != "trained":
+            raise UserError(
+                "filter_captions.rules: second-round needs recaption_pairs.captioner: trained, as "
+                "a captioner that does not learn from the first round writes the same captions "
+                "again."
+            )
+        if "factor" not in self._filter.rules:
+            raise UserError(
+                "filter_captions.rules: second-round goes on from the rule factor. Add factor."
+            )
+
+    def exports(self) -> list[str]:
+        """Return the folders of repaired corpora for other tools."""
+        if not self._dag.runs("repair") or "projections" not in self._filter.trains:
+            return []
+        rules = self._config.export_repaired.rules
+        return [self._repaired(arm) for arm in self._arms if rule_of(arm.start) in rules]
+
+    @property
+    def _folder(self) -> str:
+        return FOLDER.format(corpus=self._dag.corpus, towers=self._dag.towers)
+
+    def _repaired(self, arm: Arm) -> str:
+        """Return the path of an arm's repaired corpus, without an ending."""
+        return f"{self._folder}/{str(arm).partition('_')[2]}/{rule_of(arm.start)}"
+
+    @property
+    def _rates(self) -> list[float]:
+        """Rates of corruption at which the study runs."""
+        chosen = self._filter.rates
+        return sorted(chosen if chosen is not None else [max(self._config.corrupt_captions.rates)])
+
+    @property
+    def _arms(self) -> list[Arm]:
+        """Arms of the study: every rule at every rate of the first scheme.
+
+        The raw captions are always included, as all others are compared with them. At rate 0 they
+        are the right ones, so there is no oracle.
+        """
+        scheme = self._config.corrupt_captions.schemes[0]
+        return [
+            Arm(f"{REPAIR}{rule}", scheme, rate)
+            for rate in self._rates
+            for rule in dict.fromkeys([RAW, *self._filter.rules])
+            if rate > 0 or rule != "oracle"
+        ]
+
+    @staticmethod
+    def pairing(wildcards: Any) -> list[str]:
+        """Return the pairing that a fine-tuning is trained on."""
+        pattern = "results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet"
+        if wildcards.start.startswith(REPAIR):
+            pattern = f"{OF_RATE}/{rule_of(wildcards.start)}.parquet"
+        return of_job(wildcards, pattern)
+
+    def original(self) -> str:
+        """Return the pairing without corruption."""
+        name = corruption(self._config.corrupt_captions.schemes[0], 0.0)
+        return f"results/pairs/{{corpus}}/pairing/{name}.parquet"
+
+    def corpus_texts(self) -> list[str]:
+        """Return the tables of the texts of the corpus."""
+        folder = f"results/pairs/{self._dag.corpus}"
+        return [f"{folder}/{part}.parquet" for part in self._dag.caption_parts]
+
+    @property
+    def _sees_pictures(self) -> bool:
+        """Whether the captioner reads pictures; the others read features or a table."""
+        return self._captioner.captioner not in ("trained", "given")
+
+    def recaption_parts(self) -> list[str]:
+        """Return the captions of each group of shards, or of the whole corpus at once."""
+        parts = [*self._dag.groups] if self._sees_pictures else ["all"]
+        return [f"{FOLDER}/recaptions/{part}.parquet" for part in parts]
+
+    def of_trained(self, *paths: str) -> list[str]:
+        """Return files that the captioner `trained` alone reads."""
+        return [*paths] if self._captioner.captioner == "trained" else []
+
+    def index_of_part(self, wildcards: Any) -> list[str]:
+        """Return the index of a group whose pictures are captioned."""
+        path = "results/pairs/{corpus}/index/{part}.parquet"
+        return of_job(wildcards, path) if self._sees_pictures else []
+
+    def shards_of_part(self, wildcards: Any) -> list[str]:
+        """Return the shards of a group whose pictures are captioned."""
+        return self._dag.groups[wildcards.part] if self._sees_pictures else []
+
+    def sources_of_part(self, wildcards: Any) -> list[str]:
+        """Return the sources of these shards; none if they have no names."""
+        return self._dag.sources_of_shards(self.shards_of_part(wildcards))
+
+    def captioner_files(self) -> list[str]:
+        """Return the files of the captioner's model or table; none if the study does not run."""
+        return self._captioner.captioner_files() if self._dag.runs("repair") else []
+
+    def new_captions(self, wildcards: Any) -> list[str]:
+        """Return the new captions that a rule decides on."""
+        if wildcards.repair in WITHOUT_NEW:
+            return []
+        if wildcards.repair == AGAIN:
+            return of_job(wildcards, *self.captions_again())
+        return of_job(wildcards, f"{FOLDER}/recaptions.parquet")
+
+    def captions_again(self, kind: str = "parquet") -> list[str]:
+        """Return the captions of the second round, a file for each draw."""
+        return [f"{SECOND}/{draw}.{kind}" for draw in range(self._dag.draws)]
+
+    def features_again(self, kind: str) -> list[str]:
+        """Return the features of new captions of both rounds, or their rows."""
+        again = [f"second~{{scheme}}~{{rate}}~{draw}" for draw in range(self._dag.draws)]
+        return [f"{OF_TEXTS}/{name}.{kind}" for name in ("recaptions", *again)]
+
+    @staticmethod
+    def first_round(wildcards: Any) -> list[str]:
+        """Return the result of the first round, for the second one."""
+        return of_job(wildcards, f"{OF_RATE}/factor.parquet") if wildcards.repair == AGAIN else []
+
+    def scores(self, wildcards: Any) -> list[str]:
+        """Return the cosines that a rule decides by."""
+        if wildcards.repair in (*UNSCORED, "posterior"):
+            return []
+        chosen = self._dag.models.scorer or self._filter.scorer
+        scorer = {"factor-untouched": UNTOUCHED, AGAIN: SECOND_SCORER}.get(wildcards.repair, chosen)
+        return of_job(wildcards, f"{OF_RATE}/scores~{scorer}.safetensors")
+
+    @staticmethod
+    def audits(wildcards: Any) -> list[str]:
+        """Return the probabilities of the audit, where a rule needs them."""
+        path = f"{OF_RATE}/weights.safetensors"
+        return of_job(wildcards, path) if wildcards.repair == "posterior" else []
+
+    def deciding(self, wildcards: Any) -> str:
+        """Return the flags that a rule decides by, and no other setting.
+
+        So a change of a number reruns only the rules that read it.
+        """
+        read = {name: getattr(self._filter, name) for name in NUMBERS[wildcards.repair]}
+        return command_line(type(self._filter)(**read))
+
+    def scoring_towers(self) -> str | None:
+        """Return the towers of ``filter_captions.scorer`` if they are not the run's own."""
+        chosen: str = self._filter.scorer
+        return chosen if self._dag.runs("repair") and chosen not in (RAW, UNTOUCHED) else None
+
+    @staticmethod
+    def scorer(pattern: str) -> Files:
+        """Return the function that names files of a scoring model's towers.
+
+        `pattern` has ``{towers}``, and ``{arm}`` for the projections that score.
+        """
+
+        def files(wildcards: Any) -> list[str]:
+            own_towers = wildcards.scorer in (RAW, UNTOUCHED)
+            arm = UNTOUCHED
+            if wildcards.scorer == RAW:
+                arm = f"{REPAIR}{RAW}_{wildcards.scheme}~{wildcards.rate}"
+            towers = wildcards.towers if own_towers else wildcards.scorer
+            return [pattern.format(**{**dict(wildcards.items()), "towers": towers, "arm": arm})]
+
+        return files
+
+    def written_for_scorer(self, kind: str) -> Files:
+        """Return the function that names a scoring model's features of captions of a scheme."""
+        named = self.scorer(f"{OF_TEXTS}/{{scheme}}~{{rate}}.{kind}")
+        written = self._dag.written(kind)
+        return lambda wildcards: named(wildcards) if written(wildcards) else []
+
+    def features(self, kind: str) -> Files:
+        """Return the function that names features of new captions (``safetensors``), or rows."""
+
+        def files(wildcards: Any) -> list[str]:
+            rule = rule_of(wildcards.start)
+            if not wildcards.start.startswith(REPAIR) or rule in TRUE_CAPTIONS:
+                return []
+            if rule == AGAIN:
+                return of_job(wildcards, *self.features_again(kind))
+            return of_job(wildcards, f"{OF_TEXTS}/recaptions.{kind}")
+
+        return files
+
+    def texts(self, wildcards: Any) -> list[str]:
+        """Return the texts of all captions that a rule may give."""
+        paths = ["results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet"]
+        if wildcards.repair not in WITHOUT_NEW:
+            paths.append(f"{FOLDER}/recaption_texts.parquet")
+        if wildcards.repair == AGAIN:
+            paths += self.captions_again("texts.parquet")
+        return [*self.corpus_texts(), *of_job(wildcards, *paths)]
+
+    def judging(self) -> str:
+        """Return the flags of weigh_pairs, which judges all pairs of each draw here."""
+        training = self._config.finetune_projection
+        device = self._dag.device("finetune_projection")
+        return f"--seeds {training.seeds} --seed {training.seed} --device {device}"
+
+    def answers(self) -> list[str]:
+        """Return the answers of every arm of the study."""
+        folder = f"results/arms/{self._dag.corpus}/{self._dag.towers}"
+        arms = self._arms if self._dag.encodes else []
+        return [f"{folder}/{arm}/answers.safetensors" for arm in arms]
+
+
 def results(dag: Any) -> list[str]:
     """Return all files of results; none if the study does not run."""
-    return files(dag) if dag.runs("repair") else []
-
-
-def files(dag: Any) -> list[str]:
-    """Return all files of results, of a corpus that is encoded."""
-    dag.refuse_unencoded("repair")
-    trains = dag.config.filter_captions.trains
-    return [
-        *(_of_projections(dag) if "projections" in trains else []),
-        *(from_scratch.results(dag, rates(dag)) if "towers" in trains else []),
-    ]
-
-
-def _of_projections(dag: Any) -> list[str]:
-    arms = arms_of(dag)
-    if AGAIN in dag.config.filter_captions.rules:
-        _refuse_no_second_captioner(dag)
-    of_arms = f"results/arms/{dag.corpus}/{dag.towers}"
-    folder = FOLDER.format(corpus=dag.corpus, towers=dag.towers)
-    kinds = ["purity", "zeroshot"]
-    kinds += ["probe"] if "probe" in dag.config.filter_captions.measures else []
-    if "semantics" in dag.config.filter_captions.measures and dag.truth_of_all():
-        kinds.append("semantics")
-    return [
-        *(f"{of_arms}/{arm}/{kind}.json" for arm in arms for kind in kinds),
-        *(f"{folder}/{of_rate(arm)}/{rule_of(arm.start)}.json" for arm in arms),
-        f"{folder}/comparison.json",
-    ]
-
-
-def _refuse_no_second_captioner(dag: Any) -> None:
-    """Refuse a second round of a captioner that does not learn from the first."""
-    if dag.config.recaption_pairs.captioner != "trained":
-        raise UserError(
-            "filter_captions.rules: second-round needs recaption_pairs.captioner: trained, as a "
-            "captioner that does not learn from the first round writes the same captions again."
-        )
-    if "factor" not in dag.config.filter_captions.rules:
-        raise UserError(
-            "filter_captions.rules: second-round goes on from the rule factor. Add factor."
-        )
-
-
-def exports(dag: Any) -> list[str]:
-    """Return the folders of repaired corpora for other tools."""
-    if not dag.runs("repair") or "projections" not in dag.config.filter_captions.trains:
-        return []
-    folder = FOLDER.format(corpus=dag.corpus, towers=dag.towers)
-    return [
-        f"{folder}/{of_rate(arm)}/{rule_of(arm.start)}"
-        for arm in arms_of(dag)
-        if rule_of(arm.start) in dag.config.export_repaired.rules
-    ]
-
-
-def rates(dag: Any) -> list[float]:
-    """Return the rates of corruption at which the study runs."""
-    chosen = dag.config.filter_captions.rates
-    return sorted(chosen if chosen is not None else [max(dag.config.corrupt_captions.rates)])
-
-
-def arms_of(dag: Any) -> list[Arm]:
-    """Return the arms of the study: every rule at every rate of the first scheme.
-
-    The raw captions are always included, as all others are compared with them. At rate 0 they are
-    the right ones, so there is no oracle.
-    """
-    scheme = dag.config.corrupt_captions.schemes[0]
-    rules = list(dict.fromkeys([RAW, *dag.config.filter_captions.rules]))
-    return [
-        Arm(f"{REPAIR}{rule}", scheme, rate)
-        for rate in rates(dag)
-        for rule in rules
-        if rate > 0 or rule != "oracle"
-    ]
-
-
-def of_rate(arm: Arm) -> str:
-    """Return the corruption of an arm by its name in paths of results."""
-    return str(arm).partition("_")[2]
+    files: list[str] = dag.repair.files() if dag.runs("repair") else []
+    return files
 
 
 def rule_of(start: str) -> str:
     """Return the rule of an arm by the name of its start."""
     return start.removeprefix(REPAIR)
-
-
-def pairing(dag: Any) -> Files:
-    """Return the function that names the pairing that a fine-tuning is trained on."""
-
-    def files(wildcards: Any) -> list[str]:
-        if not wildcards.start.startswith(REPAIR):
-            pattern = "results/pairs/{corpus}/pairing/{scheme}~{rate}.parquet"
-        else:
-            pattern = f"{OF_RATE}/{rule_of(wildcards.start)}.parquet"
-        return [pattern.format(**dict(wildcards.items()))]
-
-    return files
-
-
-def original(dag: Any) -> str:
-    """Return the pairing without corruption."""
-    name = corruption(dag.config.corrupt_captions.schemes[0], 0.0)
-    return f"results/pairs/{{corpus}}/pairing/{name}.parquet"
-
-
-def corpus_texts(dag: Any) -> list[str]:
-    """Return the tables of the texts of the corpus."""
-    return [f"results/pairs/{dag.corpus}/{part}.parquet" for part in dag.caption_parts]
-
-
-def sees_pictures(dag: Any) -> bool:
-    """Return whether the captioner reads pictures; the others read features or a table."""
-    return dag.config.recaption_pairs.captioner not in ("trained", "given")
-
-
-def recaption_parts(dag: Any) -> list[str]:
-    """Return the captions of each group of shards, or of the whole corpus at once."""
-    parts = [*dag.groups] if sees_pictures(dag) else ["all"]
-    return [f"{FOLDER}/recaptions/{part}.parquet" for part in parts]
-
-
-def of_trained(dag: Any, files: Callable[[], list[str]]) -> list[str]:
-    """Return files that the captioner `trained` alone reads."""
-    return files() if dag.config.recaption_pairs.captioner == "trained" else []
-
-
-def index_of_part(dag: Any) -> Files:
-    """Return the function that names the index of a group whose pictures are captioned."""
-
-    def files(wildcards: Any) -> list[str]:
-        if not sees_pictures(dag):
-            return []
-        return [f"results/pairs/{wildcards.corpus}/index/{wildcards.part}.parquet"]
-
-    return files
-
-
-def shards_of_part(dag: Any) -> Files:
-    """Return the function that names the shards of a group whose pictures are captioned."""
-    return lambda wildcards: dag.groups[wildcards.part] if sees_pictures(dag) else []
-
-
-def sources_of_part(dag: Any) -> Files:
-    """Return the function that names the sources of these shards; none if they have no names."""
-    return lambda wildcards: dag.sources_of_shards(shards_of_part(dag)(wildcards))
-
-
-def captioner_files(dag: Any) -> list[str]:
-    """Return the files of the captioner's model or table; none if the study does not run."""
-    return dag.config.recaption_pairs.captioner_files() if dag.runs("repair") else []
-
-
-def new_captions(dag: Any) -> Files:
-    """Return the function that names the new captions that a rule decides on."""
-
-    def files(wildcards: Any) -> list[str]:
-        if wildcards.repair in WITHOUT_NEW:
-            return []
-        if wildcards.repair == AGAIN:
-            return captions_again(dag)(wildcards)
-        return [f"{FOLDER}/recaptions.parquet".format(**dict(wildcards.items()))]
-
-    return files
-
-
-def captions_again(dag: Any, kind: str = "parquet") -> Files:
-    """Return the function that names the captions of the second round, a file for each draw."""
-    paths = [f"{SECOND}/{draw}.{kind}" for draw in range(dag.draws)]
-    return lambda wildcards: [path.format(**dict(wildcards.items())) for path in paths]
-
-
-def features_again(dag: Any, kind: str) -> Files:
-    """Return the function that names features of new captions of both rounds, or their rows."""
-    folder = "results/features/{corpus}/{towers}"
-    again = [f"second~{{scheme}}~{{rate}}~{draw}" for draw in range(dag.draws)]
-    paths = [f"{folder}/{name}.{kind}" for name in ("recaptions", *again)]
-    return lambda wildcards: [path.format(**dict(wildcards.items())) for path in paths]
 
 
 def texts_again(name: str, **wildcards: str) -> str:
@@ -216,127 +285,3 @@ def texts_again(name: str, **wildcards: str) -> str:
     """
     _, scheme, rate, draw = name.split("~")
     return f"{SECOND}/{draw}.texts.parquet".format(scheme=scheme, rate=rate, **wildcards)
-
-
-def first_round(dag: Any) -> Files:
-    """Return the function that names the result of the first round, for the second one."""
-
-    def files(wildcards: Any) -> list[str]:
-        if wildcards.repair != AGAIN:
-            return []
-        return [f"{OF_RATE}/factor.parquet".format(**dict(wildcards.items()))]
-
-    return files
-
-
-def scores(dag: Any) -> Files:
-    """Return the function that names the cosines that a rule decides by."""
-
-    def files(wildcards: Any) -> list[str]:
-        if wildcards.repair in (*UNSCORED, "posterior"):
-            return []
-        chosen = dag.models.scorer or dag.config.filter_captions.scorer
-        scorer = {"factor-untouched": UNTOUCHED, AGAIN: SECOND_SCORER}.get(wildcards.repair, chosen)
-        return [f"{OF_RATE}/scores~{scorer}.safetensors".format(**dict(wildcards.items()))]
-
-    return files
-
-
-def audits(dag: Any) -> Files:
-    """Return the function that names the probabilities of the audit, where a rule needs them."""
-
-    def files(wildcards: Any) -> list[str]:
-        if wildcards.repair != "posterior":
-            return []
-        return [f"{OF_RATE}/weights.safetensors".format(**dict(wildcards.items()))]
-
-    return files
-
-
-def deciding(dag: Any) -> Callable[[Any], str]:
-    """Return the function that gives a rule the flags it decides by, and no other setting.
-
-    So a change of a number reruns only the rules that read it.
-    """
-    chosen = dag.config.filter_captions
-
-    def flags(wildcards: Any) -> str:
-        read = {name: getattr(chosen, name) for name in NUMBERS[wildcards.repair]}
-        return command_line(type(chosen)(**read))
-
-    return flags
-
-
-def scoring_towers(dag: Any) -> str | None:
-    """Return the towers of ``filter_captions.scorer`` if they are not the run's own."""
-    chosen = dag.config.filter_captions.scorer
-    return chosen if dag.runs("repair") and chosen not in (RAW, UNTOUCHED) else None
-
-
-def scorer(dag: Any, pattern: str) -> Files:
-    """Return the function that names files of a scoring model's towers.
-
-    Parameters
-    ----------
-    dag : mispair.dag.Dag
-        The checked configuration.
-    pattern : str
-        With ``{towers}``, and ``{arm}`` for the projections that score.
-    """
-
-    def files(wildcards: Any) -> list[str]:
-        own_towers = wildcards.scorer in (RAW, UNTOUCHED)
-        arm = UNTOUCHED
-        if wildcards.scorer == RAW:
-            arm = f"{REPAIR}{RAW}_{wildcards.scheme}~{wildcards.rate}"
-        towers = wildcards.towers if own_towers else wildcards.scorer
-        return [pattern.format(**{**dict(wildcards.items()), "towers": towers, "arm": arm})]
-
-    return files
-
-
-def written_for_scorer(dag: Any, kind: str) -> Files:
-    """Return the function that names a scoring model's features of captions that a scheme wrote."""
-    pattern = f"results/features/{{corpus}}/{{towers}}/{{scheme}}~{{rate}}.{kind}"
-    return lambda wildcards: scorer(dag, pattern)(wildcards) if dag.written(kind)(wildcards) else []
-
-
-def features(dag: Any, kind: str) -> Files:
-    """Return the function that names features of new captions (``safetensors``), or their rows."""
-
-    def files(wildcards: Any) -> list[str]:
-        if not wildcards.start.startswith(REPAIR) or rule_of(wildcards.start) in TRUE_CAPTIONS:
-            return []
-        if rule_of(wildcards.start) == AGAIN:
-            return features_again(dag, kind)(wildcards)
-        return [f"results/features/{wildcards.corpus}/{wildcards.towers}/recaptions.{kind}"]
-
-    return files
-
-
-def texts(dag: Any) -> Files:
-    """Return the function that names the texts of all captions that a rule may give."""
-
-    def files(wildcards: Any) -> list[str]:
-        names = corpus_texts(dag)
-        written = "results/pairs/{corpus}/pairing/{scheme}~{rate}.captions.parquet"
-        fresh = [] if not new_captions(dag)(wildcards) else [f"{FOLDER}/recaption_texts.parquet"]
-        again = captions_again(dag, "texts.parquet")(wildcards) if wildcards.repair == AGAIN else []
-        named = [path.format(**dict(wildcards.items())) for path in (written, *fresh)]
-        return names + named + again
-
-    return files
-
-
-def judging(dag: Any) -> str:
-    """Return the flags of weigh_pairs, which judges all pairs of each draw here."""
-    training = dag.config.finetune_projection
-    device = dag.device("finetune_projection")
-    return f"--seeds {training.seeds} --seed {training.seed} --device {device}"
-
-
-def answers(dag: Any) -> list[str]:
-    """Return the answers of every arm of the study."""
-    folder = f"results/arms/{dag.corpus}/{dag.towers}"
-    arms = arms_of(dag) if dag.encodes else []
-    return [f"{folder}/{arm}/answers.safetensors" for arm in arms]

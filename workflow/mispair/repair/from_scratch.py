@@ -69,20 +69,18 @@ def features(dag: Any, kind: str) -> list[str]:
 
 def recaptions(wildcards: Any) -> list[str]:
     """Return the new captions that a rule decides on."""
-    return (
-        [] if wildcards.repair in WITHOUT_NEW else _of_job([f"{RAW}/recaptions.parquet"], wildcards)
-    )
+    return [] if wildcards.repair in WITHOUT_NEW else of_job(wildcards, f"{RAW}/recaptions.parquet")
 
 
 def scores(wildcards: Any) -> list[str]:
     """Return the cosines that a rule decides by."""
-    return [] if wildcards.repair in UNSCORED else _of_job([f"{RAW}/scores.safetensors"], wildcards)
+    return [] if wildcards.repair in UNSCORED else of_job(wildcards, f"{RAW}/scores.safetensors")
 
 
 def written(wildcards: Any) -> list[str]:
     """Return the texts that a rule may give and the corpus does not have."""
     fresh = [] if wildcards.repair in WITHOUT_NEW else [f"{RAW}/recaption_texts.parquet"]
-    return _of_job([f"{DRAWN}/captions.parquet", *fresh], wildcards)
+    return of_job(wildcards, f"{DRAWN}/captions.parquet", *fresh)
 
 
 def texts(corpus_texts: list[str]) -> Files:
@@ -96,5 +94,6 @@ def original(dag: Any) -> str:
     return f"{DRAWN.replace('{scheme}~{rate}', f'{scheme}~0')}/pairing.parquet"
 
 
-def _of_job(patterns: list[str], wildcards: Any) -> list[str]:
+def of_job(wildcards: Any, *patterns: str) -> list[str]:
+    """Return paths of one job, from patterns that have its wildcards."""
     return [pattern.format(**dict(wildcards.items())) for pattern in patterns]
