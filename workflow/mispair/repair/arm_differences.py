@@ -1,21 +1,12 @@
-"""The answers of the arms of the repair, and the differences in accuracy between two arms."""
+"""The differences in accuracy between the arms of the repair."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from mispair.evaluation.paired_differences import difference
+from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET, Arm
 from mispair.towers.arms import REPAIR
-
-Key = tuple[str, str, float]
-"""Rule, scheme and rate of an arm."""
-
-Answers = dict[tuple[str, str], np.ndarray]
-"""Right answers (seeds, images) by evaluation set and protocol."""
 
 REFERENCES: dict[str, tuple[str, ...]] = {
     "raw": ("oracle",),
@@ -27,47 +18,20 @@ REFERENCES: dict[str, tuple[str, ...]] = {
 """References that each rule is compared with; other rules are compared with raw captions."""
 
 
-def arm_of(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> tuple[Key, Answers]:
-    """Return the arm whose answers `evaluate_zeroshot` wrote, and those on sets of classes."""
-    origin = json.loads(metadata["projection"])
-    stacks: dict[tuple[str, str], list[np.ndarray]] = {}
-    for key in sorted(tensors):
-        name, _, rest = key.partition("|")
-        if rest.count("|") == 1 and f"{name}|labels" in tensors:
-            right = tensors[key] == tensors[f"{name}|labels"]
-            stacks.setdefault((name, rest.partition("|")[0]), []).append(right)
-    answers = {key: np.stack(stack) for key, stack in stacks.items()}
-    return (origin["start"].removeprefix(REPAIR), origin["scheme"], float(origin["rate"])), answers
+def comparisons(arms: Sequence[Arm]) -> Iterator[dict[str, Any]]:
+    """Yield the differences in accuracy of each arm from its references at the same corruption.
 
-
-def comparisons(arms: Mapping[Key, Answers]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `differences` of each arm with its references at the same corruption.
-
-    Rows have the keys ``rule``, ``reference``, ``scheme`` and ``rate``, too.
+    Rows are those of `Arm.rows` on sets of classes, and have ``rule`` and ``reference``, too.
     """
-    for (rule, scheme, rate), answered in arms.items():
+    by_rule = {
+        (str(arm.start).removeprefix(REPAIR), arm.keys["scheme"], arm.keys["rate"]): arm
+        for arm in arms
+    }
+    for (rule, scheme, rate), arm in by_rule.items():
         for name in REFERENCES.get(rule, ("raw",)):
-            reference = arms.get((name, scheme, rate))
+            reference = by_rule.get((name, scheme, rate))
             if reference is not None:
                 keys = {"rule": rule, "reference": name, "scheme": scheme, "rate": rate}
-                yield from ({**keys, **row} for row in differences(answered, reference))
-
-
-def differences(answered: Answers, reference: Answers) -> list[dict[str, Any]]:
-    """Return the difference in accuracy on each set, and over all sets of each protocol.
-
-    Rows have ``metric`` and the fields of `mispair.evaluation.paired_differences.Difference`.
-    """
-    rows = [
-        {"metric": "acc1_difference", "evaluation_set": name, "protocol": protocol}
-        | vars(difference([answered[name, protocol]], [reference[name, protocol]]))
-        for name, protocol in answered
-    ]
-    for protocol in dict.fromkeys(protocol for _, protocol in answered):
-        sets = [key for key in answered if key[1] == protocol]
-        both = [[arm[key] for key in sets] for arm in (answered, reference)]
-        rows.append(
-            {"metric": "acc1_difference_of_all_sets", "protocol": protocol}
-            | vars(difference(both[0], both[1]))
-        )
-    return rows
+                for row in arm.rows(reference):
+                    if row["metric"] in (OF_ONE_SET, OF_ALL_SETS):
+                        yield {**keys, "metric": row["metric"], **row}

@@ -21,9 +21,10 @@ def run(settings: Settings, *, answers: list[Path], comparison: Path) -> None:
     ``rule``, ``reference``, ``scheme`` and ``rate``.
     """
     from mispair.core import files, metrics
-    from mispair.repair.arm_differences import arm_of, comparisons
+    from mispair.evaluation.arm_comparison import arm_of
+    from mispair.repair.arm_differences import comparisons
 
-    arms = dict(arm_of(*files.read_tensors(path)) for path in answers)
+    arms = [arm_of(path, *files.read_tensors(path)) for path in answers]
     rows = [*comparisons(arms)]
     metrics.write_metrics(comparison, rows, {"answers": [str(path) for path in answers]})
     log.info("%d differences between %d arms", len(rows), len(arms))
