@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mispair.evaluation.report import claims_pruning, testable_pruning
+from mispair.evaluation.report import claims_pruning
 from mispair.evaluation.report.claims_pruning import pruned_arm, strategy_scores
 from mispair.report import studies
 from mispair.report.figures import render
@@ -129,16 +129,16 @@ def with_basis(own: float, rotated: float, deviation: float = 0.002) -> Tables:
 
 def test_pruning_is_no_test_where_the_own_basis_is_no_better_than_a_random_one():
     """The numbers of the shipped model: 0.365 in its own basis, 0.370 to 0.375 in rotated ones."""
-    for verdict in testable_pruning.judge(with_basis(0.365, 0.372), 0.95):
+    for verdict in claims_pruning.judge(with_basis(0.365, 0.372), 0.95):
         assert verdict.outcome == "cannot tell"
-        assert verdict.reason.startswith(testable_pruning.REASON)
+        assert verdict.reason.startswith(claims_pruning.REASON)
         assert "−0.007" in verdict.reason
         assert verdict.measured  # the numbers stay
 
 
 def test_pruning_is_judged_where_the_own_basis_is_better_or_nothing_is_known_of_it():
     for found in (with_basis(0.45, 0.372), tables(pruned())):
-        assert testable_pruning.judge(found, 0.95) == claims_pruning.judge(found, 0.95)
-        assert testable_pruning.judge(found, 0.95)[0].outcome == "supports"
-    unmeasured = testable_pruning.judge(Tables({}), 0.95)
+        assert claims_pruning.judge(found, 0.95) == claims_pruning.judge(tables(pruned()), 0.95)
+        assert claims_pruning.judge(found, 0.95)[0].outcome == "supports"
+    unmeasured = claims_pruning.judge(Tables({}), 0.95)
     assert {verdict.outcome for verdict in unmeasured} == {"not measured"}

@@ -1,13 +1,24 @@
-"""The paper's claims on pruning, judged on the tables."""
+"""The paper's claims on pruning, judged on a model whose own basis is better than a random one.
+
+A ranking of neurons by purity presupposes neurons that differ from arbitrary directions. If the
+model's own basis follows the known features no better than its random rotations, such a ranking
+orders arbitrary directions, and its result neither supports nor contradicts the claims on pruning.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
-from mispair.core.words import count, number
+from mispair.core.words import count, interval, number
+from mispair.evaluation.report.claims_construct import (
+    SMALLEST_GAIN,
+    own_basis_better_than_random,
+    own_basis_is_better,
+)
 from mispair.evaluation.report.protocols import base_arm, named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import SMALL, above_chance
 from mispair.report import published, verdicts
@@ -39,6 +50,10 @@ SMALLEST_SILHOUETTE = 0.01
 """Smallest effect of interest on silhouettes: the difference from which published and measured
 ones count as different. Their order is published in words only."""
 
+REASON = "cannot be tested here"
+TOWER = "text"
+"""The tower whose neurons the claims rank."""
+
 ACCURACY = Claim(
     "pruning-accuracy", "image_text",
     "Keeping high-purity neurons gives the best accuracy, random ones less, low-purity least.",
@@ -55,11 +70,28 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts under the main scheme and protocol, masked as the authors' code does.
 
     The silhouette is the same for renormalised embeddings: cosines do not depend on lengths.
+    The verdicts are undecided if this model cannot test the claims. They stay if the true features
+    are unknown: then the basis cannot be judged.
     """
-    tables = tables.of_scheme().of_protocol()
+    pruned = tables.of_scheme().of_protocol()
+    judged = [
+        _pruning(pruned, ACCURACY, "acc1", confidence),
+        _pruning(pruned, SILHOUETTE, "silhouette", confidence),
+    ]
+    if own_basis_is_better(tables, TOWER, confidence) is not False:
+        return judged
+    gain = own_basis_better_than_random(tables, TOWER, confidence=confidence)
+    reason = (
+        f"{REASON}: the model’s own basis follows the known features no better than random ones "
+        f"(mean |r| with the best feature, own − rotated, {number(gain.value, sign=True)}, "
+        f"{interval(gain.low, gain.high, sign=True)}; at least {number(SMALLEST_GAIN, 2)} would "
+        "be an advantage), so a ranking by purity orders arbitrary directions"
+    )
     return [
-        _pruning(tables, ACCURACY, "acc1", confidence),
-        _pruning(tables, SILHOUETTE, "silhouette", confidence),
+        verdict
+        if verdict.outcome == verdicts.UNMEASURED
+        else replace(verdict, outcome=verdicts.UNDECIDED, reason=reason)
+        for verdict in judged
     ]
 
 

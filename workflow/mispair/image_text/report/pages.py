@@ -9,6 +9,7 @@ from markupsafe import Markup
 from mispair.evaluation.purity import DEFINITION
 from mispair.evaluation.report import (
     claims_construct,
+    claims_pruning,
     clip_benchmark,
     comparison_evaluation,
     comparison_exported,
@@ -16,7 +17,6 @@ from mispair.evaluation.report import (
     numbers_page,
     tables_basis,
     tables_semantics,
-    testable_pruning,
 )
 from mispair.image_text.report import (
     answers,
@@ -134,7 +134,7 @@ PAGES = Pages(
     judges=(
         claims_construct.judge,
         claims_shuffling.judge,
-        testable_pruning.judge,
+        claims_pruning.judge,
         claims_schemes.judge,
         claims_mediation.judge,
         claims_weights.judge,
