@@ -10,12 +10,12 @@ import pytest
 
 from mispair.core import metrics
 from mispair.core.seeds import generator
-from mispair.evaluation.bases.autoencoder_measures import autoencoder_rows
 from mispair.evaluation.bases.autoencoders import (
     GAUSSIAN,
     KINDS,
     TRAINED,
     UNTRAINED,
+    autoencoder_rows,
     matched,
     start,
     train,

@@ -45,7 +45,7 @@ def run(
     """
     from mispair.core import metrics, seeds
     from mispair.evaluation.activations import features_by_name
-    from mispair.evaluation.bases.autoencoder_measures import autoencoder_rows
+    from mispair.evaluation.bases.autoencoders import autoencoder_rows
     from mispair.evaluation.bases.measures import Inputs, measures
     from mispair.evaluation.projections import read_projections
     from mispair.evaluation.semantics import binary_codes
