@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mispair.evaluation.report import clip_benchmark, compositional
-from mispair.image_text.report import claims_compositional
+from mispair.image_text.report import claims_added
 from mispair.image_text.report.figures_shuffling import panels_of_sets
 from mispair.report.tables import Tables, tidy
 
@@ -53,7 +53,7 @@ def judged(comparisons: list[dict[str, object]], zeroshot: list[dict[str, object
     tables = Tables({
         "comparisons": tidy("comparisons", comparisons), "zeroshot": tidy("zeroshot", zeroshot),
     })  # fmt: skip
-    return {verdict.claim.key: verdict for verdict in claims_compositional.judge(tables, 0.95)}
+    return {verdict.claim.key: verdict for verdict in claims_added.judge(tables, 0.95)}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mispair.image_text.report.claims_weights import judge
+from mispair.image_text.report.claims_added import judge
 from mispair.report.tables import Tables, tidy
 
 
@@ -40,7 +40,7 @@ def compared(cost: float, gain: float | None, error: float = 0.004) -> Tables:
     ],
 )
 def test_what_weights_give_back_is_judged_by_what_was_lost(cost, gain, outcome):
-    (verdict,) = judge(compared(cost, gain), 0.95)
+    verdict, *_ = judge(compared(cost, gain), 0.95)
     assert verdict.outcome == outcome
     if gain is not None and cost < 0:
         assert verdict.smallest == pytest.approx(-cost / 3)

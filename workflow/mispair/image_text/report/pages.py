@@ -20,11 +20,10 @@ from mispair.evaluation.report import (
 )
 from mispair.image_text.report import (
     answers,
-    claims_compositional,
+    claims_added,
     claims_mediation,
     claims_schemes,
     claims_shuffling,
-    claims_weights,
     comparison,
     controls,
     curves,
@@ -137,8 +136,7 @@ PAGES = Pages(
         claims_pruning.judge,
         claims_schemes.judge,
         claims_mediation.judge,
-        claims_weights.judge,
-        claims_compositional.judge,
+        claims_added.judge,
         reanalysis.judge,
     ),
     questions=answers.QUESTIONS,

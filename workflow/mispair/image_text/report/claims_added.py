@@ -1,19 +1,31 @@
-"""Claims on compositional sets: whether the choice of captions falls, and what restores it."""
+"""Claims that the paper does not make: on weights of pairs, and on compositional sets.
+
+They are whether weights give back what wrong captions cost, and whether the choice of captions
+falls.
+"""
 
 from __future__ import annotations
 
+import math
+
 from mispair.core.words import listing, number
-from mispair.evaluation.arm_comparison import BEYOND_ACCURACY, SELECTION_OF_ALL_SETS
+from mispair.evaluation.arm_comparison import BEYOND_ACCURACY, OF_ALL_SETS, SELECTION_OF_ALL_SETS
+from mispair.evaluation.report.protocols import protocol_phrase
 from mispair.evaluation.report.series import ends_text, sample, why_missing, zeroshot_series
 from mispair.evaluation.selection import BLIND, OF_CATEGORY, SELECTION
 from mispair.image_text.report.claims_shuffling import SHARE_OF_PUBLISHED
-from mispair.image_text.report.claims_weights import given_back
-from mispair.image_text.report.contrasts import accuracy_contrasts, by_rate_text
+from mispair.image_text.report.contrasts import SAME_CAPTIONS, accuracy_contrasts, by_rate_text
 from mispair.report import published, verdicts
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Claim, Control, Verdict
-from mispair.towers.arms import PRETRAINED
+from mispair.report.verdicts import Claim, Control, Outcome, Verdict
+from mispair.towers.arms import PRETRAINED, WEIGHTED
 
+WEIGHTS = Claim(
+    "weights-help", "image_text",
+    "Weighing each pair by the probability that its caption is right gives back accuracy that "
+    "wrong captions cost.",
+    "not in the paper", "weights", "accuracy_by_shuffling",
+)  # fmt: skip
 FALLS = Claim(
     "composition-falls", "image_text",
     "The true one of two captions is chosen less often the more captions are shuffled.",
@@ -31,9 +43,11 @@ RESTORED = Claim(
     "not in the paper", "weights", "compositional_by_shuffling",
 )  # fmt: skip
 
+SHARE_OF_COST = 1 / 3
+"""The smallest effect of interest, as a share of what wrong captions cost without weights."""
+
 SIZES_ABOVE_CHANCE = 3.0
 """Standard errors by which a category has to exceed chance, so that it can fall."""
-
 
 SCOPE = "mean of the sets in which the true caption is chosen, from pre-trained projections"
 
@@ -41,14 +55,19 @@ SCOPE = "mean of the sets in which the true caption is chosen, from pre-trained 
 def judge(tables: Tables, confidence: float) -> list[Verdict]:
     """Return the verdicts on all claims under the main scheme of corruption and protocol."""
     tables = tables.of_protocol().of_scheme()
+    of_accuracy = (
+        "mean of the evaluation sets, from pre-trained projections, captions "
+        f"{tables.schemes[0] if tables.schemes else ''}; {protocol_phrase(tables)}"
+    )
     beyond = (
         "change of right choices − change of accuracy, each as a share of the way from chance to "
         "1, means of their sets, from pre-trained projections"
     )
     return [
+        _given_back(tables, WEIGHTS, of_accuracy, OF_ALL_SETS, confidence, math.nan),
         _falls(tables, FALLS, SELECTION_OF_ALL_SETS, SCOPE, confidence),
         _falls(tables, FALLS_MORE, BEYOND_ACCURACY, beyond, confidence),
-        given_back(tables, RESTORED, SCOPE, SELECTION_OF_ALL_SETS, confidence, _smallest()),
+        _given_back(tables, RESTORED, SCOPE, SELECTION_OF_ALL_SETS, confidence, _smallest()),
     ]
 
 
@@ -56,6 +75,37 @@ def _smallest() -> float:
     """Return a third of the published fall of accuracy, as nothing was published on such sets."""
     means = published.table4().groupby("shuffle_probability")["accuracy"].mean()
     return SHARE_OF_PUBLISHED * float(means.iloc[0] - means.iloc[-1])
+
+
+def _given_back(
+    tables: Tables, claim: Claim, scope: str, metric: str, confidence: float, smallest: float
+) -> Verdict:
+    """Judge whether weights give back what wrong captions cost, at the largest C_m.
+
+    The tables are of one scheme and protocol; `metric` is one of `accuracy_contrasts`, and
+    `smallest` the smallest effect of interest where nothing is lost.
+    """
+    gains = accuracy_contrasts(tables, WEIGHTED, confidence, reference=SAME_CAPTIONS, metric=metric)
+    rate = max(gains, default=0.0)
+    if not rate > 0:
+        reason = "no pairs were weighed (finetune_projection.weights is none)"
+        return Verdict(claim, verdicts.UNMEASURED, reason)
+    effect, alpha = gains[rate], 1 - confidence
+    cost = accuracy_contrasts(tables, PRETRAINED, confidence, metric=metric).get(rate)
+    outcome: Outcome = verdicts.UNDECIDED
+    reason = "without weights, wrong captions cost nothing that could be given back"
+    if cost is not None and cost.p <= alpha and cost.value < 0:
+        smallest = -SHARE_OF_COST * cost.value
+        outcome, reason = verdicts.decide_effect(effect, +1, smallest, alpha)
+        reason += f" (a third of what wrong captions cost, {number(-cost.value)})"
+    return Verdict(
+        claim, outcome, reason, scope,
+        measured=f"weighted − not weighted: {by_rate_text(gains)}",
+        published="no number",
+        sample=effect.replicates,
+        test=f"C_m {rate:g} {verdicts.effect_text(effect, confidence)}",
+        effect=effect, smallest=smallest,
+    )  # fmt: skip
 
 
 def _falls(tables: Tables, claim: Claim, metric: str, scope: str, confidence: float) -> Verdict:
