@@ -10,11 +10,10 @@ import pytest
 
 from mispair.core import files, metrics
 from mispair.evaluation.report.checkpoints import pairs, scores
-from mispair.laclip.report import checkpoint_overlap
 from mispair.laclip.report import claims as claims_checkpoints
 from mispair.laclip.report.differences import flagged, reason
 from mispair.laclip.report.rows import checkpoint
-from mispair.laclip.report.tables import checkpoints
+from mispair.laclip.report.tables import checkpoints, overlap
 from mispair.report import published, studies
 from mispair.report.figures import render
 from mispair.report.rows import origins
@@ -327,7 +326,7 @@ def overlapping(*pairs: tuple[str, float, float]) -> Tables:
 def test_neurons_of_laclip_are_predicted_to_overlap_less(
     pairs_of_models: list[tuple[str, float, float]], outcome: str
 ) -> None:
-    (verdict,) = checkpoint_overlap.judge(overlapping(*pairs_of_models), 0.95)
+    verdict = judged(overlapping(*pairs_of_models))["laclip-overlap"]
     assert verdict.outcome == outcome
     mean = sum(laclip - clip for _, clip, laclip in pairs_of_models) / len(pairs_of_models)
     assert verdict.effect is not None
@@ -340,9 +339,9 @@ def test_neurons_of_laclip_are_predicted_to_overlap_less(
 def test_overlap_needs_a_model_of_each_method() -> None:
     alone = overlapping(("CC3M", 0.09, 0.06))
     rows = alone.checkpoints[alone.checkpoints["method"] == "LaCLIP"]
-    (verdict,) = checkpoint_overlap.judge(Tables({"checkpoints": rows}), 0.95)
-    assert verdict.outcome == "not measured"
-    assert checkpoint_overlap.judge(Tables({}), 0.95)[0].outcome == "not measured"
-    (row,) = checkpoint_overlap.table(Tables({"checkpoints": rows})).rows
+    found = Tables({"checkpoints": rows})
+    assert judged(found)["laclip-overlap"].outcome == "not measured"
+    assert judged(Tables({}))["laclip-overlap"].outcome == "not measured"
+    (row,) = overlap(found).rows
     assert row[:2] == ("cc3m-laclip", "CC3M")
     assert row[4] == "0.0600"

@@ -10,8 +10,7 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.evaluation.report.checkpoints import METHODS, pairs, scores
 from mispair.evaluation.report.protocols import short
-from mispair.laclip.report.checkpoint_overlap import overlap_pairs
-from mispair.laclip.report.claims import gains
+from mispair.laclip.report.claims import gains, overlap_pairs
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
 from mispair.report.drawings import by_name

@@ -11,8 +11,9 @@ from mispair.evaluation.report import compositional, datacomp
 from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.evaluation.report.comparison_evaluation import retrieval
 from mispair.evaluation.report.protocols import HASHES, short
+from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.set_names import canonical
-from mispair.laclip.report import checkpoint_overlap
+from mispair.laclip.report.claims import stated
 from mispair.laclip.report.differences import RULES, flagged, reason
 from mispair.report import published
 from mispair.report.table import Table, or_dash
@@ -21,6 +22,7 @@ from mispair.report.tables import Tables, records
 PUBLISHED = "Next to tables 2 and 3"
 DIFFERENCES = "LaCLIP against CLIP"
 MODELS = "The models"
+OVERLAP = "Overlap of neurons"
 RETRIEVAL = "Retrieval"
 """Sections of the page."""
 
@@ -49,7 +51,7 @@ def checkpoints(tables: Tables) -> list[Table]:
         _next_to_published(tables, "acc1"),
         _next_to_published(tables, "silhouette"),
         _differences(tables),
-        checkpoint_overlap.table(tables),
+        overlap(tables),
         retrieval(tables.checkpoints, _model_label, RETRIEVAL),
         *compositional.compositional(tables.checkpoints, _model_label, compositional.SECTION),
         *datacomp.datacomp(tables.checkpoints, _model_label, datacomp.SECTION),
@@ -158,6 +160,49 @@ def _differences(tables: Tables) -> Table:
         f"Models are paired if they have the labels {listing(list(METHODS))} with the same "
         "pre-training and architecture, and answer the same prompts.",
         section=DIFFERENCES,
+    )  # fmt: skip
+
+
+def _overlaps(tables: Tables, metric: str) -> dict[tuple[str, str], float]:
+    """Return a measure of overlap of every checkpoint by its name and tower."""
+    rows = tables.checkpoints[tables.checkpoints["metric"] == metric].dropna(subset=["tower"])
+    return {(str(row["towers"]), str(row["tower"])): float(row["value"]) for row in records(rows)}
+
+
+def overlap(tables: Tables) -> Table:
+    """Return mean |cos| of both towers of every checkpoint next to that of random directions."""
+    labels = tables.checkpoints.drop_duplicates("towers").set_index("towers")
+    measured, random, rank = (
+        _overlaps(tables, metric)
+        for metric in ("mean_abs_cosine", "random_reference", "participation_ratio")
+    )
+    names = sorted({name for name, _ in measured})
+    columns = ((measured, 4), (random, 4), (rank, 1))
+    rows = tuple(
+        (
+            name,
+            *(
+                stated(labels.loc[name, label])
+                for label in ("pretraining", "method", "architecture")
+            ),
+            *(
+                or_dash(values.get((name, tower), math.nan), digits)
+                for tower in TOWERS
+                for values, digits in columns
+            ),
+        )
+        for name in names
+    )
+    return Table(
+        "Overlap of neurons in the checkpoints’ own projections",
+        ("name", "pre-training", "method", "architecture", "text: mean |cos|",
+         "of random directions", "participation ratio", "image: mean |cos|", "of random directions",
+         "participation ratio"),
+        rows,
+        "Neurons are the columns of the final projections. The paper predicts lower values for "
+        "LaCLIP. A low mean |cos| means a flat spectrum of the projection, not that single neurons "
+        "follow single features.",
+        section=OVERLAP,
     )  # fmt: skip
 
 
