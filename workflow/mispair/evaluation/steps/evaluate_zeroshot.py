@@ -38,7 +38,7 @@ def run(
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
     from mispair.evaluation.encoded_sets.set_files import read_sets
-    from mispair.evaluation.encoded_sets.set_results import Results
+    from mispair.evaluation.encoded_sets.set_scores import Results
     from mispair.evaluation.projections import read_projections
 
     stack = read_projections(projection)
