@@ -30,7 +30,8 @@ def measure(
     images: int = 10_000, classes: int = 100, ks: Sequence[int] = range(200, 501)
 ) -> Iterator[Row]:
     """Sweep one ranking, and compare with the twin at the first, the middle and the last k."""
-    from mispair.evaluation.pruning import EvaluationSet, Prompts, PrunableModel
+    from mispair.evaluation.pruning import PrunableModel
+    from tests.evaluation.encoded import encoded_set
 
     features, labels = clusters(images, classes, D_IMAGE, "float32")
     draw = np.random.default_rng(1)
@@ -39,9 +40,8 @@ def measure(
     prompts = (centres @ draw.standard_normal((D_IMAGE, D_TEXT))).astype(np.float32)
     image = draw.standard_normal((D_IMAGE, NEURONS), dtype=np.float32)
     text = np.linalg.lstsq(prompts, centres @ image, rcond=None)[0].astype(np.float32)
-    model = PrunableModel(
-        EvaluationSet(features, labels, {"one": Prompts(prompts, np.arange(classes))}), image, text
-    )
+    data = encoded_set(features, labels, {"one": (prompts, np.arange(classes))})
+    model = PrunableModel(data, image, text)
     order = model.ranking("high-purity", "both").order
     started = time.process_time()
     rows = list(model.scores(order, ks))

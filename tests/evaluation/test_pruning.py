@@ -14,29 +14,29 @@ from sklearn.metrics import silhouette_score
 from mispair import cli
 from mispair.core import files, metrics, settings
 from mispair.evaluation import pruning, zeroshot
+from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import random_rotation
 from mispair.evaluation.steps.prune_neurons import Settings
 from tests.bench import pruning as bench
+from tests.evaluation.encoded import encoded_set
 
 E = 24
 
 
-def _data(n: int = 150, k: int = 6, seed: int = 0) -> pruning.EvaluationSet:
+def _data(n: int = 150, k: int = 6, seed: int = 0) -> EncodedSet:
     """Return a set with a protocol of one prompt a class, and one of as many as the class's."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, k, n)
     images = draw.standard_normal((n, 20)).astype(np.float32)
     images[:, :k] += 2 * np.eye(k, dtype=np.float32)[labels]
     prompts = {
-        name: pruning.Prompts(
-            draw.standard_normal((len(classes), 10)).astype(np.float32), np.array(classes)
-        )
+        name: (draw.standard_normal((len(classes), 10)).astype(np.float32), np.array(classes))
         for name, classes in (
             ("single", range(k)),
             ("many", np.repeat(np.arange(k), np.arange(k) + 1)),
         )
     }
-    return pruning.EvaluationSet(images, labels, prompts, {"name": "one"})
+    return encoded_set(images, labels, prompts)
 
 
 def _projections(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -47,18 +47,28 @@ def _projections(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return (image * columns[0]).astype(np.float32), (text * columns[1]).astype(np.float32)
 
 
-def _classes(prompts: pruning.Prompts, text: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def _prompts(data: EncodedSet) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the features and classes of the prompts of each protocol."""
+    return {
+        one.metadata["protocol"]: (one.tensors["prompt_features"], one.tensors["prompt_classes"])
+        for one in data.prompts
+    }
+
+
+def _classes(
+    prompts: tuple[np.ndarray, np.ndarray], text: np.ndarray, basis: np.ndarray
+) -> np.ndarray:
     """Return the mean unit embedding of each class's prompts, at length one, with loops."""
-    rows = []
-    for number in range(prompts.classes.max() + 1):
-        own = (prompts.features[prompts.classes == number] @ text).astype(np.float64) @ basis
+    rows, (features, of_prompts) = [], prompts
+    for number in range(of_prompts.max() + 1):
+        own = (features[of_prompts == number] @ text).astype(np.float64) @ basis
         mean = np.mean([p / np.linalg.norm(p) for p in own], axis=0)
         rows.append(mean / np.linalg.norm(mean))
     return np.array(rows)
 
 
 def _naive(
-    data: pruning.EvaluationSet,
+    data: EncodedSet,
     image: np.ndarray,
     text: np.ndarray,
     kept: np.ndarray,
@@ -68,11 +78,11 @@ def _naive(
 
     As a tower does, the projections work in single precision; all that follows is in double.
     """
-    products = (data.image_features @ image).astype(np.float64) @ basis
+    products = (data.images.tensors["image_features"] @ image).astype(np.float64) @ basis
     mask = np.isin(np.arange(E), kept)
     masked = np.where(mask, products / np.linalg.norm(products, axis=1, keepdims=True), 0.0)
     answers = {}
-    for name, prompts in data.prompts.items():
+    for name, prompts in _prompts(data).items():
         classes = _classes(prompts, text, basis)
         answers[name, "masked"] = np.array([np.argmax(classes @ x) for x in masked])
         short = classes[:, mask] / np.linalg.norm(classes[:, mask], axis=1, keepdims=True)
@@ -114,11 +124,11 @@ def test_every_answer_is_that_of_the_naive_sweep(monkeypatch: pytest.MonkeyPatch
     """With the naive answers as labels all are right, whatever the blocks."""
     data, (image, text) = _data(), _projections()
     order, ks = np.random.default_rng(4).permutation(E), list(range(1, E + 1))
-    images = zeroshot.embed(data.image_features, image)[:, order]
+    images = zeroshot.embed(data.images.tensors["image_features"], image)[:, order]
     for entries in (1 << 17, 6 * 7):
         monkeypatch.setattr(pruning, "BLOCK_ENTRIES", entries)
-        for name, prompts in data.prompts.items():
-            classes = zeroshot.classifier(prompts.features, prompts.classes, text)[:, order]
+        for name, prompts in _prompts(data).items():
+            classes = zeroshot.classifier(*prompts, text)[:, order]
             for k in (2, 3, 10, 23, 24):
                 answers, _ = _naive(data, image, text, order[:k], np.eye(E))
                 for form, normalised in enumerate(pruning.NORMALISED):
@@ -159,10 +169,10 @@ def test_renormalised_is_what_a_model_with_cut_projections_computes() -> None:
     data, (image, text) = _data(), _projections()
     model = pruning.PrunableModel(data, image, text)
     order = model.ranking("high-purity", "both").order
-    prompts = data.prompts["single"]
+    prompts = _prompts(data)["single"]
     for k in (3, 8, 15):
-        embeddings = zeroshot.embed(data.image_features, image[:, order[:k]])
-        classes = zeroshot.classifier(prompts.features, prompts.classes, text[:, order[:k]])
+        embeddings = zeroshot.embed(data.images.tensors["image_features"], image[:, order[:k]])
+        classes = zeroshot.classifier(*prompts, text[:, order[:k]])
         right = zeroshot.answers(embeddings, classes) == data.labels
         (row,) = [
             row for row in model.scores(order, [k])
@@ -184,9 +194,9 @@ def test_rankings(tower: str, rotated: bool) -> None:
     if rotated:
         rotation = random_rotation(E, np.random.default_rng(3))
         model, image, text = model.rotated(rotation), image @ rotation, text @ rotation
-    unit = data.image_features.astype(np.float64) @ image
+    unit = data.images.tensors["image_features"].astype(np.float64) @ image
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    prompts = np.concatenate([own.features for own in data.prompts.values()]).astype(float) @ text
+    prompts = np.concatenate([own for own, _ in _prompts(data).values()]).astype(float) @ text
     prompts /= np.linalg.norm(prompts, axis=1, keepdims=True)
     for name, of_image, of_text in (
         ("purity", _overlap(image), _overlap(text)),
@@ -212,8 +222,8 @@ def test_what_is_kept_decides() -> None:
     projection = np.zeros((3, 8), np.float32)
     projection[0, 0] = projection[1, 1] = 1
     projection[2, 2:] = 1
-    prompts = pruning.Prompts(np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 1]))
-    data = pruning.EvaluationSet(images, labels, {"one": prompts})
+    prompts = np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 1])
+    data = encoded_set(images, labels, {"one": prompts})
     model = pruning.PrunableModel(data, projection, projection)
 
     def accuracy(strategy: str) -> float:
@@ -225,11 +235,10 @@ def test_what_is_kept_decides() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     data, (image, text) = _data(), _projections()
-    few = {"few": pruning.Prompts(np.ones((3, 10), np.float32), np.arange(3))}
+    few = {"few": (np.ones((3, 10), np.float32), np.arange(3))}
+    features, labels = data.images.tensors["image_features"], data.images.tensors["labels"]
     with pytest.raises(ValueError, match="names none of the 3 classes"):
-        pruning.PrunableModel(
-            pruning.EvaluationSet(data.image_features, data.labels, few), image, text
-        )
+        pruning.PrunableModel(encoded_set(features, labels, few), image, text)
     with pytest.raises(ValueError, match="do not fit a projection"):
         pruning.PrunableModel(data, image[:-1], text)
 
@@ -282,19 +291,17 @@ def test_the_schema_knows_ranges() -> None:
 # The step ---------------------------------------------------------------------------------------
 
 
-def _write(folder: Path, data: pruning.EvaluationSet, **about: str) -> None:
+def _write(folder: Path, data: EncodedSet, **about: str) -> None:
     """Write the files of an evaluation set, and projections of two seeds."""
     image, text = _projections()
-    of_set = {"towers": "t", **data.metadata, **about}
-    arrays = {"image_features": data.image_features, "labels": data.labels}
-    files.write_tensors(folder / "one" / "images.safetensors", arrays, of_set)
-    for name, prompts in data.prompts.items():
-        arrays = {"prompt_features": prompts.features, "prompt_classes": prompts.classes}
-        of_protocol = {**of_set, "protocol": name, "fingerprint": f"hash of {name}"}
-        files.write_tensors(folder / "one" / f"prompts~{name}.safetensors", arrays, of_protocol)
-    captions = {"image_features": data.image_features}
+    of_set = {"towers": "t", "name": data.name, **about}
+    files.write_tensors(folder / "one" / "images.safetensors", {**data.images.tensors}, of_set)
+    for path, arrays, metadata in data.prompts:
+        of_protocol = {**of_set, **metadata}
+        files.write_tensors(folder / "one" / f"prompts~{path}.safetensors", {**arrays}, of_protocol)
+    captions = {"image_features": data.images.tensors["image_features"]}
     files.write_tensors(folder / "two" / "images.safetensors", captions, {**of_set, "name": "two"})
-    arrays = {"prompt_features": data.prompts["single"].features, "prompt_classes": np.arange(6)}
+    arrays = {"prompt_features": _prompts(data)["single"][0], "prompt_classes": np.arange(6)}
     about = {**of_set, "name": "two", "protocol": "captions"}
     files.write_tensors(folder / "two" / "prompts~captions.safetensors", arrays, about)
     tensors = {
@@ -395,7 +402,7 @@ def test_step_refuses_features_of_other_towers(tmp_path: Path, capsys) -> None:
 
 def test_features_that_are_not_finite_are_named(tmp_path: Path, capsys) -> None:
     data = _data()
-    data.image_features[3, 4] = np.nan
+    data.images.tensors["image_features"][3, 4] = np.nan
     _write(tmp_path, data)
     assert _run(tmp_path, "--ks", "8") == 2
     assert "one with" in (message := capsys.readouterr().err)
@@ -407,8 +414,8 @@ def test_one_class_or_one_image_a_class_has_no_silhouette(
     labels: np.ndarray, tmp_path: Path
 ) -> None:
     data = _data()
-    images = data.image_features[: len(labels)]
-    _write(tmp_path, pruning.EvaluationSet(images, labels, data.prompts, {"name": "one"}))
+    images = data.images.tensors["image_features"][: len(labels)]
+    _write(tmp_path, encoded_set(images, labels, _prompts(data)))
     assert _run(tmp_path, "--ks", "8", "--draws", "1") == 0
     rows, _ = metrics.read_metrics(tmp_path / "pruning.json")
     assert {row["value"] for row in rows if row["metric"] == "silhouette"} == {None}

@@ -20,7 +20,7 @@ from torch import nn
 
 from mispair.core import files
 from mispair.core.intervals import Row
-from mispair.evaluation.pruning import EvaluationSet
+from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.zeroshot import answers, classifier, embed
 from mispair.towers.loading import (
     CONFIG_NAME,
@@ -146,13 +146,13 @@ def sizes(folder: Path, towers: Towers) -> Iterator[Row]:
     yield {"metric": "embedding_bytes_per_image", "value": 4 * width}
 
 
-def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -> Iterator[Row]:
+def scores(sets: Iterable[EncodedSet], image: np.ndarray, text: np.ndarray) -> Iterator[Row]:
     """Yield the scores of projections on evaluation sets, and the times of searches in these.
 
     Parameters
     ----------
-    sets : iterable of EvaluationSet
-        With their metadata, as `mispair.evaluation.pruning.read_sets` yields them.
+    sets : iterable of EncodedSet
+        With classes.
     image, text : (d_image, k) and (d_text, k) arrays
         Projections.
 
@@ -165,12 +165,12 @@ def scores(sets: Iterable[EvaluationSet], image: np.ndarray, text: np.ndarray) -
         in single precision, of the fastest of five runs.
     """
     for data in sets:
-        keys = {"evaluation_set": data.metadata["name"]}
-        embeddings = embed(data.image_features, image)
+        keys = {"evaluation_set": data.name}
+        embeddings = embed(data.images.tensors["image_features"], image)
         single = embeddings.astype(np.float32)
-        for name, prompts in data.prompts.items():
-            labels = {**keys, "protocol": name, "fingerprint": prompts.metadata["fingerprint"]}
-            classes = classifier(prompts.features, prompts.classes, text)
+        for _, prompts, metadata in data.prompts:
+            labels = {**keys, **{key: metadata[key] for key in ("protocol", "fingerprint")}}
+            classes = classifier(prompts["prompt_features"], prompts["prompt_classes"], text)
             right = answers(embeddings, classes) == data.labels
             yield {"metric": "acc1", "value": right.mean(), **labels}
             seconds = _seconds(single, classes.astype(np.float32))

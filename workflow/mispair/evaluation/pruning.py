@@ -11,17 +11,15 @@ for all protocols.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from mispair.core import intervals, seeds
-from mispair.core.files import UserError, read_tensors
 from mispair.core.intervals import Row
+from mispair.evaluation.encoded_sets.set_files import EncodedSet
 from mispair.evaluation.purity import neuron_overlap
 from mispair.evaluation.silhouette import CosineSilhouette
 from mispair.evaluation.zeroshot import check_labels, classifier, embed
@@ -52,96 +50,13 @@ class Ranking:
     order: np.ndarray
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """The prompts of a protocol: features (p, d_text), the class of each (p,), and metadata."""
-
-    features: np.ndarray
-    classes: np.ndarray
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EvaluationSet:
-    """Cached features of an evaluation set.
-
-    Attributes
-    ----------
-    image_features : (n, d_image) array
-        Before the projection.
-    labels : (n,) int array
-        True classes.
-    prompts : mapping
-        From the name of a protocol to its prompts, at least one.
-    metadata : mapping
-        Metadata of the file of images, with the ``name`` of the set.
-    """
-
-    image_features: np.ndarray
-    labels: np.ndarray
-    prompts: Mapping[str, Prompts]
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_sets(
-    images: Iterable[Path], prompts: Iterable[Path], towers: str | None
-) -> Iterator[EvaluationSet]:
-    """Read the cached features of the sets with classes, one after the other.
-
-    Parameters
-    ----------
-    images, prompts : iterables of Path
-        Files of `encode_evaluation` and `encode_prompts`; those of a set are in one folder. Sets
-        of captioned pictures, and sets without prompts, are left out.
-    towers : str or None
-        Fingerprint of the towers that the features must come from.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be read, or comes from other towers.
-    """
-    prompts = sorted(prompts)
-    for path in images:
-        arrays, metadata = _read(path, towers)
-        of_protocols = {}
-        for source in [one for one in prompts if one.parent == path.parent]:
-            tensors, which = _read(source, towers)
-            of_protocols[which["protocol"]] = Prompts(
-                tensors["prompt_features"], tensors["prompt_classes"], which
-            )
-        if of_protocols and "labels" in arrays:
-            yield EvaluationSet(arrays["image_features"], arrays["labels"], of_protocols, metadata)
-
-
-def _read(path: Path, towers: str | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    arrays, metadata = read_tensors(path)
-    if metadata.get("towers") != towers:
-        raise UserError(f"{path}: comes from other towers than the projection. Encode it again.")
-    return arrays, metadata
-
-
-def origins(sets: Iterable[EvaluationSet]) -> dict[str, Any]:
-    """Return the provenance of sets: the metadata of their images, and of their prompts."""
-    sets = list(sets)
-    return {
-        "evaluation_sets": {one.metadata["name"]: dict(one.metadata) for one in sets},
-        "protocols": {
-            one.metadata["name"]: {
-                name: dict(prompts.metadata) for name, prompts in one.prompts.items()
-            }
-            for one in sets
-        },
-    }
-
-
 class PrunableModel:
     """An evaluation set under one pair of projections, in one basis.
 
     Parameters
     ----------
-    data : EvaluationSet
-        Cached features.
+    data : EncodedSet
+        A set with classes.
     image, text : (d_image, e) and (d_text, e) arrays
         Projections.
 
@@ -151,17 +66,22 @@ class PrunableModel:
         If features, labels, prompts and projections do not fit, or a value is not finite.
     """
 
-    def __init__(self, data: EvaluationSet, image: np.ndarray, text: np.ndarray) -> None:
-        order = np.argsort(data.labels, kind="stable")
-        self.labels = data.labels[order]
-        self.images = embed(data.image_features, image)[order]
+    def __init__(self, data: EncodedSet, image: np.ndarray, text: np.ndarray) -> None:
+        labels = data.images.tensors["labels"]
+        order = np.argsort(labels, kind="stable")
+        self.labels = labels[order]
+        self.images = embed(data.images.tensors["image_features"], image)[order]
         self.classes = {
-            protocol: classifier(prompts.features, prompts.classes, text)
-            for protocol, prompts in data.prompts.items()
+            metadata["protocol"]: classifier(
+                prompts["prompt_features"], prompts["prompt_classes"], text
+            )
+            for _, prompts, metadata in data.prompts
         }
         for classes in self.classes.values():
             check_labels(self.labels, len(classes))
-        prompts = np.concatenate([embed(one.features, text) for one in data.prompts.values()])
+        prompts = np.concatenate(
+            [embed(one.tensors["prompt_features"], text) for one in data.prompts]
+        )
         self._projections = {"image": image, "text": text}
         self._covariances = {"image": _covariance(self.images), "text": _covariance(prompts)}
         self._silhouette: CosineSilhouette | None = None

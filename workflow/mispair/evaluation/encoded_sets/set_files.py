@@ -1,10 +1,10 @@
-"""Read files of encoded images, and of the prompts next to them, for evaluate_zeroshot."""
+"""Read files of encoded images, and of the prompts next to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,15 @@ def read_sets(
                     f"{each.path}: comes from other towers than the projection. Encode it again."
                 )
         yield EncodedSet(encoded, of_set)
+
+
+def origins(sets: Iterable[EncodedSet]) -> dict[str, dict[str, Any]]:
+    """Return the provenance of sets: the metadata of their images, and of their prompts."""
+    of_images, of_prompts = {}, {}
+    for one in sets:
+        of_images[one.name] = one.images.metadata
+        of_prompts[one.name] = {each.metadata["protocol"]: each.metadata for each in one.prompts}
+    return {"evaluation_sets": of_images, "protocols": of_prompts}
 
 
 def _read(path: Path) -> Encoded:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mispair.core.intervals import Row
-from mispair.evaluation.encoded_sets.set_files import EncodedSet
+from mispair.evaluation.encoded_sets.set_files import EncodedSet, origins
 from mispair.evaluation.groups import WORST, group_rows
 from mispair.evaluation.label_check import check
 from mispair.evaluation.protocols import DATACOMP, MACRO_F1
@@ -124,18 +124,16 @@ class Results:
         self.rows: list[Row] = []
         self.answers: dict[str, np.ndarray] = {}
         self._chances: dict[str, float] = {}
-        self._sets: dict[str, dict[str, str]] = {}
-        self._protocols: dict[str, dict[str, dict[str, str]]] = {}
+        self._origins = origins([])
 
     def add_set(self, encoded: EncodedSet) -> None:
         """Add the metadata and targets of a set, and the metadata of its prompts."""
-        name = encoded.name
-        self._sets[name] = encoded.images.metadata
-        of_protocols = (prompts.metadata for prompts in encoded.prompts)
-        self._protocols[name] = {protocol["protocol"]: protocol for protocol in of_protocols}
+        for key, metadata in origins([encoded]).items():
+            self._origins[key] |= metadata
+        tensors = encoded.images.tensors
         for about_images in ("labels", "pictures"):
-            if about_images in encoded.images.tensors:
-                self.answers[f"{name}|{about_images}"] = encoded.images.tensors[about_images]
+            if about_images in tensors:
+                self.answers[f"{encoded.name}|{about_images}"] = tensors[about_images]
 
     def add(
         self,
@@ -159,16 +157,17 @@ class Results:
         """Return the sets and prompts of the scores, and the headline metric of each protocol."""
         headline = {
             name: {protocol: metadata["metric"] for protocol, metadata in of_set.items()}
-            for name, of_set in self._protocols.items()
+            for name, of_set in self._origins["protocols"].items()
         }
-        return {"evaluation_sets": self._sets, "protocols": self._protocols, "headline": headline}
+        return {**self._origins, "headline": headline}
 
     def metadata(self, origin: Mapping[str, str]) -> dict[str, str]:
         """Return the metadata of the answers of projections of that origin."""
-        of_images = {name: facts["images_fingerprint"] for name, facts in self._sets.items()}
+        sets, of_protocols = self._origins["evaluation_sets"], self._origins["protocols"]
+        of_images = {name: facts["images_fingerprint"] for name, facts in sets.items()}
         of_prompts = {
             f"{name}|{protocol}": metadata["fingerprint"]
-            for name, of_set in self._protocols.items()
+            for name, of_set in of_protocols.items()
             for protocol, metadata in of_set.items()
         }
         sources = {"sets": of_images, "protocols": of_prompts, "chances": self._chances}

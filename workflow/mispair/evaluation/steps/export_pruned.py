@@ -44,15 +44,16 @@ def run(
     """Write the folder, and a record of its size, times and scores next to the whole model's."""
     from mispair.core import files, metrics
     from mispair.core.folders import replacing_folder
+    from mispair.evaluation.encoded_sets.set_files import origins, read_sets
     from mispair.evaluation.projections import naming, read_projections
     from mispair.evaluation.pruned_model import replace_projections, scores, sizes, write_pruned
-    from mispair.evaluation.pruning import PrunableModel, kept_neurons, origins, read_sets
+    from mispair.evaluation.pruning import PrunableModel, kept_neurons
     from mispair.towers.loading import load_towers
     from mispair.towers.model_cards import pruned_card
 
     arm = read_projections(projection)
     ((_, image, text),) = arm.of_seeds(1)
-    sets = list(read_sets(images, prompts, arm.towers))
+    sets = [one for one in read_sets(images, sorted(prompts), arm.towers) if one.labels is not None]
     with naming(f"evaluation sets with {projection}"):
         models = [PrunableModel(one, image, text) for one in sets if strategy != "random"]
     with naming("export_pruned"):

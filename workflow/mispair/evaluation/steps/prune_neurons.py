@@ -46,8 +46,9 @@ def run(
     """Write accuracy and silhouette of every set, strategy, ranking, basis and k."""
     from mispair.core import files, metrics
     from mispair.core.progress import Progress
+    from mispair.evaluation.encoded_sets.set_files import origins, read_sets
     from mispair.evaluation.projections import naming, read_projections
-    from mispair.evaluation.pruning import PrunableModel, origins, read_sets, sweep_bases
+    from mispair.evaluation.pruning import PrunableModel, sweep_bases
     from mispair.evaluation.purity import random_rotations
 
     arm = read_projections(projection)
@@ -63,15 +64,17 @@ def run(
     # Sets of captioned pictures count although they are not pruned: their kind is in the file.
     with Progress("pruning", len(images) * len(some), "sets and seeds") as progress:
         progress.reach(0)
-        for data in read_sets(images, prompts, arm.towers):
+        for data in read_sets(images, sorted(prompts), arm.towers):
+            if data.labels is None:
+                continue
             for key, metadata in origins([data]).items():
                 provenance[key] |= metadata
             for seed, image, text in some:
-                with naming(f"{data.metadata['name']} with {projection}"):
+                with naming(f"{data.name} with {projection}"):
                     model = PrunableModel(data, image, text)
-                keys = {"evaluation_set": data.metadata["name"], "seed": seed}
+                keys = {"evaluation_set": data.name, "seed": seed}
                 results = sweep_bases(model, ks, rotations, settings.draws, settings.seed)
                 rows += [{**row, **keys} for row in results]
                 progress.advance()
-            log.info("%s: %d rows so far", data.metadata["name"], len(rows))
+            log.info("%s: %d rows so far", data.name, len(rows))
     metrics.write_metrics(pruning, rows, provenance)

@@ -1,0 +1,28 @@
+"""Encoded evaluation sets of made-up features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mispair.evaluation.encoded_sets.set_files import Encoded, EncodedSet
+
+
+def encoded_set(
+    images: np.ndarray, labels: np.ndarray, prompts: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> EncodedSet:
+    """Return the set ``one``, from the features and classes of the prompts of each protocol."""
+    tensors = {"image_features": images, "labels": labels}
+    return EncodedSet(
+        Encoded(Path("one"), tensors, {"name": "one"}),
+        [
+            Encoded(
+                Path(protocol),
+                {"prompt_features": features, "prompt_classes": classes},
+                {"protocol": protocol, "fingerprint": f"hash of {protocol}"},
+            )
+            for protocol, (features, classes) in prompts.items()
+        ],
+    )
