@@ -57,7 +57,7 @@ def grouped(*names: str | None) -> list[dict[str, bytes]]:
 
 def read_groups(root: Path) -> tuple[list[int], list[str]] | None:
     opened = open_set(root)
-    found = groups.numbered([each.group for each in opened.samples()], opened.group_column)
+    found = groups.numbered([each.group for each in opened.samples()], opened.grouped_task)
     return None if found is None else (found[0].tolist(), found[1])
 
 

@@ -5,7 +5,7 @@ github.com/mlfoundations/datacomp (commits 4afedc4 and 3ac587e). Two further set
 FairFace and UTKFace, have no main metric and enter no mean. One of the 38 others, WinoGAViL
 (Jaccard score), has no reader here.
 
-The group of an image is in a column of the metadata, ``KEY.npy``, as in DataComp's evaluators
+The group of an image is in column 0 of the metadata, ``KEY.npy``, as in DataComp's evaluators
 (commit 274dbee). They exclude the region "Other" of FMoW by name, but the metadata has numbers
 only, so it counts; it counts here too. Waterbirds is not a set of DataComp. Its groups are those
 of WILDS: background and class.
@@ -29,25 +29,6 @@ WITHOUT_READER = ("WinoGAViL",)
 
 
 @dataclass(frozen=True)
-class GroupColumn:
-    """Where the group of an image is written: a column of the numbers in ``KEY.npy``.
-
-    Attributes
-    ----------
-    field : str
-        Meaning of the numbers, such as ``region``.
-    column : int
-        Number of the column, from 0.
-    with_class : bool
-        Whether number and class together form the group.
-    """
-
-    field: str
-    column: int
-    with_class: bool = False
-
-
-@dataclass(frozen=True)
 class Task:
     """A set as DataComp evaluates it.
 
@@ -59,8 +40,11 @@ class Task:
         Its main metric.
     aliases : tuple of str
         Names of the set in other collections.
-    group : GroupColumn or None
-        Where its images' groups are, if the metric is over groups.
+    group : str or None
+        Meaning of the number in column 0 of ``KEY.npy``, such as ``region``, if the metric is over
+        groups of images.
+    with_class : bool
+        Whether number and class together form the group.
     listed : bool
         Whether it is one of DataComp's 38 sets with a main metric.
     """
@@ -69,7 +53,8 @@ class Task:
     name: str
     metric: str
     aliases: tuple[str, ...] = ()
-    group: GroupColumn | None = None
+    group: str | None = None
+    with_class: bool = False
     listed: bool = True
 
 
@@ -91,26 +76,14 @@ TASKS = (
     Task("imagenet-a", "ImageNet-A", ACC1),
     Task("imagenet-o", "ImageNet-O", ACC1),
     Task("imagenet-r", "ImageNet-R", ACC1),
-    Task(
-        "vtab/kitti_closest_vehicle_distance",
-        "KITTI Vehicle Distance",
-        ACC1,
-        ("kitti_distance", "kitti"),
-    ),
+    Task("vtab/kitti_closest_vehicle_distance", "KITTI Vehicle Distance", ACC1,
+         ("kitti_distance", "kitti")),
     Task("mnist", "MNIST", ACC1),
     Task("objectnet", "ObjectNet", ACC1),
-    Task(
-        "vtab/flowers",
-        "Oxford Flowers-102",
-        PER_CLASS,
-        ("flowers102", "oxford_flowers", "oxford_flowers102"),
-    ),
-    Task(
-        "vtab/pets",
-        "Oxford-IIIT Pet",
-        PER_CLASS,
-        ("oxford_pets", "oxford_pet", "oxford_iiit_pet", "oxford_iiit_pets"),
-    ),
+    Task("vtab/flowers", "Oxford Flowers-102", PER_CLASS,
+         ("flowers102", "oxford_flowers", "oxford_flowers102")),
+    Task("vtab/pets", "Oxford-IIIT Pet", PER_CLASS,
+         ("oxford_pets", "oxford_pet", "oxford_iiit_pet", "oxford_iiit_pets")),
     Task("voc2007", "Pascal VOC 2007", ACC1),
     Task("vtab/pcam", "PatchCamelyon", ACC1, ("patch_camelyon",)),
     Task("renderedsst2", "Rendered SST2", ACC1),
@@ -119,70 +92,30 @@ TASKS = (
     Task("stl10", "STL-10", ACC1),
     Task("sun397", "SUN397", ACC1),
     Task("vtab/svhn", "SVHN", ACC1),
-    Task(
-        "retrieval/flickr_1k_test_image_text_retrieval",
-        "Flickr",
-        MEAN_RECALL,
-        ("flickr30k", "flickr"),
-    ),
-    Task(
-        "retrieval/mscoco_2014_5k_test_image_text_retrieval",
-        "MSCOCO",
-        MEAN_RECALL,
-        ("mscoco_captions", "mscoco", "coco_captions", "coco"),
-    ),
+    Task("retrieval/flickr_1k_test_image_text_retrieval", "Flickr", MEAN_RECALL,
+         ("flickr30k", "flickr")),
+    Task("retrieval/mscoco_2014_5k_test_image_text_retrieval", "MSCOCO", MEAN_RECALL,
+         ("mscoco_captions", "mscoco", "coco_captions", "coco")),
     Task("misc/winogavil", "WinoGAViL", "jaccard_score_10-12"),
     Task("wilds/iwildcam", "iWildCam", "macro_f1"),
     Task("wilds/camelyon17", "Camelyon17", ACC1),
-    Task("wilds/fmow", "FMoW", "worst_group_acc1", group=GroupColumn("region", 0)),
-    Task(
-        "fairness/dollar_street",
-        "Dollar Street",
-        "worst_group_acc5",
-        group=GroupColumn("income_ds", 0),
-    ),
-    Task("fairness/geode", "GeoDE", "worst_group_acc1", group=GroupColumn("region", 0)),
-    Task(
-        "wilds/waterbirds",
-        "Waterbirds",
-        "worst_group_acc1",
-        group=GroupColumn("background", 0, with_class=True),
-        listed=False,
-    ),
-)
+    Task("wilds/fmow", "FMoW", "worst_group_acc1", group="region"),
+    Task("fairness/dollar_street", "Dollar Street", "worst_group_acc5", group="income_ds"),
+    Task("fairness/geode", "GeoDE", "worst_group_acc1", group="region"),
+    Task("wilds/waterbirds", "Waterbirds", "worst_group_acc1", group="background",
+         with_class=True, listed=False),
+)  # fmt: skip
 """DataComp's sets with a main metric, in the order of its list, and Waterbirds."""
 
 OF_GROUPS: dict[str, tuple[str, ...]] = {
     "ImageNet": ("ImageNet 1k",),
-    "ImageNet dist. shifts": (
-        "ImageNet Sketch",
-        "ImageNet v2",
-        "ImageNet-A",
-        "ImageNet-O",
-        "ImageNet-R",
-        "ObjectNet",
-    ),
-    "VTAB": (
-        "Caltech-101",
-        "CIFAR-100",
-        "CLEVR Counts",
-        "CLEVR Distance",
-        "Describable Textures",
-        "EuroSAT",
-        "KITTI Vehicle Distance",
-        "Oxford Flowers-102",
-        "Oxford-IIIT Pet",
-        "PatchCamelyon",
-        "RESISC45",
-        "SVHN",
-        "SUN397",
-    ),
-    "Retrieval": (
-        "Flickr",
-        "MSCOCO",
-        "WinoGAViL",
-    ),
-}
+    "ImageNet dist. shifts": ("ImageNet Sketch", "ImageNet v2", "ImageNet-A", "ImageNet-O",
+                              "ImageNet-R", "ObjectNet"),
+    "VTAB": ("Caltech-101", "CIFAR-100", "CLEVR Counts", "CLEVR Distance", "Describable Textures",
+             "EuroSAT", "KITTI Vehicle Distance", "Oxford Flowers-102", "Oxford-IIIT Pet",
+             "PatchCamelyon", "RESISC45", "SVHN", "SUN397"),
+    "Retrieval": ("Flickr", "MSCOCO", "WinoGAViL"),
+}  # fmt: skip
 """Names of the sets in each of DataComp's means over a group of sets."""
 
 

@@ -13,12 +13,13 @@ import logging
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mispair.core.files import UserError
 from mispair.core.intervals import Row, share_row, worst_of_shares
-from mispair.evaluation.datacomp import GroupColumn
+from mispair.evaluation.datacomp import Task
 from mispair.pairs.shards.shards import SIDECAR_EXTENSION, Sample
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ Group = str | tuple[int, ...] | None
 """A name; or a number of ``KEY.npy``, followed by the class where both form the group."""
 
 
-def group_of(shard: Path, sample: Sample, label: int, column: GroupColumn | None) -> Group:
+def group_of(shard: Path, sample: Sample, label: int, task: Task | None) -> Group:
     """Return the group of a sample, or None if it names none.
 
     Parameters
@@ -47,24 +48,18 @@ def group_of(shard: Path, sample: Sample, label: int, column: GroupColumn | None
         With ``KEY.npy`` or ``KEY.json``.
     label : int
         Its class.
-    column : GroupColumn or None
-        Column of the group in ``KEY.npy``, in a set where it is known; else ``KEY.json`` has it.
+    task : Task or None
+        Task whose groups are in ``KEY.npy``; without one, ``KEY.json`` has the group.
 
     Raises
     ------
     UserError
         If the file holds no usable group.
     """
-    if column is not None and "npy" in sample.members:
-        number = _number(shard, sample, column)
-        return (number, label) if column.with_class else (number,)
-    if SIDECAR_EXTENSION not in sample.members:
-        return None
-    try:
-        content = json.loads(sample.members[SIDECAR_EXTENSION].decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
-    name = content.get(FIELD) if isinstance(content, dict) else None
+    if task is not None and "npy" in sample.members:
+        number = _number(shard, sample, task)
+        return (number, label) if task.with_class else (number,)
+    name = sidecar(shard, sample).get(FIELD)
     if name is None:
         return None
     if isinstance(name, int):
@@ -77,26 +72,38 @@ def group_of(shard: Path, sample: Sample, label: int, column: GroupColumn | None
     return name.strip()
 
 
-def _number(shard: Path, sample: Sample, column: GroupColumn) -> int:
+def sidecar(shard: Path, sample: Sample) -> dict[str, Any]:
+    """Return the fields of ``KEY.json``; none if the file is missing or holds another value.
+
+    Raises
+    ------
+    UserError
+        If it is not JSON.
+    """
+    try:
+        content = json.loads(sample.members.get(SIDECAR_EXTENSION, b"{}").decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _number(shard: Path, sample: Sample, task: Task) -> int:
     try:
         values = np.load(io.BytesIO(sample.members["npy"]), allow_pickle=False).ravel()
-        number = float(values[column.column])
+        number = float(values[0])
     except (ValueError, EOFError, IndexError, OSError, TypeError, MemoryError) as error:
         raise UserError(
-            f"{shard}: {sample.key}.npy must hold numbers, the {column.field} in column "
-            f"{column.column} ({error})."
+            f"{shard}: {sample.key}.npy must hold numbers, the {task.group} in column 0 ({error})."
         ) from error
     if not number.is_integer() or not 0 <= number <= LARGEST_NUMBER:
         raise UserError(
-            f"{shard}: {sample.key}.npy has {column.field} {number:g} in column {column.column}; "
-            f"it must be a whole number from 0 to {LARGEST_NUMBER}."
+            f"{shard}: {sample.key}.npy has {task.group} {number:g} in column 0; it must "
+            f"be a whole number from 0 to {LARGEST_NUMBER}."
         )
     return int(number)
 
 
-def numbered(
-    groups: Sequence[Group], column: GroupColumn | None
-) -> tuple[np.ndarray, list[str]] | None:
+def numbered(groups: Sequence[Group], task: Task | None) -> tuple[np.ndarray, list[str]] | None:
     """Return the number of each image's group and the names of all groups, or None without groups.
 
     Names are in order. They include groups of numbers (and classes) without images if a larger
@@ -106,21 +113,21 @@ def numbered(
     ----------
     groups : sequence
         Group of each image; all of them names, or all of them numbers.
-    column : GroupColumn or None
+    task : Task or None
         As in `group_of`.
     """
     if not groups or groups[0] is None:
         return None
     named = [group for group in groups if isinstance(group, str)]
     counted = [group for group in groups if isinstance(group, tuple)]
-    if column is None or named:
+    if task is None or named:
         names = sorted(set(named))
         places = {name: number for number, name in enumerate(names)}
         return np.array([places[name] for name in named], dtype=np.int64), names
     extents = np.max(counted, axis=0) + 1
     every = [*product(*map(range, extents))]
-    names = [f"{column.field} {each[0]}" for each in every]
-    if column.with_class:
+    names = [f"{task.group} {each[0]}" for each in every]
+    if task.with_class:
         names = [f"{name}, class {each[1]}" for name, each in zip(names, every, strict=True)]
     numbers = np.ravel_multi_index(tuple(np.transpose(counted)), tuple(extents))
     counts = np.bincount(numbers, minlength=len(names))

@@ -12,7 +12,6 @@ Templates of prompts may be in the folder of the set; the protocol decides wheth
 
 from __future__ import annotations
 
-import json
 import logging
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -21,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from mispair.core.files import UserError
-from mispair.evaluation.datacomp import GroupColumn, task
+from mispair.evaluation.datacomp import Task, task
 from mispair.pairs.shards.shards import (
     IMAGE_EXTENSIONS,
-    SIDECAR_EXTENSION,
     Sample,
     TruncatedShardError,
     read_samples,
@@ -119,10 +117,10 @@ class EvaluationSet:
         return read_templates(self.directory / TEMPLATES)
 
     @property
-    def group_column(self) -> GroupColumn | None:
-        """Column of the groups in ``KEY.npy``, if it is known for a set of this name."""
+    def grouped_task(self) -> Task | None:
+        """DataComp's task for a set of this name, if ``KEY.npy`` has groups there."""
         datacomp_task = task(self.name)
-        return datacomp_task.group if datacomp_task else None
+        return datacomp_task if datacomp_task and datacomp_task.group else None
 
     def samples(self) -> Iterator[Example]:
         """Yield every image of the split, in order, with its class or its captions.
@@ -173,7 +171,7 @@ class EvaluationSet:
         from mispair.evaluation.groups import group_of  # the workflow's plan needs no arrays
 
         label = _label(shard, sample, len(self.classnames))
-        group = group_of(shard, sample, label, self.group_column)
+        group = group_of(shard, sample, label, self.grouped_task)
         return Example(shard, sample.key, sample.image, label, group=group)
 
 
@@ -498,13 +496,9 @@ def _about(shard: Path, sample: Sample) -> tuple[str, str]:
 
     The file may be missing, as in sets that others wrote.
     """
-    if SIDECAR_EXTENSION not in sample.members:
-        return "", ""
-    try:
-        content = json.loads(sample.members[SIDECAR_EXTENSION].decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{shard}: {sample.key}.json is not JSON ({error}).") from error
-    fields = content if isinstance(content, dict) else {}
+    from mispair.evaluation.groups import sidecar
+
+    fields = sidecar(shard, sample)
     category, pair = (fields.get(name) for name in ("category", "pair"))
     texts = ["" if each is None else str(each) for each in (category, pair)]
     if any(isinstance(each, dict | list) or len(text) > MOST_LETTERS

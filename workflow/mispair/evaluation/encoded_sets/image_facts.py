@@ -48,7 +48,7 @@ class ImageFacts:
         if self.opened.kind != "classification":
             return {}, []
         labels = {"labels": np.asarray(self.labels, np.int64)}
-        of_images = numbered(self._groups, self.opened.group_column)
+        of_images = numbered(self._groups, self.opened.grouped_task)
         if of_images is None:
             return labels, []
         groups, names = of_images
