@@ -327,10 +327,6 @@ def row_of(name: str, metric: str, value: float, **keys: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def label(row: dict[str, Any]) -> str:
-    return str(row["start"])
-
-
 def test_the_mean_is_over_the_main_metrics_of_the_sets_of_the_list():
     rows = [
         row_of("wds_vtab-pets_test", "mean_per_class_recall", 0.4),
@@ -342,7 +338,7 @@ def test_the_mean_is_over_the_main_metrics_of_the_sets_of_the_list():
         row_of("scenes-shape", "acc1", 1.0),
         row_of("waterbirds", "worst_group_acc1", 1.0),
     ]
-    means, tasks = tables_of(tidy("zeroshot", rows), label, "")
+    means, tasks = tables_of(tidy("zeroshot", rows), "")
     assert "3 of 38" in means.caption
     assert means.heads == ("model", "VTAB, 1 of 13", "Retrieval, 1 of 3", "Average, 3 of 38")
     (cells,) = means.rows
@@ -363,21 +359,21 @@ def test_the_spread_of_a_mean_is_that_over_seeds():
                seed=seed)
         for name, value in (("mnist", 0.2), ("gtsrb", 0.4)) for seed in (0, 1)
     ]  # fmt: skip
-    means, _ = tables_of(tidy("zeroshot", rows), label, "")
+    means, _ = tables_of(tidy("zeroshot", rows), "")
     assert means.rows[0][-1] == "0.350\u00a0±\u00a00.071"
 
 
 def test_a_model_that_lacks_a_set_has_no_mean():
     rows = [row_of("mnist", "acc1", 0.2), row_of("gtsrb", "acc1", 0.2),
             row_of("mnist", "acc1", 0.3, start="pretrained", rate=0.0)]  # fmt: skip
-    means, _ = tables_of(tidy("zeroshot", rows), label, "")
+    means, _ = tables_of(tidy("zeroshot", rows), "")
     assert [row[-1] for row in means.rows][1] == "not measured"
 
 
 def test_without_the_protocol_there_is_no_table():
     retrieval_row = row_of("wds_flickr30k_test", "mean_recall@1", 0.6, protocol="captions")
-    assert tables_of(tidy("zeroshot", [retrieval_row]), label, "") == []
-    assert tables_of(tidy("zeroshot", [row_of("scenes-shape", "acc1", 1.0)]), label, "") == []
+    assert tables_of(tidy("zeroshot", [retrieval_row]), "") == []
+    assert tables_of(tidy("zeroshot", [row_of("scenes-shape", "acc1", 1.0)]), "") == []
 
 
 def test_models_that_are_compared_have_a_row_each():
@@ -386,9 +382,7 @@ def test_models_that_are_compared_have_a_row_each():
         for towers, value in (("clip", 0.2), ("laclip", 0.6))
         for name in ("wds_mnist", "wds_gtsrb")
     ]
-    means, tasks = tables_of(
-        tidy("checkpoints", rows), lambda row: str(row["towers"]), "DataComp"
-    )  # fmt: skip
+    means, tasks = tables_of(tidy("checkpoints", rows), "DataComp")
     assert [(row[0], row[1][:5]) for row in means.rows] == [("clip", "0.200"), ("laclip", "0.600")]
     assert [row[2] for row in tasks.rows] == ["clip", "laclip"] * 2
 

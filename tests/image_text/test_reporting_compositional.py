@@ -101,8 +101,7 @@ def test_what_weights_give_back(cost, gain, outcome):
 
 def test_tables_have_every_arm_and_category_and_what_was_published():
     table = tidy("zeroshot", measured())
-    label = compositional.compositional(table, lambda row: str(row["start"]), "Section")
-    scores, categories = label
+    scores, categories = compositional.compositional(table)
     cells = dict(zip(scores.heads, scores.rows[0], strict=True))
     assert (cells["model"], cells["images"], cells["ties (%)"]) == ("untouched", "400", "1.00")
     assert cells["blind"].startswith("0.500")
@@ -111,7 +110,7 @@ def test_tables_have_every_arm_and_category_and_what_was_published():
     assert {row[1] for row in categories.rows} == {"swap-colour", "add-shape"}
     theirs = table.assign(evaluation_set="wds_sugar_crepe")
     theirs["classname"] = theirs["classname"].replace("swap-colour", "swap-att")
-    _, categories = compositional.compositional(theirs, lambda row: "", "Section")
+    _, categories = compositional.compositional(theirs)
     by_category = {row[1]: row[-1] for row in categories.rows}
     assert by_category == {"swap-att": "0.6396", "add-shape": "–"}
 

@@ -1,4 +1,4 @@
-"""Labels and order of arms in tables that list every arm."""
+"""Labels and order of arms and checkpoints in tables that list every one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from mispair.report.table import mean_and_spread, with_interval
 from mispair.report.tables import main_first, records
 
 KEYS = ["start", "scheme", "rate"]
+
+UNFOLDED = 16
+"""Rows of the longest table of models that is shown unfolded."""
 
 
 def arms(*tables: pd.DataFrame) -> list[dict[str, Any]]:
@@ -57,15 +60,34 @@ def cells(arm: Mapping[str, Any]) -> tuple[str, str, str]:
     return style.START_WORDS.get(arm["start"], str(arm["start"])), scheme, rate
 
 
+def model_label(row: Mapping[str, Any]) -> str:
+    """Return the name of the model of a row: start and C_m of an arm, or the checkpoint's name."""
+    if "start" not in row:
+        return str(row["towers"])
+    return str(row["start"]) if pd.isna(row["rate"]) else f"{row['start']}, C_m {row['rate']:g}"
+
+
+Groups = list[tuple[dict[str, Any], pd.DataFrame]]
+
+
+def groups(table: pd.DataFrame, keys: list[str]) -> Groups:
+    """Return for each group of rows with the same keys its first row, and the group."""
+    return [(records(rows)[0], rows) for _, rows in table.groupby(keys, dropna=False, sort=True)]
+
+
+def models(table: pd.DataFrame, *keys: str) -> Groups:
+    """Return `groups` of further keys and of arms, the untouched model first, or of checkpoints."""
+    of_model = KEYS if "start" in table else ["towers"]
+    of_models = groups(table, [*keys, *of_model])
+    return sorted(of_models, key=lambda group: group[0].get("start") != "untouched")
+
+
 ByMetric = dict[str, pd.DataFrame]
 
 
-def by_metric(table: pd.DataFrame, keys: list[str]) -> list[tuple[dict[str, Any], ByMetric]]:
-    """Return for each group of rows with the same keys its first row, and its rows by metric."""
-    return [
-        (records(rows)[0], {str(metric): part for metric, part in rows.groupby("metric")})
-        for _, rows in table.groupby(keys, dropna=False, sort=True)
-    ]
+def by_metric(rows: pd.DataFrame) -> ByMetric:
+    """Return rows by metric."""
+    return {str(metric): part for metric, part in rows.groupby("metric")}
 
 
 def where(table: pd.DataFrame, **values: object) -> pd.DataFrame:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
 from mispair.core.words import count, listing, number
-from mispair.evaluation.report import compositional, datacomp
-from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell
+from mispair.evaluation.report import datacomp
+from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell, groups, model_label
+from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, base_arm, named, short
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables, records
 
 SECTION = "Retrieval and linear probe"
-Record = dict[str, Any]
 BEST = (1, 5, 10)
 UNFOLDED = 12
 """Rows of the longest table that is shown unfolded."""
@@ -31,10 +30,10 @@ def evaluation(tables: Tables) -> list[Table]:
     """
     table = tables.of_scheme().of_protocol().zeroshot
     candidates = [
-        *datacomp.datacomp(tables.of_scheme().zeroshot, _arm_label, "Protocols"),
+        *datacomp.datacomp(tables.of_scheme().zeroshot, "Protocols"),
         _classes(table),
-        *compositional.compositional(table, _arm_label, compositional.SECTION),
-        retrieval(table, _arm_label, SECTION),
+        *compositional(table),
+        retrieval(table, SECTION),
         _probe(table),
     ]
     return [table for table in candidates if table.rows]
@@ -68,31 +67,27 @@ def _classes(table: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _arm_label(row: Record) -> str:
-    rate = row["rate"]
-    return str(row["start"]) if rate != rate else f"{row['start']}, C_m {rate:g}"
-
-
-def _arms(table: pd.DataFrame) -> list[tuple[Record, ByMetric]]:
-    """Return every arm on every set, with the rows of each metric."""
+def _by_set(table: pd.DataFrame) -> list[tuple[dict[str, Any], ByMetric]]:
+    """Return every arm or checkpoint on every set, with the rows of each metric."""
     keys = ["start", "rate"] if "start" in table else ["pretraining", "method", "towers"]
-    return by_metric(table, ["evaluation_set", *keys])
+    of_sets = groups(table, ["evaluation_set", *keys])
+    return [(model, by_metric(rows)) for model, rows in of_sets]
 
 
-def retrieval(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
+def retrieval(table: pd.DataFrame, section: str) -> Table:
     """Return recall at 1, 5 and 10 in both directions, with the numbers of images and captions.
 
-    The rows are of arms or of checkpoints; `label` returns the name of the model of a row.
+    The rows are of arms or of checkpoints.
     """
     recalls = table[table["metric"].str.match(r"(?:image|text)_recall@\d+$", na=False)]
     rows = []
-    for arm, of_arm in _arms(recalls):
+    for arm, of_arm in _by_set(recalls):
         images, captions = (
             float(of_arm[metric]["n"].max()) if metric in of_arm else float("nan")
             for metric in ("text_recall@1", "image_recall@1")
         )
         rows.append((
-            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
+            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", model_label(arm),
             f"{images:,.0f}", f"{captions:,.0f}",
             or_dash(captions / images if images else float("nan"), 2),
             *(cell(of_arm, f"{way}_recall@{k}") for way in ("image", "text") for k in BEST),
@@ -115,13 +110,13 @@ def _probe(table: pd.DataFrame) -> Table:
     probed = table.loc[table["metric"] == "probe_acc1", "evaluation_set"]
     scores = table[table["metric"].isin(names) & table["evaluation_set"].isin(probed)]
     rows = []
-    for arm, of_arm in _arms(scores):
+    for arm, of_arm in _by_set(scores):
         if "probe_acc1" not in of_arm:
             continue
         zeroshot = of_arm.get("acc1", scores[:0])
         gain = of_arm["probe_acc1"]["value"].mean() - zeroshot["value"].mean()
         set_name = f"{arm['evaluation_set']} ({named(zeroshot)})"
-        rows.append((set_name, _arm_label(arm), *(cell(of_arm, name) for name in names),
+        rows.append((set_name, model_label(arm), *(cell(of_arm, name) for name in names),
                      or_dash(100 * gain, 1, sign=True)))  # fmt: skip
     return Table(
         "Linear probe next to zero-shot classification, the same image embeddings",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pandas as pd
 
-from mispair.evaluation.report.arm_words import ByMetric, by_metric, cell
+from mispair.evaluation.report.arm_words import UNFOLDED, by_metric, cell, model_label, models
 from mispair.evaluation.report.protocols import short
 from mispair.evaluation.selection import BLIND, BLIND_OF_CATEGORY, MACRO, OF_CATEGORY, SELECTION
 from mispair.evaluation.set_names import canonical
@@ -21,10 +19,6 @@ TIES = "selection_ties"
 PAIRED = {"text_score": "text score", "image_score": "image score", "group_score": "group score"}
 """Further metrics of `mispair.evaluation.selection`."""
 
-Record = dict[str, Any]
-UNFOLDED = 16
-"""Rows of the longest table that is shown unfolded."""
-
 ABOUT = (
     "Share of images for which the true caption is the most similar one; ties count half. Blind: "
     "the mean of all images instead of each, so only words matter. A blind score that differs from "
@@ -32,34 +26,26 @@ ABOUT = (
 )
 
 
-def compositional(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
-    """Return the scores of every arm or model, and those of every category.
+def compositional(table: pd.DataFrame) -> list[Table]:
+    """Return the scores of every arm or checkpoint, and those of every category.
 
-    The rows are zero-shot numbers of arms or of checkpoints; `label` returns the name of the model
-    of a row.
+    The rows are zero-shot numbers.
     """
-    keys = ["start", "scheme", "rate"] if "start" in table else ["towers"]
-    return [_scores(table, keys, label, section), _categories(table, keys, label, section)]
+    return [_scores(table), _categories(table)]
 
 
-def _arms(table: pd.DataFrame, keys: list[str]) -> list[tuple[Record, ByMetric]]:
-    arms = by_metric(table, ["evaluation_set", *keys])
-    return sorted(arms, key=lambda arm: arm[0].get("start") != "untouched")
-
-
-def _scores(
-    table: pd.DataFrame, keys: list[str], label: Callable[[Record], str], section: str
-) -> Table:
+def _scores(table: pd.DataFrame) -> Table:
     chosen = table[table["metric"].isin([SELECTION, MACRO, BLIND, TIES, *PAIRED])]
     metrics = [name for name in (SELECTION, MACRO, *PAIRED, BLIND) if name in set(chosen["metric"])]
     heads = {SELECTION: "right choices", MACRO: "mean over categories", BLIND: "blind", **PAIRED}
     rows = []
-    for arm, of_arm in _arms(chosen, keys):
+    for arm, arm_rows in models(chosen, "evaluation_set"):
+        of_arm = by_metric(arm_rows)
         if SELECTION not in of_arm:
             continue
         questions = of_arm[SELECTION]
         rows.append((
-            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", label(arm),
+            f"{arm['evaluation_set']} (captions {short(arm['fingerprint'])})", model_label(arm),
             f"{questions['n'].max():,.0f}", or_dash(float(questions["chance"].mean()), 3),
             *(cell(of_arm, name) for name in metrics),
             or_dash(100 * float(of_arm[TIES]["value"].mean()), 2),
@@ -71,13 +57,11 @@ def _scores(
         ABOUT + "One run has a 95 % interval, in which questions about one picture count once; "
         "several have mean ± 1 standard deviation over seeds.",
         folded=len(rows) > UNFOLDED,
-        section=section,
+        section=SECTION,
     )
 
 
-def _categories(
-    table: pd.DataFrame, keys: list[str], label: Callable[[Record], str], section: str
-) -> Table:
+def _categories(table: pd.DataFrame) -> Table:
     """Return a row for each category; arms are the untouched model and both ends of C_m."""
     chosen = table[table["metric"].isin([OF_CATEGORY, BLIND_OF_CATEGORY])]
     if "start" in chosen:
@@ -93,10 +77,11 @@ def _categories(
         published_value = (
             float(printed.get(category, math.nan)) if _is_sugarcrepe(name) else math.nan
         )
-        for arm, of_arm in _arms(of_category, keys):
+        for arm, arm_rows in models(of_category, "evaluation_set"):
+            of_arm = by_metric(arm_rows)
             right = of_arm[OF_CATEGORY]
             rows.append((
-                str(name), str(category), label(arm), f"{right['n'].max():,.0f}",
+                str(name), str(category), model_label(arm), f"{right['n'].max():,.0f}",
                 or_dash(float(right["chance"].mean()), 3), cell(of_arm, OF_CATEGORY),
                 cell(of_arm, BLIND_OF_CATEGORY),
                 *((or_dash(published_value, 4),) if is_printed else ()),
@@ -107,7 +92,7 @@ def _categories(
         tuple(rows),
         ABOUT + "A category at chance shows nothing: it cannot fall.",
         folded=True,
-        section=section,
+        section=SECTION,
     )
 
 

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pandas as pd
 
 from mispair.core.intervals import mean_of_estimates
 from mispair.core.words import MISSING, interval, listing, number
 from mispair.evaluation.datacomp import WITHOUT_READER, means, task, task_names
 from mispair.evaluation.protocols import DATACOMP
+from mispair.evaluation.report.arm_words import UNFOLDED, model_label, models
 from mispair.evaluation.report.protocols import HASHES, base_arm, short
 from mispair.report.table import Table, mean_and_spread, with_interval
 from mispair.report.tables import CAPTIONS, records
 
 SECTION = "DataComp"
 
-Record = dict[str, Any]
-UNFOLDED = 16
-"""Rows of the longest table that is shown unfolded."""
 
-
-def datacomp(table: pd.DataFrame, label: Callable[[Record], str], section: str) -> list[Table]:
+def datacomp(table: pd.DataFrame, section: str) -> list[Table]:
     """Return DataComp's means of every arm or model, and the metric of each set; none if empty.
 
-    The rows are zero-shot numbers of arms or of checkpoints under all protocols; `label` returns
-    the name of the model of a row.
+    The rows are zero-shot numbers of arms or of checkpoints under all protocols.
     """
     measured = main_metrics(table)
     if measured.empty:
         return []
-    return [_means(measured, label, section), _tasks(measured, section)]
+    return [_means(measured, section), _tasks(measured, section)]
 
 
 def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
@@ -52,19 +45,14 @@ def main_metrics(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["metric"] == rows["main"]].drop(columns="main")
 
 
-def _means(measured: pd.DataFrame, label: Callable[[Record], str], section: str) -> Table:
-    keys = ["start", "scheme", "rate"] if "start" in measured else ["towers"]
+def _means(measured: pd.DataFrame, section: str) -> Table:
     covered = set(measured["task"])
     over = {name: [each for each in sets if each in covered] for name, sets in means().items()}
     shown = {name: sets for name, sets in over.items() if sets}
-    arms = [
-        (records(rows)[0], rows) for _, rows in measured.groupby(keys, dropna=False, sort=True)
-    ]  # fmt: skip
-    arms.sort(key=lambda arm: arm[0].get("start") != "untouched")
     rows = [
-        (label(arm), *(_mean(of_arm[of_arm["task"].isin(sets)], len(sets))
-                       for sets in shown.values()))
-        for arm, of_arm in arms
+        (model_label(arm), *(_mean(of_arm[of_arm["task"].isin(sets)], len(sets))
+                             for sets in shown.values()))
+        for arm, of_arm in models(measured)
     ]  # fmt: skip
     heads = (f"{name}, {len(sets)} of {len(means()[name])}" for name, sets in shown.items())
     missing = f"DataComp’s own Average is over all {len(task_names())} sets: "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from mispair.core.words import MISSING, interval, listing, number
-from mispair.evaluation.report import compositional, datacomp
+from mispair.evaluation.report import datacomp
 from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
 from mispair.evaluation.report.comparison_evaluation import retrieval
+from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, short
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.set_names import canonical
@@ -52,16 +51,12 @@ def checkpoints(tables: Tables) -> list[Table]:
         _next_to_published(tables, "silhouette"),
         _differences(tables),
         overlap(tables),
-        retrieval(tables.checkpoints, _model_label, RETRIEVAL),
-        *compositional.compositional(tables.checkpoints, _model_label, compositional.SECTION),
-        *datacomp.datacomp(tables.checkpoints, _model_label, datacomp.SECTION),
+        retrieval(tables.checkpoints, RETRIEVAL),
+        *compositional(tables.checkpoints),
+        *datacomp.datacomp(tables.checkpoints, datacomp.SECTION),
         _models(tables),
     ]
     return [table for table in candidates if table.rows]
-
-
-def _model_label(row: Mapping[str, Any]) -> str:
-    return str(row["towers"])
 
 
 def _next_to_published(tables: Tables, measure: str) -> Table:
