@@ -173,7 +173,7 @@ def test_renormalised_is_what_a_model_with_cut_projections_computes() -> None:
     for k in (3, 8, 15):
         embeddings = zeroshot.embed(data.images.tensors["image_features"], image[:, order[:k]])
         classes = zeroshot.classifier(*prompts, text[:, order[:k]])
-        right = zeroshot.answers(embeddings, classes) == data.labels
+        right = zeroshot.classify(embeddings, classes, data.labels)[0] == data.labels
         (row,) = [
             row for row in model.scores(order, [k])
             if (row["protocol"], row["normalised"]) == ("single", "renormalised")

@@ -21,7 +21,7 @@ from torch import nn
 from mispair.core import files
 from mispair.core.intervals import Row
 from mispair.evaluation.encoded_sets.set_files import EncodedSet
-from mispair.evaluation.zeroshot import answers, classifier, embed
+from mispair.evaluation.zeroshot import classifier, classify, embed
 from mispair.towers.loading import (
     CONFIG_NAME,
     WEIGHTS_NAME,
@@ -166,15 +166,16 @@ def scores(sets: Iterable[EncodedSet], image: np.ndarray, text: np.ndarray) -> I
     """
     for data in sets:
         keys = {"evaluation_set": data.name}
+        labels = data.images.tensors["labels"]
         embeddings = embed(data.images.tensors["image_features"], image)
         single = embeddings.astype(np.float32)
         for _, prompts, metadata in data.prompts:
-            labels = {**keys, **{key: metadata[key] for key in ("protocol", "fingerprint")}}
+            of_protocol = {**keys, **{key: metadata[key] for key in ("protocol", "fingerprint")}}
             classes = classifier(prompts["prompt_features"], prompts["prompt_classes"], text)
-            right = answers(embeddings, classes) == data.labels
-            yield {"metric": "acc1", "value": right.mean(), **labels}
+            answers, _ = classify(embeddings, classes, labels)
+            yield {"metric": "acc1", "value": (answers == labels).mean(), **of_protocol}
             seconds = _seconds(single, classes.astype(np.float32))
-            yield {"metric": "seconds_to_classify", "value": seconds, **labels}
+            yield {"metric": "seconds_to_classify", "value": seconds, **of_protocol}
         seconds = _seconds(single[:QUERIES], single)
         yield {"metric": "seconds_to_search", "value": seconds, **keys}
 

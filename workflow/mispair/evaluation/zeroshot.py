@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from mispair.core.intervals import Row, mean, mean_of_shares, share_of_variance, share_row
 from mispair.evaluation.silhouette import silhouette_samples
 
 BLOCK_ENTRIES = 1 << 23
-"""Entries of the largest block of logits."""
+"""Entries of the largest block of logits: those of all images may not fit into memory."""
 
 
 def normalised(rows: np.ndarray) -> np.ndarray:
@@ -130,26 +128,15 @@ def classify(
     predicted = np.empty(len(labels), dtype=np.int64)
     ranks = np.empty(len(labels), dtype=np.int64)
     numbers = np.arange(len(classes))
-    for rows, logits in _blocks(embeddings, classes):
+    block = max(1, BLOCK_ENTRIES // len(classes))
+    for start in range(0, len(embeddings), block):
+        rows = slice(start, start + block)
+        logits = embeddings[rows] @ classes.T
         true_scores = labels[rows, None]
         true = np.take_along_axis(logits, true_scores, axis=1)
         predicted[rows] = logits.argmax(axis=1)
         ranks[rows] = ((logits > true) | ((logits == true) & (numbers < true_scores))).sum(axis=1)
     return predicted, ranks
-
-
-def answers(embeddings: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the class of the largest logit of each image, (n,) int64; see `classify`."""
-    blocks = [logits.argmax(axis=1) for _, logits in _blocks(embeddings, classes)]
-    return np.concatenate(blocks, dtype=np.int64)
-
-
-def _blocks(embeddings: np.ndarray, classes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the logits block by block: those of all images may not fit into memory."""
-    block = max(1, BLOCK_ENTRIES // len(classes))
-    for start in range(0, len(embeddings), block):
-        rows = slice(start, start + block)
-        yield rows, embeddings[rows] @ classes.T
 
 
 def check_labels(labels: np.ndarray, classes: int) -> None:
@@ -186,27 +173,6 @@ def class_counts(
     """
     counts = np.bincount(labels, minlength=classes)
     return np.bincount(labels[correct], minlength=classes), counts
-
-
-def scores(embeddings: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> list[Row]:
-    """Return accuracies, mean per-class recall and silhouette with 95 % intervals.
-
-    Parameters
-    ----------
-    embeddings : (n, e) array
-        Images.
-    classes : (k, e) array
-        Classifier.
-    labels : (n,) int array
-        True classes.
-
-    Returns
-    -------
-    list of dict
-        The rows of `accuracies` and of `silhouette_row`.
-    """
-    _, ranks = classify(embeddings, classes, labels)
-    return [*accuracies(ranks, labels, len(classes)), silhouette_row(embeddings, labels)]
 
 
 def accuracies(ranks: np.ndarray, labels: np.ndarray, classes: int) -> list[Row]:
