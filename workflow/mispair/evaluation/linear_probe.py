@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mispair.core.intervals import Row, share_row
 from mispair.evaluation.zeroshot import check_labels, class_counts, mean_recall_row
 
-
-@dataclass(frozen=True)
-class Probe:
-    """A fitted probe.
-
-    Attributes
-    ----------
-    rows : list of dict
-        ``probe_acc1`` and ``probe_mean_per_class_recall`` with ``n``, ``low``, ``high``, ``chance``
-        and the ``C`` that they were fitted with.
-    complaints : list of str
-        Warnings of scikit-learn, such as that the solver did not converge.
-    """
-
-    rows: list[Row]
-    complaints: list[str]
-
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 Split = tuple[np.ndarray, np.ndarray]
 """Embeddings of length one (n, e), and labels (n,), of the images of a split."""
 
 
-def fit(
+def probe(
     train: Split,
     test: Split,
     C: float | None,
@@ -41,48 +26,38 @@ def fit(
     folds: int,
     seed: int,
     max_iter: int,
-) -> Probe:
-    """Return `probe` of the classes in both splits, with the given C or `best_c` of a grid."""
-    complaints: list[str] = []
-    if C is None:
-        C, complaints = best_c(*train, grid, folds, seed, max_iter)
-    classes = 1 + max(int(labels.max(initial=0)) for _, labels in (train, test))
-    result = probe(*train, *test, classes, C=C, max_iter=max_iter)
-    return Probe(result.rows, [*complaints, *result.complaints])
-
-
-def probe(
-    train: np.ndarray,
-    train_labels: np.ndarray,
-    test: np.ndarray,
-    test_labels: np.ndarray,
-    classes: int,
-    *,
-    C: float,
-    max_iter: int,
-) -> Probe:
+) -> tuple[list[Row], list[str]]:
     """Fit scikit-learn's multinomial logistic regression and score it on other images.
 
     It minimises ``C * sum of losses + |W|^2 / 2`` with L-BFGS from zero, without random draws.
 
     Parameters
     ----------
-    train, test : (m, e) and (n, e) arrays
-        Embeddings of length one.
-    train_labels, test_labels : (m,) and (n,) int arrays
-        Classes.
-    classes : int
-        Number of classes k.
-    C : float
-        Inverse strength of the penalty.
+    train, test : tuple of arrays
+        Splits; the classes are those in both.
+    C : float or None
+        Inverse strength of the penalty; None for `best_c` of the grid, with the folds and the seed.
     max_iter : int
         Most iterations of the solver.
+
+    Returns
+    -------
+    rows : list of dict
+        ``probe_acc1`` and ``probe_mean_per_class_recall`` with ``n``, ``low``, ``high``, ``chance``
+        and the ``C`` that they were fitted with.
+    complaints : list of str
+        Warnings of scikit-learn, such as that the solver did not converge.
 
     Raises
     ------
     ValueError
         If labels do not fit, or a class with test images has no training image.
     """
+    complaints: list[str] = []
+    if C is None:
+        C, complaints = best_c(*train, grid, folds, seed, max_iter)
+    (_, train_labels), (_, test_labels) = train, test
+    classes = 1 + max(int(labels.max(initial=0)) for labels in (train_labels, test_labels))
     check_labels(train_labels, classes)
     check_labels(test_labels, classes)
     unseen = np.setdiff1d(test_labels, train_labels)
@@ -92,13 +67,13 @@ def probe(
         )
     if len(np.unique(train_labels)) < 2:
         raise ValueError("the training images are all of one class")
-    answers, complaints = _answers(train, train_labels, test, C, max_iter)
+    answers, messages = _answers(lambda model: model.fit(*train).predict(test[0]), C, max_iter)
     hits, counts = class_counts(answers == test_labels, test_labels, classes)
     rows = [
-        share_row("probe_acc1", int(hits.sum()), len(test), 1 / classes),
+        share_row("probe_acc1", int(hits.sum()), len(test_labels), 1 / classes),
         mean_recall_row("probe_mean_per_class_recall", hits, counts),
     ]
-    return Probe([{**row, "C": C} for row in rows], complaints)
+    return [{**row, "C": C} for row in rows], [*complaints, *messages]
 
 
 def best_c(
@@ -125,7 +100,7 @@ def best_c(
     ValueError
         If a class has fewer images than there are folds.
     """
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     numbers, counts = np.unique(labels, return_counts=True)
     if counts.min() < folds:
@@ -137,23 +112,21 @@ def best_c(
     hits = dict.fromkeys(sorted(grid), 0)
     complaints: dict[str, None] = {}
     for C in hits:
-        for fit, held_out in splitter.split(embeddings, labels):
-            answers, message = _answers(
-                embeddings[fit], labels[fit], embeddings[held_out], C, max_iter
-            )
-            hits[C] += int((answers == labels[held_out]).sum())
-            complaints |= dict.fromkeys(f"with C = {C:g}: {one}" for one in message)
+        answers, messages = _answers(
+            lambda model: cross_val_predict(model, embeddings, labels, cv=splitter), C, max_iter
+        )
+        hits[C] = int((answers == labels).sum())
+        complaints |= dict.fromkeys(f"with C = {C:g}: {one}" for one in messages)
     return max(hits, key=hits.__getitem__), list(complaints)
 
 
 def _answers(
-    train: np.ndarray, labels: np.ndarray, test: np.ndarray, C: float, max_iter: int
+    predict: Callable[[LogisticRegression], np.ndarray], C: float, max_iter: int
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the answers on the test images, and the warnings of the fit."""
+    """Return the answers of a model that `predict` fits, and the warnings of the fits."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=C, max_iter=max_iter)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(train, labels)
-    return model.predict(test), [" ".join(str(one.message).split()) for one in caught]
+        answers = predict(LogisticRegression(C=C, max_iter=max_iter))
+    return answers, [" ".join(str(one.message).split()) for one in caught]

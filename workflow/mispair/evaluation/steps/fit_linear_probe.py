@@ -66,14 +66,15 @@ def run(
                 with naming(f"{path} with {test} and {projection}"):
                     learnt, test_split = ((embed(split["image_features"], image), split["labels"])
                                           for split in (fit, held_out))  # fmt: skip
-                    result = linear_probe.fit(learnt, test_split, settings.C, settings.grid,
-                                              settings.folds, folds, settings.max_iter)  # fmt: skip
-                for complaint in result.complaints:
+                    (accuracy, recall), complaints = linear_probe.probe(
+                        learnt, test_split, settings.C, settings.grid, settings.folds, folds,
+                        settings.max_iter,
+                    )  # fmt: skip
+                for complaint in complaints:
                     log.warning("%s, seed %s: scikit-learn: %s", name, seed, complaint)
                 keys = {"evaluation_set": name, "protocol": "linear-probe", "seed": seed}
                 keys["fingerprint"] = metadata["images_fingerprint"]
-                rows += [{**keys, **row} for row in result.rows]
-                accuracy, C = (result.rows[0][key] for key in ("value", "C"))
-                log.info("%s, seed %s: %.4f (C = %g)", name, seed, accuracy, C)
+                rows += [{**keys, **row} for row in (accuracy, recall)]
+                log.info("%s, seed %s: %.4f (C = %g)", name, seed, accuracy["value"], accuracy["C"])
                 progress.advance()
     metrics.write_metrics(probe, rows, {"projection": arm.origin, "evaluation_sets": sets})
