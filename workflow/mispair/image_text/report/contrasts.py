@@ -1,8 +1,7 @@
-"""Effects on zero-shot accuracy against rate 0, paired by image and seed, and their crossings."""
+"""Effects on zero-shot accuracy against rate 0, paired by image and seed."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 
@@ -10,7 +9,6 @@ import pandas as pd
 
 from mispair.core.words import number
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
-from mispair.report.corrections import holm
 from mispair.report.statistics import IMAGE_AND_SEED, Effect, effect_of_estimate, unknown_effect
 from mispair.report.tables import Tables, of_protocol
 
@@ -66,21 +64,6 @@ def accuracy_contrast(
     """Return the difference in accuracy from rate 0 to the largest rate: `accuracy_contrasts`."""
     by_rate = accuracy_contrasts(tables, start, confidence, evaluation_set)
     return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, IMAGE_AND_SEED)
-
-
-def crossing(by_rate: Mapping[float, Effect], alpha: float) -> tuple[float, float] | None:
-    """Return two neighbouring rates between which a significant effect changes its sign.
-
-    Rates are compared in ascending order; rates without a significant effect are skipped. The
-    p values are corrected by Holm's procedure over the rates.
-    """
-    rates = [rate for rate in sorted(by_rate) if math.isfinite(by_rate[rate].p)]
-    corrected = holm([by_rate[rate].p for rate in rates])
-    certain = [rate for rate, p in zip(rates, corrected, strict=True) if p <= alpha]
-    for before, after in itertools.pairwise(certain):
-        if by_rate[before].value * by_rate[after].value < 0:
-            return before, after
-    return None
 
 
 def by_rate_text(by_rate: Mapping[float, Effect], digits: int = 3) -> str:
