@@ -64,7 +64,7 @@ def _overlap(tables: Tables) -> Table:
 def _scores(tables: Tables) -> Table:
     expected = published.table4().groupby("shuffle_probability")[["accuracy", "silhouette"]].mean()
     rows = []
-    for metric, column in (("acc1", "accuracy"), ("silhouette", "silhouette")):
+    for metric, column in SCORES.items():
         series = zeroshot_series(tables, "pretrained", metric).dropna()
         means = series.groupby("rate")["value"].mean()
         for rate, values in series.groupby("rate")["value"]:
@@ -179,7 +179,9 @@ def _table4(tables: Tables) -> Table:
                 compared = scheme == "random" and start == "pretrained"
                 for rate in sorted({rate for each in series.values() for rate in each["rate"]}):
                     expected = [
-                        _published(printed, dataset, rate, column) if compared else math.nan
+                        float(printed[column].get((dataset or OTHERS, rate), math.nan))
+                        if compared
+                        else math.nan
                         for column in SCORES.values()
                     ]
                     measured = [
@@ -202,11 +204,6 @@ def _table4(tables: Tables) -> Table:
     )  # fmt: skip
 
 
-def _published(printed: pd.DataFrame, dataset: str | None, rate: float, column: str) -> float:
-    key = (dataset or OTHERS, rate)
-    return float(printed[column].get(key, math.nan))
-
-
 def _differences(tables: Tables) -> Table:
     table = tables.comparisons
     table = table[(table["metric"] == "acc1_difference") & table["rate"].notna()]
@@ -220,7 +217,8 @@ def _differences(tables: Tables) -> Table:
             for reference in REFERENCES
         ]
         scheme = "–" if float(rate) == 0 else scheme
-        rows.append((f"{name} ({named(_prompts(tables, group))})", start, scheme,
+        scored = of_metric(tables, "acc1", name)
+        rows.append((f"{name} ({named(group if scored.empty else scored)})", start, scheme,
                      f"{float(rate):g}", *cells, f"{group['n'].max():,.0f}"))  # fmt: skip
     return Table(
         "Differences in accuracy (acc1) between arms, paired by image",
@@ -231,14 +229,6 @@ def _differences(tables: Tables) -> Table:
         "of images and of seeds.",
         folded=True,
     )  # fmt: skip
-
-
-def _prompts(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows that name the prompts of the same sets."""
-    table = tables.zeroshot
-    selected = table[(table["metric"] == "acc1")
-                & table["evaluation_set"].isin(rows["evaluation_set"])]  # fmt: skip
-    return rows if selected.empty else selected
 
 
 def _difference(row: dict[str, Any]) -> str:
