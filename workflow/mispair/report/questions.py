@@ -51,6 +51,11 @@ class Findings:
         """Return the first measured verdict on a claim, or None."""
         return next(iter(self.of(claim)), None)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The first verdict on the lead claim."""
+        return self.of(self.lead)[0]
+
 
 Sentence = Callable[[Findings], str]
 """Returns a sentence from the findings on a question, or ""."""

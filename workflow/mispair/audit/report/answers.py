@@ -30,8 +30,7 @@ def _similar(findings: Findings) -> str:
 
 
 def _audit_first(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    if verdict is None or verdict.outcome != SUPPORTS:
+    if findings.verdict.outcome != SUPPORTS:
         return ""
     return "Audit your pairs before you train (snakemake audit)."
 

@@ -15,6 +15,7 @@ from mispair.report.questions import (
     Findings,
     Quantity,
     Question,
+    Sentence,
     effect_sentence,
     named_limits,
 )
@@ -58,8 +59,9 @@ def points(value: float, sign: bool = False) -> str:
     return f"{number(100 * value, 1, sign)} points"
 
 
-def _overlap(findings: Findings) -> str:
-    return effect_sentence(findings, OVERLAP, _when(findings))
+def _change_of(quantity: Quantity) -> Sentence:
+    """Return the sentence on how a quantity changes at the largest share of captions."""
+    return lambda findings: effect_sentence(findings, quantity, _when(findings))
 
 
 def _overlap_limits(findings: Findings) -> str:
@@ -92,10 +94,6 @@ def _not_mixing(findings: Findings, tables: Tables) -> str:
     if construct.outcome == SUPPORTS:
         return named_limits(findings) or ONE
     return "Overlap is an indirect measure: it does not show which neurons follow one feature."
-
-
-def _accuracy(findings: Findings) -> str:
-    return effect_sentence(findings, ACCURACY, _when(findings))
 
 
 def _accuracy_below(findings: Findings) -> str:
@@ -135,10 +133,8 @@ def _near_misses(findings: Findings) -> str:
 
 
 def _construct(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    assert verdict is not None
-    assert verdict.effect is not None
-    effect = verdict.effect
+    effect = findings.verdict.effect
+    assert effect is not None
     size = f"rank correlation {number(effect.value, 2, sign=True)}"
     if effect.known:
         limits = interval(effect.low, effect.high, 2, sign=True)
@@ -149,24 +145,22 @@ def _construct(findings: Findings) -> str:
         ABSENT: "Overlap does not show how closely a neuron follows one feature",
         UNDECIDED: "Cannot tell whether neurons of little overlap follow one feature more closely",
     }
-    return f"{start[verdict.outcome]}: {size}."
+    return f"{start[findings.verdict.outcome]}: {size}."
 
 
 def _of_one_model(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    assert verdict is not None
-    assert verdict.effect is not None
-    if "Rotated bases" in verdict.limited:
+    effect = findings.verdict.effect
+    assert effect is not None
+    if "Rotated bases" in findings.verdict.limited:
         return (
             "Randomly rotated neurons give the same relation, so it is not specific to the model’s "
             "own neurons."
         )
-    return f"{verdict.effect.replicates[:1].upper()}{verdict.effect.replicates[1:]} of one model."
+    return f"{effect.replicates[:1].upper()}{effect.replicates[1:]} of one model."
 
 
 def _use_features(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    if verdict is None or verdict.outcome not in (ABSENT, CONTRADICTS):
+    if findings.verdict.outcome not in (ABSENT, CONTRADICTS):
         return ""
     return "Rank neurons by features that you know, not by mean |cos|."
 
@@ -177,9 +171,7 @@ def _pruning(findings: Findings) -> str:
 
 
 def _what_to_keep(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    if verdict is None:
-        return ""
+    verdict = findings.verdict
     if verdict.outcome in (ABSENT, CONTRADICTS):
         return "Do not choose the neurons to keep by mean |cos|."
     if verdict.outcome == SUPPORTS and not verdict.limited:
@@ -187,25 +179,14 @@ def _what_to_keep(findings: Findings) -> str:
     return ""
 
 
-def _choices(findings: Findings) -> str:
-    return effect_sentence(findings, CHOICES, _when(findings))
-
-
 def _at_chance(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    assert verdict is not None
-    if "Categories at chance" in verdict.limited:
+    if "Categories at chance" in findings.verdict.limited:
         return "Some categories are answered no better than by chance, and cannot fall."
     return _limits_or_one(findings)
 
 
-def _weights(findings: Findings) -> str:
-    return effect_sentence(findings, WEIGHTED, _when(findings))
-
-
 def _use_weights(findings: Findings) -> str:
-    verdict = findings.first(findings.lead)
-    supported = verdict is not None and verdict.outcome == SUPPORTS
+    supported = findings.verdict.outcome == SUPPORTS
     return "Set finetune_projection.weights to audit." if supported else ""
 
 
@@ -217,7 +198,7 @@ QUESTIONS = (
     Question(
         "Do mismatched captions make neurons mix features?",
         ("overlap-rises", "similar-less"),
-        _overlap, _overlap_limits, figure="small_overlap",
+        _change_of(OVERLAP), _overlap_limits, figure="small_overlap",
     ),
     Question(
         "Do mismatched captions lower accuracy?",
@@ -225,7 +206,7 @@ QUESTIONS = (
             "accuracy-falls", "similar-harms-less", "accuracy-follows-overlap",
             "overlap-fixes-accuracy", "published-accuracy-falls", "silhouette-falls",
         ),
-        _accuracy, _accuracy_below, _near_misses, figure="small_accuracy",
+        _change_of(ACCURACY), _accuracy_below, _near_misses, figure="small_accuracy",
     ),
     Question(
         "Does overlap show which neurons follow one feature?",
@@ -240,12 +221,12 @@ QUESTIONS = (
     Question(
         "Do models confuse what belongs to what when captions are wrong?",
         ("composition-falls", "composition-falls-more"),
-        _choices, _at_chance, figure="small_composition",
+        _change_of(CHOICES), _at_chance, figure="small_composition",
     ),
     Question(
         "What does weighing pairs recover?",
         ("weights-help", "composition-restored"),
-        _weights, _limits_or_one, _use_weights, figure="small_weights",
+        _change_of(WEIGHTED), _limits_or_one, _use_weights, figure="small_weights",
     ),
 )  # fmt: skip
 """In the order of the page."""
