@@ -279,8 +279,8 @@ def identify(
     for method in methods:
         fits = [SEARCHES[method](*pair) for pair in zip(scores, starts, strict=True)]
         bases = [
-            white @ fit.matrix * _signs(part @ fit.matrix)
-            for white, fit, part in zip(whitened, fits, scores, strict=True)
+            white @ rotation * _signs(part @ rotation)
+            for white, (rotation, _), part in zip(whitened, fits, scores, strict=True)
         ]
         measured, recovered = score(bases)
         results[method] = Identified(
@@ -291,6 +291,6 @@ def identify(
             recovery_null=np.array([values for _, values in null]).reshape(
                 rotations, features.shape[1]
             ),
-            converged=all(fit.converged for fit in fits),
+            converged=all(converged for _, converged in fits),
         )
     return results

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,23 +14,11 @@ ITERATIONS = 500
 """Most iterations of a search."""
 
 
-@dataclass(frozen=True)
-class Rotation:
-    """The result of a search.
+Rotation = tuple[np.ndarray, bool]
+"""An orthogonal (K, K) matrix, and whether the search ended before `ITERATIONS`.
 
-    Attributes
-    ----------
-    matrix : (K, K) array
-        Orthogonal; whitened components times this are the rotated components.
-    iterations : int
-        Iterations taken.
-    converged : bool
-        Whether the search ended before `ITERATIONS`.
-    """
-
-    matrix: np.ndarray
-    iterations: int
-    converged: bool
+Whitened components times the matrix are the rotated components.
+"""
 
 
 def varimax(
@@ -58,16 +45,16 @@ def varimax(
     are not normalised.
     """
     rotation, before = start, 0.0
-    for iteration in range(1, most + 1):
+    for _ in range(most):
         rotated = scores @ rotation
         squares = rotated**2
         gradient = scores.T @ (rotated * (squares - squares.mean(axis=0))) / len(scores)
         left, values, right = np.linalg.svd(gradient)
         rotation, total = left @ right, float(values.sum())
         if total <= before * (1 + tolerance):
-            return Rotation(rotation, iteration, True)
+            return rotation, True
         before = total
-    return Rotation(rotation, most, False)
+    return rotation, False
 
 
 def ica(
@@ -89,8 +76,7 @@ def ica(
         # The result states whether it converged.
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(scores)
-    iterations = int(search.n_iter_)
-    return Rotation(search.components_.T, iterations, iterations < most)
+    return search.components_.T, int(search.n_iter_) < most
 
 
 SEARCHES: Mapping[str, Callable[[np.ndarray, np.ndarray], Rotation]] = {
