@@ -136,7 +136,7 @@ def test_controls_name_rotated_bases_and_the_lack_of_an_own_basis():
 )
 def test_the_own_basis_is_one_more_rotation_under_the_null(gain, expected):
     measured = tables(neurons(0.0), gain=gain)
-    effect = construct.own_basis_better_than_random(measured)
+    effect = construct.own_basis_better_than_random(measured, "text", 0.95)
     assert effect.value == pytest.approx(gain)
     assert (effect.n, effect.unit) == (20, "rotated basis")
     # The prediction interval of one more draw.
@@ -148,7 +148,7 @@ def test_the_own_basis_is_one_more_rotation_under_the_null(gain, expected):
 def test_without_truth_nothing_is_claimed():
     nothing = Tables({})
     assert construct.judge(nothing, 0.95)[0].outcome == "not measured"
-    assert np.isnan(construct.own_basis_better_than_random(nothing).value)
+    assert np.isnan(construct.own_basis_better_than_random(nothing, "text", 0.95).value)
     assert construct.own_basis_is_better(nothing, "text") is None
     one = tables(neurons(0.0), rotations=1)
     assert construct.own_basis_is_better(one, "text") is None

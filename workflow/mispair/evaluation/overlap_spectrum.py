@@ -68,15 +68,13 @@ def directions_of_overlap(overlap: float, neurons: int) -> float:
     return neurons / (1 + (neurons - 1) * (overlap / GAUSSIAN) ** 2)
 
 
-def shares_after_rotation(eigenvalues: np.ndarray, points: int = 500) -> np.ndarray:
+def shares_after_rotation(eigenvalues: np.ndarray) -> np.ndarray:
     """Return the expected shares of the eigendirections in a unit column after a random rotation.
 
     Parameters
     ----------
     eigenvalues : (N,) array
         μ of the Gram matrix of the raw columns; values below rounding count as zero.
-    points : int
-        Number of points of the quadrature in log t.
 
     Returns
     -------
@@ -86,7 +84,7 @@ def shares_after_rotation(eigenvalues: np.ndarray, points: int = 500) -> np.ndar
     """
     shares = np.asarray(eigenvalues, dtype=np.float64) / np.sum(eigenvalues)
     shares = np.where(shares > ROUNDING, shares, 0)
-    logarithm = np.linspace(-18, 16, points)
+    logarithm = np.linspace(-18, 16, 500)
     steps = 1 + 2 * np.outer(np.exp(logarithm), shares)
     density = np.exp(logarithm - 0.5 * np.log(steps).sum(axis=1))
     expected = np.trapezoid(density[:, None] * shares / steps, logarithm, axis=0)

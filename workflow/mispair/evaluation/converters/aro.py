@@ -60,18 +60,11 @@ def attributes(annotations: Path, images: Path) -> Iterator[Entry]:
         yield _of_visual_genome(item, source, images, category)
 
 
-def order(annotations: Path, images: Path, seed: int = 0) -> Iterator[Entry]:
+def order(annotations: Path, images: Path) -> Iterator[Entry]:
     """Yield each caption of a picture with itself in three other orders of its words.
 
     The file is a list of ``{image, caption: [...]}``, as in Karpathy's splits of COCO and Flickr.
-    Captions without another order are left out.
-
-    Parameters
-    ----------
-    annotations, images : Path
-        A file, and the folder of its pictures.
-    seed : int
-        Seed of the orders; those of a caption depend on nothing else.
+    Captions without another order are left out. The orders of a caption depend on nothing else.
     """
     for source, item in _items(annotations):
         name = field(item, "image", str, source)
@@ -83,7 +76,7 @@ def order(annotations: Path, images: Path, seed: int = 0) -> Iterator[Entry]:
             others = {
                 " ".join(moved)
                 for how in ORDERS
-                if (moved := _other_order(words, how, seeds.generator(seed, name, number, how)))
+                if (moved := _other_order(words, how, seeds.generator(0, name, number, how)))
             }
             if others:
                 picture = picture_in(images, name, source)

@@ -171,20 +171,18 @@ def _rotated(arm: pd.DataFrame) -> Control:
     return Control(name, "limits" if same else "does not limit", text)
 
 
-def own_basis_better_than_random(
-    tables: Tables, tower: str = "text", measure: str = "semantic_purity", confidence: float = 0.95
-) -> Effect:
+def own_basis_better_than_random(tables: Tables, tower: str, confidence: float) -> Effect:
     """Return how much better the model's own basis follows known features than a random one.
 
-    It is the mean of a measure of `MEASURES` over the neurons of a tower, in the own basis − the
-    mean over rotated bases. Under the null hypothesis the own basis is one more random rotation, so
-    the error is that of a prediction, ``s sqrt(1 + 1/R)`` with s the standard deviation over the R
+    It is the mean semantic purity of the neurons of a tower, in the own basis − the mean over
+    rotated bases. Under the null hypothesis the own basis is one more random rotation, so the
+    error is that of a prediction, ``s sqrt(1 + 1/R)`` with s the standard deviation over the R
     rotations, with R − 1 degrees of freedom. It is NaN without ground truth, and has no interval if
     fewer than two rotations were measured. `SMALLEST_GAIN` is the smallest effect of interest.
     """
     arm = measured_arm(tables)
     original, null = (
-        where(arm, tower=tower, metric=f"mean_{measure}", basis=basis)
+        where(arm, tower=tower, metric="mean_semantic_purity", basis=basis)
         for basis in (ORIGINAL, ROTATED)
     )
     unit = "rotated basis"
@@ -200,7 +198,7 @@ def own_basis_better_than_random(
 
 def own_basis_is_better(tables: Tables, tower: str, confidence: float = 0.95) -> bool | None:
     """Return whether the own basis beats random ones by `SMALLEST_GAIN`; None if unmeasured."""
-    effect = own_basis_better_than_random(tables, tower, confidence=confidence)
+    effect = own_basis_better_than_random(tables, tower, confidence)
     outcome, _ = verdicts.decide_effect(effect, +1, SMALLEST_GAIN, 1 - confidence)
     if outcome == verdicts.UNMEASURED or not effect.known:
         return None
@@ -211,7 +209,7 @@ def _own_basis(tables: Tables, confidence: float) -> list[Control]:
     name = "Own basis against random ones"
     texts, outcomes = [], []
     for tower in TOWERS:
-        effect = own_basis_better_than_random(tables, tower, confidence=confidence)
+        effect = own_basis_better_than_random(tables, tower, confidence)
         if not math.isfinite(effect.value):
             continue
         outcome, why = verdicts.decide_effect(effect, +1, SMALLEST_GAIN, 1 - confidence)

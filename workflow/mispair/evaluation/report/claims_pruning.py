@@ -80,7 +80,7 @@ def judge(tables: Tables, confidence: float) -> list[Verdict]:
     ]
     if own_basis_is_better(tables, TOWER, confidence) is not False:
         return judged
-    gain = own_basis_better_than_random(tables, TOWER, confidence=confidence)
+    gain = own_basis_better_than_random(tables, TOWER, confidence)
     reason = (
         f"{REASON}: the model’s own basis follows the known features no better than random ones "
         f"(mean |r| with the best feature, own − rotated, {number(gain.value, sign=True)}, "

@@ -58,9 +58,9 @@ def of_metric(tables: Tables, metric: str, evaluation_set: str | None = None) ->
     return rows if evaluation_set is None else rows[rows["evaluation_set"] == evaluation_set]
 
 
-def protocol_phrase(tables: Tables, metric: str = "acc1", evaluation_set: str | None = None) -> str:
+def protocol_phrase(tables: Tables, metric: str = "acc1") -> str:
     """Return the metric and protocol of a number, for a sentence or a heading."""
-    rows = of_metric(tables, metric, evaluation_set)
+    rows = of_metric(tables, metric)
     return f"{metric}, {named(rows)}{_other_headlines(rows, metric)}"
 
 

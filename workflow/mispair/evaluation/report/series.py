@@ -57,13 +57,13 @@ def scale_series(tables: Tables, start: str, metric: str) -> pd.DataFrame:
     return mean_by(rows[rows["rate"].notna()], ["rate", "seed"])
 
 
-def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) -> bool | None:
-    """Return whether the model classifies better than chance at the lowest rate.
+def above_chance(tables: Tables) -> bool | None:
+    """Return whether the fine-tuned model classifies better than chance at the lowest rate.
 
-    The mean over evaluation sets of accuracy − chance must exceed `sizes` standard errors due to
-    images. None if no accuracy or no chance was measured.
+    The mean over evaluation sets of accuracy − chance must exceed 3 standard errors due to images.
+    None if no accuracy or no chance was measured.
     """
-    rows = tables.zeroshot_of(start, "acc1")
+    rows = tables.zeroshot_of("pretrained", "acc1")
     rows = rows.dropna(subset=["rate", "value", "chance", "n"])
     rows = rows[rows["rate"] == rows["rate"].min()]
     if rows.empty:
@@ -71,7 +71,7 @@ def above_chance(tables: Tables, start: str = "pretrained", sizes: float = 3.0) 
     sets = rows.groupby("evaluation_set")[["value", "chance", "n"]].mean()
     variance = float((sets["chance"] * (1 - sets["chance"]) / sets["n"]).sum())
     excess = float((sets["value"] - sets["chance"]).sum())
-    return excess > sizes * math.sqrt(variance)
+    return excess > 3 * math.sqrt(variance)
 
 
 @remembered

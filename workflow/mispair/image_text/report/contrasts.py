@@ -66,10 +66,10 @@ def accuracy_contrast(
     return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, IMAGE_AND_SEED)
 
 
-def by_rate_text(by_rate: Mapping[float, Effect], digits: int = 3) -> str:
+def by_rate_text(by_rate: Mapping[float, Effect]) -> str:
     """Print the effect at each rate, with a star where its interval excludes zero."""
     return ", ".join(
-        f"{number(effect.value, digits, sign=True)}"
+        f"{number(effect.value, 3, sign=True)}"
         f"{'*' if effect.known and effect.low * effect.high > 0 else ''} at {rate:g}"
         for rate, effect in sorted(by_rate.items())
     )
