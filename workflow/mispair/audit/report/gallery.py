@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
-import jinja2
-
-from mispair.pairs.report.contact_sheet import (
-    LARGEST_SHEET,
-    LONGEST_CAPTION,
-    thumbnail,
-    visible,
-)
+from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, fitted, template, thumbnail
 
 
 @dataclass(frozen=True)
@@ -36,20 +28,13 @@ def fragment(groups: Mapping[str, Sequence[Suspect]], size: int) -> str:
     size : int
         Longer side of a thumbnail, in pixels.
     """
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
-    )
-    source = (files("mispair.report") / "templates" / "suspects.html.j2").read_text("utf-8")
-    template = environment.from_string(source)
-    most = max(map(len, groups.values()), default=0)
-    while True:
-        html = template.render(
-            groups={
-                kind: [(suspect, thumbnail(suspect.image, size)) for suspect in suspects[:most]]
-                for kind, suspects in groups.items()
-            },
-            longest=LONGEST_CAPTION,
-        )
-        if len(html.encode()) <= LARGEST_SHEET or not most:
-            return html + "\n"
-        most = most * 3 // 4
+    gallery = template("suspects")
+
+    def render(most: int) -> str:
+        shown = {
+            kind: [(suspect, thumbnail(suspect.image, size)) for suspect in suspects[:most]]
+            for kind, suspects in groups.items()
+        }
+        return gallery.render(groups=shown, longest=LONGEST_CAPTION)
+
+    return fitted(render, max(map(len, groups.values()), default=0))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import pandas as pd
 
@@ -15,7 +13,7 @@ from mispair.core.files import UserError
 from mispair.evaluation.activations import Block, Kind, strongest
 from mispair.evaluation.purity import neuron_overlap, random_overlap
 from mispair.pairs.index.reading import locations, read_encoded
-from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, thumbnail, visible
+from mispair.pairs.report.contact_sheet import LONGEST_CAPTION, template, thumbnail
 
 TOWERS: tuple[Kind, ...] = ("text", "image")
 """The order in which towers are shown: the paper's ranking is by the text tower."""
@@ -201,14 +199,10 @@ def fragment(
     Image files that are not in `encoded` (by key) or cannot be decoded are shown as missing. `size`
     is the longer side of a thumbnail, in pixels; thumbnails shrink if the gallery gets too large.
     """
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
-    )
-    source = (files("mispair.report") / "templates" / "neurons.html.j2").read_text("utf-8")
-    template = environment.from_string(source)
+    gallery = template("neurons")
     pictures = max((len(n.pictures) for ranking in shown for n in ranking.all), default=0)
     while True:
-        html = template.render(
+        html = gallery.render(
             rankings=shown,
             pictures=pictures,
             thumbnails={key: thumbnail(content, size) for key, content in encoded.items()},

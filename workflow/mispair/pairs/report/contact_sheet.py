@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -50,24 +50,32 @@ def visible(value: object) -> object:
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
 
 
+def template(name: str) -> jinja2.Template:
+    """Return a template of a piece of HTML, which escapes all text from data."""
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
+    )
+    source = (files("mispair.report") / "templates" / f"{name}.html.j2").read_text("utf-8")
+    return environment.from_string(source)
+
+
+def fitted(render: Callable[[int], str], most: int) -> str:
+    """Return a piece of HTML of `most` samples, or of as many as fit into `LARGEST_SHEET`."""
+    while len((html := render(most)).encode()) > LARGEST_SHEET and most:
+        most = most * 3 // 4
+    return html + "\n"
+
+
 def fragment(samples: Sequence[Sample], rate: float | None, size: int) -> str:
     """Return the sheet as a piece of HTML; all text from data is escaped.
 
     `rate` is the shuffle probability C_m of the new captions, None if there is no pairing; `size`
     is the longer side of a thumbnail, in pixels.
     """
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=visible
-    )
-    source = (files("mispair.report") / "templates" / "contact_sheet.html.j2").read_text("utf-8")
-    template = environment.from_string(source)
-    shown = list(samples)
-    while True:
-        html = template.render(
-            samples=[(sample, thumbnail(sample.image, size)) for sample in shown],
-            rate=rate,
-            longest=LONGEST_CAPTION,
-        )
-        if len(html.encode()) <= LARGEST_SHEET or not shown:
-            return html + "\n"
-        shown = shown[: len(shown) * 3 // 4]
+    sheet = template("contact_sheet")
+
+    def render(most: int) -> str:
+        shown = [(sample, thumbnail(sample.image, size)) for sample in samples[:most]]
+        return sheet.render(samples=shown, rate=rate, longest=LONGEST_CAPTION)
+
+    return fitted(render, len(samples))
