@@ -20,7 +20,7 @@ from mispair.evaluation.report.series import (
     why_missing,
     zeroshot_series,
 )
-from mispair.image_text.report.contrasts import accuracy_contrast
+from mispair.image_text.report.contrasts import change_of_score
 from mispair.image_text.report.controls_overlap import carried_control, untouched_control
 from mispair.image_text.report.controls_overlap import controls as controls_of_overlap
 from mispair.report import published, style, verdicts
@@ -107,20 +107,9 @@ def _overlap(tables: Tables, confidence: float) -> Verdict:
 # Accuracy and silhouette ------------------------------------------------------------------------
 
 
-def _effect(
-    tables: Tables, metric: str, series: pd.DataFrame, confidence: float, name: str | None = None
-) -> Effect:
-    """Return the change from the lowest to the largest C_m: of accuracy over images and seeds."""
-    if metric == "acc1":
-        effect = accuracy_contrast(tables, "pretrained", confidence, name)
-        if math.isfinite(effect.value):
-            return effect
-    return contrast(series, confidence)
-
-
 def _sets(tables: Tables, claim: Claim, metric: str, column: str, confidence: float) -> Verdict:
     series = zeroshot_series(tables, "pretrained", metric)
-    effect = _effect(tables, metric, series, confidence)
+    effect = change_of_score(tables, metric, series, confidence)
     table = published.table4()
     means = table.groupby("shuffle_probability")[column].mean()
     smallest = SHARE_OF_PUBLISHED * float(means.iloc[0] - means.iloc[-1])
@@ -132,7 +121,7 @@ def _sets(tables: Tables, claim: Claim, metric: str, column: str, confidence: fl
     parts = []
     for name in names:
         part = zeroshot_series(tables, "pretrained", metric, name)
-        of_set = _effect(tables, metric, part, confidence, name)
+        of_set = change_of_score(tables, metric, part, confidence, name)
         outcome, why = verdicts.decide_effect(of_set, -1, smallest, 1 - confidence)
         by = f" ({named(of_metric(tables, metric, name))})" if metric == "acc1" else ""
         text = f"{ends_text(part)}{by}; {why}" if math.isfinite(change(part)) else why

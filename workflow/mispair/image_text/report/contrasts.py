@@ -9,7 +9,7 @@ import pandas as pd
 
 from mispair.core.words import number
 from mispair.evaluation.arm_comparison import OF_ALL_SETS, OF_ONE_SET
-from mispair.report.statistics import IMAGE_AND_SEED, Effect, effect_of_estimate, unknown_effect
+from mispair.report.statistics import IMAGE_AND_SEED, Effect, contrast, effect_of_estimate
 from mispair.report.tables import Tables, of_protocol
 
 AT_RATE_0 = "rate 0"
@@ -58,12 +58,20 @@ def _effect(row: pd.Series, confidence: float) -> Effect:
     )  # fmt: skip
 
 
-def accuracy_contrast(
-    tables: Tables, start: str, confidence: float, evaluation_set: str | None = None
-) -> Effect:
-    """Return the difference in accuracy from rate 0 to the largest rate: `accuracy_contrasts`."""
-    by_rate = accuracy_contrasts(tables, start, confidence, evaluation_set)
-    return by_rate[max(by_rate)] if by_rate else unknown_effect(math.nan, 0, IMAGE_AND_SEED)
+def change_of_score(
+    tables: Tables, metric: str, series: pd.DataFrame, confidence: float,
+    evaluation_set: str | None = None,
+) -> Effect:  # fmt: skip
+    """Return the change of the pretrained start's series from the lowest to the largest rate.
+
+    Accuracy (acc1) changes over images and seeds if arms were compared: `accuracy_contrasts`.
+    """
+    if metric == "acc1":
+        by_rate = accuracy_contrasts(tables, "pretrained", confidence, evaluation_set)
+        effect = by_rate.get(max(by_rate, default=0.0))
+        if effect is not None and math.isfinite(effect.value):
+            return effect
+    return contrast(series, confidence)
 
 
 def by_rate_text(by_rate: Mapping[float, Effect]) -> str:

@@ -18,9 +18,8 @@ from mispair.evaluation.report.series import (
     scale_series,
     zeroshot_series,
 )
-from mispair.image_text.report.contrasts import accuracy_contrast
+from mispair.image_text.report.contrasts import change_of_score
 from mispair.report import style
-from mispair.report.statistics import contrast
 from mispair.report.table import Table, or_dash
 from mispair.report.tables import Tables
 from mispair.report.verdicts import trend_words
@@ -92,12 +91,9 @@ def controls(tables: Tables, alpha: float) -> Table | None:
 
 def exists(tables: Tables, effect: str, alpha: float) -> bool:
     """Return whether shuffling changes something from pre-trained projections: p ≤ α."""
-    change_size = (
-        accuracy_contrast(tables, "pretrained", 1 - alpha) if effect == "accuracy" else None
-    )
-    if change_size is None or not math.isfinite(change_size.value):
-        change_size = contrast(_effect(tables, "pretrained", effect), 1 - alpha)
-    return change_size.known and change_size.p <= alpha
+    metric = "acc1" if effect == "accuracy" else effect
+    moved = change_of_score(tables, metric, _effect(tables, "pretrained", effect), 1 - alpha)
+    return moved.known and moved.p <= alpha
 
 
 def fate(tables: Tables, start: str, effect: str) -> Carried:
