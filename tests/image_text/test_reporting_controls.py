@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from mispair.evaluation.report.data_sets import published_name
+from mispair.evaluation.report.checkpoints import published_name
 from mispair.image_text.report.comparison import shuffling
 from mispair.image_text.report.controls import carried, controls
 from mispair.image_text.report.presets import presets

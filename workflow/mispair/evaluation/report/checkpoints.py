@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mispair.evaluation.report.arm_words import where
-from mispair.evaluation.report.data_sets import published_name
 from mispair.evaluation.set_names import canonical
 from mispair.report import published
 from mispair.report.statistics import Interval
@@ -16,6 +15,27 @@ from mispair.report.tables import Tables, protocols, records
 
 METHODS = ("CLIP", "LaCLIP")
 COLUMNS = {"acc1": "accuracy", "silhouette": "silhouette"}
+
+DATA_SETS = ("Food-101", "CIFAR-10", "CIFAR-100", "Caltech-101", "Pets", "STL-10", "ImageNet-1k")
+"""Names in tables 2 to 4."""
+
+OTHER_NAMES = {
+    "oxfordiiitpet": "Pets", "oxfordiiitpets": "Pets", "oxfordpets": "Pets", "oxfordpet": "Pets",
+    "imagenet": "ImageNet-1k", "ilsvrc2012": "ImageNet-1k",
+}  # fmt: skip
+
+_BY_NAME = {**{canonical(name): name for name in DATA_SETS}, **OTHER_NAMES}
+
+
+def published_name(evaluation_set: str) -> str | None:
+    """Return the published name of an evaluation set, or None if it has no published number.
+
+    Examples
+    --------
+    >>> published_name("wds_food101"), published_name("vtab-caltech101"), published_name("digits")
+    ('Food-101', 'Caltech-101', None)
+    """
+    return _BY_NAME.get(canonical(evaluation_set))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mispair.core.words import interval, number, p_value
 from mispair.evaluation.report import arm_words, checkpoints
-from mispair.evaluation.report.data_sets import published_name
+from mispair.evaluation.report.checkpoints import published_name
 from mispair.evaluation.selection import OF_CATEGORY
 from mispair.evaluation.set_names import canonical
 from mispair.report import published, style

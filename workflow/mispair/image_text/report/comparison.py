@@ -10,7 +10,7 @@ import pandas as pd
 from mispair.core.words import count, interval, number, p_value
 from mispair.evaluation.report import claims_pruning
 from mispair.evaluation.report.arm_words import spread
-from mispair.evaluation.report.data_sets import published_name
+from mispair.evaluation.report.checkpoints import published_name
 from mispair.evaluation.report.protocols import HASHES, named, of_metric, protocol_phrase
 from mispair.evaluation.report.series import ends_text, purity_series, run_trend, zeroshot_series
 from mispair.report import published, style
