@@ -103,6 +103,11 @@ def scores(tables: Tables, measure: str) -> list[Score]:
     return results
 
 
+def stated(value: object) -> str:
+    """Return a label of a checkpoint; a missing one is not stated."""
+    return value if isinstance(value, str) else "not stated"
+
+
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 

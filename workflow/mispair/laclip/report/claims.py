@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mispair.core.words import count, interval, number
-from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Pair, pairs
+from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Pair, pairs, stated
 from mispair.evaluation.report.protocols import short
 from mispair.evaluation.set_names import canonical
 from mispair.image_text.report.claims_schemes import effect_text
@@ -162,11 +162,6 @@ def overlap_pairs(tables: Tables, tower: str) -> list[OverlapPair]:
         for kind, values in sorted(by_kind.items())
         if clip in values and laclip in values
     ]
-
-
-def stated(value: object) -> str:
-    """Return a label of a checkpoint; a missing one is not stated."""
-    return value if isinstance(value, str) else "not stated"
 
 
 def _overlap(tables: Tables, confidence: float) -> Verdict:

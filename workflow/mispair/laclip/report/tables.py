@@ -6,13 +6,20 @@ import math
 
 from mispair.core.words import MISSING, interval, listing, number
 from mispair.evaluation.report import datacomp
-from mispair.evaluation.report.checkpoints import COLUMNS, METHODS, Score, facts, pairs, scores
+from mispair.evaluation.report.checkpoints import (
+    COLUMNS,
+    METHODS,
+    Score,
+    facts,
+    pairs,
+    scores,
+    stated,
+)
 from mispair.evaluation.report.comparison_evaluation import retrieval
 from mispair.evaluation.report.compositional import compositional
 from mispair.evaluation.report.protocols import HASHES, short
 from mispair.evaluation.report.series import TOWERS
 from mispair.evaluation.set_names import canonical
-from mispair.laclip.report.claims import stated
 from mispair.laclip.report.differences import RULES, flagged, reason
 from mispair.report import published
 from mispair.report.table import Table, or_dash
