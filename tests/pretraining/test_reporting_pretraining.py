@@ -16,7 +16,7 @@ from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
 from mispair.pretraining.report.tables import pretraining
 from mispair.report import figures, studies, study_modules, verdicts
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import draw_of
+from mispair.report.figures import draw_of
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.pretraining.pretraining_run import MIXING, NOISE, rows

@@ -24,6 +24,7 @@ from mispair.evaluation.purity import DEFINITION
 from mispair.image_text.report import notes
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
+from mispair.report.figures import draw_of
 from mispair.report.steps import record_run, write_report
 from mispair.report.tables import Tables, read
 from tests.made_up_tables import TIDY, draw_all, figure_file, gather
@@ -580,8 +581,26 @@ def reading(html: str) -> Reader:
 @pytest.mark.parametrize("name", studies.NAMES)
 def test_each_figure_of_a_study_is_drawn_by_the_function_of_its_name(name):
     module = import_module(f"mispair.{name}.report.figures")
-    assert [*module.DRAWINGS] == [figure.name for figure in studies.figures(name)]
-    assert [*module.SMALL] == [figure.name for figure in studies.study(name).small]
+    drawing = {
+        key: function
+        for part in getattr(module, "MODULES", [module])
+        for key, function in vars(part).items()
+        if not key.startswith("_") and returned(function) == "Drawing | Hole"
+    }
+    assert {key: function.__name__ for key, function in drawing.items()} == {
+        figure.name: figure.name for figure in studies.drawn(name)
+    }
+    assert {figure: draw_of(figure) for figure in drawing} == drawing
+
+
+def returned(function: object) -> object:
+    return getattr(function, "__annotations__", {}).get("return")
+
+
+def test_a_figure_without_a_function_is_an_error_that_names_both(monkeypatch):
+    monkeypatch.delattr("mispair.laclip.report.figures.checkpoints")
+    with pytest.raises(LookupError, match=r"mispair\.laclip\.report\.figures: .* checkpoints "):
+        draw_of("checkpoints")
 
 
 def test_tables_are_tidy_and_read_back_as_they_were(whole):

@@ -15,7 +15,7 @@ from scipy import stats
 
 from mispair.core import metrics
 from mispair.report import charts
-from mispair.report.drawings import draw_of
+from mispair.report.figures import draw_of
 from mispair.report.tables import Tables, read, tidy
 from mispair.simulation.report import claims_figure1 as claims_simulation
 from mispair.simulation.report import conditions, controls_simulation, notes, reproduction

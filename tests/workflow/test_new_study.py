@@ -47,15 +47,11 @@ def rows(results, models):
     "report/figures.py": """import altair as alt
 
 from mispair.report.charts import Drawing
-from mispair.report.drawings import by_name
 
 
 def toy_heights(tables):
     chart = alt.Chart(tables.toys).mark_point().encode(x="seed:Q", y="value:Q")
     return Drawing(chart, tables.toys, "One toy was measured.")
-
-
-DRAWINGS = by_name(toy_heights)
 """,
     "report/pages.py": """from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table

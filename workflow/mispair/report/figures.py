@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import altair as alt
@@ -13,9 +15,8 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from mispair.report import charts, style
+from mispair.report import charts, studies, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import draw_of
 from mispair.report.exports.pdf import in_order
 from mispair.report.study import Figure
 from mispair.report.tables import Tables
@@ -85,6 +86,27 @@ def compose(
     spec["description"] = f"{figure.title}. {text}"
     spec["usermeta"] = {"mispair": meta, "embedOptions": {"actions": False, "renderer": "svg"}}
     return spec, data
+
+
+def draw_of(figure: str) -> Callable[[Tables], Drawing | Hole]:
+    """Return the function that draws a figure: that of its name in its study's ``figures``.
+
+    If that module has ``MODULES``, one of these has the function.
+
+    Raises
+    ------
+    LookupError
+        If there is no such function.
+    """
+    (study,) = (
+        name for name in studies.NAMES if figure in {each.name for each in studies.drawn(name)}
+    )
+    module = import_module(studies.module_name(study, "figures"))
+    for part in getattr(module, "MODULES", (module,)):
+        if figure in vars(part):
+            draw: Callable[[Tables], Drawing | Hole] = vars(part)[figure]
+            return draw
+    raise LookupError(f"{module.__name__}: no function {figure} draws the figure of that name")
 
 
 def as_svg(spec: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from mispair.audit.report.runs import CROSS_FITTED, MEMORISED, TRUSTED, UNTOUCHE
 from mispair.audit.report.words import estimate, percent
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 NOT_RUN = "the audit was not run"
@@ -136,8 +135,3 @@ def small_audit(tables: Tables) -> Drawing | Hole:
     )  # fmt: skip
     listed = ", ".join(f"{row.value:.3f} of {row.x:.3f}" for row in points.itertuples())
     return Drawing(chart, data, f"Estimated of true shares: {listed}. Dashed: equal.")
-
-
-DRAWINGS = by_name(audit_p_values, audit_calibration, audit_reliability)
-
-SMALL = by_name(small_audit)

@@ -13,7 +13,6 @@ from mispair.evaluation.report.protocols import short
 from mispair.laclip.report.claims import gains, overlap_pairs
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 NOT_RUN = "the LaCLIP study was not run"
@@ -132,10 +131,3 @@ def small_laclip(tables: Tables) -> Drawing | Hole:
     means = runs.groupby("label", sort=False)["value"].mean()
     listed = ", ".join(f"{label} {number(value, 4, sign=True)}" for label, value in means.items())
     return Drawing(chart, data, f"Mean |cos|, LaCLIP − CLIP: {listed}.")
-
-
-DRAWINGS = by_name(
-    checkpoints,
-)
-
-SMALL = by_name(small_laclip)

@@ -19,7 +19,6 @@ from mispair.pretraining.report.runs import (
 )
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 CONFIDENCE = 0.95
@@ -159,11 +158,3 @@ def small_pretraining(tables: Tables) -> Drawing | Hole:
     means = runs.groupby("label", sort=False)["value"].mean()
     listed = ", ".join(f"{label} {number(value, 3, sign=True)}" for label, value in means.items())
     return Drawing(chart, data, f"Mixing score less that of clean captions: {listed}.")
-
-
-DRAWINGS = by_name(
-    pretraining_mixing,
-    pretraining_accuracy,
-)
-
-SMALL = by_name(small_pretraining)

@@ -11,7 +11,6 @@ from mispair.repair.report.claims import NOT_RUN
 from mispair.repair.report.measures import LABELS, rates_of, rules_of, values
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 
 SHOWN = {
@@ -174,8 +173,3 @@ def small_repair(tables: Tables) -> Drawing | Hole:
     means = runs.groupby("label", sort=False)["value"].mean()
     listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
     return Drawing(chart, data, f"Accuracy at rate {rates[-1]:g}: {listed}.")
-
-
-DRAWINGS = by_name(repair_by_rule, repair_from_scratch, repair_ledger)
-
-SMALL = by_name(small_repair)

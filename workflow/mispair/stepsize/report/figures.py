@@ -12,7 +12,6 @@ import pandas as pd
 from mispair.core.words import count, listing, number
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 from mispair.stepsize.report.runs import (
     SCHEDULES,
@@ -440,21 +439,3 @@ def small_stepsize(tables: Tables) -> Drawing | Hole:
     stepsizes = data["stepsize"].nunique()
     sentence = f"Risk against steps at {count(stepsizes, 'stepsize')}."
     return Drawing(chart, data[columns], sentence)
-
-
-DRAWINGS = by_name(
-    stepsize_risk,
-    stepsize_thresholds,
-    stepsize_steps,
-    stepsize_margin,
-    stepsize_neurons,
-    stepsize_rate,
-    stepsize_speedup,
-    stepsize_acceleration,
-    stepsize_sharpness,
-    stepsize_bounds,
-    stepsize_activations,
-    stepsize_accuracy,
-)
-
-SMALL = by_name(small_stepsize)

@@ -8,7 +8,6 @@ import pandas as pd
 from mispair.core.words import number
 from mispair.report import charts, small, style
 from mispair.report.charts import Drawing, Hole
-from mispair.report.drawings import by_name
 from mispair.report.tables import Tables
 from mispair.sufficiency.report.runs import (
     ENCODERS,
@@ -290,14 +289,3 @@ def small_sufficiency(tables: Tables) -> Drawing | Hole:
     means = points.groupby("label")["value"].mean()
     listed = ", ".join(f"{label} {number(value)}" for label, value in means.items())
     return Drawing(chart, data, f"Divergence in nats: {listed}.")
-
-
-DRAWINGS = by_name(
-    sufficiency_divergence,
-    sufficiency_prompts,
-    sufficiency_transfer,
-    sufficiency_shift,
-    sufficiency_published,
-)
-
-SMALL = by_name(small_sufficiency)
