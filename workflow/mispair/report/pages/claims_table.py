@@ -1,16 +1,53 @@
-"""All claims with their verdicts, as a printed table and as data."""
+"""All claims with their verdicts: as rows of pages, as a printed table and as data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
 from mispair.core.words import p_value, significant
 from mispair.report.gaps import Gap
 from mispair.report.table import Table, effect_cell
-from mispair.report.verdicts import Verdict
+from mispair.report.verdicts import Claim, Verdict
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim with its verdict, or with one for each preset that was run."""
+
+    claim: Claim
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether verdicts on presets are side by side."""
+        return bool(self.verdicts[0].preset)
+
+    def of(self, preset: str) -> Verdict | None:
+        """Return the verdict on a preset, or None if it was not run."""
+        return next((verdict for verdict in self.verdicts if verdict.preset == preset), None)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """What was published; presets may be compared with different published points."""
+        return tuple(dict.fromkeys(v.published for v in self.verdicts if v.published))
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """Names of the figures that show it, each with the first preset that it shows."""
+        shown = {verdict.claim.figure: verdict.preset for verdict in reversed(self.verdicts)}
+        return tuple(reversed(shown.items()))
+
+
+def rows(judged: Sequence[Verdict]) -> list[Row]:
+    """Return one row of pages for each claim, in the order of the verdicts."""
+    by_claim: dict[str, list[Verdict]] = {}
+    for verdict in judged:
+        by_claim.setdefault(verdict.claim.key, []).append(verdict)
+    return [Row(of_claim[0].claim, tuple(of_claim)) for of_claim in by_claim.values()]
 
 
 def claims(judged: Sequence[Verdict]) -> list[Table]:

@@ -6,15 +6,25 @@ script draws.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
+from mispair.core import failures
+from mispair.core.words import listing
 from mispair.report import multiplicity, questions, studies, study_modules, verdicts
-from mispair.report.pages import claims_page, landing, markup, records, study_page
+from mispair.report.pages import claims_table, markup, records
 from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
-from mispair.report.pages.study_pages import Page
+from mispair.report.pages.picture import Picture
+from mispair.report.pages.study_pages import Page, Pages, Piece
 from mispair.report.study import FORMS, Study
+from mispair.report.table import Table
+from mispair.report.tables import Tables
+
+PICTURES = 250_000
+"""Most bytes of pictures on a study's page; the script alone draws the charts of larger ones."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,20 @@ def build(content: Content, folder: str = "pages") -> Site:
     )
 
 
+def printed(content: Content) -> dict[str, list[Table]]:
+    """Return the tables of each page, for exports, by the name of its file without ending.
+
+    Those of the run itself (times, versions) are not among them: ``run.json`` has them. Nor are
+    those of the page of numbers: ``numbers.csv`` has them.
+    """
+    settings = _from_all(content, lambda pages: pages.settings)
+    return {
+        **content.tables_of_studies,
+        "claims": claims_table.claims(content.judged),
+        "run": [*filter(None, [records.fingerprints(content.tables)]), *settings],
+    }
+
+
 def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: str) -> str:
     """Return a page as HTML: `here` is the path to the pages, `root` to the folder of figures."""
 
@@ -78,20 +102,115 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
 
 
 def _landing(content: Content) -> Page:
-    return Page(FRONT, "Answers", "Answers", "landing.html.j2", landing.parts(content))
+    """Return the page with an answer, and its limit, to each question of the studies."""
+    failed = content.failed
+    answers = [answer for study in content.studies for answer in content.answers[study.key]]
+    summary = _from_all(content, lambda pages: pages.summary)
+    parts = {
+        "failed": failed and {
+            "heading": failures.heading(failed),
+            "failures": [(job, failures.named(job), failures.why(job)) for job in failed["failed"]],
+        },
+        "warnings": _from_all(content, lambda pages: pages.warnings),
+        "summary": (
+            f"This run: {listing(summary)}." if summary else "Nothing was measured in this run."
+        ),
+        "answers": [(answer, _small(content, answer)) for answer in answers if answer.measured],
+        "unmeasured": [answer for answer in answers if not answer.measured],
+        "limits": _from_all(content, lambda pages: pages.limits),
+        "holes": _from_all(content, lambda pages: pages.holes),
+    }  # fmt: skip
+    return Page(FRONT, "Answers", "Answers", "landing.html.j2", parts)
 
 
-def _claims(content: Content) -> Page:
-    parts = claims_page.parts(content)
-    return Page(CLAIMS, "Every claim and its verdict", "Claims", "claims.html.j2", parts)
+def _from_all(
+    content: Content, kind: Callable[[Pages], Callable[[Tables], list[Any]]]
+) -> list[Any]:
+    """Return the sentences, or the tables, of one kind of all studies."""
+    return [item for pages in study_modules.every_pages() for item in kind(pages)(content.tables)]
+
+
+def _small(content: Content, answer: questions.Answer) -> Picture | None:
+    """Return the small figure of an answer, if it was drawn."""
+    picture = content.pictures.get(answer.question.figure)
+    return picture if picture is not None and picture.static and not picture.hole else None
 
 
 def _study(content: Content, study: Study) -> Page:
+    drawn = [content.picture(figure) for figure in study.figures]
+    judged = [verdict for verdict in content.judged if verdict.claim.study == study.key]
+    parts = {
+        "study": study,
+        "measured": content.tables.study(study.key),
+        "sections": _sections(content, study, drawn),
+        "holes": [picture for picture in drawn if picture.hole],
+        "answers": [answer for answer in content.answers[study.key] if answer.measured],
+        "answer": study_modules.pages(study.key).answer(content.tables),
+        "claims": claims_table.rows(judged),
+        "with_picture": _with_picture([picture for picture in drawn if not picture.hole]),
+    }
     short = study.title.split(":")[0]
-    return Page(
-        study_file(study.key), study.title, short, "study.html.j2",
-        study_page.parts(content, study),
-    )  # fmt: skip
+    return Page(study_file(study.key), study.title, short, "study.html.j2", parts)
+
+
+def _with_picture(drawn: list[Picture]) -> set[str]:
+    """Name the figures with a picture on the page, the smallest first, within the bound."""
+    room = PICTURES
+    shown = set()
+    for picture in sorted(drawn, key=lambda picture: len(picture.static)):
+        room -= len(picture.static)
+        if picture.static and room >= 0:
+            shown.add(picture.figure.name)
+    return shown
+
+
+def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict[str, Any]]:
+    """Return the content of each section; sections without content and holes are left out."""
+    tables = content.tables_of_studies[study.key]
+    pieces = study_modules.pages(study.key).pieces(content)
+    sections = [
+        {
+            "title": title,
+            "piece": pieces.get(title, Piece()),
+            "pictures": [p for p in drawn if p.figure.section == title and not p.hole],
+            "tables": [table for table in tables if table.section == title],
+            "lost": content.lost.get((study.key, title), ()),
+        }
+        for title in study.sections
+    ]
+    return [
+        section
+        for section in sections
+        if section["pictures"] or section["tables"] or section["lost"] or section["title"] in pieces
+    ]
+
+
+def _claims(content: Content) -> Page:
+    """Return the page of all claims: by study and question, each with what was measured on it."""
+    groups = {
+        key: [(answer, claims_table.rows(answer.verdicts)) for answer in answers]
+        for key, answers in content.answers.items()
+    }
+    parts = {
+        "studies": [(study, groups[study.key]) for study in content.studies],
+        "not_run": [
+            (study, len(questions.keys(study_modules.pages(study.key).questions)))
+            for study in studies.studies()
+            if study not in content.studies
+        ],
+        "outcomes": verdicts.OUTCOMES,
+        "drawings": [
+            drawing
+            for study in content.studies
+            for drawing in study_modules.pages(study.key).drawings(content.tables)
+        ],
+        "lost": {
+            figure.name: content.lost.get((study.key, figure.section), [])
+            for study in studies.studies()
+            for figure in study.figures
+        },
+    }
+    return Page(CLAIMS, "Every claim and its verdict", "Claims", "claims.html.j2", parts)
 
 
 def _methods(content: Content) -> Page:
@@ -107,7 +226,7 @@ def _methods(content: Content) -> Page:
         "effect_rule": verdicts.EFFECTS,
         "correction_rule": multiplicity.RULE,
         "definitions": [item for pages in every for item in pages.definitions.items()],
-        "limits": landing.limits(content),
+        "limits": _from_all(content, lambda pages: pages.limits),
     }
     return Page("methods.html", "Methods", "Methods", "methods.html.j2", parts)
 
@@ -119,9 +238,7 @@ def _run(content: Content) -> Page:
         "origin": content.record and records.origin(content.record),
         "versions": records.versions(),
         "fingerprints": records.fingerprints(tables),
-        "settings": [
-            table for pages in study_modules.every_pages() for table in pages.settings(tables)
-        ],
+        "settings": _from_all(content, lambda pages: pages.settings),
         "tables": [*(f"{name}.csv" for name in studies.tables()), "metrics.csv"],
     }
     return Page("run.html", "This run", "Run", "run.html.j2", parts)

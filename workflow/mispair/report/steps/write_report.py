@@ -47,11 +47,10 @@ def run(
     from mispair.core.benchmarks import texts_of
     from mispair.core.folders import replacing_folder
     from mispair.report.exports.latex import documents
-    from mispair.report.exports.printed import printed
     from mispair.report.pages.claims_table import frame
     from mispair.report.pages.content import Content
     from mispair.report.pages.picture import pictures_in
-    from mispair.report.pages.site import build
+    from mispair.report.pages.site import build, printed
     from mispair.report.tables import read_csvs
 
     pictures = pictures_in(figures)
