@@ -154,7 +154,8 @@ class Dag:
                 "first, then audit the other half with `towers: results/towers/trained`."
             )
         if self.encodes:
-            self.trusted, self.words  # noqa: B018 (reports a missing file before any job)
+            for key in ("trusted", "words"):
+                self.user_file(key)  # raises before any job if the file is missing
 
     def runs(self, study: str) -> bool:
         """Return whether a study is among those that the configuration names."""
@@ -303,10 +304,6 @@ class Dag:
         """Return the name of the source of each shard of a group; none if sources have no names."""
         return self.sources_of_shards(self.shards_of(wildcards))
 
-    def sources_of_first(self, groups: int) -> list[str]:
-        """Return the name of the source of each shard of the first groups; see `sources_of`."""
-        return self.sources_of_shards(self.shards_of_first(groups))
-
     def sources_of_shards(self, shards: list[str]) -> list[str]:
         """Return the name of the source of each shard; none if sources have no names."""
         return [self._sources[path] for path in shards if path in self._sources]
@@ -328,27 +325,14 @@ class Dag:
     def _is_generated(self) -> bool:
         return bool(self.config.shards == configuration.GENERATED)
 
-    @property
-    def caption_table(self) -> list[str]:
-        """The user's table of captions, if there is one."""
-        return self._named_file("captions")
+    def user_file(self, key: str) -> list[str]:
+        """Return the user's file under a key of the configuration, if there is one.
 
-    @property
-    def caption_keys(self) -> list[str]:
-        """The user's keys for a list of captions that has none, if there are any."""
-        return self._named_file("caption_keys")
-
-    @property
-    def trusted(self) -> list[str]:
-        """The keys of pairs that are known to be right, if there are any."""
-        return self._named_file("trusted")
-
-    @property
-    def words(self) -> list[str]:
-        """The user's list of features that captions may name, if there is one."""
-        return self._named_file("words")
-
-    def _named_file(self, key: str) -> list[str]:
+        Raises
+        ------
+        UserError
+            If it does not exist.
+        """
         path = getattr(self.config, key)
         if path is None:
             return []
@@ -379,10 +363,6 @@ class Dag:
     def test_images(self, wildcards: Any) -> list[str]:
         """Return the image features of every evaluation set."""
         return self.evaluation.images(wildcards.towers)
-
-    def train_images(self, wildcards: Any) -> list[str]:
-        """Return the image features of every training split."""
-        return self.evaluation.images(wildcards.towers, "train")
 
     def prompts(self, wildcards: Any) -> list[str]:
         """Return the prompt features of every evaluation set and protocol."""
@@ -453,7 +433,12 @@ class Dag:
 
     @property
     def arms(self) -> list[Arm]:
-        """The untouched projections, and all fine-tuned starts; controls have fewer arms."""
+        """The untouched projections, and all fine-tuned starts; controls have fewer arms.
+
+        There are none if their study does not run.
+        """
+        if not self.runs("image_text"):
+            return []
         first = self.config.corrupt_captions.schemes[0]
         tuning = self.config.finetune_projection
         rates = sorted(self.config.corrupt_captions.rates)
@@ -512,19 +497,10 @@ class Dag:
         return [arm for arm in self.arms if arm.start in starts]
 
     def _ends(self, *starts: str) -> list[Arm]:
+        """Return the untouched arm, and the smallest and the largest rate of some starts."""
         rates, first = self.config.corrupt_captions.rates, self.config.corrupt_captions.schemes[0]
         ends = {Arm(start, first, rate) for start in starts for rate in (min(rates), max(rates))}
         return [arm for arm in self.arms if arm == Arm(UNTOUCHED) or arm in ends]
-
-    @property
-    def described_arms(self) -> list[Arm]:
-        """The arms whose neurons are compared with true features: untouched, and both ends."""
-        return self._ends(PRETRAINED)
-
-    @property
-    def identified_arms(self) -> list[Arm]:
-        """The arms in which a basis is searched for: those described, and ends of random starts."""
-        return self._ends(PRETRAINED, "reinitialised")
 
     def index(self, kind: str = "parquet") -> list[str]:
         """Return the index of every group, or its rejected pairs (``rejected.parquet``)."""
@@ -585,10 +561,6 @@ class Dag:
             return []
         return [f"results/pairs/{self.corpus}/pairing/{name}.{kind}" for name in self.corruptions]
 
-    def written_captions(self) -> list[str]:
-        """Return the captions that schemes wrote."""
-        return self.pairings("captions.parquet")
-
     def compared_features(self, kind: str) -> list[str]:
         """Return the features by which captions are compared, if they are not by their words."""
         features = self.config.find_similar_captions.measure == "features"
@@ -618,20 +590,17 @@ class Dag:
 
     def measured(self, what: str) -> list[str]:
         """Return the metrics (``purity``, ``zeroshot``, ...) of every arm that has them."""
-        if not self.runs("image_text"):
-            return []
         arms = {
             "pruning": lambda: self.arms_from("prune_neurons"),
             "probe": lambda: self.arms_from("fit_linear_probe") if self._has_probes else [],
-            "semantics": lambda: self.described_arms if self._is_generated else [],
-            "basis": lambda: self.identified_arms,
+            "semantics": lambda: self._ends(PRETRAINED) if self._is_generated else [],
+            "basis": lambda: self._ends(PRETRAINED, "reinitialised"),
         }.get(what, lambda: self.arms)()
         return [self._of_arm(arm, f"{what}.json") for arm in arms]
 
     def answers(self) -> list[str]:
         """Return the answers of every arm, when their study runs."""
-        arms = self.arms if self.runs("image_text") else []
-        return [self._of_arm(arm, "answers.safetensors") for arm in arms]
+        return [self._of_arm(arm, "answers.safetensors") for arm in self.arms]
 
     def compared(self) -> list[str]:
         """Return the differences between arms, when their study runs."""
@@ -661,8 +630,6 @@ class Dag:
 
     @property
     def _pruned_names(self) -> list[str]:
-        if not self.runs("image_text"):
-            return []
         settings = self.config.export_pruned
         return [
             f"{self.corpus}/{self.towers}/{arm}/{strategy}~{ranking}~{k}"

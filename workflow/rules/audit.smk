@@ -10,7 +10,7 @@ rule audit_pairs:
         rows="results/features/{corpus}/{towers}/parquet.sha256",
         projection="results/arms/{corpus}/{towers}/untouched/projection.safetensors",
         similar=similar(dag),
-        trusted=steady(dag.trusted),
+        trusted=steady(dag.user_file("trusted")),
     output:
         audit=f"{AUDIT}/audit.parquet",
         rates=f"{AUDIT}/audit.json",
@@ -24,7 +24,7 @@ rule audit_pairs:
         gpu=dag.gpus("audit_pairs"),
     params:
         *code_version("audit_pairs"),
-        stamps=dag.stamps(dag.trusted),
+        stamps=dag.stamps(dag.user_file("trusted")),
         flags=dag.flags("audit_pairs"),
     message:
         "Count wrong captions of {wildcards.corpus}"
@@ -72,8 +72,8 @@ rule audit_features:
         captions=texts(dag),
         features="results/features/{corpus}/{towers}/safetensors.sha256",
         rows="results/features/{corpus}/{towers}/parquet.sha256",
-        trusted=steady(dag.trusted),
-        words=steady(dag.words),
+        trusted=steady(dag.user_file("trusted")),
+        words=steady(dag.user_file("words")),
     output:
         absent=f"{AUDIT}/features.json",
     log:
@@ -84,7 +84,7 @@ rule audit_features:
         "../../envs/environment.yaml"
     params:
         *code_version("audit_features"),
-        stamps=dag.stamps(dag.trusted, dag.words),
+        stamps=dag.stamps(dag.user_file("trusted"), dag.user_file("words")),
     message:
         "Estimate which features captions of {wildcards.corpus} name by mistake"
     shell:
@@ -135,7 +135,7 @@ rule draw_suspects:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_suspects"),
-        sources=dag.sources_of_first(len(dag.groups)),
+        sources=dag.sources_of_shards(dag.shards_of_first(len(dag.groups))),
         flags=dag.flags("draw_suspects"),
     message:
         "Lay out pairs whose captions are likely wrong"

@@ -218,7 +218,7 @@ rule evaluate_zeroshot:
 rule fit_linear_probe:
     input:
         projection="results/arms/{corpus}/{towers}/{arm}/projection.safetensors",
-        train=dag.train_images,
+        train=lambda wildcards: dag.evaluation.images(wildcards.towers, "train"),
         images=dag.test_images,
     output:
         probe="results/arms/{corpus}/{towers}/{arm}/probe.json",
@@ -280,7 +280,7 @@ rule draw_neurons:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_neurons"),
-        sources=dag.sources_of_first(SHOWN_GROUPS),
+        sources=dag.sources_of_shards(dag.shards_of_first(SHOWN_GROUPS)),
         flags=dag.flags("draw_neurons"),
     message:
         "Lay out what activates the most and the least pure neurons most"

@@ -29,8 +29,8 @@ rule make_scenes:
 
 rule read_captions:
     input:
-        table=steady(dag.caption_table),
-        key_list=steady(dag.caption_keys),
+        table=steady(dag.user_file("captions")),
+        key_list=steady(dag.user_file("caption_keys")),
     output:
         captions="results/pairs/{corpus}/captions.parquet",
     log:
@@ -41,7 +41,7 @@ rule read_captions:
         "../../envs/environment.yaml"
     params:
         *code_version("read_captions"),
-        stamps=dag.stamps(dag.caption_table, dag.caption_keys),
+        stamps=dag.stamps(dag.user_file("captions"), dag.user_file("caption_keys")),
         flags=dag.flags("read_captions"),
     message:
         "Read the table of captions of {wildcards.corpus}"
@@ -229,7 +229,7 @@ rule draw_contact_sheet:
         shards=steady(dag.shards_of_first(1)),
         index=dag.index(),
         pairing=dag.pairings(),
-        captions=dag.written_captions(),
+        captions=dag.pairings("captions.parquet"),
         template=dag.report_files("templates/contact_sheet.html.j2"),
     output:
         contact_sheet="reports/figures/contact_sheet.html",
@@ -241,7 +241,7 @@ rule draw_contact_sheet:
         "../../envs/environment.yaml"
     params:
         *code_version("draw_contact_sheet"),
-        sources=dag.sources_of_first(1),
+        sources=dag.sources_of_shards(dag.shards_of_first(1)),
         flags=dag.flags("draw_contact_sheet"),
     message:
         "Lay out sample pairs before and after shuffling"

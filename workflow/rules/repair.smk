@@ -14,7 +14,7 @@ rule trust_pairs:
     input:
         pairing=dag.repair.original(),
         captions=dag.repair.corpus_texts(),
-        trusted_keys=steady(dag.trusted),
+        trusted_keys=steady(dag.user_file("trusted")),
     output:
         trusted="results/repair/{corpus}/trusted.parquet",
     log:
@@ -25,7 +25,7 @@ rule trust_pairs:
         "../../envs/environment.yaml"
     params:
         *code_version("trust_pairs"),
-        stamps=dag.stamps(dag.trusted),
+        stamps=dag.stamps(dag.user_file("trusted")),
         draw=0,
         flags=dag.flags("trust_pairs"),
     message:

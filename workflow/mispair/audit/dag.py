@@ -22,7 +22,7 @@ def files(dag: Any) -> list[str]:
 
 def names_features(dag: Any) -> bool:
     """Return whether there are features that captions may name, and pairs to learn them from."""
-    return bool(dag.trusted and (dag.words or dag.truth_of_all()))
+    return bool(dag.user_file("trusted") and (dag.user_file("words") or dag.truth_of_all()))
 
 
 def texts(dag: Any) -> list[str]:
@@ -46,4 +46,4 @@ def weighing(dag: Any) -> str:
 
 def similar(dag: Any) -> list[str]:
     """Return the most similar captions, which the audit uses only with trusted pairs."""
-    return [f"results/pairs/{dag.corpus}/similar.parquet"] if dag.trusted else []
+    return [f"results/pairs/{dag.corpus}/similar.parquet"] if dag.user_file("trusted") else []
