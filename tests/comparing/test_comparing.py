@@ -16,8 +16,7 @@ from scipy import stats
 from mispair.cli import main
 from mispair.comparing.changes import changes
 from mispair.comparing.numbers import differences
-from mispair.comparing.runs import read
-from mispair.comparing.verdicts import verdicts
+from mispair.comparing.runs import Run, read
 from mispair.core import files
 from mispair.report import studies
 from mispair.report.tables import records, tidy
@@ -117,6 +116,10 @@ def test_every_kind_of_change_is_told(tmp_path: Path) -> None:
     assert about in found["The two runs"]
 
 
+def verdicts(a: Run, b: Run) -> tuple[tuple[str, ...], ...]:
+    return {table.caption: table.rows for table in changes(a, b)}["Verdicts that differ"]
+
+
 def test_verdicts_that_differ_are_listed(tmp_path: Path) -> None:
     columns = ["claim", "preset", "outcome", "effect", "low", "high"]
     a = [("x", "as-run", "supports", 0.5, 0.4, 0.6), ("y", "", "supports", 1, 0, 2)]
@@ -127,14 +130,14 @@ def test_verdicts_that_differ_are_listed(tmp_path: Path) -> None:
         folder = write(tmp_path / name, {})
         pd.DataFrame(rows, columns=columns).to_csv(folder / "reports/tables/claims.csv")
         runs.append(read(folder))
-    found = {row[0]: row[1:] for row in verdicts(*runs).rows}
+    found = {row[0]: row[1:] for row in verdicts(*runs)}
     assert found == {
         "x": ("as-run", "supports", "+0.5000 (+0.4000 to +0.6000)", "cannot tell", "+0.1000"),
         "z": ("–", "–", "–", "contradicts", "–"),
     }
-    assert verdicts(runs[0], runs[0]).rows == ()
+    assert verdicts(runs[0], runs[0]) == ()
     # A run of an earlier version has no such table.
-    assert len(verdicts(read(write(tmp_path / "old", {})), runs[0]).rows) == 2
+    assert len(verdicts(read(write(tmp_path / "old", {})), runs[0])) == 2
 
 
 def test_intervals_of_repeated_numbers_are_students_or_the_evaluations_own(tmp_path: Path) -> None:

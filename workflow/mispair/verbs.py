@@ -107,7 +107,6 @@ def compare(arguments: Sequence[str]) -> int:
     from mispair.comparing.numbers import BEYOND, ONLY_A, ONLY_B, differences, printed
     from mispair.comparing.pages import html_of, text_of
     from mispair.comparing.runs import read
-    from mispair.comparing.verdicts import verdicts
     from mispair.core import files
 
     parser = command_parser(
@@ -123,7 +122,7 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write every number, too")
     options = parser.parse_args(arguments)
     a, b = read(options.a), read(options.b)
-    changed, numbers = [*changes(a, b), verdicts(a, b)], differences(a.tables, b.tables)
+    changed, numbers = changes(a, b), differences(a.tables, b.tables)
     if options.html:
         page = html_of([*changed, *printed(numbers, 2000)], f"{a.name} and {b.name}")
         files.write_text(options.html, page)

@@ -1,4 +1,4 @@
-"""Differences between two runs, except numbers: configuration, data, code, versions."""
+"""Differences between two runs, except numbers: configuration, data, code, versions, verdicts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import pandas as pd
+
 from mispair.comparing.runs import Run
 from mispair.report.pages.records import origin
-from mispair.report.table import Table
+from mispair.report.table import Table, effect_cell
+from mispair.report.tables import records
 
 NOTHING = "–"
 DIGITS = 12
@@ -29,6 +32,11 @@ def changes(a: Run, b: Run) -> list[Table]:
             "Files of results",
             ("folder", "the same bytes", "other bytes", "in A only", "in B only"),
             tuple(_results(a.record["results"], b.record["results"])),
+        ),
+        Table(
+            "Verdicts that differ",
+            ("claim", "preset", "A", "effect in A", "B", "effect in B"),
+            tuple(_verdicts(a.claims, b.claims)),
         ),
     ]
 
@@ -90,3 +98,16 @@ def _results(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterable[tuple[str, 
         counts.setdefault("/".join(PurePosixPath(name).parts[:2]), Counter())[kind] += 1
     for folder, kinds in counts.items():
         yield folder, *(f"{kinds[kind]:,}" for kind in ("same", "other", "a", "b"))
+
+
+def _verdicts(a: pd.DataFrame, b: pd.DataFrame) -> Iterable[tuple[str, ...]]:
+    """List the claims whose outcomes differ, including claims of one run alone."""
+    both = a.merge(b, "outer", ["claim", "preset"], suffixes=("_a", "_b"), sort=False)
+    texts = both[["preset", "outcome_a", "outcome_b"]].fillna("").replace("", NOTHING)
+    changed = both.assign(**texts)[texts["outcome_a"] != texts["outcome_b"]]
+    for row in records(changed):
+        yield (
+            row["claim"], row["preset"],
+            row["outcome_a"], effect_cell(row["effect_a"], row["low_a"], row["high_a"]),
+            row["outcome_b"], effect_cell(row["effect_b"], row["low_b"], row["high_b"]),
+        )  # fmt: skip

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from mispair.core.failures import clean
 from mispair.report.exports.plain import aligned
 from mispair.report.table import Table
+
+PAGE = Path(__file__).with_name("page.html.j2")
 
 WIDEST = 80
 """Largest number of characters of a cell on a terminal."""
@@ -33,13 +36,10 @@ def _cell(text: str) -> str:
 
 def html_of(tables: Sequence[Table], title: str) -> str:
     """Return tables as a page without links to other files."""
-    import jinja2
+    from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("mispair.comparing", "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("page.html.j2").render(tables=tables, title=title) + "\n"
+    from mispair.report.pages import markup
+
+    template = markup.environment().from_string(PAGE.read_text(encoding="utf-8"))
+    style = Markup(markup.source("style.css"))
+    return template.render(tables=tables, title=title, style=style) + "\n"
