@@ -50,7 +50,6 @@ def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int)
     """Estimate shares of wrong captions of the demo's corpus, draw after draw."""
     from mispair.audit import trials
     from mispair.audit.captions import nearest_captions, text_groups
-    from mispair.audit.injection import inject
     from mispair.audit.pairs import Audited, embedded, features_of_sample
     from mispair.core import files
     from mispair.pairs.captions.caption_texts import read_captioned_pairs
@@ -78,8 +77,8 @@ def on_scenes(results: Path, draws: int, similar_draws: int, trained_draws: int)
         for draw in range(draws):
             same = every.image, words
             trial = trials.Trial(embeddings, every.image, same, nearest, draw, "cpu")
-            random = [inject("random", rate, words, nearest, draw) for rate in RATES]
-            similar = [inject("similar", rate, words, nearest, draw) for rate in RATES[1:]]
+            random = [trials.inject("random", rate, words, nearest, draw) for rate in RATES]
+            similar = [trials.inject("similar", rate, words, nearest, draw) for rate in RATES[1:]]
             for injection in [*random, *(similar if draw < similar_draws else [])]:
                 found += trials.untouched_rows(trial, injection, TRUSTED)
             if draw < trained_draws:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from mispair.audit.embeddings import PairEmbeddings
-from mispair.audit.injection import draw_similar
 from mispair.core import seeds
 
 _PAIRS = 1024
@@ -85,3 +84,16 @@ def neighbour_p_values(
         p_values[rows] = np.where(number > 0, ranked, np.nan)
         embeddings.release()
     return p_values
+
+
+def draw_similar(
+    pairs: np.ndarray, texts: np.ndarray, nearest: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Return for each of m pairs a random pair with a similar caption of other words, (m,).
+
+    A pair stays as it is if no other caption is similar to its own.
+    """
+    usable = (nearest[pairs] >= 0) & (texts[nearest[pairs]] != texts[pairs, None])
+    drawn = np.floor(generator.random(len(pairs)) * usable.sum(axis=1)).astype(np.int64)
+    nth = np.argmax(np.cumsum(usable, axis=1) > drawn[:, None], axis=1)
+    return np.where(usable.any(axis=1), nearest[pairs, nth], pairs)

@@ -10,16 +10,79 @@ import numpy as np
 
 from mispair.audit import probability as probabilities
 from mispair.audit.embeddings import PairEmbeddings, project
-from mispair.audit.injection import Injection, inject
-from mispair.audit.neighbour_ranks import similar_ranks
+from mispair.audit.neighbour_ranks import draw_similar, similar_ranks
 from mispair.audit.peers import neighbour_disagreement, two_gaussians
 from mispair.audit.ranks import Ranks, deal, rank
 from mispair.audit.rate import Rate, similar_rate, trusted_rate, untrusted_rates
 from mispair.core import seeds
 from mispair.core.metrics import Row
+from mispair.pairs.corruption.corruption import shuffle_captions
 from mispair.towers.features import PairedFeatures
 from mispair.towers.finetuning import projection as projections
 from mispair.towers.finetuning.finetuning_presets import FineTuning, resolve
+
+
+@dataclass(frozen=True)
+class Injection:
+    """Captions of n pairs, some of them known to be wrong.
+
+    Attributes
+    ----------
+    scheme : str
+        ``random`` (captions permuted) or ``similar`` (one of the most similar captions).
+    rate : float
+        Requested share.
+    source : (n,) int array
+        The pair whose caption each pair has.
+    wrong : (n,) bool array
+        Whether the words of a pair's caption changed.
+    """
+
+    scheme: str
+    rate: float
+    source: np.ndarray
+    wrong: np.ndarray
+
+
+def inject(
+    scheme: str, rate: float, texts: np.ndarray, nearest: np.ndarray, seed: int
+) -> Injection:
+    """Make the captions of a share of pairs wrong.
+
+    Parameters
+    ----------
+    scheme : {"random", "similar"}
+        How.
+    rate : float
+        Share of pairs.
+    texts : (n,) int array
+        Captions with the same words have the same number.
+    nearest : (n, k) int array
+        Pairs with the captions most similar to each; -1 is none. Not read for random.
+    seed : int
+        Of the draw.
+    """
+    n = len(texts)
+    generator = seeds.generator(seed, "audit", scheme, repr(rate))
+    source = np.arange(n)
+    if scheme == "random":
+        source = shuffle_captions(np.arange(n), rate, generator, texts)
+    elif rate > 0:
+        chosen = generator.permutation(n)[: round(rate * n)]
+        source[chosen] = draw_similar(chosen, texts, nearest, generator)
+    return Injection(scheme, rate, source, texts[source] != texts)
+
+
+def injections(
+    rates: Sequence[float], texts: np.ndarray, nearest: np.ndarray, seed: int
+) -> list[Injection]:
+    """Return `inject` of each scheme and rate; at rate 0 all schemes are the same."""
+    return [
+        inject(scheme, rate, texts, nearest, seed)
+        for scheme in ("random", "similar")
+        for rate in rates
+        if rate > 0 or scheme == "random"
+    ]
 
 
 @dataclass(frozen=True)
@@ -54,18 +117,6 @@ class Trial:
         captions = injection.source[self.sample]
         images, texts = self.embeddings.images_of(self.sample), self.embeddings.texts_of(captions)
         return _ranks(images, texts, self.same[1][captions], self.seed, self.device)
-
-
-def injections(
-    rates: Sequence[float], texts: np.ndarray, nearest: np.ndarray, seed: int
-) -> list[Injection]:
-    """Return `inject` of each scheme and rate; at rate 0 all schemes are the same."""
-    return [
-        inject(scheme, rate, texts, nearest, seed)
-        for scheme in ("random", "similar")
-        for rate in rates
-        if rate > 0 or scheme == "random"
-    ]
 
 
 def _ranks(
