@@ -17,7 +17,7 @@ from mispair.evaluation.report.series import zeroshot_series
 from mispair.image_text.report import claims_shuffling as claims_image_text
 from mispair.image_text.report.notes import limits
 from mispair.report import studies
-from mispair.report.figures import render
+from mispair.report.figures import compose, printed
 from mispair.report.tables import Tables, tidy
 
 RATES = (0.0, 0.3, 0.8)
@@ -80,11 +80,9 @@ def test_claims_are_judged_on_the_main_protocol_and_name_it(both):
 
 def test_figures_show_the_main_protocol_alone(both):
     figure = next(f for f in studies.figures() if f.name == "accuracy_by_shuffling")
-    drawn = render(figure, both, 12, 18, 10_000)
-    assert drawn.csv.loc[drawn.csv["layer"] == "mean", "value"].tolist() == pytest.approx(
-        [0.7, 0.64, 0.54]
-    )
-    assert "acc1, clip_benchmark #636c6970" in drawn.svg
+    spec, data = compose(figure, both, 12, 10_000)
+    assert data.loc[data["layer"] == "mean", "value"].tolist() == pytest.approx([0.7, 0.64, 0.54])
+    assert "acc1, clip_benchmark #636c6970" in printed(spec, 18)["svg"].decode()
 
 
 def test_a_hash_stands_for_the_class_list_and_prompts():

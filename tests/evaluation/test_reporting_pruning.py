@@ -10,7 +10,7 @@ import pytest
 from mispair.evaluation.report import claims_pruning
 from mispair.evaluation.report.claims_pruning import pruned_arm, strategy_scores
 from mispair.report import studies
-from mispair.report.figures import render
+from mispair.report.figures import compose, printed
 from mispair.report.tables import Tables, tidy
 
 LEVELS = {"high-purity": 0.70, "low-purity": 0.50, "high-variance": 0.65, "low-variance": 0.6,
@@ -51,7 +51,7 @@ def tables(rows: list[dict[str, Any]]) -> Tables:
 
 def drawn(name: str, found: Tables) -> Any:
     figure = next(f for f in studies.figures() if f.name == name)
-    return render(figure, found, 12, 18, 10_000)
+    return compose(figure, found, 12, 10_000)
 
 
 def test_the_order_is_judged_on_masked_embeddings():
@@ -78,20 +78,20 @@ def test_protocols_of_pruning_are_not_averaged():
 
 
 def test_renormalised_embeddings_are_dashed_beside_masked_ones():
-    found = drawn("pruning_renormalised", tables(pruned()))
-    data = found.csv.set_index(["normalised", "strategy", "k"])["value"]
-    assert data["masked", "high-purity", 200.0] == pytest.approx(0.7)
-    assert data["renormalised", "high-purity", 200.0] == pytest.approx(0.4)
-    assert "high-purity −0.300, random 0.000" in found.spec["usermeta"]["mispair"]["sentence"]
-    assert "stroke-dasharray" in found.svg
-    alone = drawn(
+    spec, data = drawn("pruning_renormalised", tables(pruned()))
+    values = data.set_index(["normalised", "strategy", "k"])["value"]
+    assert values["masked", "high-purity", 200.0] == pytest.approx(0.7)
+    assert values["renormalised", "high-purity", 200.0] == pytest.approx(0.4)
+    assert "high-purity −0.300, random 0.000" in spec["usermeta"]["mispair"]["sentence"]
+    assert "stroke-dasharray" in printed(spec, 18)["svg"].decode()
+    alone, _ = drawn(
         "pruning_renormalised", tables([r for r in pruned() if r["normalised"] == "masked"])
     )
-    assert alone.spec["usermeta"]["mispair"]["hole"] == "nothing was renormalised"
+    assert alone["usermeta"]["mispair"]["hole"] == "nothing was renormalised"
 
 
 def test_the_band_of_random_neurons_is_of_all_draws():
-    data = drawn("pruning", tables(pruned())).csv
+    _, data = drawn("pruning", tables(pruned()))
     random = data[(data["strategy"] == "random") & (data["metric"] == "acc1")]
     assert set(random["n"]) == {DRAWS}
     spread = random["high"] - random["low"]
@@ -100,21 +100,21 @@ def test_the_band_of_random_neurons_is_of_all_draws():
 
 
 def test_baselines_stand_beside_purity():
-    found = drawn("pruning_controls", tables(pruned()))
-    controls = found.csv.groupby("control")["strategy"].agg(set).to_dict()
+    spec, data = drawn("pruning_controls", tables(pruned()))
+    controls = data.groupby("control")["strategy"].agg(set).to_dict()
     assert controls["By column norm, text tower"] == {"high-norm", "low-norm", "random"}
     assert controls["By activation variance, text tower"] == {
         "high-variance", "low-variance", "random",
     }  # fmt: skip
-    sentence = found.spec["usermeta"]["mispair"]["sentence"]
+    sentence = spec["usermeta"]["mispair"]["sentence"]
     assert "column norm reach 0.900 and 0.300" in sentence
 
 
 @pytest.mark.parametrize("name", ["pruning_by_set", "pruning_silhouette_by_set"])
 def test_every_evaluation_set_has_its_panel(name):
-    found = drawn(name, tables(pruned()))
-    assert set(found.csv["evaluation_set"]) == {"shapes", "digits"}
-    sentence = found.spec["usermeta"]["mispair"]["sentence"]
+    spec, data = drawn(name, tables(pruned()))
+    assert set(data["evaluation_set"]) == {"shapes", "digits"}
+    sentence = spec["usermeta"]["mispair"]["sentence"]
     assert "on 2 of 2 evaluation sets, and is contradicted on 0" in sentence
     assert ("acc1, clip_benchmark" in sentence) == (name == "pruning_by_set")
 

@@ -8,7 +8,7 @@ import pytest
 
 from mispair.evaluation.report.tables_semantics import semantics
 from mispair.report import studies
-from mispair.report.figures import render
+from mispair.report.figures import compose
 from mispair.report.tables import Tables, tidy
 
 BEST = (0.9, -0.8, 0.3, 0.1)
@@ -40,7 +40,7 @@ def tables(found: list[dict[str, Any]]) -> Tables:
 
 def drawn(found: Tables) -> Any:
     figure = next(f for f in studies.figures() if f.name == "semantic_purity")
-    return render(figure, found, 12, 18, 10_000)
+    return compose(figure, found, 12, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def drawn(found: Tables) -> Any:
      (-0.8, 0.2, "do not go together beyond chance")],
 )  # fmt: skip
 def test_the_figure_says_in_words_whether_weights_and_meaning_agree(rho, p, words):
-    sentence = drawn(tables(rows(rho, p))).spec["usermeta"]["mispair"]["sentence"]
+    sentence = drawn(tables(rows(rho, p)))[0]["usermeta"]["mispair"]["sentence"]
     assert words in sentence
     assert f"ρ = {rho:.2f}".replace("-", "−") in sentence
     rotated = f"in randomly rotated bases ρ = {rho / 2:.2f}".replace("-", "−")
@@ -58,7 +58,7 @@ def test_the_figure_says_in_words_whether_weights_and_meaning_agree(rho, p, word
 
 
 def test_every_neuron_is_a_point_with_its_absolute_correlation():
-    data = drawn(tables(rows(-0.8, 0.01))).csv
+    _, data = drawn(tables(rows(-0.8, 0.01)))
     own = data[data["where"] == "own basis"].sort_values("neuron")
     assert own["semantic"].tolist() == pytest.approx([0.9, 0.8, 0.3, 0.1])
     assert own["overlap"].tolist() == pytest.approx(OVERLAP)
@@ -68,7 +68,7 @@ def test_every_neuron_is_a_point_with_its_absolute_correlation():
 def test_the_untouched_model_and_the_first_seed_are_shown():
     more = rows(0.5, 0.01, "pretrained") + rows(0.5, 0.01, seed=1)
     found, alone = tables(rows(-0.8, 0.01) + more), tables(rows(-0.8, 0.01))
-    assert drawn(found).spec == drawn(alone).spec
+    assert drawn(found)[0] == drawn(alone)[0]
 
 
 def test_the_tables_have_controls_and_the_clearest_neurons():
@@ -84,4 +84,4 @@ def test_the_tables_have_controls_and_the_clearest_neurons():
 
 def test_without_ground_truth_there_is_a_hole():
     assert semantics(tables([])) == []
-    assert "not run" in drawn(tables([])).spec["usermeta"]["mispair"]["hole"]
+    assert "not run" in drawn(tables([]))[0]["usermeta"]["mispair"]["hole"]

@@ -13,7 +13,7 @@ from mispair.image_text.report import claims_shuffling as claims_image_text
 from mispair.image_text.report.rows import swaps
 from mispair.pairs.report.pairings import effective, pairings
 from mispair.report import published, studies
-from mispair.report.figures import render
+from mispair.report.figures import compose, printed
 from mispair.report.rows import arm, origins
 from mispair.report.tables import Tables, tidy
 
@@ -104,17 +104,16 @@ def test_claims_and_comparisons_are_on_the_main_scheme_alone(both):
 def test_figures_are_of_the_main_scheme_unless_they_compare_schemes(both, name):
     figure = next(figure for figure in studies.figures() if figure.name == name)
     whole, alone = (
-        render(figure, found, 12, 18, 10_000) for found in (both, both.of_scheme("random"))
+        compose(figure, found, 12, 10_000)[0] for found in (both, both.of_scheme("random"))
     )
-    assert (whole.spec != alone.spec) == figure.every_scheme
+    assert (whole != alone) == figure.every_scheme
 
 
 def test_schemes_are_drawn_beside_the_published_ones(both):
     figure = next(f for f in studies.figures() if f.name == "purity_by_scheme")
-    drawn = render(figure, both, 12, 18, 10_000)
-    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    spec, data = compose(figure, both, 12, 10_000)
+    sentence = spec["usermeta"]["mispair"]["sentence"]
     assert "random +0.0640 and similar +0.0400" in sentence
-    data = drawn.csv
     for scheme in SLOPES:
         own = data[(data["scheme"] == scheme) & (data["layer"] == "mean")]
         assert sorted(own.loc[own["panel"] == "text", "rate"]) == list(RATES)
@@ -126,9 +125,9 @@ def test_schemes_are_drawn_beside_the_published_ones(both):
 
 def test_one_scheme_alone_has_nothing_to_be_compared_with():
     figure = next(f for f in studies.figures() if f.name == "purity_by_scheme")
-    drawn = render(figure, tables(purity=arms({"random": 1}, "random")), 12, 18, 10_000)
-    assert "schemes" in drawn.spec["usermeta"]["mispair"]["hole"]
-    assert "Not measured" in drawn.svg
+    spec, _ = compose(figure, tables(purity=arms({"random": 1}, "random")), 12, 10_000)
+    assert "schemes" in spec["usermeta"]["mispair"]["hole"]
+    assert b"Not measured" in printed(spec, 18)["svg"]
 
 
 def test_the_published_curve_of_the_main_scheme_is_the_random_one():
@@ -237,8 +236,8 @@ def test_a_scheme_that_rewrites_captions_swaps_none():
                           "text_changed_share": repr(2 * rate)}, 100)
     ]  # fmt: skip
     figure = next(f for f in studies.figures() if f.name == "realised_swaps")
-    drawn = render(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 18, 10_000)
-    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    spec, _ = compose(figure, tables(pairs=rows, purity=arms({"drop": 1}, "drop")), 12, 10_000)
+    sentence = spec["usermeta"]["mispair"]["sentence"]
     assert sentence == "No caption was swapped; at most 60.00 % of the pairs have a rewritten one."
 
 

@@ -15,7 +15,7 @@ from mispair.laclip.report.differences import flagged, reason
 from mispair.laclip.report.rows import checkpoint
 from mispair.laclip.report.tables import checkpoints, overlap
 from mispair.report import published, studies
-from mispair.report.figures import render
+from mispair.report.figures import compose
 from mispair.report.rows import origins
 from mispair.report.tables import Tables, tidy
 from tests.made_up_tables import gather
@@ -291,13 +291,13 @@ def test_checkpoints_are_gathered_with_their_labels(tmp_path):
 
 def test_the_figure_shows_measured_and_published_points():
     figure = next(f for f in studies.figures("laclip"))
-    drawn = render(figure, tables(checkpoints=everything()), 12, 18, 10_000)
-    assert isinstance(drawn.csv, pd.DataFrame)
-    assert drawn.csv["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
-    sentence = drawn.spec["usermeta"]["mispair"]["sentence"]
+    spec, data = compose(figure, tables(checkpoints=everything()), 12, 10_000)
+    assert isinstance(data, pd.DataFrame)
+    assert data["what"].value_counts().to_dict() == {"measured": 72, "published": 72}
+    sentence = spec["usermeta"]["mispair"]["sentence"]
     assert "in accuracy on 16 of 18" in sentence
-    hole = render(figure, tables(), 12, 18, 10_000).spec["usermeta"]["mispair"]
-    assert hole["hole"] == "the LaCLIP study was not run"
+    hole, _ = compose(figure, tables(), 12, 10_000)
+    assert hole["usermeta"]["mispair"]["hole"] == "the LaCLIP study was not run"
 
 
 def overlapping(*pairs: tuple[str, float, float]) -> Tables:

@@ -15,7 +15,7 @@ from mispair.image_text.report import notes
 from mispair.image_text.report.rows import encoded
 from mispair.pairs.report import corpus
 from mispair.report import studies
-from mispair.report.figures import render
+from mispair.report.figures import as_svg, compose
 from mispair.report.rows import origins
 from mispair.report.table import Table
 from mispair.report.tables import Tables, tidy
@@ -145,14 +145,14 @@ def test_downloads_are_listed_by_status(whole):
 )
 def test_histograms_hold_all_pairs(whole, name, metrics):
     figure = next(figure for figure in studies.figures() if figure.name == name)
-    drawn = render(figure, whole, 12, 18, 10_000)
-    assert set(drawn.csv["metric"]) == metrics
-    for _, own in drawn.csv.groupby("metric"):
+    spec, data = compose(figure, whole, 12, 10_000)
+    assert set(data["metric"]) == metrics
+    for _, own in data.groupby("metric"):
         assert own["bin"].tolist() == ["0–1", "2–3", "4+"]
         assert own["share"].tolist() == [1 / 20, 12 / 20, 7 / 20]
-    assert "median is 2–3" in drawn.spec["usermeta"]["mispair"]["sentence"]
-    nothing = render(figure, Tables({}), 12, 18, 10_000)
-    assert "Not measured" in nothing.svg
+    assert "median is 2–3" in spec["usermeta"]["mispair"]["sentence"]
+    nothing, _ = compose(figure, Tables({}), 12, 10_000)
+    assert "Not measured" in as_svg(nothing)
 
 
 def encodings(*found: dict[str, Any]) -> Tables:

@@ -14,9 +14,9 @@ from mispair.pretraining.report.claims import SMALLEST
 from mispair.pretraining.report.rows import rows as of_pretraining
 from mispair.pretraining.report.runs import COMMAND, effects, less_clean, values
 from mispair.pretraining.report.tables import pretraining
-from mispair.report import figures, studies, study_modules, verdicts
+from mispair.report import studies, study_modules, verdicts
 from mispair.report.charts import Drawing, Hole
-from mispair.report.figures import draw_of
+from mispair.report.figures import compose, draw_of, printed
 from mispair.report.statistics import effect_of_mean
 from mispair.report.tables import Tables, tidy
 from tests.pretraining.pretraining_run import MIXING, NOISE, rows
@@ -143,9 +143,9 @@ def test_figures_show_every_seed_and_interval() -> None:
     spurious = chosen[chosen["scheme"] == "spurious"].iloc[0]
     assert spurious["low"] < spurious["value"] < spurious["high"]
     for figure in studies.figures("pretraining"):
-        rendered = figures.render(figure, noisy(0.1), 12, 14, 10_000)
-        assert rendered.svg.startswith("<svg")
-        assert not rendered.csv.empty
+        spec, data = compose(figure, noisy(0.1), 12, 10_000)
+        assert printed(spec, 14)["svg"].startswith(b"<svg")
+        assert not data.empty
 
 
 def test_rows_keep_their_scheme_and_seed_and_name_their_training(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from mispair.core.files import UserError
 from mispair.report import charts, studies, style
-from mispair.report.figures import compose, few_colours, render
+from mispair.report.figures import compose, few_colours, printed
 from mispair.report.tables import Tables, tidy
 from tests.bench import pictures as gallery
 from tests.pretraining import pretraining_run
@@ -121,24 +121,25 @@ def test_a_figure_has_hover_values_titled_axes_and_few_points(name):
 
 @pytest.mark.parametrize("name", FIGURES | OTHERS)
 def test_a_figure_is_drawn_in_every_form_and_read_in_a_column(name):
-    drawn = render((FIGURES | OTHERS)[name], made_up(name), 12, 18, 10_000)
-    with Image.open(io.BytesIO(drawn.png)) as picture:
+    drawn = printed(composed(name)[0], 18)
+    svg, pdf = drawn["svg"].decode(), drawn["pdf"]
+    with Image.open(io.BytesIO(drawn["png"])) as picture:
         grey = np.asarray(picture.convert("L"))
     assert (grey < 200).mean() > 0.002
     assert len(np.unique(grey)) > 8
-    width = float(re.search(r'width="([\d.]+)"', drawn.svg)[1])
+    width = float(re.search(r'width="([\d.]+)"', svg)[1])
     assert abs(grey.shape[1] - 1.5 * width) < 2
     assert 18 * COLUMN / width > 4.8, f"letters of {18 * COLUMN / width:.1f} points"
-    assert EVIL not in drawn.svg
-    assert "<img" not in drawn.svg
-    streams = re.findall(rb"stream\n(.*?)\nendstream", drawn.pdf, re.S)
+    assert EVIL not in svg
+    assert "<img" not in svg
+    streams = re.findall(rb"stream\n(.*?)\nendstream", pdf, re.S)
     painted = b"".join(_inflated(stream) for stream in streams)
     assert len(re.findall(rb"\b(?:f|S|B)\b", painted)) > 10
     assert painted.count(b"Tj") + painted.count(b"TJ") > 3
-    start = int(re.search(rb"startxref\n(\d+)", drawn.pdf)[1])
-    assert drawn.pdf[start:].startswith(b"xref\n")
-    for number, place in enumerate(re.findall(rb"(\d{10}) 00000 n", drawn.pdf), start=1):
-        assert drawn.pdf[int(place) :].startswith(b"%d 0 obj" % number)
+    start = int(re.search(rb"startxref\n(\d+)", pdf)[1])
+    assert pdf[start:].startswith(b"xref\n")
+    for number, place in enumerate(re.findall(rb"(\d{10}) 00000 n", pdf), start=1):
+        assert pdf[int(place) :].startswith(b"%d 0 obj" % number)
 
 
 def _inflated(stream: bytes) -> bytes:

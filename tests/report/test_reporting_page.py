@@ -24,7 +24,7 @@ from mispair.evaluation.purity import DEFINITION
 from mispair.image_text.report import notes
 from mispair.pairs.steps import draw_contact_sheet
 from mispair.report import studies
-from mispair.report.figures import draw_of
+from mispair.report.figures import compose, draw_of
 from mispair.report.steps import record_run, write_report
 from mispair.report.tables import Tables, read
 from tests.made_up_tables import TIDY, draw_all, figure_file, gather
@@ -878,8 +878,6 @@ def test_an_empty_corpus_has_an_empty_contact_sheet(tmp_path):
 def test_a_figure_of_too_many_points_says_so(whole):
     folder, _ = whole
     found = read({name[:-4]: folder / "tables" / name for name in TIDY})
-    from mispair.report.figures import render
-
     figure = next(f for f in studies.figures() if f.name == "simulation_figure1_as_run")
-    rendered = render(figure, found, 12, 18, 100)
-    assert "more than the 100" in rendered.spec["usermeta"]["mispair"]["hole"]
+    spec, _ = compose(figure, found, 12, 100)
+    assert "more than the 100" in spec["usermeta"]["mispair"]["hole"]

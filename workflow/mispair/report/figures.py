@@ -6,7 +6,6 @@ import io
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -23,29 +22,6 @@ from mispair.report.tables import Tables
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that draws pictures; the page contains the same one."""
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """The forms of a figure: three to print, its numbers, and the chart for the page."""
-
-    svg: str
-    pdf: bytes
-    png: bytes
-    csv: pd.DataFrame
-    spec: dict[str, Any]
-
-
-def render(
-    figure: Figure, tables: Tables, font_size: int, paper_font_size: int, max_points: int
-) -> Rendered:
-    """Draw a figure, or the reason why it cannot be drawn.
-
-    Font sizes are in pixels; `paper_font_size` is for the forms to print. See `compose`.
-    """
-    spec, data = compose(figure, tables, font_size, max_points)
-    svg = as_svg(charts.for_paper(spec, paper_font_size))
-    return Rendered(svg, in_order(vl_convert.svg_to_pdf(svg)), _png(svg), data, spec)
 
 
 def compose(
@@ -107,6 +83,16 @@ def draw_of(figure: str) -> Callable[[Tables], Drawing | Hole]:
             draw: Callable[[Tables], Drawing | Hole] = vars(part)[figure]
             return draw
     raise LookupError(f"{module.__name__}: no function {figure} draws the figure of that name")
+
+
+def printed(spec: dict[str, Any], font_size: int) -> dict[str, bytes]:
+    """Return the pictures of a figure for a paper, by their form: SVG, PDF and PNG.
+
+    Labels have `font_size` pixels.
+    """
+    svg = as_svg(charts.for_paper(spec, font_size))
+    pdf = in_order(vl_convert.svg_to_pdf(svg))
+    return {"svg": f"{svg}\n".encode(), "pdf": pdf, "png": _png(svg)}
 
 
 def as_svg(spec: dict[str, Any]) -> str:

@@ -33,34 +33,23 @@ def run(settings: Settings, *, study: str, tables: list[Path], figures: Path) ->
 
     from mispair.core import files
     from mispair.report import studies
-    from mispair.report.figures import as_svg, compose, render
+    from mispair.report.figures import as_svg, compose, printed
     from mispair.report.tables import read_csvs
 
     measured = read_csvs(tables)
     small = studies.study(study).small
     for figure in studies.drawn(study):
-        if figure in small:
-            spec, _ = compose(figure, measured, settings.font_size, settings.max_points)
-            is_drawn = "hole" not in spec["usermeta"]["mispair"]
-            pictures = {"svg": (as_svg(spec) + "\n").encode()} if is_drawn else {}
-        else:
-            drawn = render(
-                figure,
-                measured,
-                settings.font_size,
-                settings.paper_font_size,
-                settings.max_points,
-            )
-            spec = drawn.spec
-            is_drawn = "hole" not in spec["usermeta"]["mispair"]
-            svg = (drawn.svg + "\n").encode()
-            pictures = {"svg": svg, "pdf": drawn.pdf, "png": drawn.png} if is_drawn else {}
-            if is_drawn:
-                files.write_csv(figures / f"{figure.name}.csv", drawn.csv)
+        spec, data = compose(figure, measured, settings.font_size, settings.max_points)
+        metadata = spec["usermeta"]["mispair"]
+        pictures: dict[str, bytes] = {}
+        if "hole" not in metadata and figure in small:
+            pictures = {"svg": f"{as_svg(spec)}\n".encode()}
+        elif "hole" not in metadata:
+            pictures = printed(spec, settings.paper_font_size)
+            files.write_csv(figures / f"{figure.name}.csv", data)
         for form, content in pictures.items():
             with files.replacing(figures / f"{figure.name}.{form}") as part:
                 part.write_bytes(content)
         text = json.dumps(spec, ensure_ascii=False, sort_keys=True, allow_nan=False)
         files.write_text(figures / f"{figure.name}.vl.json", text + "\n")
-        metadata = spec["usermeta"]["mispair"]
         log.info("%s: %s", figure.name, metadata.get("sentence") or f"hole: {metadata['hole']}")
