@@ -14,30 +14,21 @@ GREEN, VIOLET, GREY = "#0b6e4f", "#9664fa", "#8c959f"
 CLASSES = (BLUE, ORANGE, GREEN, VIOLET, AMBER, GREY, SKY, INK)
 """The hues in the order in which things without a colour of their own take them."""
 
-ARMS = {
-    "raw": ORANGE,
-    "filtered": BLUE,
-    "filtered-2": SKY,
-    "filtered-3": SKY,  # no figure shows two later rounds
-    "replace-all": VIOLET,
-    "random-decoder": AMBER,
-    "generated-only": GREY,
-    "high-quality-only": GREEN,
-    "oracle": INK,
+_ARMS = {
+    "raw": (ORANGE, "raw captions"),
+    "filtered": (BLUE, "filtered captions"),
+    "filtered-2": (SKY, "filtered, second round"),
+    "filtered-3": (SKY, "filtered, third round"),  # no figure shows two later rounds
+    "replace-all": (VIOLET, "every caption replaced"),
+    "random-decoder": (AMBER, "filtered with a decoder from random weights"),
+    "generated-only": (GREY, "S_h and replaced captions only"),
+    "high-quality-only": (GREEN, "S_h alone"),
+    "oracle": (INK, "right captions only"),
 }
 """What encoders are trained on, in the order of tables and legends."""
+ARMS = {arm: colour for arm, (colour, _) in _ARMS.items()}
+ARM_WORDS = {arm: words for arm, (_, words) in _ARMS.items()}
 
-ARM_WORDS = {
-    "raw": "raw captions",
-    "filtered": "filtered captions",
-    "filtered-2": "filtered, second round",
-    "filtered-3": "filtered, third round",
-    "replace-all": "every caption replaced",
-    "random-decoder": "filtered with a decoder from random weights",
-    "generated-only": "S_h and replaced captions only",
-    "high-quality-only": "S_h alone",
-    "oracle": "right captions only",
-}
 SUFFICIENCY = {
     "bayes": INK,
     "unconditional": INK,
@@ -85,15 +76,6 @@ SCHEMES = {
 }
 """How captions are corrupted, the main scheme first."""
 
-FINE_TUNED = {
-    "pretrained": BLUE,
-    "scale-converged": ORANGE,
-    "reinitialised": AMBER,
-    "reinitialised-small": VIOLET,
-    "without-decay": GREEN,
-    "audit-weighted": SKY,
-}
-"""Arms of the fine-tuning that figures show: first the paper's own, then its controls."""
 SCALES = {
     "scale-5": SKY,
     "scale-10": GREEN,
@@ -102,36 +84,28 @@ SCALES = {
     "scale-70": VIOLET,
 }
 """Arms with a logit scale that is set and frozen; only the figures by scale show them."""
-BY_SCALE = {
-    "scale-converged": ORANGE,
-    **SCALES,
-    "pretrained": BLUE,
+_STARTS = {
+    "pretrained": (BLUE, "pre-trained start, frozen logit scale", "pre-trained, frozen"),
+    "scale-converged": (ORANGE, "logit scale solved for", "scale solved for"),
+    **{
+        name: (colour, name.replace("scale-", "logit scale frozen at "), name.replace("-", " "))
+        for name, colour in SCALES.items()
+    },
+    "reinitialised": (AMBER, "random start, norm × 1", "random × 1"),
+    "reinitialised-small": (VIOLET, "random start, norm × 0.1", "random × 0.1"),
+    "without-decay": (GREEN, "without weight decay", "without decay"),
+    "audit-weighted": (SKY, "pairs weighted by the audit", "weighted by audit"),
+    "untouched": (INK, "untouched model", "untouched"),
 }
+"""Arms of the fine-tuning: first the paper's own, then its controls. Labels are for legends."""
+STARTS = {name: colour for name, (colour, _, _) in _STARTS.items() if name not in SCALES}
+FINE_TUNED = {name: colour for name, colour in STARTS.items() if name != "untouched"}
+BY_SCALE = {"scale-converged": ORANGE, **SCALES, "pretrained": BLUE}
 """Arms that differ in their logit scale."""
-STARTS = {**FINE_TUNED, "untouched": INK}
+START_WORDS = {name: words for name, (_, words, _) in _STARTS.items()}
+START_LABELS = {name: label for name, (_, _, label) in _STARTS.items()}
 PUBLISHED = INK
 
-START_WORDS = {
-    "pretrained": "pre-trained start, frozen logit scale",
-    "scale-converged": "logit scale solved for",
-    **{name: f"logit scale frozen at {name.removeprefix('scale-')}" for name in SCALES},
-    "reinitialised": "random start, norm × 1",
-    "reinitialised-small": "random start, norm × 0.1",
-    "without-decay": "without weight decay",
-    "audit-weighted": "pairs weighted by the audit",
-    "untouched": "untouched model",
-}
-START_LABELS = {
-    "pretrained": "pre-trained, frozen",
-    "scale-converged": "scale solved for",
-    **{name: name.replace("-", " ") for name in SCALES},
-    "reinitialised": "random × 1",
-    "reinitialised-small": "random × 0.1",
-    "without-decay": "without decay",
-    "audit-weighted": "weighted by audit",
-    "untouched": "untouched",
-}
-"""Labels of the arms in legends, which make figures wider."""
 MEASURES = {
     "purified_features": "Purified features (count)",
     "purified_magnitude": "Mean magnitude of purified features (|cos|)",
