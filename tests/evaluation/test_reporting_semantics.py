@@ -72,7 +72,8 @@ def test_the_untouched_model_and_the_first_seed_are_shown():
 
 
 def test_the_tables_have_controls_and_the_clearest_neurons():
-    means, best = semantics(tables(rows(-0.8, 0.01)))
+    means, ends, best = semantics(tables(rows(-0.8, 0.01)))
+    assert not ends.rows
     assert means.rows == (
         ("semantic purity, text tower", "0.525", "0.263", "0.050", "−0.80", "p = 0.010", "−0.40"),
     )

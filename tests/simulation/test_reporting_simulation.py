@@ -430,7 +430,7 @@ def test_points_are_reproduced_within_their_tolerances(shift, expected):
     assert verdict.outcome == expected
     missed = sum(not point.within for point in reproduction.points(tables.simulation))
     assert missed == (0 if shift < 1 else 88)
-    captions = [t.caption for t in comparison_simulation.simulation(tables, [], 0.95)]
+    captions = [t.caption for t in comparison_simulation.simulation(tables, [], 0.95) if t.rows]
     assert any("not reproduced, as-run: 88 of 88" in text for text in captions) == (shift > 1)
 
 

@@ -227,7 +227,7 @@ def test_every_section_of_the_page_has_tables_or_figures(whole: Tables) -> None:
     (study,) = [study for study in studies.studies() if study.key == "stepsize"]
     figures = {figure.section for figure in studies.figures("stepsize")}
     printed = stepsize(whole)
-    assert figures | {table.section for table in printed} == set(study.sections)
+    assert figures | {table.section for table in printed if table.rows} == set(study.sections)
     for table in printed:
         assert all(len(row) == len(table.heads) for row in table.rows), table.caption
         assert not any("nan" in cell for row in table.rows for cell in row), table.caption

@@ -251,12 +251,15 @@ def test_intervals_are_over_runs_and_of_evaluation_for_one() -> None:
 def test_every_table_stands_in_a_section_of_the_page() -> None:
     sections = next(s for s in studies.studies() if s.key == "sufficiency").sections
     found = sufficiency(tables(run.everything()), 0.95)
-    assert {table.section for table in found} == set(sections)
+    assert {table.section for table in found if table.rows} == set(sections)
     for table in found:
         assert all(len(row) == len(table.heads) for row in table.rows), table.caption
     assert sufficiency(tables([]), 0.95) == []
     alone = sufficiency(tables(run.bayes()), 0.95)
-    assert {table.section for table in alone} == {"At the published size", "Ten checks"}
+    assert {table.section for table in alone if table.rows} == {
+        "At the published size",
+        "Ten checks",
+    }
 
 
 def test_a_run_of_this_study_alone_begins_with_it(tmp_path: Path) -> None:

@@ -24,19 +24,18 @@ NAMED_CLASSES = 5
 
 
 def evaluation(tables: Tables) -> list[Table]:
-    """Return the tables of the image-text study's arms; without empty ones.
+    """Return the tables of the image-text study's arms.
 
     They are of the main protocol, except those of DataComp's means.
     """
     table = tables.of_scheme().of_protocol().zeroshot
-    candidates = [
+    return [
         *datacomp.datacomp(tables.of_scheme().zeroshot, "Protocols"),
         _classes(table),
         *compositional(table),
         retrieval(table, SECTION),
         _probe(table),
     ]
-    return [table for table in candidates if table.rows]
 
 
 def _classes(table: pd.DataFrame) -> Table:

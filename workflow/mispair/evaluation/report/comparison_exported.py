@@ -28,7 +28,7 @@ def exported(tables: Tables) -> list[Table]:
     """Return the sizes of exported models, and their scores on each evaluation set."""
     table = tables.exported[tables.exported["value"].notna()]
     of_model = table["evaluation_set"].isna()
-    candidates = [
+    return [
         _table(table[of_model], MODEL, "Pruned models that plain open_clip loads: their size",
                WHOLE),
         _table(_each_protocol(table[~of_model]), [*MODEL, "evaluation_set", "protocol"],
@@ -37,7 +37,6 @@ def exported(tables: Tables) -> list[Table]:
                "product of all images with the classes, to search that of images with images, "
                "for any protocol; times are those of the machine that wrote the model."),
     ]  # fmt: skip
-    return [each for each in candidates if each.rows]
 
 
 def _each_protocol(table: pd.DataFrame) -> pd.DataFrame:

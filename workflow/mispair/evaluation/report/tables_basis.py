@@ -96,11 +96,10 @@ def cost_sentence(tables: Tables) -> str:
 
 
 def bases(tables: Tables) -> list[Table]:
-    """Return recovery, agreement, monosemanticity and names by basis; without empty tables."""
+    """Return recovery, agreement, monosemanticity and names by basis."""
     whole = of_projections(tables)
-    results = [_recovery(whole, tables), _agreement(whole), _scores(whole), _names(tables),
-               _autoencoders(tables)]  # fmt: skip
-    return [table for table in results if table.rows]
+    return [_recovery(whole, tables), _agreement(whole), _scores(whole), _names(tables),
+            _autoencoders(tables)]  # fmt: skip
 
 
 def _value(rows: pd.DataFrame, metric: str, basis: str, column: str = "value") -> float:

@@ -141,8 +141,7 @@ def semantics(tables: Tables) -> list[Table]:
         "that pure weights go with pure meaning.",
         section=SECTION,
     )  # fmt: skip
-    candidates = [means, _ends(tables), _best(arm)]
-    return [table for table in candidates if table.rows]
+    return [means, _ends(tables), _best(arm)]
 
 
 def _mean(rows: pd.DataFrame) -> float:

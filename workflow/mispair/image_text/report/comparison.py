@@ -24,16 +24,15 @@ OTHERS = "mean of all"
 
 
 def image_text(tables: Tables) -> list[Table]:
-    """Return the comparisons of the main scheme; tables without a measurement are left out."""
+    """Return the comparisons of the main scheme."""
     tables = tables.of_scheme().of_protocol()
-    candidates = [
+    return [
         _overlap(tables),
         _scores(tables),
         _sets(tables, "acc1", "Accuracy"),
         _sets(tables, "silhouette", "Silhouette"),
         _pruned(tables),
     ]
-    return [table for table in candidates if table.rows]
 
 
 def _overlap(tables: Tables) -> Table:
@@ -144,13 +143,12 @@ def _pruned(tables: Tables) -> Table:
 
 
 def shuffling(tables: Tables, alpha: float) -> list[Table]:
-    """Return table 4 with measured numbers, the paired differences, and the trends, unless empty.
+    """Return table 4 with measured numbers, the paired differences, and the trends.
 
     Every start has them at every rate of every scheme.
     """
     tables = tables.of_protocol()
-    candidates = [_table4(tables), _differences(tables), _trends(tables, alpha)]
-    return [table for table in candidates if table.rows]
+    return [_table4(tables), _differences(tables), _trends(tables, alpha)]
 
 
 def _starts(table: pd.DataFrame) -> list[str]:

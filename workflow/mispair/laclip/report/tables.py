@@ -50,10 +50,10 @@ FACTS = (
 
 
 def checkpoints(tables: Tables) -> list[Table]:
-    """Return all tables of the study that are not empty."""
+    """Return all tables of the study."""
     if not tables.study("laclip"):
         return []
-    candidates = [
+    return [
         _next_to_published(tables, "acc1"),
         _next_to_published(tables, "silhouette"),
         _differences(tables),
@@ -63,7 +63,6 @@ def checkpoints(tables: Tables) -> list[Table]:
         *datacomp.datacomp(tables.checkpoints, datacomp.SECTION),
         _models(tables),
     ]
-    return [table for table in candidates if table.rows]
 
 
 def _next_to_published(tables: Tables, measure: str) -> Table:

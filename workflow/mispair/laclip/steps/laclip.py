@@ -18,7 +18,7 @@ def run(settings: Settings, *, tables: list[Path], text: Path) -> None:
     from mispair.report.exports.plain import plain
     from mispair.report.tables import read_csvs
 
-    measured = read_csvs(tables)
-    printed = "\n\n".join(map(plain, checkpoints(measured)))
+    every = checkpoints(read_csvs(tables))
+    printed = "\n\n".join(plain(table) for table in every if table.rows)
     files.write_text(text, printed)
     print(printed)

@@ -101,20 +101,18 @@ class Content:
 
     @functools.cached_property
     def tables_of_studies(self) -> dict[str, list[Table]]:
-        """The tables on the page of each study, by its key.
+        """The tables on the page of each study, by its key; those without rows are left out.
 
         Raises
         ------
         ValueError
             If a table belongs to a section that the page does not have.
         """
-        printed = {
-            study.key: study_modules.pages(study.key).tables(
-                self.tables, self.judged, self.confidence
-            )
-            for study in self.studies
-        }
+        printed = {}
         for study in self.studies:
+            of = study_modules.pages(study.key).tables
+            tables = of(self.tables, self.judged, self.confidence)
+            printed[study.key] = [table for table in tables if table.rows]
             for table in printed[study.key]:
                 study.refuse_unknown_section(table.section, f"the table {table.caption!r}")
         return printed

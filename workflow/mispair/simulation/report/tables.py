@@ -54,12 +54,12 @@ CELL = ["spurious_probability", "trained_on"]
 
 
 def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> list[Table]:
-    """Return the study's tables; those without a measurement are left out."""
+    """Return the study's tables."""
     table = tables.simulation
-    candidates = [_setting(table), _claims(judged)]
+    printed = [_setting(table), _claims(judged)]
     for preset in presets(table):
         of_condition = of_preset(table, preset)
-        candidates += [
+        printed += [
             _figure1(of_condition, preset),
             _not_reproduced(of_condition, preset),
             _tolerances(of_condition, preset),
@@ -69,9 +69,8 @@ def simulation(tables: Tables, judged: Sequence[Verdict], confidence: float) -> 
             _mixing(of_condition, preset),
             _loss(of_condition, preset),
         ]
-    candidates += [unstated(tables), switches(tables, confidence), literal(tables)]
-    candidates += [whole_grid(tables, confidence), *slopes(tables, confidence)]
-    return [table for table in candidates if table.rows]
+    printed += [unstated(tables), switches(tables, confidence), literal(tables)]
+    return [*printed, whole_grid(tables, confidence), *slopes(tables, confidence)]
 
 
 def _spreads(

@@ -57,15 +57,14 @@ LOOSE = (
 
 
 def stepsize(tables: Tables) -> list[Table]:
-    """Return the tables of the study that are not empty."""
+    """Return the tables of the study."""
     if not tables.study("stepsize"):
         return []
-    candidates = [
+    return [
         _runs(tables), _margins(tables), _slopes(tables), _onsets(tables), _bounds(tables),
         _shapes(tables), _failures(tables), _lists(tables), _separable(tables),
         *_written(),
     ]  # fmt: skip
-    return [table for table in candidates if table.rows]
 
 
 def _mid(values: pd.Series, digits: int = 0) -> str:

@@ -39,11 +39,11 @@ DIGITS = {"clip": 3, "zsc": 3, "cdm": 3, "vlm": 4}
 
 
 def sufficiency(tables: Tables, confidence: float) -> list[Table]:
-    """Return the tables of the study that are not empty."""
+    """Return the tables of the study."""
     table = tables.sufficiency
     if table.empty:
         return []
-    candidates = [
+    return [
         _encoders(table, confidence),
         _information(table, confidence),
         _classes(table, confidence),
@@ -53,7 +53,6 @@ def sufficiency(tables: Tables, confidence: float) -> list[Table]:
         *(_worths(table, task) for task in HEAD_TASKS),
         _checks(tables),
     ]
-    return [each for each in candidates if each.rows]
 
 
 def _cell(measured: pd.DataFrame, confidence: float, digits: int = 3, sign: bool = False) -> str:
