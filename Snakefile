@@ -9,7 +9,3 @@ rule default:
         rules.all.input,
     message:
         "Everything is there"
-
-
-localrules:
-    default,

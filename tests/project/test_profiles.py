@@ -27,13 +27,16 @@ def slurm() -> dict[str, Any]:
 
 def rules() -> set[str]:
     """Return the rules that start a step."""
-    texts = [path.read_text() for path in RULES.glob("*.smk")]
-    names = {name for text in texts for name in re.findall(r"^rule (\w+):", text, re.M)}
-    names |= {name for text in texts for name in re.findall(r"^use rule \w+ as (\w+)", text, re.M)}
-    local = [re.findall(r"^localrules:\n((?:    \w+,\n?)+)", text, re.M) for text in texts]
+    blocks = [
+        block
+        for path in RULES.glob("*.smk")
+        for block in re.split(r"^(?=rule |use rule )", path.read_text(), flags=re.M)[1:]
+    ]
     # The targets of studies, and laclip, which prints a table, run where Snakemake does.
-    return names - {
-        name for found in local for block in found for name in re.findall(r"\w+", block)
+    return {
+        re.search(r"^(?:rule|use rule \w+ as) (\w+)", block)[1]
+        for block in blocks
+        if re.search("^    shell:|^use rule", block, re.M) and "localrule:" not in block
     }
 
 

@@ -94,10 +94,6 @@ rule measure_toy:
 rule toy:
     input:
         dag.results("toy"),
-
-
-localrules:
-    toy,
 """
 
 

@@ -179,7 +179,3 @@ rule weigh_pairs:
 rule audit:
     input:
         lambda wildcards: audit_files(dag),
-
-
-localrules:
-    audit,

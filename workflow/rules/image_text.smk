@@ -6,7 +6,3 @@ rule image_text:
     input:
         lambda wildcards: dag.refuse_unlisted("image_text"),
         dag.results("image_text"),
-
-
-localrules:
-    image_text,

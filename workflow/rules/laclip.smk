@@ -11,6 +11,7 @@ rule laclip:
         "logs/laclip.log",
     benchmark:
         "benchmarks/laclip.tsv"
+    localrule: True  # it prints
     conda:
         "../../envs/environment.yaml"
     params:
@@ -19,7 +20,3 @@ rule laclip:
         "Print what was measured next to what was published"
     shell:
         "python -m mispair laclip --tables {input.tables:q} --text {output.text} 2> {log}"
-
-
-localrules:
-    laclip,

@@ -109,7 +109,3 @@ rule pretraining:
     input:
         lambda wildcards: dag.refuse_unlisted("pretraining"),
         dag.results("pretraining"),
-
-
-localrules:
-    pretraining,

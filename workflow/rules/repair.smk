@@ -313,7 +313,3 @@ rule repair:
     input:
         lambda wildcards: dag.repair.files(),
         dag.repair.exports(),
-
-
-localrules:
-    repair,

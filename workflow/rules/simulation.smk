@@ -46,7 +46,3 @@ rule simulation:
     input:
         lambda wildcards: dag.refuse_unlisted("simulation"),
         dag.results("simulation"),
-
-
-localrules:
-    simulation,

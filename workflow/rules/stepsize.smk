@@ -64,7 +64,3 @@ rule train_multilayer:
 rule stepsize:
     input:
         lambda wildcards: dag.results("stepsize"),
-
-
-localrules:
-    stepsize,

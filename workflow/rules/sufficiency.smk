@@ -163,7 +163,3 @@ rule measure_transfer:
 rule sufficiency:
     input:
         lambda wildcards: dag.results("sufficiency"),
-
-
-localrules:
-    sufficiency,
