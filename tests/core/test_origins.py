@@ -123,6 +123,18 @@ def test_records_lie_beside_files_and_folders(folder: Path) -> None:
     assert list(about["outputs"]) == ["results/v0.5/inside/a.txt"]
 
 
+def test_a_folder_and_files_of_one_name_have_a_record_each(folder: Path) -> None:
+    """As a repaired pairing and the corpus that is made of it."""
+    pairing = Path("results/repair/factor.parquet")
+    recorded(pairing=pairing)
+    for _ in range(2):
+        recorded(corpus=pairing.with_suffix(""))
+    of_file = origins.read(pairing.with_name("factor.run.json"))["outputs"]
+    assert list(of_file) == [str(pairing)]
+    of_folder = origins.read(pairing.with_name("factor.folder.run.json"))["outputs"]
+    assert list(of_folder) == ["results/repair/factor/inside/a.txt"]
+
+
 def test_what_is_for_people_or_differs_from_run_to_run_is_no_result(folder: Path) -> None:
     recorded(page=Path("reports/index.html"), record=Path("logs/a.json"))
     # Snakemake writes those of other jobs while one runs.

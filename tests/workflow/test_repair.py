@@ -104,6 +104,12 @@ def test_the_export_is_a_caption_table_of_the_corpus(repaired: Checkout) -> None
     assert repaired.planned(*options)["read_captions"] == 1
 
 
+def test_every_result_has_a_record(repaired: Checkout) -> None:
+    record = json.loads((repaired.folder / "reports/run.json").read_text())["record"]
+    assert record["steps"]["export_repaired"]["jobs"] > 0
+    assert record["unrecorded"] == []
+
+
 def test_a_second_run_does_nothing_and_a_change_reruns_what_it_concerns(
     repaired: Checkout,
 ) -> None:

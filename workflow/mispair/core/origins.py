@@ -67,8 +67,16 @@ def recorded(step: str, settings: Settings, job: Mapping[str, Any]) -> Iterator[
 
 
 def sidecar(result: Path) -> Path:
-    """Return the name of the record of a step whose first result is `result`."""
-    return result.with_name((result.name if result.is_dir() else result.stem) + ENDING)
+    """Return the name of the record of a step whose first result is `result`.
+
+    That is ``NAME.run.json`` for ``NAME.parquet``, and for a folder ``NAME`` unless there are files
+    such as ``NAME.parquet``: then it is ``NAME.folder.run.json``.
+    """
+    if not result.is_dir():
+        return result.with_name(result.stem + ENDING)
+    files_beside = (path.stem for path in result.parent.iterdir() if path.is_file())
+    kind = ".folder" if result.name in files_beside else ""
+    return result.with_name(result.name + kind + ENDING)
 
 
 def _describe(
