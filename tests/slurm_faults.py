@@ -124,10 +124,7 @@ def through_faults(cluster: Cluster, checkout: Checkout) -> Run:
     _drain_the_node(driver, result)
     _warn_one(driver, result)
     _cancel_one(driver, result)
-    driver.until(
-        lambda: result.timed_out in {job["JobId"] for job in driver.jobs("simulate", "TIMEOUT")},
-        "the end of the held job's time",
-    )
+    driver.until(lambda: _sent_again(driver, result.timed_out), "the held job's second attempt")
     _kill_snakemake(driver, result)
     driver.start()
     driver.process.wait(900)
@@ -229,6 +226,13 @@ def _cancel_one(driver: Driver, result: Run) -> None:
     )
     driver.cluster.run("scancel", job["JobId"])
     result.cancelled = job["JobId"]
+
+
+def _sent_again(driver: Driver, held: str) -> bool:
+    """Tell whether the time of a job ran out, and Snakemake has noticed it."""
+    jobs = {job["JobId"]: job for job in shown(driver.cluster)}
+    same = [job for job in jobs.values() if job["Comment"] == jobs[held]["Comment"]]
+    return jobs[held]["JobState"] == "TIMEOUT" and len(same) > 1
 
 
 def _kill_snakemake(driver: Driver, result: Run) -> None:
