@@ -102,22 +102,17 @@ def labelled_features(towers: Towers, folder: Path) -> LabelledFeatures:
         If the set cannot be read, or is of another kind.
     """
     evaluation_set = open_set(folder)
+    kind = evaluation_set.kind
+    if kind not in ("classification", "retrieval"):
+        raise files.UserError(f"{folder}: is for {kind}; give one for classification or retrieval.")
     examples = list(evaluation_set.samples())
-    images = encode_images(towers, (one.decode() for one in examples), joining.BATCH_SIZE)
-    if evaluation_set.kind == "classification":
+    if kind == "classification":
         texts, labels = evaluation_set.classnames, np.array([one.label for one in examples])
-        return LabelledFeatures(
-            "classification", images, encode_texts(towers, texts, joining.BATCH_SIZE), labels
-        )
-    if evaluation_set.kind == "retrieval":
+    else:
         texts = [text for one in examples for text in one.captions]
         labels = np.repeat(np.arange(len(examples)), [len(one.captions) for one in examples])
-        return LabelledFeatures(
-            "retrieval", images, encode_texts(towers, texts, joining.BATCH_SIZE), labels
-        )
-    raise files.UserError(
-        f"{folder}: is for {evaluation_set.kind}; give one for classification or retrieval."
-    )
+    images = encode_images(towers, (one.decode() for one in examples), joining.BATCH_SIZE)
+    return LabelledFeatures(kind, images, encode_texts(towers, texts, joining.BATCH_SIZE), labels)
 
 
 def training(pairs: int, scale: Scale, steps: int) -> Training:
