@@ -85,8 +85,8 @@ class Checkout:
 
     def results(self) -> dict[str, bytes]:
         """Return the bytes of every result, by path; not what Snakemake marks folders with."""
-        found = (path for path in (self.folder / "results").rglob("*") if path.is_file())
-        files = sorted(path for path in found if path.name != ".snakemake_timestamp")
+        written = (path for path in (self.folder / "results").rglob("*") if path.is_file())
+        files = sorted(path for path in written if path.name != ".snakemake_timestamp")
         return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
 
