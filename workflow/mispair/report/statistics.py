@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -42,44 +43,84 @@ class Interval:
 
 @dataclass(frozen=True)
 class Effect:
-    """The number that a claim is about, with its uncertainty over independent replicates.
+    """A number that a claim is about, with its uncertainty over independent replicates.
 
     Attributes
     ----------
     value : float
         The estimate, in the unit of the measure.
-    low, high : float
-        Two-sided interval at the confidence of the report, 1 − α; NaN where the replicates
-        cannot give one.
-    inner_low, inner_high : float
-        Interval at 1 − 2 α, for the two one-sided tests of equivalence at α.
+    error : float
+        Its standard error; NaN where the replicates cannot give one. With ``fisher`` that of the
+        inverse hyperbolic tangent of the value.
+    freedom : float
+        Degrees of freedom of t; infinite for the normal distribution.
     p : float
-        Two-sided p value against zero.
+        Two-sided p value against zero; NaN without a test.
     n : int
         Number of independent replicates.
     unit : str
         What a replicate is: "trial", "seed", "neuron", "image and seed", "model".
+    confidence : float
+        1 − α of the interval from `low` to `high`.
+    fisher : bool
+        Whether the limits are symmetric on Fisher's scale, as those of correlations.
+    error_above : float
+        Standard error of the upper limit, if it differs; NaN otherwise.
     """
 
     value: float
-    low: float
-    high: float
-    inner_low: float
-    inner_high: float
+    error: float
+    freedom: float
     p: float
     n: int
     unit: str
+    confidence: float = 0.95
+    fisher: bool = False
+    error_above: float = math.nan
+
+    def limits(self, tail: float) -> tuple[float, float]:
+        """Return two one-sided limits, each of which errs with the probability `tail`."""
+        if not math.isfinite(self.error):
+            return math.nan, math.nan
+        quantile = float(stats.t.ppf(1 - tail, self.freedom))
+        below = quantile * self.error
+        above = quantile * (self.error_above if math.isfinite(self.error_above) else self.error)
+        if self.fisher:
+            middle = math.atanh(self.value)
+            return math.tanh(middle - below), math.tanh(middle + above)
+        return self.value - below, self.value + above
+
+    @functools.cached_property
+    def _outer(self) -> tuple[float, float]:
+        return self.limits((1 - self.confidence) / 2)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the two-sided interval at 1 − α."""
+        return self._outer[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the two-sided interval at 1 − α."""
+        return self._outer[1]
 
     @property
     def known(self) -> bool:
         """Whether there is an interval."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
+        return math.isfinite(self.error)
 
     @property
     def replicates(self) -> str:
-        """The number of replicates with their unit."""
+        """The number of replicates with their unit.
+
+        An effect over images and seeds has the degrees of freedom of its few seeds, so these are
+        its replicates.
+        """
         if self.unit == IMAGE_AND_SEED:
-            return f"{count(self.n, 'image')} and their seeds"
+            seeds_behind = (
+                f"about {max(2, round(self.freedom))} seeds" if self.known else "their seeds"
+            )
+            return f"{count(self.n, 'image')} and {seeds_behind}"
         return count(self.n, self.unit)
 
 
@@ -106,7 +147,7 @@ def without_p(effect: Effect) -> Effect:
 
 def unknown_effect(value: float, n: int, unit: str) -> Effect:
     """Return an effect without an interval."""
-    return Effect(value, math.nan, math.nan, math.nan, math.nan, math.nan, n, unit)
+    return Effect(value, math.nan, math.nan, math.nan, n, unit)
 
 
 def effect_of_mean(
@@ -135,7 +176,7 @@ def effect_of_mean(
     Examples
     --------
     >>> effect_of_mean([1.0, 3.0], 0.95, "trial")
-    Effect(value=2.0, low=-10.7..., high=14.7..., inner_low=-4.3..., ..., n=2, unit='trial')
+    Effect(value=2.0, error=1.0, freedom=1, p=0.29..., n=2, unit='trial', ...)
     """
     kept = np.asarray(values, dtype=float)
     kept = kept[np.isfinite(kept)]
@@ -158,10 +199,23 @@ def effect_of_estimate(
     """Return the effect of an estimate with its standard error and degrees of freedom."""
     if not (math.isfinite(error) and error > 0 and freedom > 0):
         return unknown_effect(value, n, unit)
-    alpha = 1 - confidence
-    outer, inner = (float(stats.t.ppf(1 - tail, freedom)) * error for tail in (alpha / 2, alpha))
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
-    return Effect(value, value - outer, value + outer, value - inner, value + inner, p, n, unit)
+    return Effect(value, error, freedom, p, n, unit, confidence)
+
+
+def effect_of_interval(
+    value: float, low: float, high: float, n: int, unit: str, confidence: float = 0.95
+) -> Effect:
+    """Return the effect of an estimate with a given interval, which may be asymmetric.
+
+    Each side is taken as normal, so that other levels have limits as well.
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return unknown_effect(value, n, unit)
+    quantile = float(stats.norm.ppf((1 + confidence) / 2))
+    below, above = (max(side, 1e-12) / quantile for side in (value - low, high - value))
+    p = float(2 * stats.norm.sf(abs(value) / (below if value > 0 else above)))
+    return Effect(value, below, math.inf, p, n, unit, confidence, error_above=above)
 
 
 def trial_means(values: pd.Series, replicate: str = "trial") -> list[float]:

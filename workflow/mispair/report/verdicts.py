@@ -166,7 +166,7 @@ def decide_effect(effect: Effect, sign: int, smallest: float, alpha: float) -> t
     if (unknown := _without_interval(effect)) is not None:
         return unknown
     bound = f"{smallest:.3g}"
-    if -smallest < effect.inner_low and effect.inner_high < smallest:
+    if -smallest < effect.limits(0.05)[0] and effect.limits(0.05)[1] < smallest:
         return ABSENT, f"the effect is smaller than {bound}, the smallest effect of interest"
     significant = effect.p <= alpha
     if significant and abs(effect.value) >= smallest:
@@ -191,7 +191,7 @@ def decide_equal(effect: Effect, smallest: float) -> tuple[Outcome, str]:
     if (unknown := _without_interval(effect)) is not None:
         return unknown
     bound = f"{smallest:.3g}"
-    if -smallest < effect.inner_low and effect.inner_high < smallest:
+    if -smallest < effect.limits(0.05)[0] and effect.limits(0.05)[1] < smallest:
         return SUPPORTS, f"they differ by less than {bound}"
     if abs(effect.value) >= smallest and (effect.low > 0 or effect.high < 0):
         return CONTRADICTS, f"they differ, and by at least {bound}"
@@ -202,7 +202,7 @@ def decide_bound(effect: Effect, bound: float, sign: int = 1) -> tuple[Outcome, 
     """Judge whether an effect is at least `bound` (sign −1: at most), by one-sided tests at α."""
     if (unknown := _without_interval(effect)) is not None:
         return unknown
-    low, high = _signed(effect.inner_low, effect.inner_high, sign)
+    low, high = _signed(effect.limits(0.05)[0], effect.limits(0.05)[1], sign)
     text = f"{bound:.3g}"
     if low >= sign * bound:
         return SUPPORTS, f"it is at {'least' if sign > 0 else 'most'} {text}"

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from mispair.audit.report import answers, claims
+from mispair.audit.report import claims
 from mispair.audit.report.runs import shown_rates
 from mispair.audit.report.study import ABSENT, APART, CALIBRATION, LISTS, SUSPECTS
 from mispair.audit.report.words import details, headline, percent
@@ -148,11 +148,10 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    judges=(claims.judge,),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     answer=headline,
     tables=_tables,
-    rules=claims.RULES,
     pieces=_pieces,
     summary=_summary,
 )

@@ -145,11 +145,8 @@ def fisher(rho: float, n: int, confidence: float) -> Effect:
 def _on_fisher_scale(rho: float, error: float, n: int, confidence: float) -> Effect:
     if not error > 0 or abs(rho) >= 1:
         return unknown_effect(rho, n, "neuron")
-    z, alpha = math.atanh(rho), 1 - confidence
-    outer, inner = (float(stats.norm.ppf(1 - tail)) * error for tail in (alpha / 2, alpha))
-    limits = [math.tanh(z + step) for step in (-outer, outer, -inner, inner)]
-    p = float(2 * stats.norm.sf(abs(z) / error))
-    return Effect(rho, limits[0], limits[1], limits[2], limits[3], p, n, "neuron")
+    p = float(2 * stats.norm.sf(abs(math.atanh(rho)) / error))
+    return Effect(rho, error, math.inf, p, n, "neuron", confidence, fisher=True)
 
 
 def _rotated(arm: pd.DataFrame) -> Control:

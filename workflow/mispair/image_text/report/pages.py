@@ -19,7 +19,6 @@ from mispair.evaluation.report import (
     tables_semantics,
 )
 from mispair.image_text.report import (
-    answers,
     claims_added,
     claims_mediation,
     claims_schemes,
@@ -130,18 +129,9 @@ def _pieces(content: Content) -> dict[str, Piece]:
 
 
 PAGES = Pages(
-    judges=(
-        claims_construct.judge,
-        claims_shuffling.judge,
-        claims_pruning.judge,
-        claims_schemes.judge,
-        claims_mediation.judge,
-        claims_added.judge,
-        reanalysis.judge,
-    ),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     tables=_tables,
-    rules=RULES,
     definitions={"Overlap and purity of neurons": DEFINITION},
     summary=notes.summary,
     warnings=notes.warnings,

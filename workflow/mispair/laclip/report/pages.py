@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mispair.laclip.report import answers, claims
+from mispair.laclip.report import claims
 from mispair.laclip.report.tables import checkpoints
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
@@ -35,9 +35,8 @@ def _limits(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    judges=(claims.judge,),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     tables=_tables,
-    rules=RULES,
     limits=_limits,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mispair.core.words import count
-from mispair.pretraining.report import answers, claims
+from mispair.pretraining.report import claims
 from mispair.pretraining.report.tables import pretraining
 from mispair.report.pages.study_pages import Pages
 from mispair.report.table import Table
@@ -33,9 +33,8 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    judges=(claims.judge,),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     tables=_tables,
-    rules=RULES,
     summary=_summary,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mispair.core.words import MISSING, number
-from mispair.repair.report import answers, claims, from_scratch
+from mispair.repair.report import claims, from_scratch
 from mispair.repair.report.measures import (
     LABELS,
     MEASURES,
@@ -141,9 +141,8 @@ def _answer(tables: Tables) -> str:
 
 
 PAGES = Pages(
-    judges=(claims.judge, from_scratch.judge),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     answer=_answer,
     tables=_tables,
-    rules=claims.RULES | from_scratch.RULES,
 )

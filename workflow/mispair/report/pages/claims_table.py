@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from mispair.core.words import p_value, significant
-from mispair.report.gaps import Gap
-from mispair.report.table import Table, effect_cell
-from mispair.report.verdicts import Claim, Verdict
+from mispair.core.words import p_value
+from mispair.report import texts
+from mispair.report.claims import Claim
+from mispair.report.judge import PartVerdict, Verdict
+from mispair.report.rules import UNMEASURED
+from mispair.report.table import Table
 
 
 @dataclass(frozen=True)
@@ -31,84 +35,107 @@ class Row:
         return next((verdict for verdict in self.verdicts if verdict.preset == preset), None)
 
     @property
-    def published(self) -> tuple[str, ...]:
-        """What was published; presets may be compared with different published points."""
-        return tuple(dict.fromkeys(v.published for v in self.verdicts if v.published))
-
-    @property
     def figures(self) -> tuple[tuple[str, str], ...]:
         """Names of the figures that show it, each with the first preset that it shows."""
-        shown = {verdict.claim.figure: verdict.preset for verdict in reversed(self.verdicts)}
+        shown = {verdict.figure: verdict.preset for verdict in reversed(self.verdicts)}
         return tuple(reversed(shown.items()))
 
 
-def rows(judged: Sequence[Verdict]) -> list[Row]:
-    """Return one row of pages for each claim, in the order of the verdicts."""
+def rows(judged: Iterable[Verdict]) -> list[Row]:
+    """Return a row for each claim that was measured, in the order of the verdicts."""
     by_claim: dict[str, list[Verdict]] = {}
     for verdict in judged:
-        by_claim.setdefault(verdict.claim.key, []).append(verdict)
+        if verdict.outcome != UNMEASURED:
+            by_claim.setdefault(verdict.claim.key, []).append(verdict)
     return [Row(of_claim[0].claim, tuple(of_claim)) for of_claim in by_claim.values()]
 
 
-def claims(judged: Sequence[Verdict]) -> list[Table]:
-    """Return the table of the claims that were judged, if any was."""
-    rows = tuple(
+def unmeasured(judged: Iterable[Verdict]) -> list[Claim]:
+    """Return the claims that no preset measured."""
+    verdicts = list(judged)
+    known = {verdict.claim.key for verdict in verdicts if verdict.outcome != UNMEASURED}
+    claims = {verdict.claim.key: verdict.claim for verdict in verdicts}
+    return [claim for key, claim in claims.items() if key not in known]
+
+
+def claims(judged: Sequence[Verdict], confidence: float) -> list[Table]:
+    """Return the table of the claims that were measured, for exports, if any was."""
+    cells = tuple(
         (
-            verdict.claim.text, verdict.claim.paper, verdict.preset or "–", verdict.measured or "–",
-            verdict.published or "–", verdict.outcome, verdict.sample or "–", verdict.test or "–",
-            *_effect(verdict),
+            verdict.claim.sentence, verdict.claim.paper, verdict.preset or "–",
+            verdict.outcome + (" (near the line)" if verdict.near else ""),
+            texts.shared("effect", verdict, confidence), texts.shared("published", verdict),
+            texts.in_unit(verdict.bound, verdict, sign=False) if math.isfinite(verdict.bound) else "–",
+            p_value(verdict.corrected_p), verdict.effect.replicates,
         )
         for verdict in judged
+        if verdict.outcome != UNMEASURED
     )  # fmt: skip
-    heads = ("claim", "paper", "preset", "measured", "published", "verdict", "runs", "test",
-             "effect", "smallest effect of interest", "corrected p")  # fmt: skip
-    return [Table("Claims of the paper and what was measured", heads, rows)] if rows else []
-
-
-def _effect(verdict: Verdict) -> tuple[str, str, str]:
-    effect = verdict.effect
-    if effect is None:
-        return "–", "–", "–"
-    text = effect_cell(effect.value, effect.low, effect.high)
-    corrected = p_value(verdict.adjusted_p) if math.isfinite(verdict.adjusted_p) else "–"
-    return text, significant(verdict.smallest), corrected
+    heads = ("claim", "paper", "preset", "verdict", "effect", "published", "bound", "corrected p",
+             "replicates")  # fmt: skip
+    return [Table("Claims of the paper and what was measured", heads, cells)] if cells else []
 
 
 COLUMNS = {
-    "claim": "str", "study": "str", "preset": "str", "outcome": "str", "primary": "bool",
-    "effect": "float64", "low": "float64", "high": "float64", "smallest": "float64",
-    "p": "float64", "adjusted_p": "float64", "n": "float64", "unit": "str", "measured": "str",
-    "published": "str", "sample": "str", "test": "str", "reason": "str", "controls": "str",
-    "text": "str", "paper": "str", "figure": "str", "measured_value": "float64",
-    "published_value": "float64", "quantity": "str",
+    "claim": "str", "study": "str", "preset": "str", "primary": "bool", "rule": "str",
+    "sign": "float64", "outcome": "str", "reason": "str", "near": "bool", "effect": "float64",
+    "low": "float64", "high": "float64", "bound": "float64", "p": "float64",
+    "corrected_p": "float64", "n": "float64", "unit": "str", "quantity": "str",
+    "first": "float64", "last": "float64", "published": "float64", "published_first": "float64",
+    "published_last": "float64", "rates": "str", "parts": "str", "sets": "str", "controls": "str",
+    "sentence": "str", "paper": "str", "figure": "str", "needs": "str",
 }  # fmt: skip
 """Columns of ``claims.csv``: ``claim`` and ``preset`` identify a row.
 
-``effect`` is the number that the claim is about, with its interval (``low``, ``high``), its p
-value, the same corrected for the number of claims, and its replicates (``n`` of a ``unit``).
-``smallest`` is the smallest effect of interest. ``measured_value`` and ``published_value`` are the
-two numbers of a ``quantity`` that can be compared. All other columns are text.
+``effect`` is the number that the claim is about, with its interval (``low``, ``high``), the p value
+of its rule, the same corrected for the number of primary claims, and its replicates (``n`` of a
+``unit``). ``bound`` is the smallest effect of interest, level or share. ``quantity`` is the unit of
+the effect. ``rates``, ``parts``, ``sets`` and ``controls`` are JSON: the outcome at each rate, on
+each part and each evaluation set, and each control with its effect, share and finding.
 """
 
 
 def frame(judged: Sequence[Verdict]) -> pd.DataFrame:
     """Return a row for each verdict, with the columns `COLUMNS`."""
-    rows = []
-    for verdict in judged:
-        claim, effect, (measured, published) = verdict.claim, verdict.effect, verdict.numbers
-        controls = [f"{control.name}: {control.finding}" for control in verdict.controls]
-        row = {
-            "claim": claim.key, "study": claim.study, "preset": verdict.preset,
-            "outcome": verdict.outcome, "primary": claim.primary, "smallest": verdict.smallest,
-            "adjusted_p": verdict.adjusted_p, "measured": verdict.measured,
-            "published": verdict.published, "sample": verdict.sample, "test": verdict.test,
-            "reason": verdict.reason, "controls": "; ".join(controls), "text": claim.text,
-            "paper": claim.paper, "figure": claim.figure, "unit": "",
-            "measured_value": measured, "published_value": published,
-            "quantity": verdict.gap.quantity if isinstance(verdict.gap, Gap) else "",
-        }  # fmt: skip
-        if effect is not None:
-            row |= {"effect": effect.value, "low": effect.low, "high": effect.high, "p": effect.p,
-                    "n": effect.n, "unit": effect.unit}  # fmt: skip
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)
+    return pd.DataFrame([_row(verdict) for verdict in judged], columns=[*COLUMNS]).astype(COLUMNS)
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    claim, effect, measured = verdict.claim, verdict.effect, verdict.measured
+    controls = [
+        {
+            "control": found.control.key, "effect": _finite(found.effect.value),
+            "low": _finite(found.effect.low), "high": _finite(found.effect.high),
+            "share": _finite(found.share), "finding": found.finding,
+        }
+        for found in verdict.controls
+    ]  # fmt: skip
+    return {
+        "claim": claim.key, "study": claim.study, "preset": verdict.preset,
+        "primary": claim.primary, "rule": claim.rule, "sign": claim.sign,
+        "outcome": verdict.outcome, "reason": measured.gate or verdict.reason, "near": verdict.near,
+        "effect": effect.value, "low": effect.low, "high": effect.high, "bound": verdict.bound,
+        "p": verdict.p, "corrected_p": verdict.corrected_p, "n": effect.n, "unit": effect.unit,
+        "quantity": claim.unit, "first": measured.first, "last": measured.last,
+        "published": measured.published, "published_first": measured.published_first,
+        "published_last": measured.published_last, "rates": _parts(verdict.rates),
+        "parts": _parts(verdict.parts), "sets": _parts(verdict.sets),
+        "controls": json.dumps(controls, ensure_ascii=False), "sentence": claim.sentence,
+        "paper": claim.paper, "figure": verdict.figure, "needs": claim.needs,
+    }  # fmt: skip
+
+
+def _parts(parts: Iterable[PartVerdict]) -> str:
+    described = [
+        {
+            "at": part.name, "effect": _finite(part.effect.value), "low": _finite(part.effect.low),
+            "high": _finite(part.effect.high), "p": _finite(part.effect.p),
+            "bound": _finite(part.bound), "outcome": part.outcome,
+        }
+        for part in parts
+    ]  # fmt: skip
+    return json.dumps(described, ensure_ascii=False)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -8,31 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from mispair.core import failures
-from mispair.report import multiplicity, questions, studies, study_modules, verdicts
+from mispair.report import questions, studies, study_modules
+from mispair.report.judge import Verdict, judge
 from mispair.report.pages import missing
 from mispair.report.pages.picture import Picture
 from mispair.report.pages.study_pages import Page
 from mispair.report.study import Figure, Study
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
 
 FRONT, CLAIMS = "index.html", "claims.html"
 """The landing page, and the page of all claims."""
 
 
-def judge(tables: Tables, confidence: float) -> list[Verdict]:
-    """Return the verdicts on the claims of all studies, corrected for their number.
-
-    Controls of a claim that shows no effect are marked as not measured.
-    """
-    judged = [
-        verdict
+def judged(tables: Tables, confidence: float) -> list[Verdict]:
+    """Return the verdicts on the claims of all studies, those on presets side by side."""
+    return [
+        judge(claim, of_preset, confidence, preset)
         for pages in study_modules.every_pages()
-        for judge in pages.judges
-        for verdict in judge(tables, confidence)
+        for scopes in (pages.scopes(tables),)
+        for claim in pages.claims
+        for preset, of_preset in scopes or [("", tables)]
     ]
-    return [*map(verdicts.silenced, multiplicity.adjusted(judged, 1 - confidence))]
 
 
 @dataclass(frozen=True)
@@ -71,14 +68,16 @@ class Content:
     @functools.cached_property
     def judged(self) -> list[Verdict]:
         """The verdicts on the claims of all studies."""
-        return judge(self.tables, self.confidence)
+        return judged(self.tables, self.confidence)
 
     @functools.cached_property
     def answers(self) -> dict[str, list[questions.Answer]]:
         """The answers to the questions of each study, by its key."""
         return {
             study.key: [
-                questions.answered(question, self.judged, self.tables, self.confidence)
+                questions.answered(
+                    study.key, question, self.judged, self.tables, self.confidence
+                )
                 for question in study_modules.pages(study.key).questions
             ]
             for study in studies.studies()

@@ -11,6 +11,7 @@ import vl_convert
 from markupsafe import Markup, escape
 
 from mispair.core.words import count, p_value, significant, to_size
+from mispair.report import texts
 from mispair.report.figures import VEGA_LITE
 
 SYMBOLS = {
@@ -60,7 +61,10 @@ def environment() -> jinja2.Environment:
     created.filters["number"] = significant
     created.filters["to_size"] = to_size
     created.filters["p_value"] = p_value
+    created.filters["in_unit"] = texts.in_unit
     created.globals["count"] = count
+    created.globals["shared"] = texts.shared
+    created.globals["remark"] = texts.remark
     return created
 
 

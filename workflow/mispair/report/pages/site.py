@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from mispair.core import failures
 from mispair.core.words import listing
-from mispair.report import multiplicity, questions, studies, study_modules, verdicts
+from mispair.report import judge, questions, rules, studies, study_modules
+from mispair.report.claims import THIRD
 from mispair.report.pages import claims_table, markup, records
 from mispair.report.pages.content import CLAIMS, FRONT, Content, study_file
 from mispair.report.pages.picture import Picture
@@ -69,7 +70,7 @@ def printed(content: Content) -> dict[str, list[Table]]:
     settings = _from_all(content, lambda pages: pages.settings)
     return {
         **content.tables_of_studies,
-        "claims": claims_table.claims(content.judged),
+        "claims": claims_table.claims(content.judged, content.confidence),
         "run": [*filter(None, [records.fingerprints(content.tables)]), *settings],
     }
 
@@ -95,7 +96,7 @@ def _html(content: Content, pages: list[Page], page: Page, *, here: str, root: s
         place=content.anchor,
         forms=FORMS,
         alpha=f"{1 - content.confidence:g}",
-        confidence=f"{100 * content.confidence:g}",
+        confidence=content.confidence,
         style=Markup(markup.source("style.css")),
         **page.parts,
     ) + "\n"  # fmt: skip
@@ -116,7 +117,7 @@ def _landing(content: Content) -> Page:
             f"This run: {listing(summary)}." if summary else "Nothing was measured in this run."
         ),
         "answers": [(answer, _small(content, answer)) for answer in answers if answer.measured],
-        "unmeasured": [answer for answer in answers if not answer.measured],
+        "missing": claims_table.unmeasured(content.judged),
         "limits": _from_all(content, lambda pages: pages.limits),
         "holes": _from_all(content, lambda pages: pages.holes),
     }  # fmt: skip
@@ -188,17 +189,13 @@ def _sections(content: Content, study: Study, drawn: list[Picture]) -> list[dict
 def _claims(content: Content) -> Page:
     """Return the page of all claims: by study and question, each with what was measured on it."""
     groups = {
-        key: [(answer, claims_table.rows(answer.verdicts)) for answer in answers]
+        key: [(answer, rows) for answer in answers if (rows := claims_table.rows(answer.verdicts))]
         for key, answers in content.answers.items()
     }
     parts = {
         "studies": [(study, groups[study.key]) for study in content.studies],
-        "not_run": [
-            (study, len(questions.keys(study_modules.pages(study.key).questions)))
-            for study in studies.studies()
-            if study not in content.studies
-        ],
-        "outcomes": verdicts.OUTCOMES,
+        "missing": claims_table.unmeasured(content.judged),
+        "outcomes": rules.OUTCOMES[:-1],
         "drawings": [
             drawing
             for study in content.studies
@@ -214,17 +211,12 @@ def _claims(content: Content) -> Page:
 
 
 def _methods(content: Content) -> Page:
-    used = {verdict.claim.rule for verdict in content.judged}
     every = study_modules.every_pages()
-    rules = {
-        **verdicts.RULES,
-        **{name: text for pages in every for name, text in pages.rules.items()},
-    }
     parts = {
-        "rules": [(name, text) for name, text in rules.items() if name in used],
-        "answer_rule": questions.RULE,
-        "effect_rule": verdicts.EFFECTS,
-        "correction_rule": multiplicity.RULE,
+        "primary": judge.PRIMARY,
+        "near": judge.NEAR,
+        "third": THIRD,
+        "claims": [claim for pages in every for claim in pages.claims],
         "definitions": [item for pages in every for item in pages.definitions.items()],
         "limits": _from_all(content, lambda pages: pages.limits),
     }

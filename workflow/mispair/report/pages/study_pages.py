@@ -9,14 +9,15 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mispair.report.claims import Claim
 from mispair.report.exports.runs import Run
 from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
-from mispair.report.verdicts import Verdict
+from mispair.report.judge import Verdict
 
-Judge = Callable[[Tables, float], list[Verdict]]
-"""Returns verdicts from all measurements and the confidence level."""
+Scopes = Callable[[Tables], list[tuple[str, Tables]]]
+"""Returns the presets on which claims are judged, each with its tables."""
 
 Printed = Callable[[Tables, Sequence[Verdict], float], list[Table]]
 """Returns tables from all measurements, all verdicts and the confidence level."""
@@ -62,6 +63,10 @@ def _none(*_: Any) -> list[Any]:
     return []
 
 
+def _whole(tables: Tables) -> list[tuple[str, Tables]]:
+    return [("", tables)]
+
+
 def _silent(*_: Any) -> str:
     return ""
 
@@ -76,16 +81,17 @@ class Pages:
 
     Attributes
     ----------
-    judges : tuple of callables
-        Functions that judge its claims.
+    claims : tuple of Claim
+        Its claims, in the order of the pages.
     questions : tuple of Question
         Questions that its claims answer.
     answer : callable
         The sentence that its page begins with; "" is none.
     tables : callable
         The tables of its page, each in a section of the page.
-    rules : mapping of str to str
-        Further rules of its claims in words (`mispair.report.verdicts.RULES` are shared).
+    scopes : callable
+        The presets on which its claims are judged, each with its tables; by default one without a
+        name. Without any, nothing was measured.
     definitions : mapping of str to str
         What is measured, by name, for the page of methods.
     summary, warnings, limits, holes : callables
@@ -106,11 +112,11 @@ class Pages:
         Results in the form of CLIP_benchmark, by path.
     """
 
-    judges: tuple[Judge, ...]
+    claims: tuple[Claim, ...]
     questions: tuple[Question, ...]
     tables: Printed
     answer: Callable[[Tables], str] = _silent
-    rules: Mapping[str, str] = field(default_factory=dict)
+    scopes: Scopes = _whole
     definitions: Mapping[str, str] = field(default_factory=dict)
     summary: Sentences = _none
     warnings: Sentences = _none

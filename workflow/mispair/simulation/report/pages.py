@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mispair.report.pages.study_pages import Pages
-from mispair.simulation.report import answers, claims_figure1, curves, notes, tables
+from mispair.simulation.report import claims_figure1, curves, notes, tables
 
 RULES = {
     "difference": "The difference of two arms, such as filtered − raw, paired by trial and "
@@ -40,10 +40,9 @@ RULES = {
 
 
 PAGES = Pages(
-    judges=(claims_figure1.judge,),
-    questions=answers.QUESTIONS,
+    claims=(),
+    questions=(),
     tables=tables.simulation,
-    rules=RULES,
     summary=notes.summary,
     limits=notes.limits,
     holes=notes.holes,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from mispair.core.words import count
 from mispair.report.pages.study_pages import Pages
-from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
@@ -46,15 +45,8 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    judges=(claims.judge,),
-    questions=(
-        Question(
-            "Do large stepsizes train sooner, through a phase in which the risk oscillates?",
-            tuple(claim.key for claim in claims.CLAIMS),
-            figure="small_stepsize",
-        ),
-    ),
+    claims=(),
+    questions=(),
     tables=_tables,
-    rules=RULES,
     summary=_summary,
 )

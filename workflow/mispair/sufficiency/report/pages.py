@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from mispair.core.words import count
 from mispair.report.pages.study_pages import Pages
-from mispair.report.questions import Question
 from mispair.report.table import Table
 from mispair.report.tables import Tables
 from mispair.report.verdicts import Verdict
@@ -38,15 +37,8 @@ def _summary(tables: Tables) -> list[str]:
 
 
 PAGES = Pages(
-    judges=(claims.judge,),
-    questions=(
-        Question(
-            "Is contrastive pre-training approximately sufficient, and does it transfer?",
-            tuple(claim.key for claim in claims.CLAIMS),
-            figure="small_sufficiency",
-        ),
-    ),
+    claims=(),
+    questions=(),
     tables=_tables,
-    rules=RULES,
     summary=_summary,
 )

@@ -1,0 +1,261 @@
+"""The judge: from a claim and the tables to a verdict, which is numbers.
+
+Each of the `PRIMARY` primary claims is tested at α / `PRIMARY`, whatever else a run contains; so
+the probability that any of them errs is at most α. The other claims are tested at α each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from mispair.report.claims import Claim, Control, Measured, Part
+from mispair.report.rules import (
+    CONTRADICTS,
+    DIRECTION,
+    SUPPORTS,
+    UNDECIDED,
+    UNMEASURED,
+    Decision,
+    Outcome,
+    Reason,
+    decide,
+    opposite,
+    p_of,
+)
+from mispair.report.statistics import Effect
+from mispair.report.tables import Tables
+
+PRIMARY = 5
+"""Number of primary claims of all studies, whether they were measured or not."""
+
+NEAR = 0.2
+"""An estimate within this share of the bound makes a verdict one that is near the line."""
+
+Finding = Literal["limits", "does not limit", "cannot tell", "not measured"]
+
+STRENGTH: tuple[Outcome, ...] = (
+    "not measured", "contradicts", "no such effect", "cannot tell", "direction only", "supports",
+)  # fmt: skip
+"""Outcomes from the weakest to the strongest: a claim on every part has its weakest outcome."""
+
+
+@dataclass(frozen=True)
+class PartVerdict:
+    """The outcome of the claim's rule on a part of the data."""
+
+    name: float | str
+    effect: Effect
+    bound: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class ControlVerdict:
+    """What a control shows: its effect, the share of the claim's effect, and its finding."""
+
+    control: Control
+    effect: Effect
+    share: float
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with what was measured on it and what follows.
+
+    Attributes
+    ----------
+    outcome, reason : str
+        By the claim's rule.
+    near : bool
+        Whether the verdict is near the line: a corrected p value between α / 2 and 2 α, or an
+        estimate within `NEAR` of the bound.
+    bound : float
+        The smallest effect of interest, level or share that was applied.
+    p, corrected_p : float
+        The p value of the rule's test (`mispair.report.rules.p_of`), and the same times the
+        number of primary claims, for a primary one.
+    rates, parts, sets : tuple of PartVerdict
+        The same rule at each rate, on each part, on each evaluation set.
+    controls : tuple of ControlVerdict
+        In the order of the declaration.
+    preset : str
+        The preset of the simulation that it was judged on, if there is one.
+    """
+
+    claim: Claim
+    outcome: Outcome
+    reason: Reason
+    measured: Measured
+    bound: float = math.nan
+    p: float = math.nan
+    corrected_p: float = math.nan
+    near: bool = False
+    rates: tuple[PartVerdict, ...] = ()
+    parts: tuple[PartVerdict, ...] = ()
+    sets: tuple[PartVerdict, ...] = ()
+    controls: tuple[ControlVerdict, ...] = ()
+    preset: str = ""
+
+    @property
+    def effect(self) -> Effect:
+        """The number that the claim is about."""
+        return self.measured.effect
+
+    @property
+    def anchor(self) -> str:
+        """Name of its place on the page."""
+        return "-".join(filter(None, ("claim", self.claim.key, self.preset)))
+
+    @property
+    def figure(self) -> str:
+        """Name of the figure that shows it."""
+        return self.claim.figure.format(preset=self.preset.replace("-", "_"))
+
+    @property
+    def limited(self) -> tuple[str, ...]:
+        """Names of the controls that limit the claim."""
+        return tuple(found.control.key for found in self.controls if found.finding == "limits")
+
+    def control(self, key: str) -> ControlVerdict | None:
+        """Return what the control of a name shows, or None without such a control."""
+        return next((found for found in self.controls if found.control.key == key), None)
+
+
+def judge(claim: Claim, tables: Tables, confidence: float, preset: str = "") -> Verdict:
+    """Return the verdict on a claim.
+
+    The effect decides by the claim's rule. With parts (`Claim.every`) the part with the weakest
+    outcome decides. A rate of the sweep with a significant effect of the opposite sign, or as many
+    such evaluation sets as half of all, forbids *supports* and *direction only*.
+    """
+    measured = claim.measure(tables, confidence)
+    alpha = (1 - confidence) / (PRIMARY if claim.primary else 1)
+    verdict = _of_measured(claim, measured, alpha)
+    if measured.parts:
+        of_parts = {name: _of_measured(claim, part, alpha) for name, part in measured.parts.items()}
+        weakest = min(of_parts.values(), key=lambda each: STRENGTH.index(each.outcome))
+        parts = tuple(
+            PartVerdict(name, each.effect, each.bound, each.outcome)
+            for name, each in of_parts.items()
+        )
+        verdict = replace(weakest, parts=parts)
+    verdict = replace(verdict, preset=preset)
+    if verdict.outcome == UNMEASURED:
+        return verdict
+    p = p_of(claim.rule, verdict.effect, claim.sign, verdict.bound)
+    verdict = replace(verdict, p=p, corrected_p=min(1.0, p * (PRIMARY if claim.primary else 1)))
+    controls = tuple(_control(control, verdict, tables, confidence) for control in claim.controls)
+    return replace(verdict, near=_near(verdict, 1 - confidence), controls=controls)
+
+
+def _of_measured(claim: Claim, measured: Measured, alpha: float) -> Verdict:
+    """Return the verdict on one measurement, without its controls."""
+
+    def judged(parts: Mapping[Any, Part]) -> tuple[PartVerdict, ...]:
+        return tuple(_part(claim, name, part, measured, alpha) for name, part in parts.items())
+
+    bound = _first_finite(measured.bound, claim.bound)
+    outcome, reason = decide(claim.rule, measured.effect, claim.sign, bound, alpha)
+    verdict = Verdict(
+        claim, outcome, reason, measured, bound,
+        rates=judged(measured.rates), sets=judged(measured.sets),
+    )  # fmt: skip
+    if outcome == UNMEASURED:
+        return verdict
+    outcome, reason = _forbidden(verdict, alpha) or (outcome, reason)
+    return replace(verdict, outcome=outcome, reason=reason)
+
+
+def _first_finite(*values: float) -> float:
+    return next((value for value in values if math.isfinite(value)), math.nan)
+
+
+def _part(
+    claim: Claim, name: float | str, part: Part, measured: Measured, alpha: float
+) -> PartVerdict:
+    bound = _first_finite(part.bound, measured.bound, claim.bound)
+    return PartVerdict(
+        name, part.effect, bound, decide(claim.rule, part.effect, claim.sign, bound, alpha)[0]
+    )
+
+
+def _forbidden(verdict: Verdict, alpha: float) -> Decision | None:
+    """Return what takes the place of a verdict that a condition, a rate or the sets forbid."""
+    sign = verdict.claim.sign
+    if verdict.measured.gate:
+        return UNDECIDED, "gate"
+    if verdict.outcome not in (SUPPORTS, DIRECTION) or verdict.claim.rule != "effect":
+        return None
+    if any(opposite(part.effect, sign, alpha) for part in verdict.rates):
+        return UNDECIDED, "a rate goes the other way"
+    against = sum(opposite(part.effect, sign, alpha) for part in verdict.sets)
+    if verdict.sets and 2 * against >= len(verdict.sets):
+        return UNDECIDED, "most sets go the other way"
+    return None
+
+
+def _near(verdict: Verdict, alpha: float) -> bool:
+    if alpha / 2 <= verdict.corrected_p <= 2 * alpha:
+        return True
+    size = abs(verdict.effect.value)
+    sized = verdict.claim.rule in ("effect", "equivalence") and verdict.effect.known
+    return sized and abs(size - verdict.bound) <= NEAR * verdict.bound
+
+
+def _control(
+    control: Control, verdict: Verdict, tables: Tables, confidence: float
+) -> ControlVerdict:
+    """Compare the effect of a control with the claim's own.
+
+    The control is judged by the interval at 1 − 2 α of its effect minus the share of the claim's
+    effect, in the claim's direction. If the claim itself has no significant effect, nothing can
+    remain or go, and the finding is *cannot tell*.
+    """
+    found = control.measure(tables, confidence).effect
+    whole = control.of(tables, confidence).effect if control.of else verdict.effect
+    if not math.isfinite(found.value + whole.value) or whole.value == 0:
+        return ControlVerdict(control, found, math.nan, "not measured")
+    share = found.value / whole.value
+    needed = control.least if control.least is not None else control.most
+    assert needed is not None
+    decided = control.of is not None or verdict.outcome in (SUPPORTS, DIRECTION, CONTRADICTS)
+    if not decided:
+        return ControlVerdict(control, found, share, "cannot tell")
+    sign = math.copysign(1.0, whole.value)
+    rest = sign * (found.value - needed * whole.value)
+    below, above = _half_width(found, whole, needed, sign, 1 - confidence)
+    remains: bool | None = True if rest - below >= 0 else False if rest + above < 0 else None
+    if remains is None:
+        return ControlVerdict(control, found, share, "cannot tell")
+    limits = remains == (control.most is not None)
+    return ControlVerdict(control, found, share, "limits" if limits else "does not limit")
+
+
+def _half_width(
+    found: Effect, whole: Effect, needed: float, sign: float, alpha: float
+) -> tuple[float, float]:
+    """Return how far the difference of a control and a share may be below and above.
+
+    The limits of the two effects are added in quadrature, as if they were independent: paired
+    replicates make the true limits narrower. An effect without an interval adds nothing.
+    """
+    sides = []
+    for side in (-sign, sign):
+        squares = 0.0
+        for effect, factor in ((found, 1.0), (whole, -needed)):
+            if effect.known:
+                low, high = effect.limits(alpha)
+                upper = high - effect.value if side * factor > 0 else effect.value - low
+                squares += (factor * upper) ** 2
+        sides.append(math.sqrt(squares))
+    return sides[0], sides[1]
+
+
+def tally(verdicts: Sequence[Verdict]) -> Counter[Outcome]:
+    """Count verdicts by their outcome."""
+    return Counter(verdict.outcome for verdict in verdicts)

@@ -1,0 +1,305 @@
+"""Effects that most claims measure: ends of a sweep, two arms, levels, trends and counts.
+
+Each is a `mispair.report.claims.Measure`: called with the tables and the confidence level, it
+returns numbers. A control is the same measure on other rows: ``dataclasses.replace`` or
+`Rows.but` gives it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mispair.report.claims import THIRD, Measure, Measured, Part
+from mispair.report.statistics import (
+    Effect,
+    contrasts,
+    effect_of_mean,
+    trend,
+    unknown_effect,
+)
+from mispair.report.tables import ARMS, Tables, mean_by
+
+Curve = Callable[[], pd.Series]
+"""Returns a published curve: values by the swept variable, sorted."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A selection from a tidy table: rows with given values, by a swept variable and replicate.
+
+    Attributes
+    ----------
+    table : str
+        Name of the table.
+    where : tuple of (str, object)
+        Column and value; a tuple of values means any of them. Use `rows` to write it as keywords.
+    over, replicate : str
+        Columns of the swept variable and of the replicates, over which other columns are averaged.
+    balanced : str
+        Column of whose values only those count that every point has, such as "evaluation_set".
+    scheme : str or None
+        Scheme of corruption; by default the main one. Only for tables of arms.
+    """
+
+    table: str
+    where: tuple[tuple[str, Any], ...] = ()
+    over: str = "rate"
+    replicate: str = "seed"
+    balanced: str = ""
+    scheme: str | None = None
+
+    def but(self, **where: Any) -> Rows:
+        """Return the same selection with other values of some columns."""
+        return replace(self, where=tuple({**dict(self.where), **where}.items()))
+
+    def raw(self, tables: Tables) -> pd.DataFrame:
+        """Return the rows as they are in the table, of one scheme and of the main protocol."""
+        if self.table in ARMS:
+            tables = tables.of_scheme(self.scheme).of_protocol()
+        frame = tables.frames[self.table]
+        for column, value in self.where:
+            values = value if isinstance(value, tuple) else (value,)
+            frame = frame[frame[column].isin(values)]
+        return frame
+
+    def select(self, tables: Tables) -> pd.DataFrame:
+        """Return columns ``rate``, ``seed`` and ``value``: a mean for each point and replicate."""
+        frame = self.raw(tables).dropna(subset=["value"])
+        keys = [self.over, self.replicate]
+        if self.balanced and len(frame):
+            wide = frame.pivot_table(index=keys, columns=self.balanced, values="value")
+            complete = wide.columns[wide.notna().all()]
+            frame = frame[frame[self.balanced].isin(complete)]
+        means = mean_by(frame, keys)
+        return means.rename(columns={self.over: "rate", self.replicate: "seed"})
+
+
+def rows(table: str, *, over: str = "rate", replicate: str = "seed", balanced: str = "",
+         scheme: str | None = None, **where: Any) -> Rows:  # fmt: skip
+    """Return a selection whose columns are written as keywords."""
+    return Rows(table, tuple(where.items()), over, replicate, balanced, scheme)
+
+
+Select = Callable[[Tables], pd.DataFrame]
+"""Returns columns ``rate``, ``seed`` and ``value``."""
+
+
+def at_rate(series: pd.DataFrame, rate: float) -> float:
+    """Return the mean over seeds at a rate; NaN if it was not measured."""
+    return float(series.loc[series["rate"] == rate, "value"].mean())
+
+
+def change_of(curve: pd.Series, low: float, high: float) -> float:
+    """Return the change of a published curve between two values, interpolated; NaN outside it."""
+    if not (curve.index.min() <= low < high <= curve.index.max()):
+        return math.nan
+    first, last = np.interp([low, high], curve.index.to_numpy(float), curve.to_numpy(float))
+    return float(last - first)
+
+
+def of_sweep(
+    by_rate: Mapping[float, Effect],
+    low: float,
+    *,
+    published: pd.Series | None = None,
+    share: float = THIRD,
+    levels: pd.Series | None = None,
+) -> Measured:
+    """Return the change over a sweep from its effects at each rate against the lowest.
+
+    Parameters
+    ----------
+    by_rate : mapping of float to Effect
+        Value at each rate above the lowest − value at the lowest.
+    low : float
+        The lowest rate.
+    published : Series, optional
+        Published values by rate. The bound of each rate is the share of the published change at
+        that rate where this has the sign of the whole change, else the bound of the whole change.
+    share : float
+        Share of the published change that is the smallest effect of interest.
+    levels : Series, optional
+        Measured means by rate, for the two values that the effect compares.
+    """
+    if not by_rate:
+        return Measured()
+    last = max(by_rate)
+    whole = math.nan if published is None else change_of(published, low, last)
+
+    def bound(rate: float) -> float:
+        here = math.nan if published is None else change_of(published, low, rate)
+        return share * abs(here if here * whole > 0 else whole)
+
+    ends = {} if published is None or not math.isfinite(whole) else dict(
+        zip(("published_first", "published_last"),
+            np.interp([low, last], published.index, published).tolist(), strict=True)
+    )  # fmt: skip
+    if levels is not None:
+        ends |= {
+            "first": float(levels.get(low, math.nan)),
+            "last": float(levels.get(last, math.nan)),
+        }
+    return Measured(
+        by_rate[last], bound(last), whole, at=(low, last),
+        rates={rate: Part(effect, bound(rate)) for rate, effect in sorted(by_rate.items())},
+        **ends,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The change between the ends of a sweep, paired by replicate.
+
+    Attributes
+    ----------
+    select : callable
+        `Rows.select` or a function of its form.
+    published : callable or None
+        The published curve, a share of whose change is the smallest effect of interest.
+    log : bool
+        Whether natural logs are compared.
+    share : float
+        The share of the published change.
+    unit : str
+        What a replicate is.
+    gate : callable or None
+        From the tables to the name of a condition that is not met, or "".
+    """
+
+    select: Select
+    published: Curve | None = None
+    log: bool = False
+    share: float = THIRD
+    unit: str = "seed"
+    gate: Callable[[Tables], str] | None = None
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the change with its value at each rate."""
+        series = self.select(tables).dropna()
+        if series.empty:
+            return Measured()
+        levels = series.groupby("rate")["value"].mean()
+        curve = self.published() if self.published else None
+        if self.log:
+            series = series.assign(value=np.log(series["value"]))
+            curve = None if curve is None else curve.map(math.log)
+        measured = of_sweep(
+            contrasts(series, confidence, self.unit), float(levels.index.min()),
+            published=curve, share=self.share, levels=levels,
+        )  # fmt: skip
+        if self.log:
+            measured = replace(
+                measured, published_first=math.exp(measured.published_first),
+                published_last=math.exp(measured.published_last),
+            )  # fmt: skip
+        return replace(measured, gate=self.gate(tables) if self.gate else "")
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The difference of two arms, second − first, paired by replicate, at every common rate.
+
+    The effect is that at the largest rate, or, with ``averaged``, that of the mean over all rates
+    within each replicate.
+    """
+
+    first: Select
+    second: Select
+    published: Curve | None = None
+    averaged: bool = False
+    share: float = THIRD
+    unit: str = "seed"
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the difference with its value at each rate."""
+        keys = ["rate", "seed"]
+        both = self.first(tables).merge(self.second(tables), on=keys, suffixes=("_1", "_2"))
+        both = both.dropna().assign(value=lambda rows: rows["value_2"] - rows["value_1"])
+        if both.empty:
+            return Measured()
+        curve = self.published() if self.published else None
+        by_rate = {
+            float(str(rate)): effect_of_mean(part["value"].tolist(), confidence, self.unit)
+            for rate, part in both.groupby("rate")
+        }
+        chosen = both if self.averaged else both[both["rate"] == both["rate"].max()]
+        effect = effect_of_mean(
+            chosen.groupby("seed")["value"].mean().tolist(), confidence, self.unit
+        )
+
+        def known(rates: Iterable[float]) -> float:
+            here = [
+                float(curve[rate]) for rate in rates if curve is not None and rate in curve.index
+            ]
+            return float(np.mean(here)) if here else math.nan
+
+        whole = known(by_rate if self.averaged else [max(by_rate)])
+        return Measured(
+            effect, self.share * abs(whole), whole,
+            first=float(chosen["value_1"].mean()), last=float(chosen["value_2"].mean()),
+            at=tuple(by_rate) if self.averaged else (max(by_rate),),
+            rates={
+                rate: Part(each, self.share * abs(known([rate])))
+                for rate, each in by_rate.items()
+            },
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Every:
+    """The same effect on several parts, such as both towers: the claim needs all of them."""
+
+    parts: Mapping[str, Measure]
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the measurement of every part."""
+        parts = {name: measure(tables, confidence) for name, measure in self.parts.items()}
+        return Measured(parts=parts) if parts else Measured()
+
+
+@dataclass(frozen=True)
+class Level:
+    """The mean of a value over replicates, optionally at one rate."""
+
+    select: Select
+    rate: float | None = None
+    unit: str = "seed"
+    published: float = math.nan
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return the mean; the values of a replicate at several rates are averaged first."""
+        series = self.select(tables).dropna(subset=["value"])
+        if self.rate is not None:
+            series = series[series["rate"] == self.rate]
+        values = series.groupby("seed", dropna=False)["value"].mean()
+        return Measured(
+            effect_of_mean(values.tolist(), confidence, self.unit), published=self.published
+        )
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Spearman's ρ of a value with the swept variable within replicates, by permutation."""
+
+    select: Select
+    unit: str = "seed"
+
+    def __call__(self, tables: Tables, confidence: float) -> Measured:
+        """Return ρ with its two-sided p value; `n` counts the replicates."""
+        series = self.select(tables).dropna(subset=["value"])
+        found = trend(series["rate"].tolist(), series["value"].tolist(), series["seed"].tolist())
+        effect = unknown_effect(found.rho, found.blocks, self.unit)
+        return Measured(replace(effect, p=found.p))
+
+
+def share_of(held: int, of: int, unit: str = "run") -> Measured:
+    """Return the share of cases that do as claimed, for the rule ``count``."""
+    if not of:
+        return Measured()
+    return Measured(unknown_effect(held / of, of, unit))

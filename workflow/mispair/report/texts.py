@@ -1,0 +1,107 @@
+"""Sentences on verdicts: macros of templates, which format numbers with filters.
+
+``report/templates/verdicts.j2`` has the sentences that all studies share; a study's own are in
+``STUDY/report/texts.md.j2``. A sentence is plain text: pages escape it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jinja2
+
+from mispair.core import words
+from mispair.report.judge import Verdict
+
+SHARED = "report/templates/verdicts.j2"
+
+
+def percent(share: float, digits: int | None = None) -> str:
+    """Format a share in per cent, by default with as many digits as small shares need.
+
+    Examples
+    --------
+    >>> percent(0.123), percent(0.0123), percent(0.00123), percent(-0.24)
+    ('12 %', '1.2 %', '0.12 %', '−24 %')
+    """
+    if digits is None:
+        size = abs(share)
+        digits = 0 if size >= 0.1 else 1 if size >= 0.01 or size == 0 else 2
+    return f"{words.number(100 * share, digits)} %"
+
+
+def in_unit(value: float, verdict: Verdict, sign: bool = True) -> str:
+    """Format a number of a claim in its unit, with the digits that its bound needs.
+
+    Examples
+    --------
+    >>> from mispair.report.claims import Claim, Measured
+    >>> claim = Claim("", "", "", "", "", lambda *_: Measured(), unit="points")
+    >>> in_unit(-0.0316, Verdict(claim, "supports", "size shown", Measured(), 0.02))
+    '−3.2 points'
+    """
+    unit, size = verdict.claim.unit, verdict.bound
+    if not math.isfinite(size) or size == 0:
+        size = abs(verdict.effect.value) / 10
+    if unit == "points":
+        return f"{words.to_size(100 * value, 100 * size, sign=sign)} points"
+    if unit == "log":
+        change = words.number(100 * math.expm1(value), 0, sign)
+        return f"{change} %"
+    return f"{words.to_size(value, size, sign=sign)} {unit}".rstrip()
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return the environment of the sentences: plain text, and no undefined name."""
+    created = jinja2.Environment(
+        loader=jinja2.PackageLoader("mispair", ""),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    created.filters |= {
+        "number": words.number,
+        "significant": words.significant,
+        "to_size": words.to_size,
+        "p_value": words.p_value,
+        "percent": percent,
+        "in_unit": in_unit,
+        "listing": words.listing,
+    }
+    created.globals |= {"count": words.count, "isfinite": math.isfinite}
+    return created
+
+
+@functools.cache
+def _module(path: str) -> Any:
+    try:
+        return environment().get_template(path).module
+    except jinja2.TemplateNotFound:
+        return None
+
+
+def _macro(path: str, name: str, *arguments: Any) -> str | None:
+    macro = getattr(_module(path), name.replace("-", "_"), None)
+    return None if macro is None else " ".join(str(macro(*arguments)).split())
+
+
+def shared(name: str, *arguments: Any) -> str:
+    """Return the sentence of a shared macro."""
+    text = _macro(SHARED, name, *arguments)
+    assert text is not None, f"{SHARED} has no macro {name}"
+    return text
+
+
+def sentence(study: str, part: str, key: str, *arguments: Any) -> str:
+    """Return the sentence of the macro ``PART_KEY`` of a study, or of the shared ``PART``."""
+    text = _macro(f"{study}/report/texts.md.j2", f"{part}_{key}", *arguments)
+    return shared(part, *arguments) if text is None else text
+
+
+def remark(verdict: Verdict) -> str:
+    """Return what a study adds to a verdict (its macro ``remark_CLAIM``), or ""."""
+    path = f"{verdict.claim.study}/report/texts.md.j2"
+    return _macro(path, f"remark_{verdict.claim.key}", verdict) or ""
